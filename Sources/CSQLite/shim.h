@@ -1,0 +1,6 @@
+#ifndef HOLDFAST_CSQLITE_H
+#define HOLDFAST_CSQLITE_H
+
+#include <sqlite3.h>
+
+#endif

@@ -1,0 +1,53 @@
+public import Bucketing
+
+/// Where user profiles are kept. Promises: a change is applied whole or not at all, is durable when its completion
+/// is called with success, and is seen by every read that starts afterwards, on whatever reader and in whatever
+/// process. A store that cannot answer says so with an error; `nil` only ever means that there is no profile.
+public protocol ProfileStore: Sendable {
+    /// A reader for the exclusive use of one thread.
+    ///
+    /// - Throws: ``StorageError/unavailable(reason:)``
+    func makeReader() throws(StorageError) -> any ProfileReader
+
+    /// Applies a change after those submitted before it.
+    ///
+    /// - Parameter completion: called once, on a thread of the store's choice, after the change is durable or has
+    ///   failed. It must return quickly.
+    func submit(
+        _ change: ProfileChange, completion: @escaping @Sendable (Result<ProfileChangeResult, StorageError>) -> Void
+    )
+
+    /// Writes a little, durably, to see whether the store works.
+    func probe(completion: @escaping @Sendable (Result<Void, StorageError>) -> Void)
+
+    /// Figures for metrics; cheap.
+    func statistics() -> StoreStatistics
+
+    /// Refuses new changes, makes those submitted durable, and lets go of all resources. Blocks until done.
+    func close()
+}
+
+/// Reads profiles on one thread.
+///
+/// The completions of a store on this machine are called before the method returns; those of a store behind a
+/// network may be called later, on the same thread.
+public protocol ProfileReader: AnyObject {
+    /// Tells the reader that what it answers from now on must be as fresh as this moment. Called once for each
+    /// batch of requests; between two calls the reader may answer from one snapshot.
+    func beginBatch()
+
+    /// Ends what `beginBatch` began, so that no snapshot is held while the thread waits.
+    func endBatch()
+
+    /// The profile of a user; `nil` when there is none.
+    func profile(of userID: Identifier, _ completion: @escaping (Result<ProfileRecord?, StorageError>) -> Void)
+
+    /// Up to `limit` profiles in the order of their user ids' bytes, starting after `after`.
+    func profiles(
+        after: Identifier?, limit: Int,
+        _ completion: @escaping (Result<[(userID: Identifier, profile: ProfileRecord)], StorageError>) -> Void
+    )
+
+    /// Lookups answered from memory and those that were not, since the reader was made.
+    var cacheStatistics: CacheStatistics { get }
+}
