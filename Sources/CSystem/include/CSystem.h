@@ -1,41 +1,35 @@
-// System calls that Glibc's Swift overlay lacks, or whose macros Swift cannot import.
+// System calls that Glibc's Swift overlay lacks, or whose flags and macros Swift cannot import. Nothing here decides
+// anything: each function is one call.
 #ifndef HOLDFAST_CSYSTEM_H
 #define HOLDFAST_CSYSTEM_H
 
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
 #include <stdint.h>
-#include <sys/epoll.h>
-#include <sys/eventfd.h>
-#include <sys/socket.h>
 
-static inline int csystem_accept4(int fd, struct sockaddr *address, socklen_t *length) {
-    return accept4(fd, address, length, SOCK_NONBLOCK | SOCK_CLOEXEC);
-}
+struct csystem_event {
+    uint64_t token;
+    uint32_t events;
+};
 
-static inline int csystem_eventfd(void) {
-    return eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-}
+extern const uint32_t csystem_epoll_in;
+extern const uint32_t csystem_epoll_out;
+extern const uint32_t csystem_epoll_hang_up;
+extern const uint32_t csystem_epoll_error;
 
-static inline int csystem_epoll_add(int epoll, int fd, uint32_t events, uint64_t token) {
-    struct epoll_event event = { .events = events, .data = { .u64 = token } };
-    return epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event);
-}
+/// A non-blocking stream socket of this address family, closed on exec.
+int csystem_stream_socket(int family);
+/// A waiting connection as a non-blocking socket, closed on exec.
+int csystem_accept(int listener);
+/// Sends without raising SIGPIPE.
+long csystem_send(int socket, const void *bytes, unsigned long count);
 
-static inline int csystem_epoll_modify(int epoll, int fd, uint32_t events, uint64_t token) {
-    struct epoll_event event = { .events = events, .data = { .u64 = token } };
-    return epoll_ctl(epoll, EPOLL_CTL_MOD, fd, &event);
-}
+int csystem_eventfd(void);
 
-static inline uint64_t csystem_epoll_token(const struct epoll_event *event) {
-    return event->data.u64;
-}
+int csystem_epoll_create(void);
+int csystem_epoll_add(int epoll, int descriptor, uint32_t events, uint64_t token);
+int csystem_epoll_modify(int epoll, int descriptor, uint32_t events, uint64_t token);
+int csystem_epoll_wait(int epoll, struct csystem_event *events, int capacity, int milliseconds);
 
-static const uint32_t csystem_epoll_in = EPOLLIN;
-static const uint32_t csystem_epoll_out = EPOLLOUT;
-static const uint32_t csystem_epoll_peer_closed = EPOLLRDHUP;
-static const uint32_t csystem_epoll_hang_up = EPOLLHUP;
-static const uint32_t csystem_epoll_error = EPOLLERR;
+/// The number of cores that this process may run on; 0 if it cannot be told.
+int csystem_available_cores(void);
 
 #endif

@@ -1,0 +1,324 @@
+/// The socket's part of one connection: moves bytes between the socket and the machine, and requests between the
+/// machine and the handlers. Belongs to its worker's thread.
+final class Connection {
+    let worker: Worker
+    let token: UInt64
+    var loop: EventLoop { worker.loop }
+
+    private let socket: Socket
+    private var machine: ConnectionMachine
+    private var receiver: (any BodyReceiver)?
+    private var state = State.open
+    private var isReading = true
+    private var isWriting = false
+    private var lastWrite: UInt64
+    /// The deadline that the worker's queue has for this connection.
+    private var scheduledDeadline = UInt64.max
+    /// Whether it stands in the worker's list of connections with something to do.
+    var isActive = false
+
+    private enum State {
+        case open
+        /// All is sent; what the peer still sends is thrown away until it ends or the time is over.
+        case lingering(until: UInt64)
+        case closed
+    }
+
+    init(socket: Socket, worker: Worker, token: UInt64) {
+        self.socket = socket
+        self.worker = worker
+        self.token = token
+        machine = ConnectionMachine(limits: worker.configuration.limits, now: worker.now)
+        lastWrite = worker.now
+    }
+
+    private var isClosed: Bool {
+        if case .closed = state { return true }
+        return false
+    }
+
+    // MARK: Receiving
+
+    /// Takes what has arrived. Handlers run later in the turn, in `process`.
+    func receive() {
+        guard !isClosed else { return }
+        do throws(SystemError) {
+            switch try worker.receive(from: socket, into: &machine.input) {
+            case .wouldBlock:
+                break
+            case .done(0):
+                machine.inputEnded()
+                if case .lingering = state { return close() }
+            case .done(let count):
+                worker.statistics.bytesReceived &+= UInt64(count)
+                if case .lingering = state { machine.input.consume(machine.input.count) }
+            }
+            worker.activate(self)
+        } catch {
+            close()
+        }
+    }
+
+    // MARK: Handling
+
+    /// Handles the requests that are whole.
+    func process() {
+        while !isClosed {
+            switch machine.nextStep(now: worker.now) {
+            case .wait:
+                return
+            case .head:
+                route()
+            case .request:
+                handle()
+            case .bodyBytes(let range):
+                let wantsMore = receiver?.received(machine.input.readableBytes[slice: range]) ?? true
+                machine.usedBodyBytes(range, wantsMore: wantsMore)
+            case .bodyEnd:
+                let receiver = receiver
+                self.receiver = nil
+                receiver?.ended()
+            case .failed(let failure):
+                refuse(failure)
+            }
+        }
+    }
+
+    private var matched: (route: Int, parameters: PathParameters)?
+    private var mismatch: Response?
+
+    /// Finds the route of the head just read, and with it how the body is wanted.
+    private func route() {
+        let bytes = machine.input.readableBytes
+        matched = nil
+        mismatch = nil
+        var isStreamed = false
+        switch worker.application.router.match(machine.head.method, path: machine.head.path, in: bytes) {
+        case .route(let route, let parameters):
+            matched = (route, parameters)
+            if case .streamed = worker.application.router.routes[route].handler { isStreamed = true }
+        case .methodNotAllowed(let allowed):
+            mismatch = methodNotAllowed(allowed)
+        case .notFound:
+            mismatch = machine.head.method == .options && bytes[slice: machine.head.path].equals("*")
+                ? Response(.noContent)
+                : worker.application.response(to: RequestFailure(.notFound, "there is nothing at this path"))
+        }
+        if isStreamed, let matched {
+            startStream(matched.route, matched.parameters)
+        } else {
+            machine.readBody()
+        }
+    }
+
+    private func methodNotAllowed(_ allowed: [Method]) -> Response {
+        let list = allowed.map(\.name.description).joined(separator: ", ")
+        var response =
+            machine.head.method == .options
+            ? Response(.noContent)
+            : worker.application.response(to: RequestFailure(.methodNotAllowed, "this path is served with \(list) only"))
+        response.fields.append(("Allow", list))
+        return response
+    }
+
+    private func startStream(_ route: Int, _ parameters: PathParameters) {
+        guard case .streamed(let handler) = worker.application.router.routes[route].handler else { return }
+        let bytes = machine.input.readableBytes
+        let responder = begin(route: route, bytes)
+        let request = Request(
+            head: machine.head, bytes: bytes, bodyRange: 0..<0, parameters: parameters, id: currentID)
+        receiver = handler(request, responder)
+        machine.streamBody(isWanted: receiver != nil)
+    }
+
+    private func handle() {
+        let bytes = machine.input.readableBytes
+        let responder = begin(route: matched?.route, bytes)
+        if let (route, parameters) = matched,
+            case .buffered(let handler) = worker.application.router.routes[route].handler
+        {
+            let request = Request(
+                head: machine.head, bytes: bytes, bodyRange: machine.bodyRange, parameters: parameters, id: currentID)
+            handler(request, responder)
+        } else if let mismatch {
+            responder.send(mismatch)
+        }
+        machine.handled()
+    }
+
+    private var currentID = RequestID.generated(loop: 0, count: 0)
+
+    private func begin(route: Int?, _ bytes: UnsafeRawBufferPointer) -> Responder {
+        let head = machine.head
+        currentID = head.value(of: "x-request-id", in: bytes).flatMap(RequestID.init) ?? worker.nextRequestID()
+        var request = PendingRequest(
+            id: currentID, method: head.method, isVersion11: head.isVersion11, keepsAlive: head.keepsAlive,
+            ifNoneMatch: nil, route: route, startedAt: worker.now, target: nil, response: nil)
+        if head.method.isSafe, let condition = head.value(of: "if-none-match", in: bytes) {
+            request.ifNoneMatch = String(validating: condition, as: UTF8.self)
+        }
+        if worker.application.wantsTargets {
+            request.target = String(decoding: bytes[head.path.lowerBound..<max(head.path.upperBound, head.query.upperBound)], as: UTF8.self)
+        }
+        return Responder(connection: self, sequence: machine.begin(request))
+    }
+
+    private func refuse(_ failure: RequestFailure) {
+        loseReceiver()
+        let sequence = machine.begin(
+            PendingRequest(
+                id: worker.nextRequestID(), method: .get, isVersion11: true, keepsAlive: false, ifNoneMatch: nil,
+                route: nil, startedAt: worker.now, target: nil, response: nil))
+        answer(worker.application.response(to: failure), sequence: sequence)
+    }
+
+    private func loseReceiver() {
+        let receiver = receiver
+        self.receiver = nil
+        receiver?.aborted()
+    }
+
+    func resumeBody() {
+        guard !isClosed else { return }
+        machine.resumeBody()
+        worker.activate(self)
+    }
+
+    // MARK: Answering
+
+    @inline(__always)
+    func answer(_ response: Response, sequence: UInt64) {
+        guard !isClosed else { return }
+        machine.answer(response, sequence: sequence, date: worker.date) { worker.completed($0, $1) }
+        worker.activate(self)
+    }
+
+    func streamWrote(_ bytes: [UInt8], sequence: UInt64) {
+        guard !isClosed else { return }
+        machine.streamWrote(bytes, sequence: sequence)
+        worker.activate(self)
+    }
+
+    func streamFinished(sequence: UInt64) {
+        guard !isClosed else { return }
+        machine.streamFinished(sequence: sequence, date: worker.date) { worker.completed($0, $1) }
+        worker.activate(self)
+    }
+
+    /// Cuts the connection, so that the peer sees that the answer is not whole.
+    func abort() {
+        close()
+    }
+
+    /// Sends what there is to send, and sees to what is to be waited for.
+    func flush() {
+        guard case .open = state else { return }
+        if let (stream, sequence) = machine.streamToPull() {
+            stream.produce(StreamWriter(connection: self, sequence: sequence))
+            if isClosed { return }
+        }
+        do throws(SystemError) {
+            try send()
+            if machine.output.isEmpty, machine.isDone { return finish() }
+            try watch()
+        } catch {
+            close()
+        }
+    }
+
+    private func send() throws(SystemError) {
+        guard !machine.output.isEmpty else { return }
+        if case .done(let count) = try socket.send(&machine.output) {
+            worker.statistics.bytesSent &+= UInt64(count)
+            lastWrite = worker.now
+        }
+        guard machine.output.isEmpty else { return }
+        machine.output.shrink(to: 16 * 1024)
+        machine.input.shrink(to: 16 * 1024)
+        // A stream, or requests left unread for lack of room, go on in the next turn.
+        if machine.mayGoOn { worker.activate(self) }
+    }
+
+    private func watch() throws(SystemError) {
+        let reads = machine.wantsInput
+        let writes = !machine.output.isEmpty
+        if reads != isReading || writes != isWriting {
+            try loop.selector.modify(socket.descriptor, token: token, reading: reads, writing: writes)
+            isReading = reads
+            isWriting = writes
+        }
+        schedule(machine.deadline(lastWrite: lastWrite).at)
+    }
+
+    private func schedule(_ deadline: UInt64) {
+        guard deadline < scheduledDeadline else { return }
+        scheduledDeadline = deadline
+        loop.deadlines.insert(.init(time: deadline, token: token))
+    }
+
+    // MARK: Ending
+
+    /// A deadline of this connection has come up, which may have moved since it was entered.
+    func deadlineCameUp(_ entered: UInt64) {
+        guard entered == scheduledDeadline else { return }
+        scheduledDeadline = .max
+        switch state {
+        case .closed:
+            return
+        case .lingering(let end):
+            worker.now >= end ? close() : schedule(end)
+        case .open:
+            let (reason, deadline) = machine.deadline(lastWrite: lastWrite)
+            guard worker.now >= deadline else { return schedule(deadline) }
+            timeOut(reason)
+        }
+    }
+
+    private func timeOut(_ reason: ConnectionMachine.Deadline) {
+        worker.statistics.timedOut &+= 1
+        switch reason {
+        case .header, .body:
+            refuse(machine.timedOut(reason))
+        case .answer:
+            if let id = machine.answers.oldestID { worker.application.report(.handlerTimedOut(id)) }
+            close()
+        case .idle, .write:
+            close()
+        }
+    }
+
+    /// The server stops: no new request is read, and an idle connection is closed at once.
+    func drain() {
+        guard case .open = state else { return }
+        if machine.isIdle { return close() }
+        machine.drain()
+        worker.activate(self)
+    }
+
+    private func finish() {
+        guard machine.mustLinger else { return close() }
+        socket.finishSending()
+        let end = worker.now &+ 2_000_000_000
+        state = .lingering(until: end)
+        machine.input.consume(machine.input.count)
+        if !isReading {
+            do throws(SystemError) {
+                try loop.selector.modify(socket.descriptor, token: token, reading: true, writing: false)
+            } catch {
+                return close()
+            }
+        }
+        scheduledDeadline = .max
+        schedule(end)
+    }
+
+    func close() {
+        guard !isClosed else { return }
+        state = .closed
+        socket.close()
+        worker.remove(self)
+        loseReceiver()
+    }
+}
+
+@available(*, unavailable) extension Connection: Sendable {}

@@ -1,0 +1,365 @@
+/// One connection without its socket: bytes in, requests out; answers in, bytes out. It knows no clock but the
+/// times it is given, and does nothing by itself, so that every case can be tested without a network.
+///
+/// Requests are read one by one. ``nextStep(now:)`` says what is to be done next; what the driver does then is told
+/// to the machine by the method that the step names.
+///
+/// ```
+///        head ──▶ routed ──▶ buffering ──▶ ready ──▶ head | holding
+///                      └───▶ streaming ────────────▶ head | holding
+///        any ──▶ finished                        (no further request is read)
+/// ```
+struct ConnectionMachine: ~Copyable {
+    enum Step {
+        /// Nothing to do until bytes, an answer or a deadline come.
+        case wait
+        /// A head is whole: call `readBody`, or `begin` and then `streamBody`.
+        case head
+        /// A request is whole: call `begin`, then its handler, then `handled`.
+        case request
+        /// A piece of a streamed body: use it, then call `usedBodyBytes`.
+        case bodyBytes(Range<Int>)
+        /// A streamed body is complete.
+        case bodyEnd
+        /// The request was refused: call `begin`, then answer; the connection closes after that.
+        case failed(RequestFailure)
+    }
+
+    private enum Reading {
+        case head
+        case routed
+        /// The body up to `end` stands behind the head in the input.
+        case buffering(BodyReader, end: Int)
+        case ready(body: Range<Int>)
+        case streaming(BodyReader, isPaused: Bool)
+        /// A request that may change something waits for its answer; those behind it must not overtake it.
+        case holding
+        case finished
+    }
+
+    var input = ByteBuffer()
+    var output = ByteBuffer()
+    private(set) var head = RequestHead()
+    private(set) var answers = AnswerQueue()
+    private var reading = Reading.head
+    private var parser: RequestHeadParser
+    private let limits: Limits
+    private var endOfInput = false
+    private var isDraining = false
+    /// When what is being waited for began, in monotonic nanoseconds.
+    private var waitingSince: UInt64
+
+    init(limits: Limits, now: UInt64) {
+        self.limits = limits
+        parser = RequestHeadParser(maximumLength: limits.headerBytes, maximumFields: limits.headerFields)
+        waitingSince = now
+    }
+
+    // MARK: Requests in
+
+    /// What to do next.
+    mutating func nextStep(now: UInt64) -> Step {
+        while true {
+            switch reading {
+            case .head:
+                guard mayReadRequest, !input.isEmpty else { return .wait }
+                return readHead(now)
+            case .routed:
+                return awaitTurn()
+            case .ready:
+                preconditionFailure("the step before was not carried out")
+            case .buffering(let reader, let end):
+                return buffer(reader, end: end)
+            case .streaming(let reader, let isPaused):
+                return isPaused ? .wait : stream(reader, now)
+            case .holding:
+                guard answers.isEmpty else { return .wait }
+                reading = .head
+            case .finished:
+                input.consume(input.count)
+                return .wait
+            }
+        }
+    }
+
+    private var mayReadRequest: Bool {
+        answers.count < limits.pipelinedRequests && output.count < limits.bufferedOutputBytes && !answers.isClosing
+    }
+
+    private mutating func readHead(_ now: UInt64) -> Step {
+        if !parser.hasBegun { waitingSince = now }
+        do throws(RequestFailure) {
+            guard let head = try input.withReadable({ bytes throws(RequestFailure) in try parser.parse(bytes) }) else {
+                return .wait
+            }
+            self.head = head
+            waitingSince = now
+            reading = .routed
+            return awaitTurn()
+        } catch {
+            return fail(error)
+        }
+    }
+
+    /// A request whose client waits for 100 (Continue) is looked at when it is the only one: an interim answer must
+    /// not overtake the answers of earlier requests. So is one with a body that may be streamed.
+    private mutating func awaitTurn() -> Step {
+        guard answers.isEmpty || head.body == .none else { return .wait }
+        return .head
+    }
+
+    /// The body of the head just read is wanted as a whole.
+    mutating func readBody() {
+        sendContinueIfAwaited()
+        reading = .buffering(bodyReader, end: head.length)
+    }
+
+    /// The body of the head just read is wanted piece by piece, or not at all; the head's bytes are no longer needed.
+    mutating func streamBody(isWanted: Bool) {
+        guard isWanted else {
+            reading = .finished
+            return answers.closeAfterLast()
+        }
+        sendContinueIfAwaited()
+        input.consume(head.length)
+        reading = .streaming(bodyReader, isPaused: false)
+    }
+
+    private var bodyReader: BodyReader {
+        switch head.body {
+        case .none: .fixed(remaining: 0)
+        case .fixed(let length): .fixed(remaining: length)
+        case .chunked: .chunked(ChunkedDecoder(maximumFraming: limits.headerBytes))
+        }
+    }
+
+    /// Tells the client to send the body it holds back (RFC 9110 §10.1.1), unless it has begun to.
+    private mutating func sendContinueIfAwaited() {
+        if head.expectsContinue, input.count == head.length { output.append("HTTP/1.1 100 Continue\r\n\r\n") }
+    }
+
+    /// Reads the body to the place behind the head, whatever its coding: chunks are moved together.
+    private mutating func buffer(_ reader: BodyReader, end: Int) -> Step {
+        var reader = reader
+        var end = end
+        if case .fixed(let remaining) = reader, remaining > limits.bodyBytes { return fail(bodyTooLarge) }
+        do throws(RequestFailure) {
+            while true {
+                let piece = try input.withReadable { bytes throws(RequestFailure) in
+                    try reader.next(bytes[slice: end..<bytes.count])
+                }
+                switch piece {
+                case .needsMore(let framing):
+                    input.remove(end..<end + framing)
+                    reading = .buffering(reader, end: end)
+                    return .wait
+                case .data(let framing, let data):
+                    input.remove(end..<end + framing)
+                    end += data
+                    if end - head.length > limits.bodyBytes { return fail(bodyTooLarge) }
+                case .end(let framing):
+                    input.remove(end..<end + framing)
+                    reading = .ready(body: head.length..<end)
+                    return .request
+                }
+            }
+        } catch {
+            return fail(error)
+        }
+    }
+
+    private var bodyTooLarge: RequestFailure {
+        RequestFailure(.contentTooLarge, "the body is longer than \(limits.bodyBytes) bytes")
+    }
+
+    private mutating func stream(_ reader: BodyReader, _ now: UInt64) -> Step {
+        var reader = reader
+        do throws(RequestFailure) {
+            let piece = try input.withReadable { bytes throws(RequestFailure) in try reader.next(bytes) }
+            reading = .streaming(reader, isPaused: false)
+            switch piece {
+            case .needsMore(let framing):
+                input.consume(framing)
+                return .wait
+            case .data(let framing, let data):
+                waitingSince = now
+                return .bodyBytes(framing..<framing + data)
+            case .end(let framing):
+                input.consume(framing)
+                finishRequest()
+                return .bodyEnd
+            }
+        } catch {
+            return fail(error)
+        }
+    }
+
+    /// A piece of a streamed body was used.
+    mutating func usedBodyBytes(_ range: Range<Int>, wantsMore: Bool) {
+        input.consume(range.upperBound)
+        if !wantsMore, case .streaming(let reader, _) = reading { reading = .streaming(reader, isPaused: true) }
+    }
+
+    mutating func resumeBody() {
+        if case .streaming(let reader, _) = reading { reading = .streaming(reader, isPaused: false) }
+    }
+
+    /// The body's place in the input, of a request that is ready.
+    var bodyRange: Range<Int> {
+        if case .ready(let body) = reading { return body }
+        return head.length..<head.length
+    }
+
+    /// The request that was ready has been handled, and its bytes are no longer needed.
+    mutating func handled() {
+        guard case .ready(let body) = reading else { return }
+        input.consume(body.upperBound)
+        finishRequest()
+    }
+
+    private mutating func finishRequest() {
+        parser.reset()
+        reading = answers.isEmpty || (head.method.isSafe && head.keepsAlive) ? .head : .holding
+        if answers.isClosing { reading = .finished }
+    }
+
+    private mutating func fail(_ failure: RequestFailure) -> Step {
+        head.keepsAlive = false
+        reading = .finished
+        return .failed(failure)
+    }
+
+    /// The connection ends when the request in progress, if any, has been answered.
+    mutating func drain() {
+        isDraining = true
+        answers.closeAfterLast()
+        if case .head = reading, !parser.hasBegun { reading = .finished }
+        if case .holding = reading { reading = .finished }
+    }
+
+    /// The peer will send no more.
+    mutating func inputEnded() {
+        endOfInput = true
+    }
+
+    // MARK: Answers out
+
+    /// Takes note of a request, and gives it the number by which its answer will be known.
+    mutating func begin(_ request: PendingRequest) -> UInt64 {
+        var request = request
+        if isDraining { request.keepsAlive = false }
+        return answers.append(request)
+    }
+
+    mutating func answer(
+        _ response: Response, sequence: UInt64, date: [UInt8], completed: (PendingRequest, Status) -> Void
+    ) {
+        answers.answer(response, sequence: sequence, date: date, into: &output, completed: completed)
+        if answers.isClosing { reading = .finished }
+    }
+
+    mutating func streamWrote(_ bytes: [UInt8], sequence: UInt64) {
+        answers.streamWrote(bytes, sequence: sequence, into: &output)
+    }
+
+    mutating func streamFinished(
+        sequence: UInt64, date: [UInt8], completed: (PendingRequest, Status) -> Void
+    ) {
+        answers.streamFinished(sequence: sequence, date: date, into: &output, completed: completed)
+        if answers.isClosing { reading = .finished }
+    }
+
+    /// The stream that wants to be asked for more now, if any.
+    mutating func streamToPull() -> (stream: any ResponseStream, sequence: UInt64)? {
+        output.count < limits.bufferedOutputBytes ? answers.streamToPull() : nil
+    }
+
+    // MARK: The socket's side
+
+    /// Whether bytes are wanted from the peer.
+    var wantsInput: Bool {
+        guard !endOfInput, output.count < limits.bufferedOutputBytes else { return false }
+        switch reading {
+        case .head: return mayReadRequest
+        case .buffering: return true
+        case .streaming(_, let isPaused): return !isPaused
+        // A peer that goes away while it waits is told by the bytes' end; a few more bytes are no harm.
+        case .holding: return input.count < limits.headerBytes
+        case .routed, .ready: return false
+        case .finished: return true
+        }
+    }
+
+    /// Whether it is in the middle of nothing: no request has begun, no answer is owed.
+    var isIdle: Bool {
+        guard case .head = reading else { return false }
+        return answers.isEmpty && output.isEmpty && !parser.hasBegun && input.isEmpty
+    }
+
+    /// Whether all that was owed is in the output and no more will come.
+    var isDone: Bool {
+        if answers.isClosing { return true }
+        guard answers.isEmpty else { return false }
+        if endOfInput { return true }
+        if case .finished = reading { return true }
+        return false
+    }
+
+    /// Whether the peer may still be sending what nobody will read: then it must be given time to read the answer
+    /// before the connection is reset (RFC 9112 §9.6).
+    var mustLinger: Bool {
+        if endOfInput { return false }
+        if case .finished = reading { return true }
+        return !input.isEmpty
+    }
+
+    /// Whether there is something to do for which no event will come: a stream to pull, or requests in the input.
+    var mayGoOn: Bool {
+        if answers.isStreaming { return true }
+        if case .head = reading { return !input.isEmpty && mayReadRequest }
+        return false
+    }
+
+    /// What is being waited for, and until when (monotonic nanoseconds).
+    func deadline(lastWrite: UInt64) -> (reason: Deadline, at: UInt64) {
+        if !output.isEmpty { return (.write, lastWrite &+ limits.writeSeconds.nanoseconds) }
+        switch reading {
+        case .head where parser.hasBegun && answers.isEmpty:
+            return (.header, waitingSince &+ limits.headerSeconds.nanoseconds)
+        case .buffering:
+            return (.body, waitingSince &+ limits.bodySeconds.nanoseconds)
+        case .streaming(_, isPaused: false):
+            return (.body, waitingSince &+ limits.bodySeconds.nanoseconds)
+        case _ where !answers.isEmpty:
+            return (.answer, answers.oldestStart &+ limits.answerSeconds.nanoseconds)
+        default:
+            return (.idle, max(waitingSince, lastWrite) &+ limits.idleSeconds.nanoseconds)
+        }
+    }
+
+    enum Deadline {
+        case header, body, idle, write, answer
+    }
+
+    /// The deadline for a header or a body has passed: the request is refused.
+    mutating func timedOut(_ reason: Deadline) -> RequestFailure {
+        head.keepsAlive = false
+        reading = .finished
+        return RequestFailure(.requestTimeout, reason == .header ? "the header came too slowly" : "the body came too slowly")
+    }
+}
+
+extension ByteBuffer {
+    @inline(__always)
+    fileprivate borrowing func withReadable<Result>(
+        _ body: (UnsafeRawBufferPointer) throws(RequestFailure) -> Result
+    ) throws(RequestFailure) -> Result {
+        try body(readableBytes)
+    }
+}
+
+extension Double {
+    var nanoseconds: UInt64 {
+        UInt64(max(0, min(self, 1e9)) * 1e9)
+    }
+}

@@ -1,0 +1,18 @@
+/// What must be known of a request when its answer is written.
+struct PendingRequest {
+    var id: RequestID
+    var method: Method
+    var isVersion11: Bool
+    var keepsAlive: Bool
+    var ifNoneMatch: String?
+    /// The index in the route table; `nil` when none matched.
+    var route: Int?
+    /// Monotonic nanoseconds at which the request was whole.
+    var startedAt: UInt64
+    /// The target, kept only when there is an access log.
+    var target: String?
+    /// The answer, when it is here before those of earlier requests.
+    var response: Response?
+
+    var isHead: Bool { method == .head }
+}

@@ -1,0 +1,88 @@
+internal import CSystem
+internal import Synchronization
+import Glibc
+
+/// A thread that waits for sockets, deadlines and jobs from other threads, and does the work of each in turns.
+///
+/// What other threads want done goes through ``submit(_:)``; all else belongs to the loop's thread.
+public final class EventLoop: @unchecked Sendable {
+    // Safe to share: other threads use the mailbox and the wake-up descriptor only, which are guarded.
+
+    /// Which of the server's loops it is, from 0.
+    public let index: Int
+    /// The turn in progress; raised before the handlers of a turn run. For the loop's thread only.
+    public internal(set) var turn: UInt64 = 0
+
+    var selector: Selector
+    var deadlines = DeadlineQueue()
+    private let mailbox = Mutex<[@Sendable () -> Void]>([])
+    private let hasMail = Atomic<Bool>(false)
+    private let isAsleep = Atomic<Bool>(false)
+    private let wakeDescriptor: Int32
+    private let thread = Atomic<UInt>(0)
+
+    static let wakeToken = UInt64.max
+
+    init(index: Int) throws(SystemError) {
+        self.index = index
+        selector = try Selector()
+        wakeDescriptor = try SystemCall.check("eventfd") { csystem_eventfd() }
+        try selector.add(wakeDescriptor, token: Self.wakeToken)
+    }
+
+    deinit {
+        selector.close()
+        _ = close(wakeDescriptor)
+    }
+
+    func adoptThread() {
+        thread.store(UInt(pthread_self()), ordering: .relaxed)
+    }
+
+    /// Whether the caller runs on the loop's thread.
+    public var isCurrent: Bool {
+        @inline(__always) get { thread.load(ordering: .relaxed) == UInt(pthread_self()) }
+    }
+
+    /// Has work done on the loop's thread, after what was submitted before it and before any request is handled that
+    /// arrives later.
+    public func submit(_ job: @escaping @Sendable () -> Void) {
+        mailbox.withLock { $0.append(job) }
+        hasMail.store(true, ordering: .sequentiallyConsistent)
+        if isAsleep.exchange(false, ordering: .sequentiallyConsistent) { wake() }
+    }
+
+    private func wake() {
+        var one: UInt64 = 1
+        // A full counter means that a wake-up is under way already.
+        _ = write(wakeDescriptor, &one, 8)
+    }
+
+    func clearWakeUp() {
+        var count: UInt64 = 0
+        _ = read(wakeDescriptor, &count, 8)
+    }
+
+    /// Waits for events, no longer than until the next deadline.
+    func wait(atMost limit: Int32, now: UInt64) throws(SystemError) -> Int {
+        var milliseconds = limit
+        if let next = deadlines.next {
+            let remaining = next > now ? (next - now) / 1_000_000 + 1 : 0
+            let capped = Int32(clamping: min(remaining, 60_000))
+            milliseconds = limit < 0 ? capped : min(limit, capped)
+        }
+        isAsleep.store(true, ordering: .sequentiallyConsistent)
+        if hasMail.load(ordering: .sequentiallyConsistent) { milliseconds = 0 }
+        defer { isAsleep.store(false, ordering: .sequentiallyConsistent) }
+        return try selector.wait(milliseconds: milliseconds)
+    }
+
+    func runMail() {
+        guard hasMail.exchange(false, ordering: .sequentiallyConsistent) else { return }
+        let jobs = mailbox.withLock { waiting in
+            defer { waiting = [] }
+            return waiting
+        }
+        for job in jobs { job() }
+    }
+}

@@ -1,0 +1,69 @@
+internal import CSystem
+import Glibc
+
+/// An epoll instance. Events carry a token, so that one for a descriptor that has been closed and given out again
+/// since is told from one for its successor.
+struct Selector {
+    struct Event {
+        let token: UInt64
+        let isReadable: Bool
+        let isWritable: Bool
+        /// The connection is broken.
+        let isFailed: Bool
+    }
+
+    private let descriptor: Int32
+    private var buffer: [csystem_event]
+
+    init(eventsPerTurn: Int = 256) throws(SystemError) {
+        descriptor = try SystemCall.check("epoll_create") { csystem_epoll_create() }
+        buffer = Array(repeating: csystem_event(), count: eventsPerTurn)
+    }
+
+    func close() {
+        _ = Glibc.close(descriptor)
+    }
+
+    private func mask(reading: Bool, writing: Bool) -> UInt32 {
+        (reading ? csystem_epoll_in : 0) | (writing ? csystem_epoll_out : 0)
+    }
+
+    func add(_ descriptor: Int32, token: UInt64, reading: Bool = true, writing: Bool = false) throws(SystemError) {
+        try SystemCall.check("epoll_ctl") {
+            csystem_epoll_add(self.descriptor, descriptor, mask(reading: reading, writing: writing), token)
+        }
+    }
+
+    func modify(_ descriptor: Int32, token: UInt64, reading: Bool, writing: Bool) throws(SystemError) {
+        try SystemCall.check("epoll_ctl") {
+            csystem_epoll_modify(self.descriptor, descriptor, mask(reading: reading, writing: writing), token)
+        }
+    }
+
+    /// Waits for events.
+    ///
+    /// - Parameter milliseconds: the longest time to wait; -1 for as long as it takes.
+    /// - Returns: how many events there are for ``event(_:)``.
+    mutating func wait(milliseconds: Int32) throws(SystemError) -> Int {
+        let descriptor = descriptor
+        var result: Int32
+        repeat {
+            result = buffer.withUnsafeMutableBufferPointer {
+                csystem_epoll_wait(descriptor, $0.baseAddress, Int32($0.count), milliseconds)
+            }
+        } while result < 0 && errno == EINTR && milliseconds < 0
+        if result < 0, errno == EINTR { return 0 }
+        guard result >= 0 else { throw SystemError(call: "epoll_wait", code: errno) }
+        return Int(result)
+    }
+
+    @inline(__always)
+    func event(_ index: Int) -> Event {
+        let bits = buffer[index].events
+        return Event(
+            token: buffer[index].token,
+            isReadable: bits & (csystem_epoll_in | csystem_epoll_hang_up | csystem_epoll_error) != 0,
+            isWritable: bits & csystem_epoll_out != 0,
+            isFailed: bits & csystem_epoll_error != 0)
+    }
+}

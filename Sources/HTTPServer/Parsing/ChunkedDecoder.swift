@@ -1,0 +1,117 @@
+/// Takes the chunked transfer coding apart (RFC 9112 §7.1), whatever pieces it comes in.
+struct ChunkedDecoder {
+    /// What the bytes at the reading position are.
+    enum Piece: Equatable {
+        /// More bytes are needed; `framing` of them were read and are to be dropped.
+        case needsMore(framing: Int)
+        /// `framing` bytes to drop, then `data` bytes of the body.
+        case data(framing: Int, data: Int)
+        /// The body is over after `framing` more bytes.
+        case end(framing: Int)
+    }
+
+    private enum State: Equatable {
+        case size(digits: Int, value: Int)
+        case extensions(value: Int, length: Int)
+        case sizeLineFeed(value: Int)
+        case data(remaining: Int)
+        case dataCarriageReturn
+        case dataLineFeed
+        case trailer
+    }
+
+    private var state = State.size(digits: 0, value: 0)
+    private var trailerLength = 0
+    /// Limit of the trailer section, and of one chunk's extensions, in bytes.
+    private let maximumFraming: Int
+
+    init(maximumFraming: Int) {
+        self.maximumFraming = maximumFraming
+    }
+
+    mutating func next(_ bytes: UnsafeRawBufferPointer) throws(RequestFailure) -> Piece {
+        var index = 0
+        while index < bytes.count {
+            if case .data(let remaining) = state {
+                let available = min(remaining, bytes.count - index)
+                state = available == remaining ? .dataCarriageReturn : .data(remaining: remaining - available)
+                return .data(framing: index, data: available)
+            }
+            if state == .trailer {
+                guard let length = try trailerLine(bytes[slice: index..<bytes.count]) else {
+                    return .needsMore(framing: index)
+                }
+                index += length
+                if length == 2 { return .end(framing: index) }
+                continue
+            }
+            try step(bytes[index])
+            index += 1
+        }
+        return .needsMore(framing: index)
+    }
+
+    private mutating func step(_ byte: UInt8) throws(RequestFailure) {
+        switch state {
+        case .size(let digits, let value):
+            try sizeByte(byte, digits: digits, value: value)
+        case .extensions(let value, let length):
+            if byte == ByteClass.carriageReturn {
+                state = .sizeLineFeed(value: value)
+            } else {
+                guard ByteClass.isFieldValue(byte) else { throw bad("a chunk extension holds a control character") }
+                guard length < maximumFraming else { throw bad("a chunk extension is too long") }
+                state = .extensions(value: value, length: length + 1)
+            }
+        case .sizeLineFeed(let value):
+            guard byte == ByteClass.lineFeed else { throw bad("a chunk size ends with CR and no LF behind it") }
+            state = value == 0 ? .trailer : .data(remaining: value)
+        case .dataCarriageReturn:
+            guard byte == ByteClass.carriageReturn else { throw bad("a chunk is longer than its size says") }
+            state = .dataLineFeed
+        case .dataLineFeed:
+            guard byte == ByteClass.lineFeed else { throw bad("a chunk ends with CR and no LF behind it") }
+            state = .size(digits: 0, value: 0)
+        case .data, .trailer:
+            preconditionFailure("read as a whole, not by the byte")
+        }
+    }
+
+    private mutating func sizeByte(_ byte: UInt8, digits: Int, value: Int) throws(RequestFailure) {
+        if let digit = ByteClass.hexadecimalValue(byte) {
+            guard digits < 15 else { throw bad("a chunk size is too large a number") }
+            state = .size(digits: digits + 1, value: value << 4 | Int(digit))
+            return
+        }
+        guard digits > 0 else { throw bad("a chunk size is not a hexadecimal number") }
+        switch byte {
+        case ByteClass.carriageReturn: state = .sizeLineFeed(value: value)
+        case UInt8(ascii: ";"): state = .extensions(value: value, length: 0)
+        default: throw bad("a chunk size is not a hexadecimal number")
+        }
+    }
+
+    /// The length of the trailer line at the beginning of `bytes`, CR and LF included; 2 for the empty line that
+    /// ends the message. The fields themselves are checked and dropped: nothing here has a use for them.
+    private mutating func trailerLine(_ bytes: UnsafeRawBufferPointer) throws(RequestFailure) -> Int? {
+        guard let lineFeed = bytes.firstIndex(of: ByteClass.lineFeed) else {
+            guard bytes.count + trailerLength <= maximumFraming else { throw trailerTooLong }
+            return nil
+        }
+        guard lineFeed > 0, bytes[lineFeed - 1] == ByteClass.carriageReturn else {
+            throw bad("a trailer line ends with LF and no CR before it")
+        }
+        if lineFeed > 1 { _ = try FieldLine.parse(0..<(lineFeed - 1), bytes) }
+        trailerLength += lineFeed + 1
+        guard trailerLength <= maximumFraming else { throw trailerTooLong }
+        return lineFeed + 1
+    }
+
+    private var trailerTooLong: RequestFailure {
+        RequestFailure(.requestHeaderFieldsTooLarge, "the trailer is longer than \(maximumFraming) bytes")
+    }
+
+    private func bad(_ detail: String) -> RequestFailure {
+        RequestFailure(.badRequest, detail)
+    }
+}

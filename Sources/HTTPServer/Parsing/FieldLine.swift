@@ -1,0 +1,38 @@
+/// One `name: value` line, of a header or of a chunked body's trailer (RFC 9112 §5).
+enum FieldLine {
+    static func parse(
+        _ line: Range<Int>, _ bytes: UnsafeRawBufferPointer
+    ) throws(RequestFailure) -> RequestHead.Field {
+        var position = line.lowerBound
+        while position < line.upperBound, ByteClass.isToken(bytes[position]) { position += 1 }
+        guard position < line.upperBound, bytes[position] == ByteClass.colon, position > line.lowerBound else {
+            throw badName(line, stoppedAt: position, bytes)
+        }
+        let name = line.lowerBound..<position
+        var start = position + 1
+        var end = line.upperBound
+        while start < end, isBlank(bytes[start]) { start += 1 }
+        while end > start, isBlank(bytes[end - 1]) { end -= 1 }
+        for index in start..<end where !ByteClass.isFieldValue(bytes[index]) {
+            throw RequestFailure(.badRequest, "a header field's value holds the control character \(bytes[index])")
+        }
+        return RequestHead.Field(name: name, value: start..<end)
+    }
+
+    private static func badName(
+        _ line: Range<Int>, stoppedAt position: Int, _ bytes: UnsafeRawBufferPointer
+    ) -> RequestFailure {
+        if isBlank(bytes[line.lowerBound]) {
+            return RequestFailure(.badRequest, "a header line begins with white space: folded lines are not accepted")
+        }
+        if position < line.upperBound, isBlank(bytes[position]) {
+            return RequestFailure(.badRequest, "there is white space before the colon of a header field")
+        }
+        return RequestFailure(.badRequest, "a header line has no valid 'name:' at its beginning")
+    }
+
+    @inline(__always)
+    private static func isBlank(_ byte: UInt8) -> Bool {
+        byte == ByteClass.space || byte == ByteClass.tab
+    }
+}

@@ -1,0 +1,185 @@
+import Glibc
+
+/// Reads request heads strictly as RFC 9112 asks for; what it permits a server to tolerate and what has been used to
+/// smuggle requests (bare CR or LF, folded lines, white space before a colon) is refused.
+///
+/// Bytes may come in any pieces: `scanned` remembers how far complete lines were looked for, so that a head sent byte
+/// by byte costs no more than one sent at once.
+struct RequestHeadParser {
+    /// Limit of the request line and all field lines together, in bytes.
+    let maximumLength: Int
+    /// Limit of the number of field lines.
+    let maximumFields: Int
+
+    private var scanned = 0
+    private var lineStart = 0
+    private var head = RequestHead()
+    private var hasRequestLine = false
+    private var hostCount = 0
+    private var framing = FramingFields()
+
+    init(maximumLength: Int, maximumFields: Int) {
+        self.maximumLength = maximumLength
+        self.maximumFields = maximumFields
+    }
+
+    /// Forgets the head in progress, keeping its memory for the next one.
+    mutating func reset() {
+        var fields = head.fields
+        fields.removeAll(keepingCapacity: true)
+        head = RequestHead()
+        head.fields = fields
+        scanned = 0
+        lineStart = 0
+        hasRequestLine = false
+        hostCount = 0
+        framing = FramingFields()
+    }
+
+    /// Whether bytes of a head have been seen that is not whole yet.
+    var hasBegun: Bool { scanned > 0 }
+
+    /// Goes on with what has arrived; `bytes` begins where the head begins.
+    ///
+    /// - Returns: the head when it is whole, `nil` when more bytes are needed.
+    mutating func parse(_ bytes: UnsafeRawBufferPointer) throws(RequestFailure) -> RequestHead? {
+        if !hasRequestLine, lineStart == 0, let first = bytes.first,
+            first != ByteClass.carriageReturn, !ByteClass.isToken(first)
+        {
+            throw RequestFailure(.badRequest, "this is no HTTP request: it begins with the byte \(first)")
+        }
+        while let lineFeed = nextLineFeed(bytes) {
+            guard lineFeed <= maximumLength else { throw tooLong }
+            guard lineFeed > lineStart, bytes[lineFeed - 1] == ByteClass.carriageReturn else {
+                throw RequestFailure(.badRequest, "a line ends with LF and no CR before it")
+            }
+            let line = lineStart..<(lineFeed - 1)
+            lineStart = lineFeed + 1
+            if line.isEmpty {
+                // Empty lines before the request line are ignored (RFC 9112 §2.2).
+                guard hasRequestLine else { continue }
+                try finish()
+                head.length = lineStart
+                return head
+            }
+            if hasRequestLine {
+                try parseField(line, bytes)
+            } else {
+                try parseRequestLine(line, bytes)
+                hasRequestLine = true
+            }
+        }
+        if bytes.count > maximumLength { throw tooLong }
+        return nil
+    }
+
+    private mutating func nextLineFeed(_ bytes: UnsafeRawBufferPointer) -> Int? {
+        guard scanned < bytes.count, let base = bytes.baseAddress else { return nil }
+        guard let found = memchr(base + scanned, Int32(ByteClass.lineFeed), bytes.count - scanned) else {
+            scanned = bytes.count
+            return nil
+        }
+        let position = UnsafeRawPointer(found) - base
+        scanned = position + 1
+        return position
+    }
+
+    private var tooLong: RequestFailure {
+        hasRequestLine
+            ? RequestFailure(.requestHeaderFieldsTooLarge, "the header is longer than \(maximumLength) bytes")
+            : RequestFailure(.uriTooLong, "the request line is longer than \(maximumLength) bytes")
+    }
+
+    // MARK: Request line (RFC 9112 §3)
+
+    private mutating func parseRequestLine(_ line: Range<Int>, _ bytes: UnsafeRawBufferPointer) throws(RequestFailure) {
+        let text = bytes[slice: line]
+        guard let methodEnd = text.firstIndex(of: ByteClass.space), methodEnd > 0,
+            let versionStart = text.lastIndex(of: ByteClass.space), versionStart > methodEnd
+        else {
+            throw RequestFailure(.badRequest, "the request line is not 'METHOD TARGET HTTP/1.1'")
+        }
+        guard text[..<methodEnd].allSatisfy(ByteClass.isToken) else {
+            throw RequestFailure(.badRequest, "the method has a character that no method has")
+        }
+        try parseVersion(text[slice: versionStart + 1..<text.count])
+        guard let method = Method(text[slice: 0..<methodEnd]) else {
+            throw RequestFailure(.notImplemented, "this method is not known to the server")
+        }
+        head.method = method
+        let target = RequestTarget(text[slice: methodEnd + 1..<versionStart], method: method)
+        let (path, query) = try target.pathAndQuery()
+        let offset = line.lowerBound + methodEnd + 1
+        head.path = path.lowerBound + offset..<path.upperBound + offset
+        head.query = query.lowerBound + offset..<query.upperBound + offset
+    }
+
+    private mutating func parseVersion(_ text: UnsafeRawBufferPointer) throws(RequestFailure) {
+        func isDigit(_ byte: UInt8) -> Bool { byte &- UInt8(ascii: "0") < 10 }
+        guard text.count == 8, text[slice: 0..<5].equals("HTTP/"), text[6] == UInt8(ascii: "."),
+            isDigit(text[5]), isDigit(text[7])
+        else {
+            throw RequestFailure(.badRequest, "the request line does not end in an HTTP version such as HTTP/1.1")
+        }
+        guard text[5] == UInt8(ascii: "1") else {
+            throw RequestFailure(.httpVersionNotSupported, "only HTTP/1.1 and HTTP/1.0 are spoken here")
+        }
+        head.isVersion11 = text[7] != UInt8(ascii: "0")
+        head.keepsAlive = head.isVersion11
+    }
+
+    // MARK: Fields (RFC 9112 §5)
+
+    private mutating func parseField(_ line: Range<Int>, _ bytes: UnsafeRawBufferPointer) throws(RequestFailure) {
+        guard head.fields.count < maximumFields else {
+            throw RequestFailure(.requestHeaderFieldsTooLarge, "there are more than \(maximumFields) header fields")
+        }
+        let field = try FieldLine.parse(line, bytes)
+        head.fields.append(field)
+        try interpret(field, bytes)
+    }
+
+    private mutating func interpret(
+        _ field: RequestHead.Field, _ bytes: UnsafeRawBufferPointer
+    ) throws(RequestFailure) {
+        let name = bytes[slice: field.name]
+        let value = bytes[slice: field.value]
+        switch name.count {
+        case 4 where name.equalsIgnoringCase("host"):
+            hostCount += 1
+            try checkHost(value)
+        case 6 where name.equalsIgnoringCase("expect"):
+            guard value.equalsIgnoringCase("100-continue") else {
+                throw RequestFailure(.expectationFailed, "the only expectation met here is 100-continue")
+            }
+            head.expectsContinue = true
+        case 10 where name.equalsIgnoringCase("connection"):
+            framing.readConnection(value)
+        case 14 where name.equalsIgnoringCase("content-length"):
+            try framing.readContentLength(value)
+        case 17 where name.equalsIgnoringCase("transfer-encoding"):
+            try framing.readTransferEncoding(value)
+        default:
+            break
+        }
+    }
+
+    private func checkHost(_ value: UnsafeRawBufferPointer) throws(RequestFailure) {
+        guard hostCount == 1 else { throw RequestFailure(.badRequest, "there is more than one Host field") }
+        let isHost = value.allSatisfy { byte in
+            ByteClass.isVisible(byte) && byte != UInt8(ascii: "/") && byte != UInt8(ascii: "@")
+                && byte != UInt8(ascii: "?") && byte != UInt8(ascii: "#") && byte != UInt8(ascii: ",")
+        }
+        guard isHost else { throw RequestFailure(.badRequest, "the Host field is no host") }
+    }
+
+    private mutating func finish() throws(RequestFailure) {
+        if head.isVersion11, hostCount == 0 {
+            throw RequestFailure(.badRequest, "the Host field is missing, which HTTP/1.1 asks for")
+        }
+        head.body = try framing.bodyLength(isVersion11: head.isVersion11)
+        head.keepsAlive = framing.keepsAlive(isVersion11: head.isVersion11)
+        // An HTTP/1.0 client cannot know 100 (RFC 9110 §10.1.1).
+        head.expectsContinue = head.expectsContinue && head.isVersion11 && head.body != .none
+    }
+}

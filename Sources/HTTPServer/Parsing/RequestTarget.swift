@@ -1,0 +1,64 @@
+/// The target of a request line in its forms (RFC 9112 §3.2).
+struct RequestTarget {
+    private let text: UnsafeRawBufferPointer
+    private let method: Method
+
+    init(_ text: UnsafeRawBufferPointer, method: Method) {
+        self.text = text
+        self.method = method
+    }
+
+    /// Where path and query stand in the target. The path of `OPTIONS *` is `*`.
+    func pathAndQuery() throws(RequestFailure) -> (path: Range<Int>, query: Range<Int>) {
+        try checkCharacters()
+        if method == .connect {
+            throw RequestFailure(.methodNotAllowed, "CONNECT is not served: this is no proxy")
+        }
+        if text.equals("*") {
+            guard method == .options else { throw RequestFailure(.badRequest, "the target * goes with OPTIONS only") }
+            return (0..<1, 1..<1)
+        }
+        let start = text[0] == UInt8(ascii: "/") ? 0 : try pathStartOfAbsoluteForm()
+        var pathEnd = start
+        while pathEnd < text.count, text[pathEnd] != UInt8(ascii: "?") { pathEnd += 1 }
+        return (start..<pathEnd, min(pathEnd + 1, text.count)..<text.count)
+    }
+
+    private func checkCharacters() throws(RequestFailure) {
+        guard !text.isEmpty else { throw RequestFailure(.badRequest, "the request target is empty") }
+        var index = 0
+        while index < text.count {
+            let byte = text[index]
+            guard ByteClass.isVisible(byte), byte != UInt8(ascii: "#") else {
+                throw RequestFailure(
+                    .badRequest, "the request target holds a character that must be percent-encoded, at \(index)")
+            }
+            if byte == ByteClass.percent {
+                guard index + 2 < text.count, ByteClass.hexadecimalValue(text[index + 1]) != nil,
+                    ByteClass.hexadecimalValue(text[index + 2]) != nil
+                else {
+                    throw RequestFailure(
+                        .badRequest, "the request target has a % without two hexadecimal digits behind it, at \(index)")
+                }
+                index += 2
+            }
+            index += 1
+        }
+    }
+
+    /// `http://host/path`, which a server must accept though only proxies are sent it (RFC 9112 §3.2.2).
+    private func pathStartOfAbsoluteForm() throws(RequestFailure) -> Int {
+        let notATarget = RequestFailure(.badRequest, "the request target is neither a path nor an http URL")
+        let schemes: [StaticString] = ["http://", "https://"]
+        guard
+            let scheme = schemes.first(where: {
+                text.count > $0.utf8CodeUnitCount && text[slice: 0..<$0.utf8CodeUnitCount].equalsIgnoringCase($0)
+            })
+        else { throw notATarget }
+        let authority = scheme.utf8CodeUnitCount
+        guard let slash = text[authority...].firstIndex(of: UInt8(ascii: "/")), slash > authority else {
+            throw notATarget
+        }
+        return slash
+    }
+}

@@ -1,0 +1,100 @@
+/// Writes answers as bytes (RFC 9112 §4 to §7).
+enum ResponseEncoder {
+    /// How the client finds the end of the body.
+    enum Framing {
+        case length
+        case chunked
+        /// To an HTTP/1.0 client, which knows no chunks: the body ends with the connection.
+        case close
+    }
+
+    /// Writes the whole answer, or only the head of a streamed one.
+    ///
+    /// - Returns: how a stream's body goes on.
+    @inline(__always)
+    static func encode(
+        _ response: borrowing Response, to request: borrowing PendingRequest, date: [UInt8],
+        into output: inout ByteBuffer
+    ) -> Framing {
+        let isUnchanged = isNotModified(response, request)
+        let status = isUnchanged ? Status.notModified : response.status
+        output.reserve(512)
+        output.append("HTTP/1.1 ")
+        output.append(decimal: Int(status.code))
+        output.append(UInt8(ascii: " "))
+        output.append(status.reason)
+        output.append("\r\n")
+        output.append(date)
+        if let type = response.contentType, !isUnchanged {
+            output.append("Content-Type: ")
+            output.append(type)
+            output.append("\r\n")
+        }
+        if let tag = response.entityTag {
+            output.append("ETag: \"")
+            output.append(hexadecimal: tag.value, width: 16)
+            output.append("\"\r\n")
+        }
+        for field in response.fields { append(field, to: &output) }
+        output.append("X-Request-Id: ")
+        request.id.append(to: &output)
+        output.append("\r\n")
+        return encodeBody(response.body, status: status, to: request, into: &output)
+    }
+
+    @inline(__always)
+    private static func encodeBody(
+        _ body: Response.Body, status: Status, to request: borrowing PendingRequest, into output: inout ByteBuffer
+    ) -> Framing {
+        var framing = Framing.length
+        switch body {
+        case .stream:
+            framing = request.isVersion11 ? .chunked : .close
+            if framing == .chunked { output.append("Transfer-Encoding: chunked\r\n") }
+        case .bytes(let bytes) where !status.forbidsBody:
+            append(contentLength: bytes.count, to: &output)
+        case .empty where !status.forbidsBody:
+            append(contentLength: 0, to: &output)
+        case .bytes, .empty:
+            break
+        }
+        if !request.keepsAlive || framing == .close {
+            output.append("Connection: close\r\n")
+        } else if !request.isVersion11 {
+            output.append("Connection: keep-alive\r\n")
+        }
+        output.append("\r\n")
+        if case .bytes(let bytes) = body, !request.isHead, !status.forbidsBody { output.append(bytes) }
+        return framing
+    }
+
+    static func encodeChunk(_ bytes: [UInt8], framing: Framing, into output: inout ByteBuffer) {
+        guard !bytes.isEmpty else { return }
+        guard framing == .chunked else { return output.append(bytes) }
+        output.append(hexadecimal: UInt64(bytes.count))
+        output.append("\r\n")
+        output.append(bytes)
+        output.append("\r\n")
+    }
+
+    private static func append(contentLength: Int, to output: inout ByteBuffer) {
+        output.append("Content-Length: ")
+        output.append(decimal: contentLength)
+        output.append("\r\n")
+    }
+
+    private static func append(_ field: (name: StaticString, value: String), to output: inout ByteBuffer) {
+        guard field.value.utf8.allSatisfy(ByteClass.isFieldValue) else { return }
+        output.append(field.name)
+        output.append(": ")
+        output.append(field.value)
+        output.append("\r\n")
+    }
+
+    private static func isNotModified(_ response: borrowing Response, _ request: borrowing PendingRequest) -> Bool {
+        guard let condition = request.ifNoneMatch, let tag = response.entityTag, response.status == .ok else {
+            return false
+        }
+        return tag.isListed(in: condition)
+    }
+}

@@ -1,0 +1,61 @@
+/// A request as a handler sees it, for the time of the call: the bytes are still those of the connection's buffer,
+/// so it can be neither copied nor kept.
+public struct Request: ~Copyable {
+    let head: RequestHead
+    let bytes: UnsafeRawBufferPointer
+    let bodyRange: Range<Int>
+    let parameters: PathParameters
+    /// The id that the answer will carry.
+    public let id: RequestID
+
+    public var method: Method { head.method }
+
+    /// The percent-encoded path.
+    public var path: String {
+        String(decoding: bytes[slice: head.path], as: UTF8.self)
+    }
+
+    /// The value of the first field of this name (given in lower case); `nil` when it is absent or no UTF-8.
+    public func field(_ name: StaticString) -> String? {
+        head.value(of: name, in: bytes).flatMap { String(validating: $0, as: UTF8.self) }
+    }
+
+    /// Whether there is a field of this name (given in lower case).
+    public func hasField(_ name: StaticString) -> Bool {
+        head.value(of: name, in: bytes) != nil
+    }
+
+    /// The part of the path that the route's pattern names, in the order of the pattern, percent-decoded; `nil` when
+    /// it is no UTF-8.
+    public func parameter(_ index: Int) -> String? {
+        guard index < parameters.count else { return nil }
+        return PercentDecoding.decode(bytes[slice: parameters[index]])
+    }
+
+    /// The parameters of the query in their order, decoded as HTML forms are (`+` is a space).
+    ///
+    /// - Returns: `nil` when a name or a value is no UTF-8.
+    public func queryItems() -> [(name: String, value: String)]? {
+        var items: [(name: String, value: String)] = []
+        let query = bytes[slice: head.query]
+        for pair in query.split(separator: UInt8(ascii: "&")) {
+            let separator = pair.firstIndex(of: UInt8(ascii: "=")) ?? pair.endIndex
+            let value = pair[min(separator + 1, pair.endIndex)...]
+            guard let name = PercentDecoding.decode(.init(rebasing: pair[..<separator]), plusIsSpace: true),
+                let value = PercentDecoding.decode(.init(rebasing: value), plusIsSpace: true)
+            else { return nil }
+            items.append((name, value))
+        }
+        return items
+    }
+
+    public var hasQuery: Bool { !head.query.isEmpty }
+
+    /// Lends the body, whole; empty for a streamed one.
+    @inline(__always)
+    public func withBody<Result, Failure: Error>(
+        _ body: (UnsafeRawBufferPointer) throws(Failure) -> Result
+    ) throws(Failure) -> Result {
+        try body(bytes[slice: bodyRange])
+    }
+}

@@ -1,0 +1,105 @@
+/// Finds the route of a request. Built once from the route table into a flat tree of path parts.
+public struct Router {
+    enum Match {
+        case route(Int, PathParameters)
+        case methodNotAllowed(allowed: [Method])
+        case notFound
+    }
+
+    private struct Node {
+        var literals: [(part: [UInt8], node: Int)] = []
+        var parameter: Int?
+        /// The route of each method, by the method's raw value.
+        var routes: [Int?] = Array(repeating: nil, count: Method.allCases.count)
+        var hasRoutes = false
+
+        var allowed: [Method] {
+            var methods = Method.allCases.filter { routes[Int($0.rawValue)] != nil }
+            if methods.contains(.get), !methods.contains(.head) { methods.append(.head) }
+            return methods + [.options]
+        }
+    }
+
+    public let routes: [Route]
+    private var nodes = [Node()]
+
+    /// - Precondition: no two routes have the same method and pattern, and no pattern names more than four parts: a
+    ///   mistake in the table is found when the program starts.
+    public init(_ routes: [Route]) {
+        self.routes = routes
+        for (index, route) in routes.enumerated() { insert(route, index) }
+    }
+
+    private mutating func insert(_ route: Route, _ index: Int) {
+        var current = 0
+        var parameters = 0
+        for part in route.pattern.dropFirst().split(separator: "/", omittingEmptySubsequences: false) {
+            if part.hasPrefix("{") {
+                parameters += 1
+                let child = nodes[current].parameter ?? addNode()
+                nodes[current].parameter = child
+                current = child
+            } else {
+                let bytes = Array(part.utf8)
+                if let known = nodes[current].literals.first(where: { $0.part == bytes }) {
+                    current = known.node
+                } else {
+                    let child = addNode()
+                    nodes[current].literals.append((bytes, child))
+                    current = child
+                }
+            }
+        }
+        precondition(parameters <= PathParameters.maximum, "\(route.pattern) names too many parts")
+        let method = Int(route.method.rawValue)
+        precondition(nodes[current].routes[method] == nil, "\(route.method.name) \(route.pattern) stands twice")
+        nodes[current].routes[method] = index
+        nodes[current].hasRoutes = true
+    }
+
+    private mutating func addNode() -> Int {
+        nodes.append(Node())
+        return nodes.count - 1
+    }
+
+    /// A literal part goes before a named one. `HEAD` is served by the route of `GET`.
+    func match(_ method: Method, path: Range<Int>, in bytes: UnsafeRawBufferPointer) -> Match {
+        guard bytes[slice: path].first == UInt8(ascii: "/") else { return .notFound }
+        var parameters = PathParameters()
+        guard let found = find(path.lowerBound + 1..<path.upperBound, in: bytes, from: 0, &parameters) else {
+            return .notFound
+        }
+        let routes = nodes[found].routes
+        if let route = routes[Int(method.rawValue)] { return .route(route, parameters) }
+        if method == .head, let route = routes[Int(Method.get.rawValue)] { return .route(route, parameters) }
+        return .methodNotAllowed(allowed: nodes[found].allowed)
+    }
+
+    private func find(
+        _ rest: Range<Int>, in bytes: UnsafeRawBufferPointer, from node: Int, _ parameters: inout PathParameters
+    ) -> Int? {
+        var end = rest.lowerBound
+        while end < rest.upperBound, bytes[end] != UInt8(ascii: "/") { end += 1 }
+        let part = rest.lowerBound..<end
+        let isLast = end == rest.upperBound
+        func descend(_ child: Int, _ parameters: inout PathParameters) -> Int? {
+            guard isLast else { return find(end + 1..<rest.upperBound, in: bytes, from: child, &parameters) }
+            return nodes[child].hasRoutes ? child : nil
+        }
+        for literal in nodes[node].literals where matches(literal.part, bytes[slice: part]) {
+            if let found = descend(literal.node, &parameters) { return found }
+        }
+        guard let child = nodes[node].parameter, !part.isEmpty else { return nil }
+        parameters.append(part)
+        if let found = descend(child, &parameters) { return found }
+        parameters.removeLast()
+        return nil
+    }
+
+    /// Compares a part with a literal; percent-encoded letters are the same letters (RFC 3986 §6.2.2.2).
+    private func matches(_ literal: [UInt8], _ part: UnsafeRawBufferPointer) -> Bool {
+        if literal.count == part.count { return literal.elementsEqual(part) }
+        guard part.count > literal.count, part.contains(ByteClass.percent) else { return false }
+        return PercentDecoding.decode(part).map { Array($0.utf8) == literal } ?? false
+    }
+}

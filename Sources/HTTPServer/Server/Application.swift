@@ -1,0 +1,55 @@
+/// What a server serves: one instance for each event loop, made and used on that loop's thread only, so that it needs
+/// no locks.
+public protocol Application: AnyObject {
+    var router: Router { get }
+
+    /// The path of each request is kept for ``requestWasAnswered(_:)`` only if this is true.
+    var wantsTargets: Bool { get }
+
+    /// Handlers of a number of requests run between these two; all bytes of these requests were received before.
+    func beginBatch()
+    func endBatch()
+
+    /// The answer to a request that no handler sees: malformed, too large, too slow, or matched by no route.
+    func response(to failure: RequestFailure) -> Response
+
+    /// Called after each answer was written to the connection's output.
+    func requestWasAnswered(_ summary: RequestSummary)
+
+    /// Something happened that the operator may want to know of.
+    func report(_ event: ServerEvent)
+}
+
+/// A request that was answered.
+public struct RequestSummary: Sendable {
+    /// The index in the route table; `nil` when none matched.
+    public let route: Int?
+    public let method: Method
+    public let status: Status
+    public let nanoseconds: UInt64
+    public let id: RequestID
+    /// Path and query, when ``Application/wantsTargets`` asked for them.
+    public let target: String?
+}
+
+/// What a server tells its operator.
+public enum ServerEvent: Sendable {
+    /// A connection could not be accepted (descriptors used up, …); accepting pauses for a moment.
+    case acceptFailed(SystemError)
+    /// A connection was refused because there were too many.
+    case connectionRefused
+    /// A handler has not answered in time; its connection was closed.
+    case handlerTimedOut(RequestID)
+}
+
+/// Figures of one event loop since it started.
+public struct ConnectionStatistics: Sendable {
+    public var open = 0
+    public var accepted: UInt64 = 0
+    public var refused: UInt64 = 0
+    public var timedOut: UInt64 = 0
+    public var bytesReceived: UInt64 = 0
+    public var bytesSent: UInt64 = 0
+
+    public init() {}
+}

@@ -1,0 +1,136 @@
+internal import CSystem
+import Dispatch
+internal import Synchronization
+import Glibc
+
+/// An HTTP/1.1 server: one event loop for each core, each on a thread that Dispatch lends, with its own listening
+/// socket and its own instance of the application.
+public final class HTTPServer: Sendable {
+    public struct Configuration: Sendable {
+        /// `HOST:PORT`; port 0 lets the kernel choose.
+        public var address = "127.0.0.1:8080"
+        /// Event loops; by default one for each core that the process may use.
+        public var eventLoops = HTTPServer.availableCores
+        /// Connections that the kernel keeps waiting for each loop.
+        public var backlog: Int32 = 1024
+        /// Whether another process may listen on the same address at the same time.
+        public var sharesAddress = false
+        public var limits = Limits()
+
+        public init() {}
+    }
+
+    final class Shared: Sendable {
+        let openConnections = Atomic<Int>(0)
+    }
+
+    /// Where it listens.
+    public let address: SocketAddress
+    private let loops: [EventLoop]
+    private let workers: Mutex<[WorkerReference]>
+    private let finished = DispatchGroup()
+
+    /// Listens and begins to serve.
+    ///
+    /// - Parameter makeApplication: called once for each event loop, before it serves.
+    /// - Throws: ``SocketAddressError``, ``SystemError``, or what `makeApplication` throws.
+    public init(
+        _ configuration: Configuration, makeApplication: (EventLoop) throws -> any Application
+    ) throws {
+        let wanted = try SocketAddress(resolving: configuration.address)
+        if wanted.port != 0, !configuration.sharesAddress { try ListeningSocket.assureFree(wanted) }
+        let first = try ListeningSocket(sharing: wanted, backlog: configuration.backlog)
+        address = try first.address()
+        var listeners = [first]
+        for _ in 1..<max(1, configuration.eventLoops) {
+            listeners.append(try ListeningSocket(sharing: address, backlog: configuration.backlog))
+        }
+        let shared = Shared()
+        var loops: [EventLoop] = []
+        var references: [WorkerReference] = []
+        for (index, listener) in listeners.enumerated() {
+            let loop = try EventLoop(index: index)
+            let worker = Worker(
+                loop: loop, listener: listener, configuration: configuration, shared: shared,
+                application: try makeApplication(loop))
+            loops.append(loop)
+            references.append(WorkerReference(worker: worker))
+        }
+        self.loops = loops
+        workers = Mutex(references)
+        for reference in references { start(reference) }
+    }
+
+    private func start(_ reference: WorkerReference) {
+        let queue = DispatchQueue(label: "event-loop-\(reference.worker.loop.index)", qos: .userInitiated)
+        queue.async(group: finished) {
+            reference.worker.loop.adoptThread()
+            do {
+                try reference.worker.run()
+            } catch {
+                preconditionFailure("an event loop cannot go on: \(error)")
+            }
+        }
+    }
+
+    /// Stops accepting, lets requests in progress be answered, and closes all connections.
+    ///
+    /// - Parameter seconds: after this time what is still open is closed as it is.
+    public func stop(within seconds: Double) {
+        let deadline = SystemCall.monotonicNanoseconds() &+ seconds.nanoseconds
+        for reference in workers.withLock({ $0 }) {
+            reference.worker.loop.submit { reference.worker.drain(until: deadline) }
+        }
+    }
+
+    /// Blocks until the server has stopped.
+    public func wait() {
+        finished.wait()
+    }
+
+    /// Collects something from each event loop's application, on its thread, and hands over all when they are there.
+    ///
+    /// - Parameter completion: called on the thread of one of the loops.
+    public func collect<Value: Sendable>(
+        _ take: @escaping @Sendable (any Application, ConnectionStatistics) -> Value,
+        completion: @escaping @Sendable ([Value]) -> Void
+    ) {
+        let references = workers.withLock { $0 }
+        let collected = Collected<Value>(expected: references.count, completion: completion)
+        for reference in references {
+            reference.worker.loop.submit {
+                collected.add(take(reference.worker.application, reference.worker.statistics))
+            }
+        }
+    }
+
+    /// The cores that this process may use.
+    public static var availableCores: Int {
+        max(1, Int(csystem_available_cores()))
+    }
+}
+
+/// A worker as other threads hold it. Safe: they only submit to its loop, and name the worker in what they submit.
+private struct WorkerReference: @unchecked Sendable {
+    let worker: Worker
+}
+
+/// Counts what has been collected.
+private final class Collected<Value: Sendable>: Sendable {
+    private let values = Mutex<[Value]>([])
+    private let expected: Int
+    private let completion: @Sendable ([Value]) -> Void
+
+    init(expected: Int, completion: @escaping @Sendable ([Value]) -> Void) {
+        self.expected = expected
+        self.completion = completion
+    }
+
+    func add(_ value: Value) {
+        let all = values.withLock { values in
+            values.append(value)
+            return values.count == expected ? values : nil
+        }
+        if let all { completion(all) }
+    }
+}

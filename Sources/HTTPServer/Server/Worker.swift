@@ -1,0 +1,218 @@
+internal import Synchronization
+
+/// One event loop with its listening socket, its connections and its application. A turn has four parts, in this
+/// order: receive all that has arrived; run what other threads have submitted; handle requests; send answers. So
+/// every request is handled with the knowledge of everything that was acknowledged before it was received.
+final class Worker {
+    let loop: EventLoop
+    let configuration: HTTPServer.Configuration
+    let application: any Application
+    var statistics = ConnectionStatistics()
+    /// Monotonic nanoseconds at the beginning of the turn.
+    private(set) var now = SystemCall.monotonicNanoseconds()
+
+    private let listener: ListeningSocket
+    private let shared: HTTPServer.Shared
+    private var connections: [Int32: Connection] = [:]
+    private var generation: UInt32 = 0
+    private var active: [Connection] = []
+    private var scratch = ByteBuffer(capacity: 64 * 1024)
+    private var dateCache = DateCache()
+    private var requests: UInt64 = 0
+    private let idPrefix = UInt32.random(in: 1...UInt32.max)
+    private var isAccepting = true
+    private var isDraining = false
+    private var drainDeadline = UInt64.max
+
+    private static let listenerToken = UInt64.max - 1
+    private static let acceptToken = UInt64.max - 2
+
+    init(
+        loop: EventLoop, listener: ListeningSocket, configuration: HTTPServer.Configuration,
+        shared: HTTPServer.Shared, application: any Application
+    ) {
+        self.loop = loop
+        self.listener = listener
+        self.configuration = configuration
+        self.shared = shared
+        self.application = application
+    }
+
+    var date: [UInt8] { dateCache.line }
+
+    /// Runs until the server is stopped and the last connection is gone.
+    func run() throws(SystemError) {
+        try loop.selector.add(listener.socket.descriptor, token: Self.listenerToken)
+        while !(isDraining && connections.isEmpty) {
+            try turn()
+        }
+        loop.runMail()
+    }
+
+    private func turn() throws(SystemError) {
+        let count = try loop.wait(atMost: active.isEmpty ? -1 : 0, now: now)
+        now = SystemCall.monotonicNanoseconds()
+        dateCache.refresh()
+        loop.turn &+= 1
+        for index in 0..<count { take(loop.selector.event(index)) }
+        expireDeadlines()
+        loop.runMail()
+        serveActive()
+    }
+
+    private func take(_ event: Selector.Event) {
+        switch event.token {
+        case EventLoop.wakeToken:
+            loop.clearWakeUp()
+        case Self.listenerToken:
+            accept()
+        default:
+            guard let connection = connections[Int32(truncatingIfNeeded: event.token)], connection.token == event.token
+            else { return }
+            if event.isReadable { connection.receive() }
+            if event.isWritable { activate(connection) }
+        }
+    }
+
+    private func serveActive() {
+        guard !active.isEmpty else { return }
+        let batch = active
+        active.removeAll(keepingCapacity: true)
+        application.beginBatch()
+        for connection in batch { connection.process() }
+        application.endBatch()
+        for connection in batch {
+            connection.isActive = false
+            connection.flush()
+        }
+    }
+
+    /// Has a connection served in this turn, or in the next one if this turn's have been chosen.
+    func activate(_ connection: Connection) {
+        guard !connection.isActive else { return }
+        connection.isActive = true
+        active.append(connection)
+    }
+
+    // MARK: Receiving
+
+    /// Small requests on many connections share one buffer to be received into; a body that takes several turns is
+    /// received into its own.
+    func receive(from socket: Socket, into input: inout ByteBuffer) throws(SystemError) -> SystemCall.Outcome {
+        guard input.isEmpty else {
+            input.reserve(max(16 * 1024, min(input.count, 256 * 1024)))
+            return try socket.receive(into: &input, atMost: 256 * 1024)
+        }
+        let outcome = try socket.receive(into: &scratch, atMost: 64 * 1024)
+        input.append(scratch.readableBytes)
+        scratch.consume(scratch.count)
+        return outcome
+    }
+
+    func nextRequestID() -> RequestID {
+        requests &+= 1
+        return .generated(loop: idPrefix, count: requests)
+    }
+
+    func completed(_ request: PendingRequest, _ status: Status) {
+        let end = SystemCall.monotonicNanoseconds()
+        application.requestWasAnswered(
+            RequestSummary(
+                route: request.route, method: request.method, status: status, nanoseconds: end &- request.startedAt,
+                id: request.id, target: request.target))
+    }
+
+    // MARK: Accepting
+
+    private func accept() {
+        guard isAccepting else { return }
+        // No more than this in one turn, so that connections that are there are served meanwhile.
+        for _ in 0..<64 {
+            do throws(SystemError) {
+                guard let socket = try listener.accept() else { return }
+                admit(socket)
+            } catch {
+                guard !error.isOfThePeer else { continue }
+                application.report(.acceptFailed(error))
+                return pauseAccepting()
+            }
+        }
+    }
+
+    private func admit(_ socket: Socket) {
+        guard shared.openConnections.add(1, ordering: .relaxed).newValue <= configuration.limits.connections else {
+            shared.openConnections.subtract(1, ordering: .relaxed)
+            statistics.refused &+= 1
+            application.report(.connectionRefused)
+            return socket.refuse()
+        }
+        generation = generation == 0x7FFF_FFFF ? 0 : generation + 1
+        let token = UInt64(generation) << 32 | UInt64(UInt32(bitPattern: socket.descriptor))
+        let connection = Connection(socket: socket, worker: self, token: token)
+        do throws(SystemError) {
+            try loop.selector.add(socket.descriptor, token: token)
+        } catch {
+            shared.openConnections.subtract(1, ordering: .relaxed)
+            application.report(.acceptFailed(error))
+            return socket.close()
+        }
+        connections[socket.descriptor] = connection
+        statistics.accepted &+= 1
+        statistics.open += 1
+        activate(connection)
+    }
+
+    /// When descriptors or memory are used up, accepting again at once would only turn in a circle.
+    private func pauseAccepting() {
+        guard isAccepting else { return }
+        isAccepting = false
+        try? loop.selector.modify(
+            listener.socket.descriptor, token: Self.listenerToken, reading: false, writing: false)
+        loop.deadlines.insert(.init(time: now &+ 100_000_000, token: Self.acceptToken))
+    }
+
+    private func resumeAccepting() {
+        guard !isDraining else { return }
+        isAccepting = true
+        try? loop.selector.modify(listener.socket.descriptor, token: Self.listenerToken, reading: true, writing: false)
+    }
+
+    func remove(_ connection: Connection) {
+        let descriptor = Int32(truncatingIfNeeded: connection.token)
+        guard connections.removeValue(forKey: descriptor) != nil else { return }
+        statistics.open -= 1
+        shared.openConnections.subtract(1, ordering: .relaxed)
+    }
+
+    private func expireDeadlines() {
+        while let entry = loop.deadlines.popExpired(now: now) {
+            if entry.token == Self.acceptToken {
+                resumeAccepting()
+            } else if let connection = connections[Int32(truncatingIfNeeded: entry.token)],
+                connection.token == entry.token
+            {
+                connection.deadlineCameUp(entry.time)
+            }
+        }
+        if now >= drainDeadline {
+            for connection in connections.values { connection.close() }
+        }
+    }
+
+    // MARK: Stopping
+
+    /// Takes no new connection, and ends those that are there when they have been answered.
+    ///
+    /// - Parameter deadline: monotonic nanoseconds at which those that are still open are closed.
+    func drain(until deadline: UInt64) {
+        guard !isDraining else { return }
+        accept()
+        isDraining = true
+        isAccepting = false
+        drainDeadline = deadline
+        // Closing the descriptor takes it out of the selector too.
+        listener.socket.close()
+        loop.deadlines.insert(.init(time: deadline, token: Self.acceptToken))
+        for connection in connections.values { connection.drain() }
+    }
+}

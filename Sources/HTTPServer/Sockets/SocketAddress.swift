@@ -1,0 +1,106 @@
+import Glibc
+
+/// Where a server listens or a peer is: an IPv4 or IPv6 address with a port.
+public struct SocketAddress: Sendable, CustomStringConvertible {
+    private var storage: sockaddr_storage
+    private let length: socklen_t
+
+    init(storage: sockaddr_storage, length: socklen_t) {
+        self.storage = storage
+        self.length = length
+    }
+
+    /// Resolves `HOST:PORT`; an IPv6 host stands in brackets (`[::1]:8080`); port 0 lets the kernel choose.
+    ///
+    /// - Throws: ``SocketAddressError`` when the text is malformed or the host is unknown.
+    public init(resolving text: String) throws(SocketAddressError) {
+        let (host, port) = try Self.split(text)
+        var hints = addrinfo()
+        hints.ai_family = AF_UNSPEC
+        hints.ai_protocol = Int32(IPPROTO_TCP)
+        hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV
+        var list: UnsafeMutablePointer<addrinfo>?
+        let code = getaddrinfo(host, String(port), &hints, &list)
+        guard code == 0, let first = list, let address = first.pointee.ai_addr else {
+            throw SocketAddressError(text: text, reason: String(cString: gai_strerror(code)))
+        }
+        defer { freeaddrinfo(first) }
+        var storage = sockaddr_storage()
+        withUnsafeMutableBytes(of: &storage) {
+            $0.copyMemory(from: UnsafeRawBufferPointer(start: address, count: Int(first.pointee.ai_addrlen)))
+        }
+        self.init(storage: storage, length: first.pointee.ai_addrlen)
+    }
+
+    private static func split(_ text: String) throws(SocketAddressError) -> (host: String, port: UInt16) {
+        guard let colon = text.lastIndex(of: ":") else {
+            throw SocketAddressError(text: text, reason: "a port is missing; write HOST:PORT")
+        }
+        guard let port = UInt16(text[text.index(after: colon)...]) else {
+            throw SocketAddressError(text: text, reason: "the port is not a number from 0 to 65535")
+        }
+        var host = text[..<colon]
+        if host.hasPrefix("["), host.hasSuffix("]") {
+            host = host.dropFirst().dropLast()
+        } else if host.contains(":") {
+            throw SocketAddressError(text: text, reason: "an IPv6 address stands in brackets: [::1]:8080")
+        }
+        guard !host.isEmpty else {
+            throw SocketAddressError(text: text, reason: "the host is missing; 0.0.0.0 stands for every address")
+        }
+        return (String(host), port)
+    }
+
+    func withSockaddr<Result>(_ body: (UnsafePointer<sockaddr>, socklen_t) -> Result) -> Result {
+        withUnsafeBytes(of: storage) { bytes in
+            bytes.withMemoryRebound(to: sockaddr.self) { pointer in
+                guard let base = pointer.baseAddress else { preconditionFailure("a value has an address") }
+                return body(base, length)
+            }
+        }
+    }
+
+    var family: Int32 { Int32(storage.ss_family) }
+
+    /// Whether only processes of this host can reach it (127.0.0.0/8 or ::1).
+    public var isLoopback: Bool {
+        withUnsafeBytes(of: storage) { bytes in
+            switch family {
+            case AF_INET:
+                return bytes.loadUnaligned(as: sockaddr_in.self).sin_addr.s_addr.bigEndian >> 24 == 127
+            case AF_INET6:
+                let address = bytes.loadUnaligned(as: sockaddr_in6.self).sin6_addr
+                return withUnsafeBytes(of: address) { $0.dropLast().allSatisfy { $0 == 0 } && $0.last == 1 }
+            default:
+                return false
+            }
+        }
+    }
+
+    public var port: UInt16 {
+        withUnsafeBytes(of: storage) { bytes in
+            family == AF_INET6
+                ? bytes.loadUnaligned(as: sockaddr_in6.self).sin6_port.bigEndian
+                : bytes.loadUnaligned(as: sockaddr_in.self).sin_port.bigEndian
+        }
+    }
+
+    /// `HOST:PORT` in numbers, an IPv6 host in brackets.
+    public var description: String {
+        var host = [CChar](repeating: 0, count: Int(NI_MAXHOST))
+        let code = withSockaddr { address, length in
+            getnameinfo(address, length, &host, socklen_t(host.count), nil, 0, NI_NUMERICHOST)
+        }
+        guard code == 0 else { return "?:\(port)" }
+        let text = String(decoding: host.prefix { $0 != 0 }.map(UInt8.init(bitPattern:)), as: UTF8.self)
+        return family == AF_INET6 ? "[\(text)]:\(port)" : "\(text):\(port)"
+    }
+}
+
+/// A listen address that cannot be used, and why.
+public struct SocketAddressError: Error, Sendable, CustomStringConvertible {
+    public let text: String
+    public let reason: String
+
+    public var description: String { "'\(text)' is no address to listen on: \(reason)" }
+}

@@ -1,0 +1,41 @@
+import Glibc
+
+/// The one place where system calls are made into Swift: interrupted calls are repeated, "would block" is a value
+/// and not an error, and a bad descriptor, which only a bug of ours can cause, stops the process.
+enum SystemCall {
+    enum Outcome {
+        case done(Int)
+        case wouldBlock
+    }
+
+    /// Runs a call that may find nothing to do on a non-blocking descriptor.
+    @inline(__always)
+    static func attempt(_ name: StaticString, _ call: () -> Int) throws(SystemError) -> Outcome {
+        while true {
+            let result = call()
+            if result >= 0 { return .done(result) }
+            let code = errno
+            if code == EINTR { continue }
+            if code == EAGAIN || code == EWOULDBLOCK { return .wouldBlock }
+            precondition(code != EBADF, "a closed descriptor was used")
+            throw SystemError(call: name.description, code: code)
+        }
+    }
+
+    /// Runs a call that either succeeds or fails.
+    @discardableResult
+    static func check(_ name: StaticString, _ call: () -> Int32) throws(SystemError) -> Int32 {
+        switch try attempt(name, { Int(call()) }) {
+        case .done(let result): return Int32(truncatingIfNeeded: result)
+        case .wouldBlock: throw SystemError(call: name.description, code: EAGAIN)
+        }
+    }
+
+    /// Nanoseconds of the monotonic clock.
+    @inline(__always)
+    static func monotonicNanoseconds() -> UInt64 {
+        var time = timespec()
+        clock_gettime(CLOCK_MONOTONIC, &time)
+        return UInt64(truncatingIfNeeded: time.tv_sec) &* 1_000_000_000 &+ UInt64(truncatingIfNeeded: time.tv_nsec)
+    }
+}
