@@ -14,7 +14,7 @@ public struct Identifier: Sendable {
 extension Identifier: Hashable {
     @inlinable
     public static func == (left: Self, right: Self) -> Bool {
-        left.string.utf8.elementsEqual(right.string.utf8)
+        left.string.hasSameBytes(as: right.string)
     }
 
     @inlinable

@@ -1,0 +1,50 @@
+/// The place of a value inside a JSON text (RFC 6901): empty for the whole, else `/member/0/…`.
+public struct JSONPointer: Sendable, Hashable {
+    public private(set) var string: String
+
+    /// The whole text.
+    public init() {
+        string = ""
+    }
+
+    public func appending(_ key: String) -> JSONPointer {
+        JSONPointer(string: string + Self.token(key))
+    }
+
+    public func appending(_ index: Int) -> JSONPointer {
+        JSONPointer(string: "\(string)/\(index)")
+    }
+
+    mutating func prepend(_ key: String) {
+        string = Self.token(key) + string
+    }
+
+    mutating func prepend(_ index: Int) {
+        string = "/\(index)\(string)"
+    }
+
+    private init(string: String) {
+        self.string = string
+    }
+
+    /// RFC 6901 §3: `~` is written `~0` and `/` is written `~1`.
+    private static func token(_ key: String) -> String {
+        var token = "/"
+        for scalar in key.unicodeScalars {
+            switch scalar {
+            case "~": token += "~0"
+            case "/": token += "~1"
+            default: token.unicodeScalars.append(scalar)
+            }
+        }
+        return token
+    }
+}
+
+extension JSONPointer: ExpressibleByArrayLiteral, CustomStringConvertible {
+    public init(arrayLiteral elements: String...) {
+        string = elements.map(Self.token).joined()
+    }
+
+    public var description: String { string }
+}

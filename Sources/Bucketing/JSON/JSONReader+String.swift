@@ -1,0 +1,111 @@
+extension JSONReader {
+    /// Reads a string from its opening quote to its closing one.
+    mutating func string() throws(JSONError) -> String {
+        position += 1
+        let start = position
+        skipPlainBytes()
+        if current == UInt8(ascii: "\"") {
+            defer { position += 1 }
+            return try text(UnsafeRawBufferPointer(rebasing: bytes[start..<position]), from: start)
+        }
+        return try stringWithEscapes(from: start)
+    }
+
+    /// Stops before a quote, a backslash, a control character or the end.
+    private mutating func skipPlainBytes() {
+        while position < bytes.count {
+            let byte = bytes[position]
+            if byte == UInt8(ascii: "\"") || byte == UInt8(ascii: "\\") || byte < 0x20 { return }
+            position += 1
+        }
+    }
+
+    private mutating func stringWithEscapes(from start: Int) throws(JSONError) -> String {
+        var unescaped: [UInt8] = []
+        var runStart = start
+        while true {
+            unescaped.append(contentsOf: bytes[runStart..<position])
+            switch current {
+            case UInt8(ascii: "\""):
+                _ = try text(UnsafeRawBufferPointer(rebasing: bytes[start..<position]), from: start)
+                position += 1
+                return String(decoding: unescaped, as: UTF8.self)
+            case UInt8(ascii: "\\"):
+                UTF8.encode(try escape()).map { unescaped.append(contentsOf: $0) }
+            default:
+                throw failure("a control character must be escaped")
+            }
+            runStart = position
+            skipPlainBytes()
+        }
+    }
+
+    /// Reads from the backslash to the end of the escape, of both escapes for a surrogate pair.
+    private mutating func escape() throws(JSONError) -> Unicode.Scalar {
+        let start = position
+        position += 2
+        switch start + 1 < bytes.count ? bytes[start + 1] : 0 {
+        case UInt8(ascii: "\""): return "\""
+        case UInt8(ascii: "\\"): return "\\"
+        case UInt8(ascii: "/"): return "/"
+        case UInt8(ascii: "b"): return "\u{8}"
+        case UInt8(ascii: "f"): return "\u{C}"
+        case UInt8(ascii: "n"): return "\n"
+        case UInt8(ascii: "r"): return "\r"
+        case UInt8(ascii: "t"): return "\t"
+        case UInt8(ascii: "u"): return try unicodeEscape(from: start)
+        default: throw JSONError("unknown escape", offset: start)
+        }
+    }
+
+    /// Reads the four digits after `\u`, and for the first half of a surrogate pair its second half.
+    private mutating func unicodeEscape(from start: Int) throws(JSONError) -> Unicode.Scalar {
+        let unit = try hexadecimalDigits()
+        if let scalar = Unicode.Scalar(unit) { return scalar }
+        if unit < 0xDC00, current == UInt8(ascii: "\\"),
+            position + 1 < bytes.count, bytes[position + 1] == UInt8(ascii: "u")
+        {
+            position += 2
+            let second = try hexadecimalDigits()
+            if (0xDC00..<0xE000).contains(second),
+                let scalar = Unicode.Scalar(0x10000 + (UInt32(unit - 0xD800) << 10 | UInt32(second - 0xDC00)))
+            {
+                return scalar
+            }
+        }
+        throw JSONError("an escaped surrogate lacks its partner", offset: start)
+    }
+
+    private mutating func hexadecimalDigits() throws(JSONError) -> UInt16 {
+        var unit: UInt16 = 0
+        for _ in 0..<4 {
+            let digit: UInt8
+            switch current {
+            case let byte where byte >= UInt8(ascii: "0") && byte <= UInt8(ascii: "9"): digit = byte - UInt8(ascii: "0")
+            case let byte where byte >= UInt8(ascii: "a") && byte <= UInt8(ascii: "f"): digit = byte - UInt8(ascii: "a") + 10
+            case let byte where byte >= UInt8(ascii: "A") && byte <= UInt8(ascii: "F"): digit = byte - UInt8(ascii: "A") + 10
+            default: throw failure("expected four hexadecimal digits")
+            }
+            unit = unit << 4 | UInt16(digit)
+            position += 1
+        }
+        return unit
+    }
+
+    private func text(_ buffer: UnsafeRawBufferPointer, from start: Int) throws(JSONError) -> String {
+        guard let text = String(validating: buffer, as: UTF8.self) else {
+            throw JSONError("not valid UTF-8", offset: start + Self.validPrefix(of: buffer))
+        }
+        return text
+    }
+
+    private static func validPrefix(of buffer: UnsafeRawBufferPointer) -> Int {
+        var decoder = UTF8()
+        var iterator = buffer.makeIterator()
+        var length = 0
+        while case .scalarValue(let scalar) = decoder.decode(&iterator) {
+            length += UTF8.width(scalar)
+        }
+        return length
+    }
+}

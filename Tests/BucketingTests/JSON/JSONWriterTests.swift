@@ -1,0 +1,68 @@
+import Bucketing
+import Testing
+
+@Suite struct JSONWriterTests {
+    static let texts: [(JSONValue, String)] = [
+        (nil, "null"),
+        (true, "true"),
+        (.integer(.min), "-9223372036854775808"),
+        (.number(1), "1.0"),
+        (.number(0.1), "0.1"),
+        (.number(1e22), "1e+22"),
+        (.number(-1.5e-7), "-1.5e-07"),
+        (.number(.infinity), "null"),
+        ("a\"\\/\u{8}\u{C}\n\r\t\u{0}\u{1F}\u{7F}é😀", "\"a\\\"\\\\/\\b\\f\\n\\r\\t\\u0000\\u001f\u{7F}é😀\""),
+        ([], "[]"),
+        ([1, [], [nil, "x"]], "[1,[],[null,\"x\"]]"),
+        ([:], "{}"),
+        (["b": [:], "a\n": [1]], "{\"b\":{},\"a\\n\":[1]}"),
+    ]
+
+    @Test(arguments: texts)
+    func writesWithoutWhitespace(value: JSONValue, text: String) {
+        #expect(String(decoding: value.encoded(), as: UTF8.self) == text)
+    }
+
+    @Test func keysAreSortedByBytesWhenAsked() throws {
+        let value = try JSONParser().parse(#"[{"b":1,"é":{"z":1,"a":2},"B":3}]"#)
+        let text = String(decoding: value.encoded(sortingKeys: true), as: UTF8.self)
+        #expect(text == #"[{"B":3,"b":1,"é":{"a":2,"z":1}}]"#)
+    }
+
+    @Test func writesPieceByPiece() {
+        var writer = JSONWriter(appendingTo: Array("> ".utf8))
+        writer.beginObject()
+        writer.key("list")
+        writer.beginArray()
+        writer.integer(1)
+        writer.raw("{\"cached\":true}")
+        writer.endArray()
+        writer.key("name")
+        writer.string("x")
+        writer.endObject()
+        #expect(String(decoding: writer.bytes, as: UTF8.self) == #"> {"list":[1,{"cached":true}],"name":"x"}"#)
+    }
+}
+
+@Suite struct JSONObjectTests {
+    @Test func settingKeepsThePlaceOfAKey() throws {
+        var object = try #require(try JSONParser().parse(#"{"a":1,"b":2}"#).object)
+        object["a"] = 3
+        object["c"] = 4
+        object["b"] = nil
+        object["d"] = nil
+        #expect(JSONValue.object(object) == ["a": 3, "c": 4])
+    }
+
+    @Test func equalityIsThatOfTheText() {
+        #expect(JSONValue.integer(1) != .number(1))
+        #expect(JSONValue.string("é") != .string("e\u{301}"))
+        #expect(JSONValue.integer(1).double == JSONValue.number(1).double)
+    }
+
+    @Test func keysAreComparedByBytes() {
+        var object = JSONObject()
+        object["é"] = 1
+        #expect(object["e\u{301}"] == nil)
+    }
+}
