@@ -6,8 +6,8 @@ public import Bucketing
 public protocol ProfileStore: Sendable {
     /// A reader for the exclusive use of one thread.
     ///
-    /// - Throws: ``StorageError/unavailable(reason:)``
-    func makeReader() throws(StorageError) -> any ProfileReader
+    /// - Throws: ``StorageError/unavailable(reason:)``, ``StorageError/closed``
+    func makeReader() throws(StorageError) -> sending any ProfileReader
 
     /// Applies a change after those submitted before it.
     ///
@@ -17,13 +17,18 @@ public protocol ProfileStore: Sendable {
         _ change: ProfileChange, completion: @escaping @Sendable (Result<ProfileChangeResult, StorageError>) -> Void
     )
 
+    /// Has `observer` called after each group of completions, on the thread that called them: the moment to wake those
+    /// for whom several completions have left something. It must return quickly. Observers are never removed.
+    func observeCompletions(_ observer: @escaping @Sendable () -> Void)
+
     /// Writes a little, durably, to see whether the store works.
     func probe(completion: @escaping @Sendable (Result<Void, StorageError>) -> Void)
 
     /// Figures for metrics; cheap.
     func statistics() -> StoreStatistics
 
-    /// Refuses new changes, makes those submitted durable, and lets go of all resources. Blocks until done.
+    /// Refuses new changes, makes those submitted durable, and lets go of all resources but the readers', which are
+    /// closed each on its own thread. Blocks until done; not to be called from a completion.
     func close()
 }
 
@@ -50,4 +55,7 @@ public protocol ProfileReader: AnyObject {
 
     /// Lookups answered from memory and those that were not, since the reader was made.
     var cacheStatistics: CacheStatistics { get }
+
+    /// Lets go of all resources. What is asked afterwards is answered with ``StorageError/closed``.
+    func close()
 }

@@ -1,7 +1,5 @@
-public import Bucketing
-
 /// Why a store could not do what it was asked.
-public enum StorageError: Error, Sendable {
+public enum StorageError: Error, Hashable, Sendable {
     /// The profile would hold more assignments than the limit allows. Nothing was stored.
     case tooManyAssignments(limit: Int)
     /// More writes are waiting than the limit allows. Nothing was stored; the caller may try again.

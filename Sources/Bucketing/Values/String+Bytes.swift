@@ -8,4 +8,18 @@ extension String {
         }
         return (answer ?? nil) ?? utf8.elementsEqual(other.utf8)
     }
+
+    /// Whether the UTF-8 bytes of another text occur in this one.
+    func containsBytes(of other: String) -> Bool {
+        var haystack = self
+        var needle = other
+        return haystack.withUTF8 { haystack in
+            needle.withUTF8 { needle in
+                guard needle.count <= haystack.count else { return false }
+                return (0...haystack.count - needle.count).contains { start in
+                    haystack[start..<start + needle.count].elementsEqual(needle)
+                }
+            }
+        }
+    }
 }

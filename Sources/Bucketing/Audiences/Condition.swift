@@ -1,0 +1,68 @@
+/// A tree of conditions, ready to be evaluated. Its logic has three values: an answer that is unknown, because an
+/// attribute is missing or of the wrong type, is `nil`.
+indirect enum Condition: Sendable {
+    case and([Condition])
+    case or([Condition])
+    case not(Condition?)
+    case attribute(AttributeCondition)
+    case audience(Identifier, Condition)
+    /// An audience that the datafile lacks.
+    case missingAudience(String)
+    /// What cannot be evaluated at all.
+    case invalid
+}
+
+extension Condition {
+    func evaluate(for user: User, _ reasons: inout Reasons) -> Bool? {
+        switch self {
+        case .and(let conditions): Self.all(conditions, user, &reasons)
+        case .or(let conditions): Self.any(conditions, user, &reasons)
+        case .not(let condition): condition?.evaluate(for: user, &reasons).map { !$0 }
+        case .attribute(let condition): condition.evaluate(for: user, &reasons)
+        case .audience(let id, let condition): Self.audience(id, condition, user, &reasons)
+        case .missingAudience(let id): Self.missingAudience(id, &reasons)
+        case .invalid: nil
+        }
+    }
+
+    /// False if one is false, even when another is unknown.
+    private static func all(_ conditions: [Condition], _ user: User, _ reasons: inout Reasons) -> Bool? {
+        var sawUnknown = false
+        for condition in conditions {
+            switch condition.evaluate(for: user, &reasons) {
+            case false?: return false
+            case nil: sawUnknown = true
+            case true?: continue
+            }
+        }
+        return sawUnknown ? nil : true
+    }
+
+    /// True if one is true, even when another is unknown.
+    private static func any(_ conditions: [Condition], _ user: User, _ reasons: inout Reasons) -> Bool? {
+        var sawUnknown = false
+        for condition in conditions {
+            switch condition.evaluate(for: user, &reasons) {
+            case true?: return true
+            case nil: sawUnknown = true
+            case false?: continue
+            }
+        }
+        return sawUnknown ? nil : false
+    }
+
+    private static func audience(
+        _ id: Identifier, _ condition: Condition, _ user: User, _ reasons: inout Reasons
+    ) -> Bool? {
+        let answer = condition.evaluate(for: user, &reasons)
+        if answer == nil {
+            reasons.add("an error occurred while evaluating nested tree for audience ID \"\(id)\"")
+        }
+        return answer
+    }
+
+    private static func missingAudience(_ id: String, _ reasons: inout Reasons) -> Bool? {
+        reasons.add("unable to evaluate nested tree for audience ID \"\(id)\"")
+        return nil
+    }
+}

@@ -1,0 +1,76 @@
+/// A version as audience conditions compare it, which is looser than semver.org: `2.1` and `3.7.1-rc.1+x` are both
+/// versions. The rules are those of the reference SDK's `compare_user_version_with_target_version`.
+struct SemanticVersion: Sendable {
+    /// Up to three numbers, then whatever follows the first `-` or `+` as one text.
+    private let parts: [Part]
+    private let isPreRelease: Bool
+    private let isBuild: Bool
+
+    private struct Part: Sendable {
+        let text: String
+        /// The digits without leading zeros, if the text is a number.
+        let number: String?
+
+        init(_ text: String) {
+            self.text = text
+            number = Self.number(text)
+        }
+
+        /// Decimal digits of all scripts count, as for Python's `int`.
+        private static func number(_ text: String) -> String? {
+            guard !text.isEmpty else { return nil }
+            var digits = ""
+            for scalar in text.unicodeScalars {
+                guard scalar.properties.numericType == .decimal, let value = scalar.properties.numericValue else {
+                    return nil
+                }
+                if digits != "" || value != 0 { digits += String(Int(value)) }
+            }
+            return digits
+        }
+    }
+
+    init?(_ text: String) {
+        let bytes = text.utf8
+        guard !bytes.contains(UInt8(ascii: " ")) else { return nil }
+        let suffixStart = bytes.firstIndex { $0 == UInt8(ascii: "-") || $0 == UInt8(ascii: "+") }
+        isPreRelease = suffixStart.map { bytes[$0] == UInt8(ascii: "-") } ?? false
+        isBuild = suffixStart != nil && !isPreRelease
+        let prefix = text[..<(suffixStart ?? text.endIndex)]
+        var parts = prefix.split(separator: ".", omittingEmptySubsequences: false).map { Part(String($0)) }
+        guard parts.count <= 3, parts.allSatisfy({ $0.number != nil }) else { return nil }
+        if let suffixStart {
+            parts.append(Part(String(text[bytes.index(after: suffixStart)...])))
+        }
+        self.parts = parts
+    }
+
+    /// How this version of a user compares with the target of a condition: below, at or above 0.
+    ///
+    /// - Returns: `nil` where a number would have to be compared with a text.
+    func compared(toTarget target: SemanticVersion) -> Int? {
+        for (index, targetPart) in target.parts.enumerated() {
+            guard index < parts.count else {
+                return target.isPreRelease || target.isBuild ? 1 : -1
+            }
+            let part = parts[index]
+            if let number = part.number {
+                guard let targetNumber = targetPart.number else { return nil }
+                let order = Self.order(of: number, targetNumber)
+                if order != 0 { return order }
+            } else if Identifier(part.text) < Identifier(targetPart.text) {
+                return target.isPreRelease && !isPreRelease ? 1 : -1
+            } else if !part.text.hasSameBytes(as: targetPart.text) {
+                return !target.isPreRelease && isPreRelease ? -1 : 1
+            }
+        }
+        return isPreRelease && !target.isPreRelease ? -1 : 0
+    }
+
+    private static func order(of left: String, _ right: String) -> Int {
+        if left.utf8.count != right.utf8.count {
+            return left.utf8.count < right.utf8.count ? -1 : 1
+        }
+        return left == right ? 0 : left < right ? -1 : 1
+    }
+}

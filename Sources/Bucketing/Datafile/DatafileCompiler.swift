@@ -1,0 +1,119 @@
+/// Makes the parts of a ``Datafile``, noting everything that is wrong on the way.
+struct DatafileCompiler {
+    struct Parts {
+        var source: JSONValue
+        var accountID = ""
+        var projectID = ""
+        var revision = ""
+        var sdkKey: String?
+        var environmentKey: String?
+        var anonymizesIP = false
+        var botFiltering: Bool?
+        var sendsFlagDecisions = false
+        var attributes: [Attribute] = []
+        var audiences: [Audience] = []
+        var events: [Event] = []
+        var groups: [Group] = []
+        var experiments: [Experiment] = []
+        var flags: [Flag] = []
+        var rollouts: [Rollout] = []
+        var holdouts: [Holdout] = []
+    }
+
+    let root: DatafileReader.Node
+    var reader = DatafileReader()
+    var conditions: [Identifier: Condition] = [:]
+    var groups = KeyedList<Group>()
+    var definitions = KeyedList<ExperimentDefinition>()
+    /// The ids of the rules, by the id of the rollout.
+    var rollouts = KeyedList<[Identifier]>()
+    /// The values of variables, by the id of the variation.
+    var texts: [Identifier: [Identifier: String]] = [:]
+
+    var problems: [DatafileError.Problem] { reader.problems }
+
+    init(_ source: JSONValue) {
+        root = DatafileReader.Node(value: source, pointer: JSONPointer())
+    }
+
+    mutating func compile() -> Parts {
+        var parts = Parts(source: root.value)
+        guard root.value.object != nil else {
+            reader.refuse(root.pointer, "must be an object, is \(root.value.kind)")
+            return parts
+        }
+        readProject(&parts)
+        parts.audiences = readAudiences()
+        readExperiments()
+        let flags = readFlags()
+        parts.holdouts = readHoldouts()
+        parts.groups = groups.values
+        let experiments = makeExperiments(holdouts: parts.holdouts)
+        parts.experiments = experiments.values
+        let rollouts = makeRollouts(experiments)
+        parts.rollouts = rollouts.values
+        let holdoutVariations = parts.holdouts.flatMap(\.variations)
+        parts.flags = flags.map { flag in
+            Flag(
+                id: flag.id, key: flag.key, experiments: flag.experimentIDs.compactMap { experiments[$0] },
+                rollout: rollouts[flag.rolloutID], variables: flag.variables,
+                holdoutVariations: holdoutVariations, texts: texts
+            )
+        }
+        return parts
+    }
+
+    private mutating func readProject(_ parts: inout Parts) {
+        let version = reader.string("version", of: root)
+        if problems.isEmpty, version != "4" {
+            reader.refuse(["version"], "must be \"4\", is \"\(version)\"")
+        }
+        parts.accountID = reader.string("accountId", of: root)
+        parts.projectID = reader.string("projectId", of: root)
+        parts.revision = reader.string("revision", of: root)
+        parts.sdkKey = reader.optionalString("sdkKey", of: root)
+        parts.environmentKey = reader.optionalString("environmentKey", of: root)
+        parts.anonymizesIP = reader.optionalBool("anonymizeIP", of: root) ?? false
+        parts.botFiltering = reader.optionalBool("botFiltering", of: root)
+        parts.sendsFlagDecisions = reader.optionalBool("sendFlagDecisions", of: root) ?? false
+        parts.attributes = reader.objects("attributes", of: root).map { node in
+            Attribute(id: reader.id("id", of: node), key: reader.id("key", of: node))
+        }
+        parts.events = reader.objects("events", of: root).map { node in
+            Event(
+                id: reader.id("id", of: node), key: reader.id("key", of: node),
+                experimentIDs: reader.ids("experimentIds", of: node)
+            )
+        }
+    }
+
+    /// Those of `audiences`, whose conditions are JSON inside a text, replaced by those of `typedAudiences`.
+    private mutating func readAudiences() -> [Audience] {
+        var audiences = KeyedList<Audience>()
+        let typed = reader.objects("typedAudiences", of: root, isOptional: true)
+        let typedIDs = Set(typed.map { reader.id("id", of: $0) })
+        for node in reader.objects("audiences", of: root) {
+            let id = reader.id("id", of: node)
+            let text = reader.string("conditions", of: node)
+            var audienceConditions = JSONValue.null
+            if !typedIDs.contains(id) {
+                do {
+                    audienceConditions = try JSONParser().parse(text)
+                } catch {
+                    reader.refuse(node.pointer.appending("conditions"), "must hold JSON; \(error)")
+                }
+            }
+            audiences.set(id, Audience(id: id, name: reader.string("name", of: node), conditions: audienceConditions))
+        }
+        for node in typed {
+            let id = reader.id("id", of: node)
+            if node.value.object?["conditions"] == nil { reader.refuse(node.pointer, "\"conditions\" is missing") }
+            let audienceConditions = node.value.object?["conditions"] ?? .null
+            audiences.set(id, Audience(id: id, name: reader.string("name", of: node), conditions: audienceConditions))
+        }
+        for audience in audiences.values {
+            conditions[audience.id] = Condition(audience: audience.conditions)
+        }
+        return audiences.values
+    }
+}

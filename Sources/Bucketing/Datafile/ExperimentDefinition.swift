@@ -1,0 +1,77 @@
+/// What one element of a datafile's `experiments` says, before it is connected with the rest.
+struct ExperimentDefinition {
+    let id: Identifier
+    let key: Identifier
+    let layerID: Identifier
+    let status: String
+    let type: String?
+    var variations: [Variation]
+    var trafficAllocation: TrafficAllocation
+    let forcedVariations: [Identifier: Identifier]
+    var groupID: Identifier?
+    var groupPolicy: String?
+    let isContextualBandit: Bool
+    let audienceConditions: JSONValue
+}
+
+extension DatafileReader {
+    mutating func experiment(_ node: Node) -> ExperimentDefinition {
+        let bandit = contextualBandit(of: node)
+        let ownAllocation = trafficAllocation(of: node)
+        return ExperimentDefinition(
+            id: id("id", of: node), key: id("key", of: node), layerID: id("layerId", of: node),
+            status: string("status", of: node), type: optionalString("type", of: node),
+            variations: variations(of: node), trafficAllocation: bandit ?? ownAllocation,
+            forcedVariations: texts("forcedVariations", of: node),
+            groupID: optionalString("groupId", of: node).map { Identifier($0) },
+            groupPolicy: optionalString("groupPolicy", of: node),
+            isContextualBandit: bandit != nil, audienceConditions: audienceConditions(of: node)
+        )
+    }
+
+    /// The traffic that a contextual bandit decides for, if there is one.
+    private mutating func contextualBandit(of node: Node) -> TrafficAllocation? {
+        guard let bandit = optionalObject("cmab", of: node), bandit.value.object?.isEmpty == false else { return nil }
+        return TrafficAllocation(ranges: [
+            TrafficAllocation.Range(entityID: "$", end: endOfRange("trafficAllocation", of: bandit))
+        ])
+    }
+
+    mutating func trafficAllocation(of node: Node) -> TrafficAllocation {
+        TrafficAllocation(ranges: objects("trafficAllocation", of: node).map { range in
+            TrafficAllocation.Range(entityID: id("entityId", of: range), end: endOfRange("endOfRange", of: range))
+        })
+    }
+
+    /// The variations; of several with one key the last counts, at the place of the first.
+    mutating func variations(of node: Node) -> [Variation] {
+        var variations: [Variation] = []
+        for element in objects("variations", of: node) {
+            let variation = variation(element)
+            if let index = variations.firstIndex(where: { $0.key == variation.key }) {
+                variations[index] = variation
+            } else {
+                variations.append(variation)
+            }
+        }
+        return variations
+    }
+
+    private mutating func variation(_ node: Node) -> Variation {
+        var values: [Identifier: String] = [:]
+        for usage in objects("variables", of: node, isOptional: true) {
+            values[id("id", of: usage)] = string("value", of: usage)
+        }
+        return Variation(
+            id: id("id", of: node), key: id("key", of: node),
+            isFeatureEnabled: optionalBool("featureEnabled", of: node) ?? false, variableValues: values
+        )
+    }
+
+    /// `audienceConditions` if present, else `audienceIds`, which must be there.
+    mutating func audienceConditions(of node: Node) -> JSONValue {
+        let ids = ids("audienceIds", of: node).map { JSONValue.string($0.string) }
+        if let conditions = node.value.object?["audienceConditions"], !conditions.isNull { return conditions }
+        return .array(ids)
+    }
+}

@@ -1,0 +1,161 @@
+extension DecisionRun {
+    func decide(_ experiment: Experiment) -> ExperimentDecision {
+        let outcome = evaluate(experiment)
+        return ExperimentDecision(
+            experiment: experiment, variation: outcome.variation, origin: outcome.origin, holdout: nil,
+            reasons: reasons.texts, hasFailed: outcome.hasFailed, newAssignment: newAssignments.last
+        )
+    }
+
+    func decideUnlessHeldOut(_ experiment: Experiment) -> ExperimentDecision {
+        guard let holdout = holdout(of: experiment) else { return decide(experiment) }
+        return ExperimentDecision(
+            experiment: experiment, variation: nil, origin: .holdout, holdout: holdout,
+            reasons: reasons.texts, hasFailed: false, newAssignment: nil
+        )
+    }
+
+    private func holdout(of experiment: Experiment) -> Holdout? {
+        for holdout in datafile.globalHoldouts where variation(of: holdout, rule: nil) != nil {
+            if !(holdout.excludesTargetedDeliveries && experiment.isTargetedDelivery) { return holdout }
+            break
+        }
+        return localHoldout(ofRule: experiment)?.holdout
+    }
+
+    /// The reference SDK's `get_variation`: running, override, whitelist, stored, audience, bucketing.
+    func evaluate(_ experiment: Experiment) -> Outcome {
+        guard experiment.isRunning else {
+            reasons.add("Experiment \"\(experiment.key)\" is not running.")
+            return .none
+        }
+        let assignment = assignment(in: experiment)
+        if let assignment, assignment.isOverride,
+            let variation = experiment.variationsOfKey.variation(id: assignment.variationID)
+        {
+            reasons.add("Override variation \(variation.key) found for user \(user.id)")
+            return Outcome(variation: variation, origin: .override)
+        }
+        if let variation = whitelistedVariation(of: experiment) {
+            return Outcome(variation: variation, origin: .whitelist)
+        }
+        let usesProfile = stored != nil && !options.contains(.ignoreUserProfileService)
+        let remembered = usesProfile ? assignment : nil
+        if let remembered, let variation = rememberedVariation(remembered, of: experiment) {
+            return Outcome(variation: variation, origin: .stored)
+        }
+        guard audienceAdmits(to: experiment) else {
+            reasons.add("User \"\(user.id)\" does not meet conditions to be in experiment \"\(experiment.key)\".")
+            return .none
+        }
+        noteInvalidBucketingID(for: "experiment \"\(experiment.key)\"")
+        if experiment.isContextualBandit { return unavailablePrediction(of: experiment) }
+        guard let variation = bucket(into: experiment) else {
+            reasons.addDetail("User \"\(user.id)\" is in no variation.")
+            return .none
+        }
+        reasons.addDetail("User \"\(user.id)\" is in variation \"\(variation.key)\" of experiment \(experiment.key).")
+        if usesProfile {
+            keep(NewAssignment(
+                experimentID: experiment.id, variationID: variation.id, staleVariationID: remembered?.variationID
+            ))
+        }
+        return Outcome(variation: variation, origin: .bucketed)
+    }
+
+    private func whitelistedVariation(of experiment: Experiment) -> Variation? {
+        guard !experiment.forcedVariations.isEmpty, let key = experiment.forcedVariations[user.id] else { return nil }
+        guard let variation = experiment.variationsOfKey.variation(key: key) else {
+            reasons.add("User \"\(user.id)\" is whitelisted into variation \"\(key)\", which is not in the datafile.")
+            return nil
+        }
+        reasons.add(
+            "User \"\(user.id)\" is whitelisted into variation \"\(key)\" of experiment \"\(experiment.key)\"."
+        )
+        return variation
+    }
+
+    private func rememberedVariation(
+        _ assignment: StoredAssignment, of experiment: Experiment
+    ) -> Variation? {
+        guard let variation = experiment.variationsOfKey.variation(id: assignment.variationID) else {
+            reasons.add(
+                """
+                User "\(user.id)" was previously bucketed into variation with ID "\(assignment.variationID)" for \
+                experiment "\(experiment.key)", but no matching variation was found.
+                """
+            )
+            return nil
+        }
+        reasons.add(
+            """
+            User "\(user.id)" was previously bucketed into variation "\(variation.key)" of \
+            experiment "\(experiment.key)".
+            """
+        )
+        return variation
+    }
+
+    func audienceAdmits(to experiment: Experiment) -> Bool {
+        let admits = admits(experiment.audience)
+        reasons.add("Audiences for experiment \(experiment.key) collectively evaluated to \(admits).")
+        return admits
+    }
+
+    /// Whether the user belongs to an audience; no audience is everyone, and an unknown answer is no.
+    func admits(_ audience: Condition?) -> Bool {
+        guard let audience else { return true }
+        return audience.evaluate(for: user, &reasons) ?? false
+    }
+
+    /// A contextual bandit asks a prediction service, and there is none here. Users beyond its traffic go on.
+    private func unavailablePrediction(of experiment: Experiment) -> Outcome {
+        guard bucketedID(in: experiment) != nil else {
+            reasons.add("User \(user.id) not in CMAB experiment \(experiment.key) due to traffic allocation")
+            return .none
+        }
+        reasons.add(Self.unavailablePredictionReason(experiment))
+        return Outcome(variation: nil, origin: .none, hasFailed: true)
+    }
+
+    static func unavailablePredictionReason(_ experiment: Experiment) -> String {
+        "Failed to fetch CMAB data for experiment \(experiment.key)."
+    }
+}
+
+// MARK: - Bucketing
+
+extension DecisionRun {
+    func bucket(into experiment: Experiment) -> Variation? {
+        guard !experiment.key.isBlank, let id = bucketedID(in: experiment) else { return nil }
+        return experiment.variation(id: id)
+    }
+
+    /// What the experiment's traffic has at the user's bucket value, if the group leads to this experiment.
+    private func bucketedID(in experiment: Experiment) -> Identifier? {
+        if let group = experiment.exclusionGroup {
+            let chosen = bucket(below: group.id, group.trafficAllocation)
+            guard let chosen else {
+                reasons.addDetail("User \"\(user.id)\" is in no experiment.")
+                return nil
+            }
+            guard chosen == experiment.id else {
+                reasons.addDetail("User \"\(user.id)\" is not in experiment \"\(experiment.key)\" of group \(group.id).")
+                return nil
+            }
+            reasons.addDetail("User \"\(user.id)\" is in experiment \(experiment.key) of group \(group.id).")
+        }
+        return bucket(below: experiment.id, experiment.trafficAllocation)
+    }
+
+    func bucket(below parentID: Identifier, _ allocation: TrafficAllocation) -> Identifier? {
+        Bucketer.bucket(bucketingID: bucketingID, parentID: parentID, trafficAllocation: allocation).entityID
+    }
+}
+
+extension Identifier {
+    /// Whether nothing but white space is in it; the reference does not bucket into such a thing.
+    var isBlank: Bool {
+        string.allSatisfy(\.isWhitespace)
+    }
+}

@@ -1,0 +1,36 @@
+extension DecisionRun {
+    /// The variation that keeps the user out, if the holdout does.
+    ///
+    /// - Parameter rule: the rule that a local holdout is asked for.
+    func variation(of holdout: Holdout, rule: Experiment?) -> Variation? {
+        let name = rule == nil ? "holdout \(holdout.key)" : "local holdout \(holdout.key)"
+        let admits = admits(holdout.audience)
+        reasons.add("Audiences for holdout \(holdout.key) collectively evaluated to \(admits).")
+        guard admits else {
+            reasons.add("User \(user.id) does not meet conditions for \(name).")
+            return nil
+        }
+        reasons.add("User \(user.id) meets conditions for \(name).")
+        noteInvalidBucketingID(for: "\(rule == nil ? "holdout" : "local holdout") \"\(holdout.key)\"")
+        let variation = holdout.key.isBlank ? nil : bucket(below: holdout.id, holdout.trafficAllocation)
+            .flatMap { holdout.variations.variation(id: $0) }
+        switch (variation, rule) {
+        case (let variation?, let rule?):
+            reasons.add("User \(user.id) is in variation \(variation.key) of \(name) for rule \(rule.id).")
+        case (let variation?, nil):
+            reasons.add("User \(user.id) is in variation \(variation.key) of \(name).")
+        case (nil, let rule?):
+            reasons.add("User \(user.id) is not bucketed into \(name) for rule \(rule.id).")
+        case (nil, nil):
+            reasons.add("User \(user.id) is in no holdout variation.")
+        }
+        return variation
+    }
+
+    func localHoldout(ofRule rule: Experiment) -> (holdout: Holdout, variation: Variation)? {
+        for holdout in datafile.holdouts(ofRule: rule.id) {
+            if let variation = variation(of: holdout, rule: rule) { return (holdout, variation) }
+        }
+        return nil
+    }
+}

@@ -1,0 +1,53 @@
+/// One call of the decision service: the same user and options for all flags.
+final class DecisionRun {
+    let datafile: Datafile
+    let user: User
+    let bucketingID: Identifier
+    let stored: (any StoredAssignments)?
+    let options: DecideOptions
+    let detail: Reasons.Detail
+    /// The reasons for the decision that is being made.
+    var reasons: Reasons
+    /// What the decisions so far have assigned; later ones find it as if it were stored.
+    private(set) var newAssignments: [NewAssignment] = []
+
+    init(
+        datafile: Datafile, user: User, stored: (any StoredAssignments)?, options: DecideOptions,
+        detail: Reasons.Detail? = nil
+    ) {
+        self.datafile = datafile
+        self.user = user
+        bucketingID = user.bucketingID
+        self.stored = stored
+        self.options = options
+        self.detail = detail ?? (options.contains(.includeReasons) ? .agent : .none)
+        reasons = Reasons(self.detail)
+    }
+
+    /// The outcome of one rule.
+    struct Outcome {
+        var variation: Variation?
+        var origin: Origin
+        var hasFailed = false
+
+        static let none = Outcome(variation: nil, origin: .none)
+    }
+
+    func assignment(in experiment: Experiment) -> StoredAssignment? {
+        if let new = newAssignments.last(where: { $0.experimentID == experiment.id }) {
+            return StoredAssignment(variationID: new.variationID)
+        }
+        return stored?.assignment(experimentID: experiment.id)
+    }
+
+    func keep(_ assignment: NewAssignment) {
+        newAssignments.append(assignment)
+    }
+
+    /// Notes a bucketing id that is of no use, as the Agent words it.
+    func noteInvalidBucketingID(for rule: String) {
+        guard detail != .none, let value = user.invalidBucketingID else { return }
+        let text = String(decoding: value.encoded(), as: UTF8.self)
+        reasons.add("Error computing bucketing ID for \(rule): \"invalid bucketing ID provided: \\\"\(text)\\\"\"")
+    }
+}
