@@ -1,0 +1,69 @@
+public import HTTPServer
+import Logging
+import Storage
+
+/// Holdfast as one event loop serves it: the routes, the loop's own reader of the store, and its figures.
+public final class HoldfastApplication: Application {
+    public let router: Router
+    private let services: Services
+    private let reader: any ProfileReader
+    private let routes: [APIRoute]
+    private var figures: LoopFigures
+
+    /// - Throws: ``StorageError`` when the store cannot be read.
+    public init(services: Services) throws {
+        self.services = services
+        reader = try services.profiles.makeReader()
+        routes = apiRoutes(services, reader)
+        router = Router(routes.map { $0.route(access: services.access) })
+        figures = LoopFigures(routes: routes.count)
+    }
+
+    public var wantsTargets: Bool { services.options.accessLog }
+
+    public func beginBatch() {
+        reader.beginBatch()
+    }
+
+    public func endBatch() {
+        reader.endBatch()
+    }
+
+    public func response(to failure: RequestFailure) -> Response {
+        Problem(failure.status, failure.detail).response
+    }
+
+    public func requestWasAnswered(_ summary: RequestSummary) {
+        figures.count(summary)
+        guard services.options.accessLog else { return }
+        services.logger.info(
+            "request",
+            metadata: [
+                "method": "\(summary.method.name)", "target": "\(summary.target ?? "-")",
+                "status": "\(summary.status.code)", "microseconds": "\(summary.nanoseconds / 1_000)",
+                "request_id": "\(summary.id)",
+            ])
+    }
+
+    public func report(_ event: ServerEvent) {
+        switch event {
+        case .acceptFailed(let error):
+            services.logger.error("a connection could not be accepted", metadata: ["error": "\(error)"])
+        case .connectionRefused:
+            services.logger.warning("a connection was refused: there are too many")
+        case .handlerTimedOut(let id):
+            services.logger.error("a request was not answered in time", metadata: ["request_id": "\(id)"])
+        }
+    }
+
+    /// Lets go of the store. Called on the loop's thread when the server stops.
+    public func close() {
+        reader.close()
+    }
+
+    func snapshot(_ connections: ConnectionStatistics) -> LoopSnapshot {
+        let labels = routes.map { "method=\"\($0.method.name)\",route=\"\($0.pattern)\"" } + ["method=\"\",route=\"\""]
+        return LoopSnapshot(
+            routeLabels: labels, figures: figures, connections: connections, cache: reader.cacheStatistics)
+    }
+}

@@ -1,0 +1,59 @@
+public import HTTPServer
+public import Logging
+public import Storage
+
+/// What all event loops of one server share.
+public final class Services: Sendable {
+    public let profiles: any ProfileStore
+    public let access: AccessControl
+    public let readiness: Readiness
+    public let logger: Logger
+    public let options: Options
+    let build: BuildInfo
+    let collector = MetricsCollector()
+
+    public struct Options: Sendable {
+        /// Whether each request is logged.
+        public var accessLog = false
+        /// Users of one lookup request.
+        public var lookupLimit = 1_000
+        /// Bytes of one line of an import.
+        public var importLineBytes = 1024 * 1024
+        /// Lines of one import that wait for their commit; more are read when these are durable.
+        public var importWindow = 2_048
+        /// Profiles that an export reads from the store at once.
+        public var exportPage = 256
+
+        public init() {}
+    }
+
+    public init(
+        profiles: any ProfileStore, access: AccessControl, build: BuildInfo, logger: Logger, options: Options = Options()
+    ) {
+        self.profiles = profiles
+        self.access = access
+        self.build = build
+        self.logger = logger
+        self.options = options
+        readiness = Readiness(store: profiles)
+    }
+
+    /// The server whose event loops `GET /metrics` asks for their figures.
+    public func observe(_ server: HTTPServer) {
+        collector.observe(server)
+    }
+}
+
+/// What is running.
+public struct BuildInfo: Sendable {
+    public let name: String
+    public let version: String
+    /// Seconds since 1970.
+    public let startedAt: Double
+
+    public init(name: String = "holdfast", version: String, startedAt: Double) {
+        self.name = name
+        self.version = version
+        self.startedAt = startedAt
+    }
+}

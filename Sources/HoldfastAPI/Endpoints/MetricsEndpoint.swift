@@ -1,0 +1,99 @@
+import Glibc
+import HTTPServer
+import Storage
+
+/// `GET /metrics`, in the text format of Prometheus 0.0.4.
+struct MetricsEndpoint {
+    let services: Services
+
+    func get(_ request: borrowing Request, _ call: Call) {
+        let services = services
+        services.collector.collect { snapshots in
+            let text = MetricsEndpoint.text(snapshots, services)
+            call.answer(
+                Response(.ok, contentType: "text/plain; version=0.0.4; charset=utf-8", body: .bytes(Array(text.utf8))))
+        }
+    }
+
+    private static func text(_ snapshots: [LoopSnapshot], _ services: Services) -> String {
+        var page = MetricsPage()
+        appendRequests(snapshots, to: &page)
+        appendConnections(snapshots, to: &page)
+        appendCache(snapshots, to: &page)
+        appendStore(services.profiles.statistics(), to: &page)
+        appendProcess(services.build, to: &page)
+        return page.text
+    }
+
+    private static func appendRequests(_ snapshots: [LoopSnapshot], to page: inout MetricsPage) {
+        guard let first = snapshots.first else { return }
+        var figures = first.figures
+        for snapshot in snapshots.dropFirst() { figures.add(snapshot.figures) }
+        let labels = first.routeLabels
+        page.begin("holdfast_http_requests_total", .counter, "Requests answered, by route and status.")
+        for (route, label) in zip(figures.routes, labels) {
+            for status in route.statuses {
+                page.sample("\(label),status=\"\(status.code)\"", status.count)
+            }
+        }
+        page.begin(
+            "holdfast_http_request_seconds", .histogram, "Time from a request being whole to its answer being written.")
+        for (route, label) in zip(figures.routes, labels) where !route.statuses.isEmpty {
+            page.histogram(
+                label, bounds: LatencyHistogram.bounds.map { Double($0) / 1e9 }, counts: route.seconds.counts,
+                sum: Double(route.seconds.sum) / 1e9)
+        }
+    }
+
+    private static func appendConnections(_ snapshots: [LoopSnapshot], to page: inout MetricsPage) {
+        let all = snapshots.map(\.connections)
+        page.single("holdfast_connections", .gauge, "Connections open now.", all.map(\.open).reduce(0, +))
+        page.single(
+            "holdfast_connections_accepted_total", .counter, "Connections accepted.", all.map(\.accepted).reduce(0, &+))
+        page.single(
+            "holdfast_connections_refused_total", .counter, "Connections refused because there were too many.",
+            all.map(\.refused).reduce(0, &+))
+        page.single(
+            "holdfast_connections_timed_out_total", .counter, "Connections closed because of a time-out.",
+            all.map(\.timedOut).reduce(0, &+))
+        page.single(
+            "holdfast_received_bytes_total", .counter, "Bytes received.", all.map(\.bytesReceived).reduce(0, &+))
+        page.single("holdfast_sent_bytes_total", .counter, "Bytes sent.", all.map(\.bytesSent).reduce(0, &+))
+    }
+
+    private static func appendCache(_ snapshots: [LoopSnapshot], to page: inout MetricsPage) {
+        let all = snapshots.map(\.cache)
+        page.single("holdfast_cache_hits_total", .counter, "Lookups answered from memory.", all.map(\.hits).reduce(0, &+))
+        page.single("holdfast_cache_misses_total", .counter, "Lookups that asked the store.", all.map(\.misses).reduce(0, &+))
+        page.single("holdfast_cache_bytes", .gauge, "Bytes that the cache uses.", all.map(\.bytes).reduce(0, +))
+        page.single("holdfast_cache_entries", .gauge, "Profiles in the cache.", all.map(\.entries).reduce(0, +))
+    }
+
+    private static func appendStore(_ store: StoreStatistics, to page: inout MetricsPage) {
+        page.single("holdfast_profiles", .gauge, "Profiles stored.", store.profiles)
+        page.single("holdfast_assignments", .gauge, "Assignments stored.", store.assignments)
+        page.single("holdfast_store_waiting_changes", .gauge, "Changes that wait for their commit.", store.waitingChanges)
+        page.single("holdfast_store_commits_total", .counter, "Commits done.", store.commits)
+        page.single("holdfast_store_changes_total", .counter, "Changes committed.", store.changes)
+        page.single("holdfast_store_failed_changes_total", .counter, "Changes that failed.", store.failedChanges)
+        page.single(
+            "holdfast_store_expired_assignments_total", .counter, "Assignments that retention deleted.",
+            store.expiredAssignments)
+        page.single("holdfast_store_database_bytes", .gauge, "Size of the database file.", store.databaseBytes)
+        page.single("holdfast_store_log_bytes", .gauge, "Size of the write-ahead log.", store.logBytes)
+        page.histogram(
+            "holdfast_store_commit_seconds", "Time that a commit took, from begin to durable.", store.commitSeconds)
+        page.histogram("holdfast_store_batch_changes", "Changes in one commit.", store.batchSizes)
+    }
+
+    private static func appendProcess(_ build: BuildInfo, to page: inout MetricsPage) {
+        let process = ProcessFigures.now()
+        page.single("process_resident_memory_bytes", .gauge, "Resident memory.", process.residentBytes)
+        page.single("process_open_fds", .gauge, "Open file descriptors.", process.openDescriptors)
+        page.single("process_max_fds", .gauge, "Most file descriptors that may be open.", process.maximumDescriptors)
+        page.single("process_cpu_seconds_total", .counter, "User and system CPU time.", process.cpuSeconds)
+        page.single("process_start_time_seconds", .gauge, "Start of the process since 1970.", build.startedAt)
+        page.begin("holdfast_build_info", .gauge, "What is running; always 1.")
+        page.sample("version=\"\(build.version)\"", 1)
+    }
+}

@@ -1,0 +1,51 @@
+import Bucketing
+import HTTPServer
+
+/// What an orchestrator and a curious person ask: does it run, is it ready, what is it.
+struct OperationsEndpoints {
+    let services: Services
+
+    /// The process runs.
+    func live(_ request: borrowing Request, _ call: Call) {
+        call.answer(json: Array(#"{"status":"ok"}"#.utf8))
+    }
+
+    /// The store answers and can be written, and the server is not shutting down; else 503 with the reason.
+    func ready(_ request: borrowing Request, _ call: Call) {
+        services.readiness.check { reason in
+            guard let reason else { return call.answer(json: Array(#"{"status":"ready"}"#.utf8)) }
+            call.fail(Self.notReady(reason))
+        }
+    }
+
+    /// As `ready`, with the body that health checks commonly look for.
+    func health(_ request: borrowing Request, _ call: Call) {
+        services.readiness.check { reason in
+            guard let reason else { return call.answer(json: Array(#"{"status":"ok"}"#.utf8)) }
+            call.fail(Self.notReady(reason))
+        }
+    }
+
+    private static func notReady(_ reason: String) -> Problem {
+        var problem = Problem(.serviceUnavailable, "not ready: \(reason)")
+        problem.fields = [("Retry-After", "1")]
+        return problem
+    }
+
+    func info(_ request: borrowing Request, _ call: Call) {
+        var writer = JSONWriter()
+        writer.beginObject()
+        writer.key("name")
+        writer.string(services.build.name)
+        writer.key("version")
+        writer.string(services.build.version)
+        writer.endObject()
+        call.answer(json: writer.bytes)
+    }
+
+    func openAPI(_ request: borrowing Request, _ call: Call) {
+        call.answer(json: PackageResources.openapi_json, entityTag: Self.openAPITag)
+    }
+
+    private static let openAPITag = PackageResources.openapi_json.withUnsafeBytes { EntityTag(hashing: $0) }
+}

@@ -1,0 +1,93 @@
+import Bucketing
+import HTTPServer
+import Storage
+
+/// `/v1/profiles/{user_id}`: one user's profile.
+struct ProfileEndpoints {
+    let store: any ProfileStore
+    let reader: any ProfileReader
+
+    /// The profile; 404 if there is none. `?detail=true` adds to each entry where it came from.
+    func get(_ request: borrowing Request, _ call: Call) {
+        do throws(Problem) {
+            let userID = try request.userID()
+            let detail = try Request.flag("detail", request.query(knowing: ["detail"]))
+            reader.profile(of: userID) { result in
+                switch result {
+                case .success(let profile?): Self.send(userID, profile, detail: detail, to: call)
+                case .success(nil): call.fail(Problem(.notFound, "there is no profile of this user"))
+                case .failure(let error): call.fail(error)
+                }
+            }
+        } catch {
+            call.fail(error)
+        }
+    }
+
+    private static func send(_ userID: Identifier, _ profile: ProfileRecord, detail: Bool, to call: Call) {
+        let json = ProfileJSON.encode(userID, profile, detail: detail)
+        call.answer(json: json, entityTag: json.withUnsafeBytes { EntityTag(hashing: $0) })
+    }
+
+    /// Replaces the profile; 201 if there was none.
+    func put(_ request: borrowing Request, _ call: Call) {
+        do throws(Problem) {
+            _ = try request.query(knowing: [])
+            let body = try request.profileBody()
+            submit(ProfileChange(userID: body.userID, operation: .replace(body.assignments)), call) { result in
+                result.existed ? .ok : .created
+            }
+        } catch {
+            call.fail(error)
+        }
+    }
+
+    /// Merges into the profile; with `?on_conflict=keep` what is stored wins.
+    func patch(_ request: borrowing Request, _ call: Call) {
+        do throws(Problem) {
+            let rule = try Request.conflictRule(request.query(knowing: ["on_conflict"]))
+            let body = try request.profileBody()
+            let operation = ProfileChange.Operation.merge(body.assignments, onConflict: rule)
+            submit(ProfileChange(userID: body.userID, operation: operation), call) { _ in .ok }
+        } catch {
+            call.fail(error)
+        }
+    }
+
+    /// Erases all that is stored of the user.
+    func delete(_ request: borrowing Request, _ call: Call) {
+        do throws(Problem) {
+            let userID = try request.userID()
+            store.submit(ProfileChange(userID: userID, operation: .erase)) { result in
+                switch result {
+                case .success: call.answer(Response(.noContent))
+                case .failure(let error): call.fail(error)
+                }
+            }
+        } catch {
+            call.fail(error)
+        }
+    }
+
+    /// Answers with the profile as it is after the change.
+    private func submit(
+        _ change: ProfileChange, _ call: Call, status: @escaping @Sendable (ProfileChangeResult) -> Status
+    ) {
+        store.submit(change) { result in
+            switch result {
+            case .success(let result):
+                call.answer(status(result), json: ProfileJSON.encode(change.userID, result.profile))
+            case .failure(let error):
+                call.fail(error)
+            }
+        }
+    }
+}
+
+extension Request {
+    /// The body as a profile of the user that the path names.
+    fileprivate func profileBody() throws(Problem) -> ProfileBody {
+        let userID = try userID()
+        return try withBody { bytes throws(Problem) in try ProfileBody(bytes, pathUserID: userID) }
+    }
+}

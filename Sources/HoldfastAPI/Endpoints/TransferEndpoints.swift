@@ -1,0 +1,46 @@
+import Bucketing
+import HTTPServer
+import Storage
+
+/// `GET` and `POST /v1/profiles`: all profiles out and in, one JSON object a line, in constant memory.
+struct TransferEndpoints {
+    let services: Services
+    let reader: any ProfileReader
+
+    /// All profiles in the order of their user ids' bytes. `?after=USER_ID` resumes behind a user, `?limit=N` ends
+    /// after N, `?detail=true` adds where each assignment came from.
+    func exportProfiles(_ request: borrowing Request, _ call: Call) {
+        do throws(Problem) {
+            let query = try request.query(knowing: ["after", "limit", "detail"])
+            var limit = Int.max
+            if let text = query["limit"] {
+                guard let number = Int(text), number > 0 else {
+                    throw Problem(.badRequest, "limit is a whole number greater than 0")
+                }
+                limit = number
+            }
+            var after: Identifier?
+            if let text = query["after"] { after = try ProfileBody.checkUserID(text, at: nil) }
+            let stream = ProfileExport(
+                reader: reader, after: after, limit: limit, page: services.options.exportPage,
+                detail: try Request.flag("detail", query))
+            call.answer(Response(.ok, contentType: MediaType.lines, body: .stream(stream)))
+        } catch {
+            call.fail(error)
+        }
+    }
+
+    /// Saves a profile from each line, as `PATCH` would. Answers how many lines were imported, and which were refused
+    /// and why. With `?on_conflict=keep` what is stored wins.
+    func importProfiles(_ request: borrowing Request, _ call: Call) -> (any BodyReceiver)? {
+        do throws(Problem) {
+            let rule = try Request.conflictRule(request.query(knowing: ["on_conflict"]))
+            return ProfileImport(
+                store: services.profiles, call: call, rule: rule, window: services.options.importWindow,
+                lineLimit: services.options.importLineBytes)
+        } catch {
+            call.fail(error)
+            return nil
+        }
+    }
+}

@@ -1,0 +1,65 @@
+import HTTPServer
+
+/// One line of Holdfast's route table. Who may call it is part of the line, so that no route can be without.
+struct APIRoute {
+    enum Scope: Equatable {
+        /// For everybody: says nothing of users.
+        case none
+        case token(Token.Scope)
+    }
+
+    private enum Handler {
+        case buffered((borrowing Request, Call) -> Void)
+        case streamed((borrowing Request, Call) -> (any BodyReceiver)?)
+    }
+
+    let method: Method
+    let pattern: String
+    let scope: Scope
+    private let handler: Handler
+
+    init(_ method: Method, _ pattern: String, scope: Scope, _ handle: @escaping (borrowing Request, Call) -> Void) {
+        self.method = method
+        self.pattern = pattern
+        self.scope = scope
+        handler = .buffered(handle)
+    }
+
+    init(
+        _ method: Method, _ pattern: String, scope: Scope,
+        streamed handle: @escaping (borrowing Request, Call) -> (any BodyReceiver)?
+    ) {
+        self.method = method
+        self.pattern = pattern
+        self.scope = scope
+        handler = .streamed(handle)
+    }
+
+    /// The line as the server takes it, behind the check of the caller's token.
+    func route(access: AccessControl) -> Route {
+        let scope = scope
+        switch handler {
+        case .buffered(let handle):
+            return Route(
+                method, pattern,
+                .buffered { request, responder in
+                    switch access.admit(request, to: scope) {
+                    case .success(let caller): handle(request, Call(responder: responder, caller: caller))
+                    case .failure(let problem): responder.send(problem.response)
+                    }
+                })
+        case .streamed(let handle):
+            return Route(
+                method, pattern,
+                .streamed { request, responder in
+                    switch access.admit(request, to: scope) {
+                    case .success(let caller):
+                        return handle(request, Call(responder: responder, caller: caller))
+                    case .failure(let problem):
+                        responder.send(problem.response)
+                        return nil
+                    }
+                })
+        }
+    }
+}

@@ -1,0 +1,32 @@
+import Bucketing
+import HTTPServer
+import Storage
+
+/// One call of an endpoint: where its answer goes, and who makes it.
+struct Call: Sendable {
+    let responder: Responder
+    /// The name of the token; `nil` when the server asks for none.
+    let caller: String?
+
+    func answer(_ response: Response) {
+        responder.send(response)
+    }
+
+    func answer(_ status: Status = .ok, json: [UInt8], entityTag: EntityTag? = nil) {
+        responder.send(Response(status, contentType: MediaType.json, entityTag: entityTag, body: .bytes(json)))
+    }
+
+    func fail(_ problem: Problem) {
+        responder.send(problem.response)
+    }
+
+    func fail(_ error: StorageError) {
+        responder.send(Problem(error).response)
+    }
+}
+
+enum MediaType {
+    static let json: StaticString = "application/json"
+    static let problem: StaticString = "application/problem+json"
+    static let lines: StaticString = "application/x-ndjson"
+}

@@ -1,0 +1,70 @@
+import Bucketing
+import HTTPServer
+import Storage
+
+/// An error as a caller sees it (RFC 9457, `application/problem+json`).
+struct Problem: Error {
+    var status: Status
+    /// What is wrong, for a person.
+    var detail: String
+    /// Which member of the body is wrong (RFC 6901); `nil` when it is not the body's fault.
+    var pointer: JSONPointer?
+    /// Further members of the problem.
+    var members: [(key: String, value: JSONValue)] = []
+    /// Further fields of the answer.
+    var fields: [(name: StaticString, value: String)] = []
+
+    init(_ status: Status, _ detail: String, at pointer: JSONPointer? = nil) {
+        self.status = status
+        self.detail = detail
+        self.pointer = pointer
+    }
+
+    /// A body that is no JSON.
+    init(_ error: JSONError) {
+        self.init(.badRequest, "the body is not JSON: line \(error.line), byte \(error.offset): \(error.message)", at: error.pointer)
+    }
+
+    /// What the store could not do. Causes are for the log and `GET /readyz`, not for every caller.
+    init(_ error: StorageError) {
+        switch error {
+        case .tooManyAssignments(let limit):
+            self.init(
+                .unprocessableContent, "the profile would hold more than \(limit) assignments",
+                at: ["experiment_bucket_map"])
+        case .overloaded:
+            self.init(.serviceUnavailable, "too many writes are waiting; nothing was stored")
+        case .unavailable:
+            self.init(.serviceUnavailable, "the store does not answer; nothing was acknowledged. GET /readyz says why")
+        case .closed:
+            self.init(.serviceUnavailable, "the server is shutting down; nothing was stored")
+        }
+        if status == .serviceUnavailable { fields = [("Retry-After", "1")] }
+    }
+
+    var response: Response {
+        var writer = JSONWriter()
+        writer.beginObject()
+        writer.key("type")
+        writer.string("about:blank")
+        writer.key("title")
+        writer.string(status.reason.description)
+        writer.key("status")
+        writer.integer(status.code)
+        writer.key("detail")
+        writer.string(detail)
+        if let pointer {
+            writer.key("pointer")
+            writer.string(pointer.string)
+        }
+        for member in members {
+            writer.key(member.key)
+            writer.value(member.value)
+        }
+        writer.endObject()
+        writer.bytes.append(UInt8(ascii: "\n"))
+        var response = Response(status, contentType: MediaType.problem, body: .bytes(writer.bytes))
+        response.fields = fields
+        return response
+    }
+}

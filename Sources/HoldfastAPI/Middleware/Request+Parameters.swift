@@ -1,0 +1,54 @@
+import Bucketing
+import HTTPServer
+import Storage
+
+extension Request {
+    /// The `{user_id}` of the path, which is its first parameter.
+    func userID() throws(Problem) -> Identifier {
+        guard let text = parameter(0) else { throw Problem(.badRequest, "the user id in the path is not UTF-8") }
+        return try ProfileBody.checkUserID(text, at: nil)
+    }
+
+    /// The `{experiment_id}` of the path, which is its second parameter.
+    func experimentID() throws(Problem) -> Identifier {
+        guard let text = parameter(1) else { throw Problem(.badRequest, "the experiment id in the path is not UTF-8") }
+        return try ProfileBody.checkExperimentID(text, at: nil)
+    }
+
+    /// The query as a dictionary.
+    ///
+    /// - Throws: a problem when a parameter is not one of `known`, stands twice, or is not UTF-8.
+    func query(knowing known: Set<String>) throws(Problem) -> [String: String] {
+        guard hasQuery else { return [:] }
+        guard let items = queryItems() else { throw Problem(.badRequest, "the query is not UTF-8") }
+        var values: [String: String] = [:]
+        for item in items {
+            guard known.contains(item.name) else {
+                let names = known.sorted().joined(separator: ", ")
+                throw Problem(.badRequest, "the query parameter '\(item.name)' is not known here; known: \(names)")
+            }
+            guard values.updateValue(item.value, forKey: item.name) == nil else {
+                throw Problem(.badRequest, "the query parameter '\(item.name)' stands twice")
+            }
+        }
+        return values
+    }
+
+    /// The `on_conflict` of a query; `replace` unless `keep` is asked for.
+    static func conflictRule(_ query: [String: String]) throws(Problem) -> ProfileChange.ConflictRule {
+        switch query["on_conflict"] {
+        case nil, "replace": return .replace
+        case "keep": return .keep
+        default: throw Problem(.badRequest, "on_conflict is 'replace' or 'keep'")
+        }
+    }
+
+    /// A query parameter that is `true` or `false`, by default `false`.
+    static func flag(_ name: String, _ query: [String: String]) throws(Problem) -> Bool {
+        switch query[name] {
+        case nil, "false": return false
+        case "true": return true
+        default: throw Problem(.badRequest, "\(name) is 'true' or 'false'")
+        }
+    }
+}

@@ -1,0 +1,79 @@
+import Bucketing
+
+/// A secret that lets its bearer do things.
+public struct Token: Sendable {
+    /// What a token allows; each scope includes those before it.
+    public enum Scope: Int, Sendable, Comparable, CaseIterable {
+        case read, write, admin
+
+        public static func < (left: Scope, right: Scope) -> Bool { left.rawValue < right.rawValue }
+
+        init?(name: Substring) {
+            switch name {
+            case "read": self = .read
+            case "write": self = .write
+            case "admin": self = .admin
+            default: return nil
+            }
+        }
+    }
+
+    public let scope: Scope
+    /// Who it was given to; appears in logs, as the secret never does.
+    public let name: String
+    private let secret: [UInt8]
+
+    /// The shortest secret that is accepted, in bytes.
+    static let minimumSecretLength = 16
+
+    init(scope: Scope, name: String, secret: [UInt8]) {
+        self.scope = scope
+        self.name = name
+        self.secret = secret
+    }
+
+    /// Compares in a time that does not depend on where two secrets of one length differ.
+    func hasSecret(_ candidate: some Collection<UInt8>) -> Bool {
+        guard candidate.count == secret.count else { return false }
+        var difference: UInt8 = 0
+        for (left, right) in zip(secret, candidate) { difference |= left ^ right }
+        return difference == 0
+    }
+}
+
+/// A token file that cannot be used.
+public struct TokenFileError: Error, CustomStringConvertible {
+    public let line: Int
+    public let reason: String
+
+    public var description: String { "line \(line): \(reason)" }
+}
+
+extension Token {
+    /// Reads lines of `scope name secret`; empty lines and those beginning with `#` are passed over.
+    ///
+    /// - Throws: ``TokenFileError``, which never quotes a secret.
+    public static func parse(_ text: String) throws(TokenFileError) -> [Token] {
+        var tokens: [Token] = []
+        for (index, line) in text.split(separator: "\n", omittingEmptySubsequences: false).enumerated() {
+            let words = line.split(whereSeparator: \.isWhitespace)
+            guard let first = words.first, !first.hasPrefix("#") else { continue }
+            func wrong(_ reason: String) -> TokenFileError { TokenFileError(line: index + 1, reason: reason) }
+            guard words.count == 3 else { throw wrong("a line is 'scope name secret', with single words") }
+            guard let scope = Scope(name: first) else { throw wrong("the scope is not read, write or admin") }
+            let name = String(words[1])
+            let secret = Array(words[2].utf8)
+            guard secret.count >= minimumSecretLength else {
+                throw wrong("the secret of '\(name)' is shorter than \(minimumSecretLength) characters")
+            }
+            guard !tokens.contains(where: { $0.name.utf8.elementsEqual(name.utf8) }) else {
+                throw wrong("the name '\(name)' stands twice")
+            }
+            guard !tokens.contains(where: { $0.hasSecret(secret) }) else {
+                throw wrong("the secret of '\(name)' stands twice")
+            }
+            tokens.append(Token(scope: scope, name: name, secret: secret))
+        }
+        return tokens
+    }
+}

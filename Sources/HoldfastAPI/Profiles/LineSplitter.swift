@@ -1,0 +1,44 @@
+import Glibc
+
+/// Cuts a stream of bytes into lines, whatever pieces it comes in.
+struct LineSplitter {
+    /// Bytes of the longest line that is given out.
+    let limit: Int
+    private var partial: [UInt8] = []
+    /// Whether the line in progress is longer than the limit, so that its bytes are no longer kept.
+    private var isOverlong = false
+
+    init(limit: Int) {
+        self.limit = limit
+    }
+
+    /// - Parameter line: called with each line that is complete, without its line feed; `nil` for one that is longer
+    ///   than the limit.
+    mutating func append(_ bytes: UnsafeRawBufferPointer, line: (UnsafeRawBufferPointer?) -> Void) {
+        var rest = bytes
+        while let base = rest.baseAddress, let found = memchr(base, 0x0A, rest.count) {
+            let length = UnsafeRawPointer(found) - base
+            finish(UnsafeRawBufferPointer(rebasing: rest[..<length]), line)
+            rest = UnsafeRawBufferPointer(rebasing: rest[(length + 1)...])
+        }
+        guard !rest.isEmpty else { return }
+        isOverlong = isOverlong || partial.count + rest.count > limit
+        if isOverlong { partial.removeAll() } else { partial += rest }
+    }
+
+    /// The stream is over: what is left is the last line.
+    mutating func end(line: (UnsafeRawBufferPointer?) -> Void) {
+        if isOverlong || !partial.isEmpty { finish(UnsafeRawBufferPointer(start: nil, count: 0), line) }
+    }
+
+    private mutating func finish(_ tail: UnsafeRawBufferPointer, _ line: (UnsafeRawBufferPointer?) -> Void) {
+        defer {
+            partial.removeAll(keepingCapacity: partial.capacity <= 64 * 1024)
+            isOverlong = false
+        }
+        if isOverlong || partial.count + tail.count > limit { return line(nil) }
+        if partial.isEmpty { return line(tail) }
+        partial += tail
+        partial.withUnsafeBytes { line($0) }
+    }
+}

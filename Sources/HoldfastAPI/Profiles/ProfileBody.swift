@@ -1,0 +1,111 @@
+import Bucketing
+import HTTPServer
+
+/// A user profile as a client sends it, checked against the User Profile Service schema: an object with `user_id` and
+/// `experiment_bucket_map`; other members are allowed and ignored.
+struct ProfileBody {
+    var userID: Identifier
+    /// The variation of each experiment.
+    var assignments: [Identifier: Identifier]
+
+    private static let parser = JSONParser(maximumDepth: 64, duplicateKeys: .refused)
+
+    static func parse(_ bytes: UnsafeRawBufferPointer) throws(Problem) -> JSONValue {
+        do throws(JSONError) {
+            return try parser.parse(bytes)
+        } catch {
+            throw Problem(error)
+        }
+    }
+
+    static func parse(_ bytes: [UInt8]) throws(Problem) -> JSONValue {
+        do throws(JSONError) {
+            return try parser.parse(bytes)
+        } catch {
+            throw Problem(error)
+        }
+    }
+
+    /// - Parameter pathUserID: the user that the path names; then the body may leave it out, and must agree.
+    init(_ bytes: UnsafeRawBufferPointer, pathUserID: Identifier? = nil) throws(Problem) {
+        try self.init(Self.parse(bytes), pathUserID: pathUserID)
+    }
+
+    init(_ value: JSONValue, pathUserID: Identifier? = nil) throws(Problem) {
+        guard let object = value.object else { throw Self.wrong([], "a profile is an object, not \(value.kind)") }
+        userID = try Self.userID(object["user_id"], path: pathUserID)
+        guard let map = object["experiment_bucket_map"] else {
+            throw Self.wrong(["experiment_bucket_map"], "experiment_bucket_map is missing")
+        }
+        assignments = try Self.assignments(map)
+    }
+
+    private static func userID(_ value: JSONValue?, path: Identifier?) throws(Problem) -> Identifier {
+        guard let value else {
+            if let path { return path }
+            throw wrong(["user_id"], "user_id is missing")
+        }
+        guard let text = value.string else { throw wrong(["user_id"], "user_id is a string, not \(value.kind)") }
+        let userID = try checkUserID(text, at: ["user_id"])
+        if let path, path != userID { throw wrong(["user_id"], "user_id is another than the path names") }
+        return userID
+    }
+
+    /// 1 to 1,024 bytes of UTF-8 without NUL.
+    static func checkUserID(_ text: String, at pointer: JSONPointer?) throws(Problem) -> Identifier {
+        guard !text.isEmpty else { throw Problem(.badRequest, "the user id is empty", at: pointer) }
+        guard text.utf8.count <= 1_024 else {
+            throw Problem(.badRequest, "the user id is longer than 1024 bytes", at: pointer)
+        }
+        guard !text.utf8.contains(0) else { throw Problem(.badRequest, "the user id holds a NUL", at: pointer) }
+        return Identifier(text)
+    }
+
+    static func assignments(_ map: JSONValue) throws(Problem) -> [Identifier: Identifier] {
+        let place: JSONPointer = ["experiment_bucket_map"]
+        guard let object = map.object else {
+            throw wrong(place, "experiment_bucket_map is an object, not \(map.kind)")
+        }
+        var assignments: [Identifier: Identifier] = [:]
+        assignments.reserveCapacity(object.count)
+        for member in object {
+            let pointer = place.appending(member.key)
+            let experimentID = try checkExperimentID(member.key, at: pointer)
+            guard let entry = member.value.object else {
+                throw wrong(pointer, "an entry of the map is an object, not \(member.value.kind)")
+            }
+            guard let variation = entry["variation_id"] else {
+                throw wrong(pointer.appending("variation_id"), "variation_id is missing")
+            }
+            assignments[experimentID] = try variationID(variation, at: pointer.appending("variation_id"))
+        }
+        return assignments
+    }
+
+    /// `^[a-zA-Z0-9]+$`, at the most 255 bytes.
+    static func checkExperimentID(_ text: String, at pointer: JSONPointer?) throws(Problem) -> Identifier {
+        let isAlphanumeric = text.utf8.allSatisfy { byte in
+            byte &- UInt8(ascii: "0") < 10 || (byte | 0x20) &- UInt8(ascii: "a") < 26
+        }
+        guard !text.isEmpty, isAlphanumeric else {
+            throw Problem(.badRequest, "an experiment id is made of ASCII letters and digits", at: pointer)
+        }
+        guard text.utf8.count <= 255 else {
+            throw Problem(.badRequest, "an experiment id is at the most 255 bytes long", at: pointer)
+        }
+        return Identifier(text)
+    }
+
+    /// A string of 1 to 255 bytes.
+    static func variationID(_ value: JSONValue, at pointer: JSONPointer) throws(Problem) -> Identifier {
+        guard let text = value.string else { throw wrong(pointer, "variation_id is a string, not \(value.kind)") }
+        guard (1...255).contains(text.utf8.count) else {
+            throw wrong(pointer, "variation_id is 1 to 255 bytes long")
+        }
+        return Identifier(text)
+    }
+
+    private static func wrong(_ pointer: JSONPointer, _ detail: String) -> Problem {
+        Problem(.badRequest, detail, at: pointer)
+    }
+}

@@ -1,0 +1,45 @@
+import Bucketing
+import HTTPServer
+import Storage
+
+/// The lines of an export, read from the store page by page while they are sent. Each page is a read of its own, so
+/// that a slow client holds no snapshot of the store; the export is consistent for each user, not as a whole.
+final class ProfileExport: ResponseStream {
+    private let reader: any ProfileReader
+    private let page: Int
+    private let detail: Bool
+    private var after: Identifier?
+    private var remaining: Int
+
+    init(reader: any ProfileReader, after: Identifier?, limit: Int, page: Int, detail: Bool) {
+        self.reader = reader
+        self.after = after
+        self.page = page
+        self.detail = detail
+        remaining = limit
+    }
+
+    func produce(_ writer: StreamWriter) {
+        guard remaining > 0 else { return writer.finish() }
+        reader.profiles(after: after, limit: min(page, remaining)) { [self] result in
+            switch result {
+            case .success(let profiles):
+                guard let last = profiles.last else { return writer.finish() }
+                after = last.userID
+                remaining -= profiles.count
+                writer.write(lines(profiles))
+            case .failure:
+                writer.abort()
+            }
+        }
+    }
+
+    private func lines(_ profiles: [(userID: Identifier, profile: ProfileRecord)]) -> [UInt8] {
+        var bytes: [UInt8] = []
+        for (userID, profile) in profiles {
+            bytes += ProfileJSON.encode(userID, profile, detail: detail)
+            bytes.append(UInt8(ascii: "\n"))
+        }
+        return bytes
+    }
+}

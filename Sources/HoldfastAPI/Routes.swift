@@ -1,0 +1,40 @@
+import HTTPServer
+import Storage
+
+/// All that Holdfast answers, for one event loop. `GET /openapi.json` describes the same routes; a test holds the two
+/// together.
+func apiRoutes(_ services: Services, _ reader: any ProfileReader) -> [APIRoute] {
+    let operations = OperationsEndpoints(services: services)
+    let metrics = MetricsEndpoint(services: services)
+    let profile = ProfileEndpoints(store: services.profiles, reader: reader)
+    let assignment = AssignmentEndpoints(store: services.profiles, reader: reader)
+    let lookup = LookupEndpoint(reader: reader, limit: services.options.lookupLimit)
+    let transfer = TransferEndpoints(services: services, reader: reader)
+    let userProfileService = UserProfileServiceEndpoints(store: services.profiles, reader: reader)
+
+    return [
+        APIRoute(.get, "/livez", scope: .none, operations.live),
+        APIRoute(.get, "/readyz", scope: .none, operations.ready),
+        APIRoute(.get, "/health", scope: .none, operations.health),
+        APIRoute(.get, "/info", scope: .none, operations.info),
+        APIRoute(.get, "/openapi.json", scope: .none, operations.openAPI),
+        APIRoute(.get, "/metrics", scope: .token(.read), metrics.get),
+
+        APIRoute(.get, "/v1/profiles", scope: .token(.read), transfer.exportProfiles),
+        APIRoute(.post, "/v1/profiles", scope: .token(.write), streamed: transfer.importProfiles),
+        APIRoute(.post, "/v1/profiles/lookup", scope: .token(.read), lookup.post),
+        APIRoute(.get, "/v1/profiles/{user_id}", scope: .token(.read), profile.get),
+        APIRoute(.put, "/v1/profiles/{user_id}", scope: .token(.write), profile.put),
+        APIRoute(.patch, "/v1/profiles/{user_id}", scope: .token(.write), profile.patch),
+        APIRoute(.delete, "/v1/profiles/{user_id}", scope: .token(.admin), profile.delete),
+        APIRoute(.get, "/v1/profiles/{user_id}/experiments/{experiment_id}", scope: .token(.read), assignment.get),
+        APIRoute(.put, "/v1/profiles/{user_id}/experiments/{experiment_id}", scope: .token(.admin), assignment.put),
+        APIRoute(
+            .delete, "/v1/profiles/{user_id}/experiments/{experiment_id}", scope: .token(.admin), assignment.delete),
+
+        APIRoute(.post, "/ups/lookup", scope: .token(.read), userProfileService.postLookup),
+        APIRoute(.get, "/ups/lookup", scope: .token(.read), userProfileService.getLookup),
+        APIRoute(.post, "/ups/save", scope: .token(.write), userProfileService.postSave),
+        APIRoute(.get, "/ups/save", scope: .token(.write), userProfileService.getSave),
+    ]
+}
