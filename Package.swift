@@ -29,6 +29,15 @@ let package = Package(
             swiftSettings: strict
         ),
 
+        .executableTarget(
+            name: "holdfast",
+            dependencies: [
+                "HTTPServer", "Bucketing", "Storage", "HoldfastAPI",
+                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+                .product(name: "Logging", package: "swift-log"),
+            ],
+            swiftSettings: strict
+        ),
     ],
     swiftLanguageModes: [.v6]
 )

@@ -1,0 +1,94 @@
+import ArgumentParser
+import Foundation
+import HTTPServer
+import HoldfastAPI
+import Logging
+import Storage
+
+/// Runs the server until SIGTERM or SIGINT.
+struct ServeCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(commandName: "serve", abstract: "Runs the server.")
+
+    @OptionGroup var options: ServeOptions
+
+    func run() throws {
+        let configuration = try options.configuration(environment: ProcessInfo.processInfo.environment)
+        let logger = LineLogHandler.makeLogger(configuration.logFormat, level: configuration.logLevel)
+        let tokens = configuration.tokensFile.map(TokenFile.init(path:))
+        let access = AccessControl(tokens: try tokens?.read() ?? [])
+        try refuseOpenAddress(configuration, access)
+
+        let store = try StoreFactory.open(configuration, logger)
+        var options = Services.Options()
+        options.accessLog = configuration.accessLog
+        options.importLineBytes = configuration.limits.bodyBytes
+        let services = Services(
+            profiles: store, access: access,
+            build: BuildInfo(version: Holdfast.version, startedAt: Date().timeIntervalSince1970), logger: logger,
+            options: options)
+        let server: HTTPServer
+        do {
+            server = try HTTPServer(configuration.http) { _ in try HoldfastApplication(services: services) }
+        } catch {
+            store.close()
+            throw Failure("cannot serve at \(configuration.listen): \(error)")
+        }
+        services.observe(server)
+        logger.info(
+            "listening",
+            metadata: [
+                "address": "http://\(server.address)", "database": "\(configuration.database)",
+                "profiles": "\(store.statistics().profiles)", "event_loops": "\(configuration.eventLoops)",
+                "tokens": access.isOpen ? "none" : "required", "version": "\(Holdfast.version)",
+                "pid": "\(getpid())",
+            ])
+        let signals = Signals()
+        signals.onHangUp { reload(tokens, access, logger) }
+        let name = signals.waitForTermination()
+        stop(server, services, store, configuration, name)
+    }
+
+    /// Without tokens everybody who reaches the server may do everything, so that only this host may.
+    private func refuseOpenAddress(_ configuration: ServeConfiguration, _ access: AccessControl) throws {
+        let address = try SocketAddress(resolving: configuration.listen)
+        guard access.isOpen, !address.isLoopback else { return }
+        throw Failure(
+            "refusing to listen on \(address), which others can reach, without access tokens: "
+                + "give --tokens-file PATH with lines 'scope name secret', or listen on 127.0.0.1")
+    }
+
+    private func reload(_ file: TokenFile?, _ access: AccessControl, _ logger: Logger) {
+        guard let file else { return logger.warning("there is no token file to read again") }
+        do {
+            let tokens = try file.read()
+            access.replaceTokens(tokens)
+            logger.notice("read the token file again", metadata: ["tokens": "\(tokens.count)"])
+        } catch {
+            logger.error("the token file was not read; the former tokens stay in force", metadata: ["error": "\(error)"])
+        }
+    }
+
+    /// Answers what is in flight, makes durable what was accepted, and lets go of everything.
+    private func stop(
+        _ server: HTTPServer, _ services: Services, _ store: any ProfileStore, _ configuration: ServeConfiguration,
+        _ signal: String
+    ) {
+        services.logger.notice("stopping", metadata: ["signal": "\(signal)"])
+        services.readiness.shutDown()
+        server.stop(within: configuration.shutdownTimeout.seconds)
+        server.wait()
+        store.close()
+        services.logger.notice("stopped")
+    }
+}
+
+extension ServeConfiguration {
+    var http: HTTPServer.Configuration {
+        var http = HTTPServer.Configuration()
+        http.address = listen
+        http.eventLoops = eventLoops
+        http.sharesAddress = reusePort
+        http.limits = limits
+        return http
+    }
+}

@@ -1,0 +1,44 @@
+import HTTPServer
+import Logging
+
+/// All that `holdfast serve` can be told, with the defaults.
+struct ServeConfiguration: Sendable {
+    var listen = "127.0.0.1:8080"
+    var database = "./holdfast.db"
+    var tokensFile: String?
+    /// `nil`: assignments never expire.
+    var assignmentTTL: Period?
+    var eventLoops = HTTPServer.availableCores
+    var reusePort = false
+    /// For all event loops together.
+    var cacheSize = ByteCount(bytes: 64 << 20)
+    var maxAssignments = 1_000
+    /// Writes that may wait for their commit; beyond it they are refused with 503.
+    var maxWaitingWrites = 10_000
+    /// How long a write waits for another process that holds the database.
+    var lockTimeout = Period(seconds: 2)
+    var limits = Limits()
+    var shutdownTimeout = Period(seconds: 10)
+    var accessLog = false
+    var logFormat = LogFormat.auto
+    var logLevel = Logger.Level.info
+}
+
+enum LogFormat: String, Setting, CaseIterable {
+    /// Text on a terminal, else JSON.
+    case auto, json, text
+
+    init?(setting: String) {
+        self.init(rawValue: setting)
+    }
+
+    static let form = "auto, json or text"
+}
+
+extension Logger.Level: Setting {
+    init?(setting: String) {
+        self.init(rawValue: setting)
+    }
+
+    static let form = "trace, debug, info, notice, warning, error or critical"
+}

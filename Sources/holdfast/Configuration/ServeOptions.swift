@@ -1,0 +1,123 @@
+import ArgumentParser
+import HTTPServer
+
+/// The options of `holdfast serve`; see ``ServeConfiguration`` for the defaults.
+struct ServeOptions: ParsableArguments {
+    @Option(help: .init("Where to listen (default: 127.0.0.1:8080).", valueName: "host:port"))
+    var listen: String?
+
+    @OptionGroup var store: DatabaseOptions
+
+    @Option(help: .init("File of access tokens, 'scope name secret' a line; read again on SIGHUP.", valueName: "path"))
+    var tokensFile: String?
+
+    @Option(help: .init("How long an assignment lives after it was last saved (default: forever).", valueName: "time"))
+    var assignmentTTL: String?
+
+    @Option(help: .init("Event loops (default: one for each core).", valueName: "n"))
+    var eventLoops: String?
+
+    @Flag(help: "Share the address with another server that does so too.")
+    var reusePort = false
+
+    @Option(help: .init("Memory for cached profiles (default: 64MiB).", valueName: "size"))
+    var cacheSize: String?
+
+    @Option(help: .init("Assignments of one profile (default: 1000).", valueName: "n"))
+    var maxAssignments: String?
+
+    @Option(help: .init("Writes that may wait for their commit (default: 10000).", valueName: "n"))
+    var maxWaitingWrites: String?
+
+    @Option(help: .init("Connections open at once (default: 10000).", valueName: "n"))
+    var maxConnections: String?
+
+    @Option(help: .init("Size of a request's header (default: 16KiB).", valueName: "size"))
+    var maxHeaderSize: String?
+
+    @Option(help: .init("Size of a request's body, and of a line of an import (default: 1MiB).", valueName: "size"))
+    var maxBodySize: String?
+
+    @Option(help: .init("Time for a request's header (default: 10s).", valueName: "time"))
+    var headerTimeout: String?
+
+    @Option(help: .init("Time for a request's body (default: 30s).", valueName: "time"))
+    var bodyTimeout: String?
+
+    @Option(help: .init("Time that a connection may be idle (default: 75s).", valueName: "time"))
+    var idleTimeout: String?
+
+    @Option(help: .init("Time that a client may take nothing of its answer (default: 30s).", valueName: "time"))
+    var writeTimeout: String?
+
+    @Option(help: .init("Time to answer what is in flight at the end (default: 10s).", valueName: "time"))
+    var shutdownTimeout: String?
+
+    @Flag(help: "Log each request.")
+    var accessLog = false
+
+    @Option(help: .init("auto, json or text (default: auto: text on a terminal).", valueName: "format"))
+    var logFormat: String?
+
+    @Option(help: .init("trace, debug, info, notice, warning, error or critical (default: info).", valueName: "level"))
+    var logLevel: String?
+
+    /// - Throws: `ValidationError`, naming the setting that is wrong.
+    func configuration(environment: [String: String]) throws -> ServeConfiguration {
+        let settings = Settings(environment: environment)
+        var result = ServeConfiguration()
+        settings.apply(listen, "listen", to: &result.listen)
+        store.apply(settings, to: &result.database)
+        settings.apply(tokensFile, "tokens-file", to: &result.tokensFile)
+        var ttl = Period(seconds: 0)
+        try settings.apply(assignmentTTL, "assignment-ttl", to: &ttl)
+        if ttl.seconds > 0 { result.assignmentTTL = ttl }
+        try settings.apply(eventLoops, "event-loops", in: 1...256, to: &result.eventLoops)
+        try settings.apply(reusePort, "reuse-port", to: &result.reusePort)
+        try settings.apply(cacheSize, "cache-size", to: &result.cacheSize)
+        try settings.apply(maxAssignments, "max-assignments", in: 1...100_000, to: &result.maxAssignments)
+        try settings.apply(maxWaitingWrites, "max-waiting-writes", in: 1...10_000_000, to: &result.maxWaitingWrites)
+        try applyLimits(settings, to: &result)
+        try settings.apply(shutdownTimeout, "shutdown-timeout", to: &result.shutdownTimeout)
+        try settings.apply(accessLog, "access-log", to: &result.accessLog)
+        try settings.apply(logFormat, "log-format", to: &result.logFormat)
+        try settings.apply(logLevel, "log-level", to: &result.logLevel)
+        return result
+    }
+
+    private func applyLimits(_ settings: Settings, to result: inout ServeConfiguration) throws {
+        try settings.apply(maxConnections, "max-connections", in: 1...1_000_000, to: &result.limits.connections)
+        var header = ByteCount(bytes: result.limits.headerBytes)
+        try settings.apply(maxHeaderSize, "max-header-size", to: &header)
+        result.limits.headerBytes = header.bytes
+        var body = ByteCount(bytes: result.limits.bodyBytes)
+        try settings.apply(maxBodySize, "max-body-size", to: &body)
+        result.limits.bodyBytes = body.bytes
+        for (option, name, path) in [
+            (headerTimeout, "header-timeout", \ServeConfiguration.limits.headerSeconds),
+            (bodyTimeout, "body-timeout", \.limits.bodySeconds), (idleTimeout, "idle-timeout", \.limits.idleSeconds),
+            (writeTimeout, "write-timeout", \.limits.writeSeconds),
+        ] {
+            var period = Period(seconds: result[keyPath: path])
+            try settings.apply(option, name, to: &period)
+            result[keyPath: path] = period.seconds
+        }
+    }
+}
+
+/// The option that every command with a database has.
+struct DatabaseOptions: ParsableArguments {
+    @Option(help: .init("The SQLite database file (default: ./holdfast.db).", valueName: "path"))
+    var database: String?
+
+    func apply(_ settings: Settings, to path: inout String) {
+        settings.apply(database, "database", to: &path)
+    }
+
+    /// The path from the option, the environment, or the default.
+    func path(environment: [String: String]) -> String {
+        var path = ServeConfiguration().database
+        apply(Settings(environment: environment), to: &path)
+        return path
+    }
+}

@@ -1,0 +1,113 @@
+import ArgumentParser
+
+/// Reads settings, each from its command line option or else from its environment variable, and leaves the default
+/// where neither is given.
+struct Settings {
+    let environment: [String: String]
+
+    /// Takes over a text setting.
+    func apply(_ option: String?, _ name: String, to value: inout String) {
+        if let given = text(option, name) { value = given }
+    }
+
+    /// Takes over a text setting that has no default.
+    func apply(_ option: String?, _ name: String, to value: inout String?) {
+        if let given = text(option, name) { value = given }
+    }
+
+    /// Takes over a setting that is written as a text.
+    ///
+    /// - Throws: `ValidationError`, naming the setting and what it should look like.
+    func apply<Value: Setting>(_ option: String?, _ name: String, to value: inout Value) throws {
+        guard let given = text(option, name) else { return }
+        guard let parsed = Value(setting: given) else {
+            throw ValidationError("--\(name): '\(given)' is not \(Value.form)")
+        }
+        value = parsed
+    }
+
+    /// Takes over a number in a range.
+    func apply(_ option: String?, _ name: String, in range: ClosedRange<Int>, to value: inout Int) throws {
+        guard let given = text(option, name) else { return }
+        guard let number = Int(given), range.contains(number) else {
+            throw ValidationError(
+                "--\(name): '\(given)' is not a whole number from \(range.lowerBound) to \(range.upperBound)")
+        }
+        value = number
+    }
+
+    /// Takes over a switch: the option sets it, the variable sets it with `true` or `1`.
+    func apply(_ option: Bool, _ name: String, to value: inout Bool) throws {
+        if option {
+            value = true
+        } else if let given = environment[Self.variable(name)] {
+            switch given.lowercased() {
+            case "true", "1": value = true
+            case "false", "0", "": value = false
+            default: throw ValidationError("\(Self.variable(name)): '\(given)' is not 'true' or 'false'")
+            }
+        }
+    }
+
+    private func text(_ option: String?, _ name: String) -> String? {
+        option ?? environment[Self.variable(name)].flatMap { $0.isEmpty ? nil : $0 }
+    }
+
+    /// `assignment-ttl` is `HOLDFAST_ASSIGNMENT_TTL`.
+    static func variable(_ name: String) -> String {
+        "HOLDFAST_" + name.uppercased().replacing("-", with: "_")
+    }
+}
+
+/// A value that is written as a text on the command line.
+protocol Setting {
+    init?(setting: String)
+    /// What such a text looks like, for the error message.
+    static var form: String { get }
+}
+
+/// A time such as `500ms`, `10s`, `15m`, `12h` or `90d`.
+struct Period: Setting, Equatable {
+    let seconds: Double
+
+    init(seconds: Double) {
+        self.seconds = seconds
+    }
+
+    init?(setting: String) {
+        let units: [(suffix: String, seconds: Double)] = [("ms", 0.001), ("s", 1), ("m", 60), ("h", 3_600), ("d", 86_400)]
+        for unit in units where setting.hasSuffix(unit.suffix) {
+            guard let number = Double(setting.dropLast(unit.suffix.count)), number.isFinite, number > 0,
+                number * unit.seconds <= 3_600 * 24 * 365 * 100
+            else { continue }
+            seconds = number * unit.seconds
+            return
+        }
+        return nil
+    }
+
+    static let form = "a time such as 500ms, 10s, 15m, 12h or 90d"
+}
+
+/// A size such as `512`, `16KiB` or `64MiB`.
+struct ByteCount: Setting, Equatable {
+    let bytes: Int
+
+    init(bytes: Int) {
+        self.bytes = bytes
+    }
+
+    init?(setting: String) {
+        let units: [(suffix: String, bytes: Int)] = [("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30), ("", 1)]
+        for unit in units where setting.hasSuffix(unit.suffix) {
+            guard let number = Int(setting.dropLast(unit.suffix.count)), (0...1 << 20).contains(number) || unit.bytes == 1,
+                number >= 0
+            else { continue }
+            bytes = number * unit.bytes
+            return
+        }
+        return nil
+    }
+
+    static let form = "a size such as 512, 16KiB or 64MiB"
+}

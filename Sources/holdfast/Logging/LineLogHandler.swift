@@ -1,0 +1,77 @@
+import Foundation
+import Logging
+
+/// Writes log lines to standard error: one JSON object a line for machines, or text for a person at a terminal.
+struct LineLogHandler: LogHandler {
+    enum Form: Sendable {
+        case json, text
+    }
+
+    var metadata: Logger.Metadata = [:]
+    var logLevel: Logger.Level
+    private let form: Form
+
+    init(form: Form, level: Logger.Level) {
+        self.form = form
+        logLevel = level
+    }
+
+    /// A logger of this form; `auto` is text when standard error is a terminal.
+    static func makeLogger(_ format: LogFormat, level: Logger.Level) -> Logger {
+        let form: Form =
+            switch format {
+            case .json: .json
+            case .text: .text
+            case .auto: isatty(STDERR_FILENO) == 1 ? .text : .json
+            }
+        return Logger(label: "holdfast") { _ in LineLogHandler(form: form, level: level) }
+    }
+
+    subscript(metadataKey key: String) -> Logger.Metadata.Value? {
+        get { metadata[key] }
+        set { metadata[key] = newValue }
+    }
+
+    func log(event: LogEvent) {
+        let all = metadata.merging(event.metadata ?? [:]) { _, new in new }
+        let time = Date().formatted(.iso8601.year().month().day().timeZone(separator: .omitted).time(includingFractionalSeconds: true))
+        let line =
+            switch form {
+            case .json: Self.json(time, event.level, event.message, all)
+            case .text: Self.text(time, event.level, event.message, all)
+            }
+        // One write a line, so that lines of several threads do not mix.
+        FileHandle.standardError.write(Data((line + "\n").utf8))
+    }
+
+    private static func json(
+        _ time: String, _ level: Logger.Level, _ message: Logger.Message, _ metadata: Logger.Metadata
+    ) -> String {
+        var members = [("time", time), ("level", level.rawValue), ("message", "\(message)")]
+        members += metadata.sorted { $0.key < $1.key }.map { ($0.key, "\($0.value)") }
+        return "{" + members.map { quoted($0.0) + ":" + quoted($0.1) }.joined(separator: ",") + "}"
+    }
+
+    private static func quoted(_ text: String) -> String {
+        var result = "\""
+        for scalar in text.unicodeScalars {
+            switch scalar {
+            case "\"": result += "\\\""
+            case "\\": result += "\\\\"
+            case "\n": result += "\\n"
+            case "\r": result += "\\r"
+            case "\t": result += "\\t"
+            case _ where scalar.value < 0x20: result += "\\u00" + (scalar.value < 16 ? "0" : "") + String(scalar.value, radix: 16)
+            default: result.unicodeScalars.append(scalar)
+            }
+        }
+        return result + "\""
+    }
+
+    private static func text(
+        _ time: String, _ level: Logger.Level, _ message: Logger.Message, _ metadata: Logger.Metadata
+    ) -> String {
+        let details = metadata.sorted { $0.key < $1.key }.map { " \($0.key)=\($0.value)" }.joined()
+        return "\(time) \(level.rawValue) \(message)\(details)"
+    }
+}

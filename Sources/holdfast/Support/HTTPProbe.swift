@@ -1,0 +1,72 @@
+import Glibc
+
+/// Makes one small blocking request, so that a health check needs neither curl in the container nor an HTTP library.
+struct HTTPProbe {
+    struct Answer {
+        let status: Int
+        let body: String
+    }
+
+    let host: String
+    let port: Int
+    /// For the whole exchange.
+    let seconds: Double
+
+    /// - Throws: ``Failure`` when the server cannot be reached, is too slow, or answers with something else than HTTP.
+    func get(_ path: String) throws(Failure) -> Answer {
+        let descriptor = try connect()
+        defer { close(descriptor) }
+        let bracketed = host.contains(":") ? "[\(host)]" : host
+        let request = Array("GET \(path) HTTP/1.0\r\nHost: \(bracketed):\(port)\r\n\r\n".utf8)
+        guard send(descriptor, request, request.count, Int32(MSG_NOSIGNAL)) == request.count else {
+            throw Self.failure("send")
+        }
+        let text = String(decoding: try receiveAll(descriptor), as: UTF8.self)
+        guard text.hasPrefix("HTTP/1."), let status = Int(text.dropFirst(9).prefix(3)) else {
+            throw Failure("the answer is not HTTP")
+        }
+        let body = text.firstRange(of: "\r\n\r\n").map { String(text[$0.upperBound...]) } ?? ""
+        return Answer(status: status, body: body)
+    }
+
+    private func connect() throws(Failure) -> Int32 {
+        var hints = addrinfo()
+        hints.ai_protocol = Int32(IPPROTO_TCP)
+        var list: UnsafeMutablePointer<addrinfo>?
+        let code = getaddrinfo(host, String(port), &hints, &list)
+        guard code == 0 else { throw Failure(String(cString: gai_strerror(code))) }
+        defer { freeaddrinfo(list) }
+        var last = Failure("there is no such host")
+        var next = list
+        while let address = next?.pointee {
+            next = address.ai_next
+            let descriptor = socket(address.ai_family, address.ai_socktype, address.ai_protocol)
+            guard descriptor >= 0 else { throw Self.failure("socket") }
+            var limit = timeval(tv_sec: Int(seconds), tv_usec: Int((seconds - seconds.rounded(.down)) * 1e6))
+            for option in [SO_RCVTIMEO, SO_SNDTIMEO] {
+                setsockopt(descriptor, SOL_SOCKET, option, &limit, socklen_t(MemoryLayout<timeval>.size))
+            }
+            if Glibc.connect(descriptor, address.ai_addr, address.ai_addrlen) == 0 { return descriptor }
+            last = Self.failure("connect")
+            close(descriptor)
+        }
+        throw last
+    }
+
+    private func receiveAll(_ descriptor: Int32) throws(Failure) -> [UInt8] {
+        var answer: [UInt8] = []
+        var buffer = [UInt8](repeating: 0, count: 4_096)
+        while answer.count < 64 * 1024 {
+            let count = recv(descriptor, &buffer, buffer.count, 0)
+            if count == 0 { break }
+            guard count > 0 else { throw Self.failure("recv") }
+            answer += buffer[..<count]
+        }
+        return answer
+    }
+
+    private static func failure(_ call: String) -> Failure {
+        let code = errno
+        return Failure(code == EAGAIN || code == EINPROGRESS ? "no answer in time" : "\(call): \(String(cString: strerror(code)))")
+    }
+}
