@@ -48,6 +48,9 @@ let package = Package(
             swiftSettings: strict
         ),
 
+        // Tests
+        .testTarget(name: "BucketingTests", dependencies: ["Bucketing"], resources: [.copy("Vectors")], swiftSettings: strict),
+        .testTarget(name: "HTTPServerTests", dependencies: ["HTTPServer", "CSystem"], swiftSettings: strict),
     ],
     swiftLanguageModes: [.v6]
 )

@@ -47,6 +47,7 @@ final class Worker {
             try turn()
         }
         loop.runMail()
+        application.stop()
     }
 
     private func turn() throws(SystemError) {
