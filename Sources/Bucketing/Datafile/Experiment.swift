@@ -33,7 +33,7 @@ public final class Experiment: Sendable {
         layerID = definition.layerID
         status = definition.status
         type = definition.type
-        variations = definition.variations
+        variations = definition.variations + definition.variationsForEveryoneElse
         trafficAllocation = definition.trafficAllocation
         forcedVariations = definition.forcedVariations
         isContextualBandit = definition.isContextualBandit

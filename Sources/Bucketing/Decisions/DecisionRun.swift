@@ -10,6 +10,7 @@ final class DecisionRun {
     var reasons: Reasons
     /// What the decisions so far have assigned; later ones find it as if it were stored.
     private(set) var newAssignments: [NewAssignment] = []
+    private(set) var impressions: [Impression] = []
 
     init(
         datafile: Datafile, user: User, stored: (any StoredAssignments)?, options: DecideOptions,
@@ -42,6 +43,10 @@ final class DecisionRun {
 
     func keep(_ assignment: NewAssignment) {
         newAssignments.append(assignment)
+    }
+
+    func send(_ impression: Impression) {
+        impressions.append(impression)
     }
 
     /// Notes a bucketing id that is of no use, as the Agent words it.
