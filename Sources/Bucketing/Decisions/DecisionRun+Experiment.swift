@@ -134,7 +134,7 @@ extension DecisionRun {
 
 extension DecisionRun {
     func bucket(into experiment: Experiment) -> Variation? {
-        guard !experiment.key.isBlank, let id = bucketedID(in: experiment) else { return nil }
+        guard experiment.isBucketed, let id = bucketedID(in: experiment) else { return nil }
         return experiment.variation(id: id)
     }
 
@@ -157,12 +157,5 @@ extension DecisionRun {
 
     func bucket(below parentID: Identifier, _ allocation: TrafficAllocation) -> Identifier? {
         Bucketer.bucket(bucketingID: bucketingID, parentID: parentID, trafficAllocation: allocation).entityID
-    }
-}
-
-extension Identifier {
-    /// Whether nothing but white space is in it; the reference does not bucket into such a thing.
-    var isBlank: Bool {
-        string.allSatisfy(\.isWhitespace)
     }
 }

@@ -50,9 +50,9 @@ final class DecisionRun {
     }
 
     /// Notes a bucketing id that is of no use, as the Agent words it.
-    func noteInvalidBucketingID(for rule: String) {
+    func noteInvalidBucketingID(for rule: @autoclosure () -> String) {
         guard detail != .none, let value = user.invalidBucketingID else { return }
         let text = String(decoding: value.encoded(), as: UTF8.self)
-        reasons.add("Error computing bucketing ID for \(rule): \"invalid bucketing ID provided: \\\"\(text)\\\"\"")
+        reasons.add("Error computing bucketing ID for \(rule()): \"invalid bucketing ID provided: \\\"\(text)\\\"\"")
     }
 }
