@@ -11,6 +11,6 @@ enum StoreFactory {
         options.lockTimeout = configuration.lockTimeout.seconds
         options.waitingChanges = configuration.maxWaitingWrites
         options.cacheBytes = configuration.cacheSize.bytes / configuration.eventLoops
-        return try SQLiteProfileStore(options)
+        return try SQLiteStore(options)
     }
 }
