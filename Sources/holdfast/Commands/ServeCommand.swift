@@ -23,7 +23,8 @@ struct ServeCommand: ParsableCommand {
         options.accessLog = configuration.accessLog
         options.importLineBytes = configuration.limits.bodyBytes
         let services = Services(
-            profiles: store, access: access,
+            profiles: store, projects: try ProjectCatalog(store: store, logger: logger),
+            events: EventQueue(store: store), access: access,
             build: BuildInfo(version: Holdfast.version, startedAt: Date().timeIntervalSince1970), logger: logger,
             options: options)
         let server: HTTPServer
@@ -77,6 +78,7 @@ struct ServeCommand: ParsableCommand {
         services.readiness.shutDown()
         server.stop(within: configuration.shutdownTimeout.seconds)
         server.wait()
+        services.events.waitUntilStored()
         store.close()
         services.logger.notice("stopped")
     }
