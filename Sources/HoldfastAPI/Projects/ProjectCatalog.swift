@@ -1,3 +1,4 @@
+import Bucketing
 import Dispatch
 import HTTPServer
 public import Logging
@@ -123,6 +124,12 @@ final class ProjectView {
             throw Problem(.notFound, "there is no datafile and no experiment yet")
         }
         throw Problem(.badRequest, "there are several projects: name one by its sdk_key")
+    }
+
+    /// The experiments of this id, of all projects.
+    func experiments(id: Identifier) -> [Experiment] {
+        refresh()
+        return projects.values.compactMap { $0.datafile.experiment(id: id) }
     }
 
     private func refresh() {
