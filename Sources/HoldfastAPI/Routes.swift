@@ -10,7 +10,8 @@ func apiRoutes(_ services: Services, _ reader: any ProfileReader) -> [APIRoute] 
     let projects = ProjectView(services.projects)
     let assignment = AssignmentEndpoints(store: services.profiles, reader: reader, projects: projects)
     let decider = Decider(profiles: services.profiles, reader: reader)
-    let assign = AssignEndpoints(decider: decider, projects: projects, limit: services.options.lookupLimit)
+    let assign = AssignEndpoints(
+        decider: decider, projects: projects, figures: services.decisions, limit: services.options.lookupLimit)
     let bucket = BucketEndpoint()
     let datafile = DatafileEndpoints(catalog: services.projects, projects: projects)
     let experiment = ExperimentEndpoints(catalog: services.projects, projects: projects)

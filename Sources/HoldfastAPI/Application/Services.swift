@@ -13,6 +13,7 @@ public final class Services: Sendable {
     public let options: Options
     let build: BuildInfo
     let collector = MetricsCollector()
+    let decisions = DecisionFigures()
 
     public struct Options: Sendable {
         /// Whether each request is logged.

@@ -7,6 +7,7 @@ internal import Synchronization
 struct AssignEndpoints {
     let decider: Decider
     let projects: ProjectView
+    let figures: DecisionFigures
     /// Requests in one array.
     let limit: Int
 
@@ -73,7 +74,8 @@ struct AssignEndpoints {
                 let decision = service.assign(experiment, for: request.user, stored: stored, options: .includeReasons)
                 let new = decision.newAssignment.map { [$0] } ?? []
                 return DecisionResult(value: decision, newAssignments: new)
-            } completion: { result in
+            } completion: { [figures] result in
+                if case .success(let decided) = result { figures.count(decided.value.origin) }
                 completion(result.map { Self.encode($0.value) }.mapError { Problem($0) })
             }
         } catch {

@@ -19,11 +19,13 @@ struct ServeCommand: ParsableCommand {
         try refuseOpenAddress(configuration, access)
 
         let store = try StoreFactory.open(configuration)
+        let projects = try ProjectCatalog(store: store, logger: logger)
+        let loaded = try configuration.datafile.map { try DatafileSource(path: $0).load(into: projects) } ?? []
         var options = Services.Options()
         options.accessLog = configuration.accessLog
         options.importLineBytes = configuration.limits.bodyBytes
         let services = Services(
-            profiles: store, projects: try ProjectCatalog(store: store, logger: logger),
+            profiles: store, projects: projects,
             events: EventQueue(store: store), access: access,
             build: BuildInfo(version: Holdfast.version, startedAt: Date().timeIntervalSince1970), logger: logger,
             options: options)
@@ -40,7 +42,7 @@ struct ServeCommand: ParsableCommand {
             metadata: [
                 "address": "http://\(server.address)", "database": "\(configuration.database)",
                 "profiles": "\(store.statistics().profiles)", "event_loops": "\(configuration.eventLoops)",
-                "tokens": access.isOpen ? "none" : "required", "version": "\(Holdfast.version)",
+                "datafiles": "\(loaded.joined(separator: ","))", "tokens": access.isOpen ? "none" : "required", "version": "\(Holdfast.version)",
                 "pid": "\(getpid())",
             ])
         let signals = Signals()
