@@ -65,7 +65,7 @@ struct ServeOptions: ParsableArguments {
     @Option(help: .init("trace, debug, info, notice, warning, error or critical (default: info).", valueName: "level"))
     var logLevel: String?
 
-    /// - Throws: `ValidationError`, naming the setting that is wrong.
+    /// - Throws: ``Failure``, naming the setting that is wrong.
     func configuration(environment: [String: String]) throws -> ServeConfiguration {
         let settings = Settings(environment: environment)
         var result = ServeConfiguration()
