@@ -49,8 +49,11 @@ let package = Package(
         ),
 
         // Tests
+        .target(
+            name: "TestSupport", dependencies: ["Bucketing", "Storage"], path: "Tests/TestSupport", swiftSettings: strict),
         .testTarget(name: "BucketingTests", dependencies: ["Bucketing"], resources: [.copy("Vectors")], swiftSettings: strict),
         .testTarget(name: "HTTPServerTests", dependencies: ["HTTPServer", "CSystem"], swiftSettings: strict),
+        .testTarget(name: "StorageTests", dependencies: ["Storage", "Bucketing", "TestSupport"], swiftSettings: strict),
     ],
     swiftLanguageModes: [.v6]
 )
