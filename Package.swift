@@ -9,6 +9,9 @@ let strict: [SwiftSetting] = [
 
 let package = Package(
     name: "holdfast",
+    products: [
+        .executable(name: "holdfast", targets: ["holdfast"])
+    ],
     dependencies: [
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.0"),
         .package(url: "https://github.com/apple/swift-log", from: "1.16.0"),
@@ -23,21 +26,31 @@ let package = Package(
         .target(name: "HTTPServer", dependencies: ["CSystem"], swiftSettings: strict),
         .target(name: "Storage", dependencies: ["Bucketing"], swiftSettings: strict),
         .target(
+            name: "Migrations",
+            path: "migrations",
+            resources: [.embedInCode("0001_profiles.sql")],
+            swiftSettings: strict
+        ),
+        .target(name: "StorageSQLite", dependencies: ["Storage", "Bucketing", "CSQLite", "Migrations"], swiftSettings: strict),
+        .target(
             name: "HoldfastAPI",
             dependencies: ["HTTPServer", "Bucketing", "Storage", .product(name: "Logging", package: "swift-log")],
             resources: [.embedInCode("openapi.json")],
             swiftSettings: strict
         ),
-
         .executableTarget(
             name: "holdfast",
             dependencies: [
-                "HTTPServer", "Bucketing", "Storage", "HoldfastAPI",
+                "HTTPServer", "Bucketing", "Storage", "StorageSQLite", "HoldfastAPI",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "Logging", package: "swift-log"),
             ],
             swiftSettings: strict
         ),
+
+        // Tests
+        .testTarget(name: "BucketingTests", dependencies: ["Bucketing"], resources: [.copy("Vectors")], swiftSettings: strict),
+        .testTarget(name: "HTTPServerTests", dependencies: ["HTTPServer", "CSystem"], swiftSettings: strict),
     ],
     swiftLanguageModes: [.v6]
 )

@@ -1,21 +1,19 @@
--- One row a user. `record` is the encoded ProfileRecord (Sources/Storage/ProfileRecord.swift);
--- `expires_at` is the moment, in milliseconds since 1970, when its first assignment expires.
+-- One row a user: the assignments in the encoding of ProfileRecord.
 CREATE TABLE profiles (
-    user_id    TEXT PRIMARY KEY NOT NULL,
-    record     BLOB NOT NULL,
+    user_id TEXT NOT NULL PRIMARY KEY,
+    record BLOB NOT NULL,
+    -- When the first assignment expires, in milliseconds since 1970; NULL: none does.
     expires_at INTEGER
 ) STRICT, WITHOUT ROWID;
 
-CREATE INDEX profiles_by_expiry ON profiles (expires_at) WHERE expires_at IS NOT NULL;
+CREATE INDEX profiles_expiry ON profiles (expires_at) WHERE expires_at IS NOT NULL;
 
--- One row, which each transaction that changes profiles brings up to date.
--- `profile_version` counts these transactions: by it a process learns that another one wrote.
-CREATE TABLE totals (
-    id              INTEGER PRIMARY KEY CHECK (id = 1),
-    profile_version INTEGER NOT NULL,
-    profiles        INTEGER NOT NULL,
-    assignments     INTEGER NOT NULL,
-    probes          INTEGER NOT NULL
+-- One row, changed by every commit: tells caches in all processes what they have missed, and counts for metrics.
+CREATE TABLE counters (
+    id INTEGER NOT NULL PRIMARY KEY CHECK (id = 1),
+    commits INTEGER NOT NULL,
+    profiles INTEGER NOT NULL,
+    assignments INTEGER NOT NULL
 ) STRICT;
 
-INSERT INTO totals (id, profile_version, profiles, assignments, probes) VALUES (1, 0, 0, 0, 0);
+INSERT INTO counters (id, commits, profiles, assignments) VALUES (1, 0, 0, 0);

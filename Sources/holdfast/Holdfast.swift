@@ -14,6 +14,7 @@ struct Holdfast: ParsableCommand {
             """,
         version: version,
         subcommands: [
-            ServeCommand.self, HealthCommand.self,
+            ServeCommand.self, MigrateCommand.self, ExportCommand.self, ImportCommand.self, BackupCommand.self,
+            HealthCommand.self,
         ])
 }

@@ -55,6 +55,9 @@ extension DatafileCompiler {
         for definition in definitions.values {
             variationsByKey[definition.key] = definition.variations
         }
+        for definition in definitions.values {
+            variationsByKey[definition.key, default: []] += definition.variationsForEveryoneElse
+        }
         for holdout in holdouts {
             variationsByKey[holdout.key] = holdout.variations
         }

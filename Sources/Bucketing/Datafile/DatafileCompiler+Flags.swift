@@ -52,11 +52,13 @@ extension DatafileCompiler {
     /// delivery rule, inside the experiment.
     private mutating func letEveryoneElseIntoFeatureRollouts(of flag: FlagDefinition) {
         guard let lastRule = rollouts[flag.rolloutID]?.last,
-            let variation = definitions[lastRule]?.variations.first
+            let variation = definitions[lastRule]?.firstVariation
         else { return }
         for id in flag.experimentIDs where definitions[id]?.type == "fr" {
             definitions.update(id) { experiment in
-                experiment.variations.append(variation)
+                experiment.variationsForEveryoneElse.append(variation)
+                // The traffic of a contextual bandit is not its own.
+                guard !experiment.isContextualBandit else { return }
                 experiment.trafficAllocation.ranges.append(
                     TrafficAllocation.Range(entityID: variation.id, end: Bucketer.bucketCount)
                 )

@@ -20,6 +20,8 @@ public final class Experiment: Sendable {
 
     /// Who takes part; `nil` for everyone.
     let audience: Condition?
+    /// Whether users are bucketed at all.
+    let isBucketed: Bool
     /// The variations of the last experiment or holdout with the same key, which is where the reference SDK looks
     /// for whitelisted and stored variations.
     let variationsOfKey: [Variation]
@@ -33,12 +35,13 @@ public final class Experiment: Sendable {
         layerID = definition.layerID
         status = definition.status
         type = definition.type
-        variations = definition.variations
+        variations = definition.variations + definition.variationsForEveryoneElse
         trafficAllocation = definition.trafficAllocation
         forcedVariations = definition.forcedVariations
         isContextualBandit = definition.isContextualBandit
         audienceConditions = definition.audienceConditions
         self.audience = audience
+        isBucketed = !definition.key.isBlank
         self.exclusionGroup = exclusionGroup
         self.variationsOfKey = variationsOfKey
     }

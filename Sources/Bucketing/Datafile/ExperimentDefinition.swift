@@ -5,7 +5,11 @@ struct ExperimentDefinition {
     let layerID: Identifier
     let status: String
     let type: String?
-    var variations: [Variation]
+    let variations: [Variation]
+    /// What users get whom a feature rollout leaves out.
+    var variationsForEveryoneElse: [Variation] = []
+    /// The first that the datafile lists, even if a later one has the same key.
+    let firstVariation: Variation?
     var trafficAllocation: TrafficAllocation
     let forcedVariations: [Identifier: Identifier]
     var groupID: Identifier?
@@ -18,10 +22,12 @@ extension DatafileReader {
     mutating func experiment(_ node: Node) -> ExperimentDefinition {
         let bandit = contextualBandit(of: node)
         let ownAllocation = trafficAllocation(of: node)
+        let variations = variations(of: node)
         return ExperimentDefinition(
             id: id("id", of: node), key: id("key", of: node), layerID: id("layerId", of: node),
             status: string("status", of: node), type: optionalString("type", of: node),
-            variations: variations(of: node), trafficAllocation: bandit ?? ownAllocation,
+            variations: variations.lastOfEachKey(), firstVariation: variations.first,
+            trafficAllocation: bandit ?? ownAllocation,
             forcedVariations: texts("forcedVariations", of: node),
             groupID: optionalString("groupId", of: node).map { Identifier($0) },
             groupPolicy: optionalString("groupPolicy", of: node),
@@ -43,18 +49,8 @@ extension DatafileReader {
         })
     }
 
-    /// The variations; of several with one key the last counts, at the place of the first.
     mutating func variations(of node: Node) -> [Variation] {
-        var variations: [Variation] = []
-        for element in objects("variations", of: node) {
-            let variation = variation(element)
-            if let index = variations.firstIndex(where: { $0.key == variation.key }) {
-                variations[index] = variation
-            } else {
-                variations.append(variation)
-            }
-        }
-        return variations
+        objects("variations", of: node).map { variation($0) }
     }
 
     private mutating func variation(_ node: Node) -> Variation {

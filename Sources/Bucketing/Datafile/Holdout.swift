@@ -14,6 +14,8 @@ public final class Holdout: Sendable {
 
     /// Who is held out; `nil` for everyone.
     let audience: Condition?
+    /// Whether users are bucketed at all.
+    let isBucketed: Bool
 
     init(
         _ node: DatafileReader.Node, includedRules: [Identifier]?,
@@ -27,6 +29,7 @@ public final class Holdout: Sendable {
         excludesTargetedDeliveries = reader.optionalBool("excludeTargetedDeliveries", of: node) ?? false
         audienceConditions = reader.audienceConditions(of: node)
         audience = Condition.ofExperiment(audienceConditions, audiences: audiences)
+        isBucketed = !key.isBlank
         self.includedRules = includedRules
     }
 

@@ -18,4 +18,13 @@ extension [Variation] {
     func variation(key: Identifier) -> Variation? {
         last { $0.key == key }
     }
+
+    /// Of several with one key the last, at the place of the first; those of experiments are kept so.
+    func lastOfEachKey() -> [Variation] {
+        var variations = KeyedList<Variation>()
+        for variation in self {
+            variations.set(variation.key, variation)
+        }
+        return variations.values
+    }
 }

@@ -20,8 +20,6 @@ public struct Decision: Sendable {
     public let origin: Origin
     /// Whether no decision could be made, because a contextual bandit had to be asked. Then all else is empty.
     public let hasFailed: Bool
-    /// The decision events that are due, in the order in which they are sent.
-    public let impressions: [Impression]
 }
 
 /// Where a variation comes from.

@@ -30,16 +30,14 @@ extension DecisionRun {
             return .none
         }
         let assignment = assignment(in: experiment)
-        if let assignment, assignment.isOverride,
-            let variation = experiment.variationsOfKey.variation(id: assignment.variationID)
-        {
-            reasons.add("Override variation \(variation.key) found for user \(user.id)")
+        let isOverridden = assignment?.isOverride ?? false
+        if isOverridden, let variation = overridingVariation(assignment, of: experiment) {
             return Outcome(variation: variation, origin: .override)
         }
         if let variation = whitelistedVariation(of: experiment) {
             return Outcome(variation: variation, origin: .whitelist)
         }
-        let usesProfile = stored != nil && !options.contains(.ignoreUserProfileService)
+        let usesProfile = stored != nil && !options.contains(.ignoreUserProfileService) && !isOverridden
         let remembered = usesProfile ? assignment : nil
         if let remembered, let variation = rememberedVariation(remembered, of: experiment) {
             return Outcome(variation: variation, origin: .stored)
@@ -61,6 +59,15 @@ extension DecisionRun {
             ))
         }
         return Outcome(variation: variation, origin: .bucketed)
+    }
+
+    /// - Returns: `nil` if the variation is gone. The override stays nevertheless, for an admin to see to.
+    private func overridingVariation(_ assignment: StoredAssignment?, of experiment: Experiment) -> Variation? {
+        guard let id = assignment?.variationID, let variation = experiment.variationsOfKey.variation(id: id) else {
+            return nil
+        }
+        reasons.add("Override variation \(variation.key) found for user \(user.id)")
+        return variation
     }
 
     private func whitelistedVariation(of experiment: Experiment) -> Variation? {
@@ -127,7 +134,7 @@ extension DecisionRun {
 
 extension DecisionRun {
     func bucket(into experiment: Experiment) -> Variation? {
-        guard !experiment.key.isBlank, let id = bucketedID(in: experiment) else { return nil }
+        guard experiment.isBucketed, let id = bucketedID(in: experiment) else { return nil }
         return experiment.variation(id: id)
     }
 
@@ -150,12 +157,5 @@ extension DecisionRun {
 
     func bucket(below parentID: Identifier, _ allocation: TrafficAllocation) -> Identifier? {
         Bucketer.bucket(bucketingID: bucketingID, parentID: parentID, trafficAllocation: allocation).entityID
-    }
-}
-
-extension Identifier {
-    /// Whether nothing but white space is in it; the reference does not bucket into such a thing.
-    var isBlank: Bool {
-        string.allSatisfy(\.isWhitespace)
     }
 }

@@ -4,19 +4,20 @@ extension DecisionRun {
         let outcome = evaluate(flag)
         if let bandit = outcome.failedBandit { return failure(of: flag, bandit) }
         let isEnabled = outcome.variation?.isFeatureEnabled ?? false
+        sendImpressions(of: outcome, flag, isEnabled)
         let variables = options.contains(.excludeVariables) ? .none : flag.variables(for: outcome.variation)
         return Decision(
             flagKey: flag.key, ruleKey: outcome.rule?.key, ruleType: outcome.type, variation: outcome.variation,
             isEnabled: isEnabled, variables: variables.values,
             reasons: variables.problems.isEmpty ? reasons.texts : reasons.texts + variables.problems,
-            origin: outcome.origin, hasFailed: false, impressions: impressions(of: outcome, flag, isEnabled)
+            origin: outcome.origin, hasFailed: false
         )
     }
 
     private func failure(of flag: Flag, _ bandit: Experiment) -> Decision {
         Decision(
             flagKey: flag.key, ruleKey: nil, ruleType: .featureTest, variation: nil, isEnabled: false, variables: [],
-            reasons: [Self.unavailablePredictionReason(bandit)], origin: .none, hasFailed: true, impressions: []
+            reasons: [Self.unavailablePredictionReason(bandit)], origin: .none, hasFailed: true
         )
     }
 
@@ -81,21 +82,19 @@ extension DecisionRun {
 
     /// The reference sends one for experiments and holdouts, for delivery rules only if the datafile says so, and
     /// one more for a holdout that spared the rule.
-    private func impressions(of outcome: FlagOutcome, _ flag: Flag, _ isEnabled: Bool) -> [Impression] {
-        guard !options.contains(.disableDecisionEvent) else { return [] }
-        var impressions: [Impression] = []
+    private func sendImpressions(of outcome: FlagOutcome, _ flag: Flag, _ isEnabled: Bool) {
+        guard !options.contains(.disableDecisionEvent) else { return }
         if let sparing = outcome.sparingHoldout, outcome.type != .holdout {
-            impressions.append(Impression(
+            send(Impression(
                 flagKey: flag.key, rule: .holdout(sparing.holdout), ruleType: Decision.RuleType.holdout.rawValue,
                 variation: sparing.variation, isEnabled: sparing.variation.isFeatureEnabled
             ))
         }
         if outcome.type != .rollout || datafile.sendsFlagDecisions {
-            impressions.append(Impression(
+            send(Impression(
                 flagKey: flag.key, rule: outcome.rule, ruleType: outcome.type.rawValue,
                 variation: outcome.variation, isEnabled: isEnabled
             ))
         }
-        return impressions
     }
 }

@@ -10,6 +10,7 @@ final class DecisionRun {
     var reasons: Reasons
     /// What the decisions so far have assigned; later ones find it as if it were stored.
     private(set) var newAssignments: [NewAssignment] = []
+    private(set) var impressions: [Impression] = []
 
     init(
         datafile: Datafile, user: User, stored: (any StoredAssignments)?, options: DecideOptions,
@@ -44,10 +45,14 @@ final class DecisionRun {
         newAssignments.append(assignment)
     }
 
+    func send(_ impression: Impression) {
+        impressions.append(impression)
+    }
+
     /// Notes a bucketing id that is of no use, as the Agent words it.
-    func noteInvalidBucketingID(for rule: String) {
+    func noteInvalidBucketingID(for rule: @autoclosure () -> String) {
         guard detail != .none, let value = user.invalidBucketingID else { return }
         let text = String(decoding: value.encoded(), as: UTF8.self)
-        reasons.add("Error computing bucketing ID for \(rule): \"invalid bucketing ID provided: \\\"\(text)\\\"\"")
+        reasons.add("Error computing bucketing ID for \(rule()): \"invalid bucketing ID provided: \\\"\(text)\\\"\"")
     }
 }

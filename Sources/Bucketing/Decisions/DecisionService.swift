@@ -12,30 +12,30 @@ public struct DecisionService: Sendable {
     /// - Returns: `nil` if there is no such flag. For the reason see ``reasonForUnknownFlag(_:)``.
     public func decide(
         _ flagKey: Identifier, for user: User, stored: (any StoredAssignments)? = nil, options: DecideOptions = []
-    ) -> (decision: Decision, newAssignments: [NewAssignment])? {
+    ) -> DecisionResult<Decision>? {
         guard let flag = datafile.flag(key: flagKey) else { return nil }
         let run = DecisionRun(datafile: datafile, user: user, stored: stored, options: options)
         let decision = run.decide(flag)
-        return (decision, run.newAssignments)
+        return DecisionResult(value: decision, impressions: run.impressions, newAssignments: run.newAssignments)
     }
 
     /// Decides for several flags; those that the datafile lacks are left out.
     public func decide(
         _ flagKeys: [Identifier], for user: User, stored: (any StoredAssignments)? = nil, options: DecideOptions = []
-    ) -> (decisions: [Decision], newAssignments: [NewAssignment]) {
+    ) -> DecisionResult<[Decision]> {
         decide(flagKeys.compactMap(datafile.flag), user, stored, options)
     }
 
     /// Decides for all flags, in the order of the datafile.
     public func decideAll(
         for user: User, stored: (any StoredAssignments)? = nil, options: DecideOptions = []
-    ) -> (decisions: [Decision], newAssignments: [NewAssignment]) {
+    ) -> DecisionResult<[Decision]> {
         decide(datafile.flags, user, stored, options)
     }
 
     private func decide(
         _ flags: [Flag], _ user: User, _ stored: (any StoredAssignments)?, _ options: DecideOptions
-    ) -> (decisions: [Decision], newAssignments: [NewAssignment]) {
+    ) -> DecisionResult<[Decision]> {
         let run = DecisionRun(datafile: datafile, user: user, stored: stored, options: options)
         var decisions: [Decision] = []
         decisions.reserveCapacity(flags.count)
@@ -45,7 +45,7 @@ public struct DecisionService: Sendable {
                 decisions.append(decision)
             }
         }
-        return (decisions, run.newAssignments)
+        return DecisionResult(value: decisions, impressions: run.impressions, newAssignments: run.newAssignments)
     }
 
     /// The variation of one experiment, whatever flag it belongs to; holdouts do not count, as in the reference.

@@ -3,21 +3,30 @@ extension JSONReader {
     mutating func string() throws(JSONError) -> String {
         position += 1
         let start = position
-        skipPlainBytes()
+        let isASCII = skipPlainBytes()
         if current == UInt8(ascii: "\"") {
-            defer { position += 1 }
-            return try text(UnsafeRawBufferPointer(rebasing: bytes[start..<position]), from: start)
+            let contents = UnsafeRawBufferPointer(rebasing: bytes[start..<position])
+            // Validation is several times as dear as decoding, and most texts do not need it.
+            let text = isASCII ? String(decoding: contents, as: UTF8.self) : try validated(contents, from: start)
+            position += 1
+            return text
         }
         return try stringWithEscapes(from: start)
     }
 
     /// Stops before a quote, a backslash, a control character or the end.
-    private mutating func skipPlainBytes() {
+    ///
+    /// - Returns: whether all bytes on the way were ASCII.
+    @discardableResult
+    private mutating func skipPlainBytes() -> Bool {
+        var seenBits: UInt8 = 0
         while position < bytes.count {
             let byte = bytes[position]
-            if byte == UInt8(ascii: "\"") || byte == UInt8(ascii: "\\") || byte < 0x20 { return }
+            if byte == UInt8(ascii: "\"") || byte == UInt8(ascii: "\\") || byte < 0x20 { break }
+            seenBits |= byte
             position += 1
         }
+        return seenBits < 0x80
     }
 
     private mutating func stringWithEscapes(from start: Int) throws(JSONError) -> String {
@@ -27,7 +36,7 @@ extension JSONReader {
             unescaped.append(contentsOf: bytes[runStart..<position])
             switch current {
             case UInt8(ascii: "\""):
-                _ = try text(UnsafeRawBufferPointer(rebasing: bytes[start..<position]), from: start)
+                _ = try validated(UnsafeRawBufferPointer(rebasing: bytes[start..<position]), from: start)
                 position += 1
                 return String(decoding: unescaped, as: UTF8.self)
             case UInt8(ascii: "\\"):
@@ -92,7 +101,7 @@ extension JSONReader {
         return unit
     }
 
-    private func text(_ buffer: UnsafeRawBufferPointer, from start: Int) throws(JSONError) -> String {
+    private func validated(_ buffer: UnsafeRawBufferPointer, from start: Int) throws(JSONError) -> String {
         guard let text = String(validating: buffer, as: UTF8.self) else {
             throw JSONError("not valid UTF-8", offset: start + Self.validPrefix(of: buffer))
         }

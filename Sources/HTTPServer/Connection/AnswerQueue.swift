@@ -41,16 +41,16 @@ struct AnswerQueue {
         _ response: Response, _ date: [UInt8], _ output: inout ByteBuffer,
         _ completed: (PendingRequest, Status) -> Void
     ) {
-        let framing = ResponseEncoder.encode(response, to: waiting[0], date: date, into: &output)
-        if case .stream(let stream) = response.body, !waiting[0].isHead {
+        let (status, framing) = ResponseEncoder.encode(response, to: waiting[0], date: date, into: &output)
+        if case .stream(let stream) = response.body, framing != .length {
             self.stream = stream
             streamFraming = framing
             streamIsAsked = false
             if framing == .close { waiting[0].keepsAlive = false }
-            waiting[0].response = Response(response.status)
+            waiting[0].response = Response(status)
             return
         }
-        finishFirst(response.status, completed)
+        finishFirst(status, completed)
     }
 
     private mutating func finishFirst(_ status: Status, _ completed: (PendingRequest, Status) -> Void) {
@@ -93,8 +93,8 @@ struct AnswerQueue {
         writeReady(date, &output, completed)
     }
 
-    /// The answer to the request that came last is the last one.
-    mutating func closeAfterLast() {
-        if !waiting.isEmpty { waiting[waiting.count - 1].keepsAlive = false }
+    /// Whether the connection goes on after the answer to the request that came last.
+    mutating func keepAliveAfterLast(_ keepsAlive: Bool) {
+        if !waiting.isEmpty { waiting[waiting.count - 1].keepsAlive = keepsAlive }
     }
 }

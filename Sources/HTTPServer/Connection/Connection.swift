@@ -8,9 +8,12 @@ final class Connection {
     private let socket: Socket
     private var machine: ConnectionMachine
     private var receiver: (any BodyReceiver)?
+    /// The number of the request whose body the receiver takes.
+    private var receiverSequence: UInt64 = 0
     private var state = State.open
     private var isReading = true
     private var isWriting = false
+    /// When the peer last took something, or its answer began to wait for room.
     private var lastWrite: UInt64
     /// The deadline that the worker's queue has for this connection.
     private var scheduledDeadline = UInt64.max
@@ -124,16 +127,18 @@ final class Connection {
     private func startStream(_ route: Int, _ parameters: PathParameters) {
         guard case .streamed(let handler) = worker.application.router.routes[route].handler else { return }
         let bytes = machine.input.readableBytes
-        let responder = begin(route: route, bytes)
+        // An answer that is given before the body has been read ends the connection, unless there is no body.
+        let responder = begin(route: route, bytes, keepsAlive: machine.head.keepsAlive && machine.head.body == .none)
         let request = Request(
             head: machine.head, bytes: bytes, bodyRange: 0..<0, parameters: parameters, id: currentID)
         receiver = handler(request, responder)
+        receiverSequence = responder.sequence
         machine.streamBody(isWanted: receiver != nil)
     }
 
     private func handle() {
         let bytes = machine.input.readableBytes
-        let responder = begin(route: matched?.route, bytes)
+        let responder = begin(route: matched?.route, bytes, keepsAlive: machine.head.keepsAlive)
         if let (route, parameters) = matched,
             case .buffered(let handler) = worker.application.router.routes[route].handler
         {
@@ -148,11 +153,11 @@ final class Connection {
 
     private var currentID = RequestID.generated(loop: 0, count: 0)
 
-    private func begin(route: Int?, _ bytes: UnsafeRawBufferPointer) -> Responder {
+    private func begin(route: Int?, _ bytes: UnsafeRawBufferPointer, keepsAlive: Bool) -> Responder {
         let head = machine.head
         currentID = head.value(of: "x-request-id", in: bytes).flatMap(RequestID.init) ?? worker.nextRequestID()
         var request = PendingRequest(
-            id: currentID, method: head.method, isVersion11: head.isVersion11, keepsAlive: head.keepsAlive,
+            id: currentID, method: head.method, isVersion11: head.isVersion11, keepsAlive: keepsAlive,
             ifNoneMatch: nil, route: route, startedAt: worker.now, target: nil, response: nil)
         if head.method.isSafe, let condition = head.value(of: "if-none-match", in: bytes) {
             request.ifNoneMatch = String(validating: condition, as: UTF8.self)
@@ -164,7 +169,12 @@ final class Connection {
     }
 
     private func refuse(_ failure: RequestFailure) {
-        loseReceiver()
+        if receiver != nil {
+            // The request that the body belongs to has been begun; if it has been answered too, there is no more to say.
+            machine.endAfterLast()
+            answer(worker.application.response(to: failure), sequence: receiverSequence)
+            return loseReceiver()
+        }
         let sequence = machine.begin(
             PendingRequest(
                 id: worker.nextRequestID(), method: .get, isVersion11: true, keepsAlive: false, ifNoneMatch: nil,
@@ -231,6 +241,8 @@ final class Connection {
         if case .done(let count) = try socket.send(&machine.output) {
             worker.statistics.bytesSent &+= UInt64(count)
             lastWrite = worker.now
+        } else if !isWriting {
+            lastWrite = worker.now
         }
         guard machine.output.isEmpty else { return }
         machine.output.shrink(to: 16 * 1024)
@@ -289,6 +301,8 @@ final class Connection {
 
     /// The server stops: no new request is read, and an idle connection is closed at once.
     func drain() {
+        // A request that has arrived and was not read yet is still answered.
+        if machine.isIdle { receive() }
         guard case .open = state else { return }
         if machine.isIdle { return close() }
         machine.drain()
@@ -318,6 +332,7 @@ final class Connection {
         socket.close()
         worker.remove(self)
         loseReceiver()
+        machine.abandon()
     }
 }
 

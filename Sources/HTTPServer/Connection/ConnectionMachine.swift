@@ -65,7 +65,7 @@ struct ConnectionMachine: ~Copyable {
                 guard mayReadRequest, !input.isEmpty else { return .wait }
                 return readHead(now)
             case .routed:
-                return awaitTurn()
+                return awaitTurn(now)
             case .ready:
                 preconditionFailure("the step before was not carried out")
             case .buffering(let reader, let end):
@@ -95,7 +95,7 @@ struct ConnectionMachine: ~Copyable {
             self.head = head
             waitingSince = now
             reading = .routed
-            return awaitTurn()
+            return awaitTurn(now)
         } catch {
             return fail(error)
         }
@@ -103,24 +103,27 @@ struct ConnectionMachine: ~Copyable {
 
     /// A request whose client waits for 100 (Continue) is looked at when it is the only one: an interim answer must
     /// not overtake the answers of earlier requests. So is one with a body that may be streamed.
-    private mutating func awaitTurn() -> Step {
+    private mutating func awaitTurn(_ now: UInt64) -> Step {
         guard answers.isEmpty || head.body == .none else { return .wait }
+        waitingSince = now
         return .head
     }
 
     /// The body of the head just read is wanted as a whole.
     mutating func readBody() {
-        sendContinueIfAwaited()
+        if !isBodyTooLarge { sendContinueIfAwaited() }
         reading = .buffering(bodyReader, end: head.length)
     }
 
     /// The body of the head just read is wanted piece by piece, or not at all; the head's bytes are no longer needed.
     mutating func streamBody(isWanted: Bool) {
-        guard isWanted else {
+        guard !answers.isClosing else { return }
+        guard isWanted || head.body == .none else {
             reading = .finished
-            return answers.closeAfterLast()
+            return
         }
-        sendContinueIfAwaited()
+        if isWanted { sendContinueIfAwaited() }
+        answers.keepAliveAfterLast(head.keepsAlive && !isDraining)
         input.consume(head.length)
         reading = .streaming(bodyReader, isPaused: false)
     }
@@ -138,27 +141,30 @@ struct ConnectionMachine: ~Copyable {
         if head.expectsContinue, input.count == head.length { output.append("HTTP/1.1 100 Continue\r\n\r\n") }
     }
 
-    /// Reads the body to the place behind the head, whatever its coding: chunks are moved together.
+    /// Reads the body to the place behind the head, whatever its coding: chunks are moved together, each byte once.
     private mutating func buffer(_ reader: BodyReader, end: Int) -> Step {
+        if isBodyTooLarge { return fail(bodyTooLarge) }
         var reader = reader
         var end = end
-        if case .fixed(let remaining) = reader, remaining > limits.bodyBytes { return fail(bodyTooLarge) }
+        var position = end
         do throws(RequestFailure) {
             while true {
                 let piece = try input.withReadable { bytes throws(RequestFailure) in
-                    try reader.next(bytes[slice: end..<bytes.count])
+                    try reader.next(bytes[slice: position..<bytes.count])
                 }
                 switch piece {
                 case .needsMore(let framing):
-                    input.remove(end..<end + framing)
+                    input.remove(end..<position + framing)
                     reading = .buffering(reader, end: end)
-                    return .wait
+                    return endOfInput ? fail(bodyEndsEarly) : .wait
                 case .data(let framing, let data):
-                    input.remove(end..<end + framing)
+                    position += framing
+                    input.move(position..<position + data, to: end)
+                    position += data
                     end += data
                     if end - head.length > limits.bodyBytes { return fail(bodyTooLarge) }
                 case .end(let framing):
-                    input.remove(end..<end + framing)
+                    input.remove(end..<position + framing)
                     reading = .ready(body: head.length..<end)
                     return .request
                 }
@@ -166,6 +172,16 @@ struct ConnectionMachine: ~Copyable {
         } catch {
             return fail(error)
         }
+    }
+
+    /// Whether the head announces a body over the limit.
+    private var isBodyTooLarge: Bool {
+        if case .fixed(let length) = head.body { return length > limits.bodyBytes }
+        return false
+    }
+
+    private var bodyEndsEarly: RequestFailure {
+        RequestFailure(.badRequest, "the connection ended before the body was complete")
     }
 
     private var bodyTooLarge: RequestFailure {
@@ -180,12 +196,13 @@ struct ConnectionMachine: ~Copyable {
             switch piece {
             case .needsMore(let framing):
                 input.consume(framing)
-                return .wait
+                return endOfInput ? fail(bodyEndsEarly) : .wait
             case .data(let framing, let data):
                 waitingSince = now
                 return .bodyBytes(framing..<framing + data)
             case .end(let framing):
                 input.consume(framing)
+                waitingSince = now
                 finishRequest()
                 return .bodyEnd
             }
@@ -220,7 +237,7 @@ struct ConnectionMachine: ~Copyable {
     private mutating func finishRequest() {
         parser.reset()
         reading = answers.isEmpty || (head.method.isSafe && head.keepsAlive) ? .head : .holding
-        if answers.isClosing { reading = .finished }
+        if answers.isClosing || (isDraining && answers.isEmpty) { reading = .finished }
     }
 
     private mutating func fail(_ failure: RequestFailure) -> Step {
@@ -229,12 +246,20 @@ struct ConnectionMachine: ~Copyable {
         return .failed(failure)
     }
 
+    /// No request is read after the one that came last.
+    mutating func endAfterLast() {
+        answers.keepAliveAfterLast(false)
+    }
+
     /// The connection ends when the request in progress, if any, has been answered.
     mutating func drain() {
         isDraining = true
-        answers.closeAfterLast()
-        if case .head = reading, !parser.hasBegun { reading = .finished }
-        if case .holding = reading { reading = .finished }
+        answers.keepAliveAfterLast(false)
+        switch reading {
+        case .head where answers.isEmpty && !input.isEmpty: break
+        case .head, .holding: reading = .finished
+        default: break
+        }
     }
 
     /// The peer will send no more.
@@ -300,9 +325,12 @@ struct ConnectionMachine: ~Copyable {
     var isDone: Bool {
         if answers.isClosing { return true }
         guard answers.isEmpty else { return false }
-        if endOfInput { return true }
-        if case .finished = reading { return true }
-        return false
+        switch reading {
+        case .finished: return true
+        // What came before the end and has not been looked at yet is still answered.
+        case .head: return endOfInput && (input.isEmpty || parser.hasBegun)
+        case .routed, .buffering, .ready, .streaming, .holding: return false
+        }
     }
 
     /// Whether the peer may still be sending what nobody will read: then it must be given time to read the answer
@@ -316,8 +344,11 @@ struct ConnectionMachine: ~Copyable {
     /// Whether there is something to do for which no event will come: a stream to pull, or requests in the input.
     var mayGoOn: Bool {
         if answers.isStreaming { return true }
-        if case .head = reading { return !input.isEmpty && mayReadRequest }
-        return false
+        switch reading {
+        case .head: return !input.isEmpty && mayReadRequest
+        case .routed, .holding: return answers.isEmpty
+        case .buffering, .ready, .streaming, .finished: return false
+        }
     }
 
     /// What is being waited for, and until when (monotonic nanoseconds).
@@ -325,13 +356,16 @@ struct ConnectionMachine: ~Copyable {
         if !output.isEmpty { return (.write, lastWrite &+ limits.writeSeconds.nanoseconds) }
         switch reading {
         case .head where parser.hasBegun && answers.isEmpty:
-            return (.header, waitingSince &+ limits.headerSeconds.nanoseconds)
+            // While answers were in the way of reading, the peer is not to blame.
+            return (.header, max(waitingSince, lastWrite) &+ limits.headerSeconds.nanoseconds)
         case .buffering:
             return (.body, waitingSince &+ limits.bodySeconds.nanoseconds)
         case .streaming(_, isPaused: false):
             return (.body, waitingSince &+ limits.bodySeconds.nanoseconds)
+        case _ where answers.isStreaming:
+            return (.answer, max(answers.oldestStart, waitingSince, lastWrite) &+ limits.answerSeconds.nanoseconds)
         case _ where !answers.isEmpty:
-            return (.answer, answers.oldestStart &+ limits.answerSeconds.nanoseconds)
+            return (.answer, max(answers.oldestStart, waitingSince) &+ limits.answerSeconds.nanoseconds)
         default:
             return (.idle, max(waitingSince, lastWrite) &+ limits.idleSeconds.nanoseconds)
         }
@@ -339,6 +373,11 @@ struct ConnectionMachine: ~Copyable {
 
     enum Deadline {
         case header, body, idle, write, answer
+    }
+
+    /// The connection is gone: nothing of it is to keep a stream alive.
+    mutating func abandon() {
+        answers = AnswerQueue()
     }
 
     /// The deadline for a header or a body has passed: the request is refused.

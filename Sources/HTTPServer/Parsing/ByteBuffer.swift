@@ -108,6 +108,13 @@ struct ByteBuffer: ~Copyable {
         tail -= range.count
     }
 
+    /// Moves the readable bytes in `range` down to `position`.
+    mutating func move(_ range: Range<Int>, to position: Int) {
+        precondition(position >= 0 && position <= range.lowerBound && range.upperBound <= count)
+        guard let storage, position < range.lowerBound else { return }
+        (storage + head + position).copyMemory(from: storage + head + range.lowerBound, byteCount: range.count)
+    }
+
     @inline(__always)
     mutating func append(_ byte: UInt8) {
         reserve(1)

@@ -30,6 +30,19 @@ enum ByteClass {
         byte > 0x20 && byte < 0x7F
     }
 
+    /// What `host:port` may hold (RFC 3986 §3.2.2). The comma is left out: it would be a list of hosts.
+    static func isHost(_ byte: UInt8) -> Bool {
+        switch byte {
+        case UInt8(ascii: ":"), UInt8(ascii: "["), UInt8(ascii: "]"), UInt8(ascii: "("), UInt8(ascii: ")"),
+            UInt8(ascii: ";"), UInt8(ascii: "="):
+            true
+        case UInt8(ascii: "#"), UInt8(ascii: "^"), UInt8(ascii: "`"), UInt8(ascii: "|"):
+            false
+        default:
+            isToken(byte)
+        }
+    }
+
     @inline(__always)
     static func lowercased(_ byte: UInt8) -> UInt8 {
         byte &- UInt8(ascii: "A") < 26 ? byte | 0x20 : byte

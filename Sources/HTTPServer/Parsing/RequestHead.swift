@@ -14,7 +14,7 @@ struct RequestHead {
     }
 
     var method: Method = .get
-    /// The path and the query of the target, both still percent-encoded, without the `?`.
+    /// The path and the query of the target, both still percent-encoded, without the `?`. An empty path is `/`.
     var path: Range<Int> = 0..<0
     var query: Range<Int> = 0..<0
     /// HTTP/1.1 or a later 1.x, as against HTTP/1.0.

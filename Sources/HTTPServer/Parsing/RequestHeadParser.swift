@@ -49,7 +49,7 @@ struct RequestHeadParser {
             throw RequestFailure(.badRequest, "this is no HTTP request: it begins with the byte \(first)")
         }
         while let lineFeed = nextLineFeed(bytes) {
-            guard lineFeed <= maximumLength else { throw tooLong }
+            guard lineFeed < maximumLength else { throw tooLong }
             guard lineFeed > lineStart, bytes[lineFeed - 1] == ByteClass.carriageReturn else {
                 throw RequestFailure(.badRequest, "a line ends with LF and no CR before it")
             }
@@ -69,7 +69,7 @@ struct RequestHeadParser {
                 hasRequestLine = true
             }
         }
-        if bytes.count > maximumLength { throw tooLong }
+        if bytes.count >= maximumLength { throw tooLong }
         return nil
     }
 
@@ -166,11 +166,9 @@ struct RequestHeadParser {
 
     private func checkHost(_ value: UnsafeRawBufferPointer) throws(RequestFailure) {
         guard hostCount == 1 else { throw RequestFailure(.badRequest, "there is more than one Host field") }
-        let isHost = value.allSatisfy { byte in
-            ByteClass.isVisible(byte) && byte != UInt8(ascii: "/") && byte != UInt8(ascii: "@")
-                && byte != UInt8(ascii: "?") && byte != UInt8(ascii: "#") && byte != UInt8(ascii: ",")
+        guard value.allSatisfy(ByteClass.isHost) else {
+            throw RequestFailure(.badRequest, "the Host field is no host")
         }
-        guard isHost else { throw RequestFailure(.badRequest, "the Host field is no host") }
     }
 
     private mutating func finish() throws(RequestFailure) {

@@ -8,11 +8,12 @@ struct RequestTarget {
         self.method = method
     }
 
-    /// Where path and query stand in the target. The path of `OPTIONS *` is `*`.
+    /// Where path and query stand in the target. The path of `OPTIONS *` is `*`; that of `http://host` is empty and
+    /// means the same as `/`.
     func pathAndQuery() throws(RequestFailure) -> (path: Range<Int>, query: Range<Int>) {
         try checkCharacters()
         if method == .connect {
-            throw RequestFailure(.methodNotAllowed, "CONNECT is not served: this is no proxy")
+            throw RequestFailure(.notImplemented, "CONNECT is not served: this is no proxy")
         }
         if text.equals("*") {
             guard method == .options else { throw RequestFailure(.badRequest, "the target * goes with OPTIONS only") }
@@ -56,9 +57,9 @@ struct RequestTarget {
             })
         else { throw notATarget }
         let authority = scheme.utf8CodeUnitCount
-        guard let slash = text[authority...].firstIndex(of: UInt8(ascii: "/")), slash > authority else {
-            throw notATarget
-        }
-        return slash
+        var end = authority
+        while end < text.count, text[end] != UInt8(ascii: "/"), text[end] != UInt8(ascii: "?") { end += 1 }
+        guard end > authority, text[authority..<end].allSatisfy(ByteClass.isHost) else { throw notATarget }
+        return end
     }
 }

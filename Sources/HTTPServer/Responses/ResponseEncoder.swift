@@ -10,12 +10,12 @@ enum ResponseEncoder {
 
     /// Writes the whole answer, or only the head of a streamed one.
     ///
-    /// - Returns: how a stream's body goes on.
+    /// - Returns: the status that was sent, and how a stream's body goes on: with `.length` it does not.
     @inline(__always)
     static func encode(
         _ response: borrowing Response, to request: borrowing PendingRequest, date: [UInt8],
         into output: inout ByteBuffer
-    ) -> Framing {
+    ) -> (status: Status, framing: Framing) {
         let isUnchanged = isNotModified(response, request)
         let status = isUnchanged ? Status.notModified : response.status
         output.reserve(512)
@@ -39,7 +39,7 @@ enum ResponseEncoder {
         output.append("X-Request-Id: ")
         request.id.append(to: &output)
         output.append("\r\n")
-        return encodeBody(response.body, status: status, to: request, into: &output)
+        return (status, encodeBody(response.body, status: status, to: request, into: &output))
     }
 
     @inline(__always)
@@ -48,16 +48,17 @@ enum ResponseEncoder {
     ) -> Framing {
         var framing = Framing.length
         switch body {
-        case .stream:
+        case .stream where !status.forbidsBody:
             framing = request.isVersion11 ? .chunked : .close
             if framing == .chunked { output.append("Transfer-Encoding: chunked\r\n") }
         case .bytes(let bytes) where !status.forbidsBody:
             append(contentLength: bytes.count, to: &output)
         case .empty where !status.forbidsBody:
             append(contentLength: 0, to: &output)
-        case .bytes, .empty:
+        case .bytes, .empty, .stream:
             break
         }
+        if request.isHead { framing = .length }
         if !request.keepsAlive || framing == .close {
             output.append("Connection: close\r\n")
         } else if !request.isVersion11 {

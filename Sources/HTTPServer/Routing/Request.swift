@@ -12,7 +12,7 @@ public struct Request: ~Copyable {
 
     /// The percent-encoded path.
     public var path: String {
-        String(decoding: bytes[slice: head.path], as: UTF8.self)
+        head.path.isEmpty ? "/" : String(decoding: bytes[slice: head.path], as: UTF8.self)
     }
 
     /// The value of the first field of this name (given in lower case); `nil` when it is absent or no UTF-8.

@@ -13,11 +13,17 @@ public struct Router {
         var routes: [Int?] = Array(repeating: nil, count: Method.allCases.count)
         var hasRoutes = false
 
-        var allowed: [Method] {
-            var methods = Method.allCases.filter { routes[Int($0.rawValue)] != nil }
-            if methods.contains(.get), !methods.contains(.head) { methods.append(.head) }
-            return methods + [.options]
+        /// `HEAD` is served by the route of `GET`.
+        func route(for method: Method) -> Int? {
+            routes[Int(method.rawValue)] ?? (method == .head ? routes[Int(Method.get.rawValue)] : nil)
         }
+    }
+
+    private struct Search {
+        let method: Method
+        var parameters = PathParameters()
+        /// Nodes that have the path but not the method.
+        var refusals: [Int] = []
     }
 
     public let routes: [Route]
@@ -62,37 +68,42 @@ public struct Router {
         return nodes.count - 1
     }
 
-    /// A literal part goes before a named one. `HEAD` is served by the route of `GET`.
+    /// A literal part goes before a named one, if it serves the method.
     func match(_ method: Method, path: Range<Int>, in bytes: UnsafeRawBufferPointer) -> Match {
-        guard bytes[slice: path].first == UInt8(ascii: "/") else { return .notFound }
-        var parameters = PathParameters()
-        guard let found = find(path.lowerBound + 1..<path.upperBound, in: bytes, from: 0, &parameters) else {
-            return .notFound
+        var rest = path
+        if !path.isEmpty {
+            guard bytes[path.lowerBound] == UInt8(ascii: "/") else { return .notFound }
+            rest = path.lowerBound + 1..<path.upperBound
         }
-        let routes = nodes[found].routes
-        if let route = routes[Int(method.rawValue)] { return .route(route, parameters) }
-        if method == .head, let route = routes[Int(Method.get.rawValue)] { return .route(route, parameters) }
-        return .methodNotAllowed(allowed: nodes[found].allowed)
+        var search = Search(method: method)
+        if let route = find(rest, in: bytes, from: 0, &search) { return .route(route, search.parameters) }
+        if search.refusals.isEmpty { return .notFound }
+        return .methodNotAllowed(
+            allowed: Method.allCases.filter { method in
+                method == .options || search.refusals.contains { nodes[$0].route(for: method) != nil }
+            })
     }
 
     private func find(
-        _ rest: Range<Int>, in bytes: UnsafeRawBufferPointer, from node: Int, _ parameters: inout PathParameters
+        _ rest: Range<Int>, in bytes: UnsafeRawBufferPointer, from node: Int, _ search: inout Search
     ) -> Int? {
         var end = rest.lowerBound
         while end < rest.upperBound, bytes[end] != UInt8(ascii: "/") { end += 1 }
         let part = rest.lowerBound..<end
         let isLast = end == rest.upperBound
-        func descend(_ child: Int, _ parameters: inout PathParameters) -> Int? {
-            guard isLast else { return find(end + 1..<rest.upperBound, in: bytes, from: child, &parameters) }
-            return nodes[child].hasRoutes ? child : nil
+        func descend(_ child: Int, _ search: inout Search) -> Int? {
+            guard isLast else { return find(end + 1..<rest.upperBound, in: bytes, from: child, &search) }
+            if let route = nodes[child].route(for: search.method) { return route }
+            if nodes[child].hasRoutes { search.refusals.append(child) }
+            return nil
         }
         for literal in nodes[node].literals where matches(literal.part, bytes[slice: part]) {
-            if let found = descend(literal.node, &parameters) { return found }
+            if let found = descend(literal.node, &search) { return found }
         }
         guard let child = nodes[node].parameter, !part.isEmpty else { return nil }
-        parameters.append(part)
-        if let found = descend(child, &parameters) { return found }
-        parameters.removeLast()
+        search.parameters.append(part)
+        if let found = descend(child, &search) { return found }
+        search.parameters.removeLast()
         return nil
     }
 

@@ -16,8 +16,15 @@ public protocol Application: AnyObject {
     /// Called after each answer was written to the connection's output.
     func requestWasAnswered(_ summary: RequestSummary)
 
+    /// Called last, when the event loop has served its last request and ends.
+    func stop()
+
     /// Something happened that the operator may want to know of.
     func report(_ event: ServerEvent)
+}
+
+extension Application {
+    public func stop() {}
 }
 
 /// A request that was answered.

@@ -47,6 +47,7 @@ final class Worker {
             try turn()
         }
         loop.runMail()
+        application.stop()
     }
 
     private func turn() throws(SystemError) {
@@ -65,7 +66,8 @@ final class Worker {
         case EventLoop.wakeToken:
             loop.clearWakeUp()
         case Self.listenerToken:
-            accept()
+            // No more than this in one turn, so that connections that are there are served meanwhile.
+            accept(atMost: 64)
         default:
             guard let connection = connections[Int32(truncatingIfNeeded: event.token)], connection.token == event.token
             else { return }
@@ -124,10 +126,9 @@ final class Worker {
 
     // MARK: Accepting
 
-    private func accept() {
+    private func accept(atMost limit: Int) {
         guard isAccepting else { return }
-        // No more than this in one turn, so that connections that are there are served meanwhile.
-        for _ in 0..<64 {
+        for _ in 0..<limit {
             do throws(SystemError) {
                 guard let socket = try listener.accept() else { return }
                 admit(socket)
@@ -206,7 +207,7 @@ final class Worker {
     /// - Parameter deadline: monotonic nanoseconds at which those that are still open are closed.
     func drain(until deadline: UInt64) {
         guard !isDraining else { return }
-        accept()
+        accept(atMost: Int(max(0, configuration.backlog)))
         isDraining = true
         isAccepting = false
         drainDeadline = deadline

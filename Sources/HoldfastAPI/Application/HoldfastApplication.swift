@@ -56,8 +56,7 @@ public final class HoldfastApplication: Application {
         }
     }
 
-    /// Lets go of the store. Called on the loop's thread when the server stops.
-    public func close() {
+    public func stop() {
         reader.close()
     }
 

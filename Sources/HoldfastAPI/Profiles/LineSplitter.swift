@@ -1,20 +1,20 @@
 import Glibc
 
 /// Cuts a stream of bytes into lines, whatever pieces it comes in.
-struct LineSplitter {
+public struct LineSplitter {
     /// Bytes of the longest line that is given out.
-    let limit: Int
+    public let limit: Int
     private var partial: [UInt8] = []
     /// Whether the line in progress is longer than the limit, so that its bytes are no longer kept.
     private var isOverlong = false
 
-    init(limit: Int) {
+    public init(limit: Int) {
         self.limit = limit
     }
 
     /// - Parameter line: called with each line that is complete, without its line feed; `nil` for one that is longer
     ///   than the limit.
-    mutating func append(_ bytes: UnsafeRawBufferPointer, line: (UnsafeRawBufferPointer?) -> Void) {
+    public mutating func append(_ bytes: UnsafeRawBufferPointer, line: (UnsafeRawBufferPointer?) -> Void) {
         var rest = bytes
         while let base = rest.baseAddress, let found = memchr(base, 0x0A, rest.count) {
             let length = UnsafeRawPointer(found) - base
@@ -27,7 +27,7 @@ struct LineSplitter {
     }
 
     /// The stream is over: what is left is the last line.
-    mutating func end(line: (UnsafeRawBufferPointer?) -> Void) {
+    public mutating func end(line: (UnsafeRawBufferPointer?) -> Void) {
         if isOverlong || !partial.isEmpty { finish(UnsafeRawBufferPointer(start: nil, count: 0), line) }
     }
 

@@ -36,10 +36,7 @@ final class ProfileExport: ResponseStream {
 
     private func lines(_ profiles: [(userID: Identifier, profile: ProfileRecord)]) -> [UInt8] {
         var bytes: [UInt8] = []
-        for (userID, profile) in profiles {
-            bytes += ProfileJSON.encode(userID, profile, detail: detail)
-            bytes.append(UInt8(ascii: "\n"))
-        }
+        for (userID, profile) in profiles { bytes += ProfileLine.encode(userID, profile, detail: detail) }
         return bytes
     }
 }

@@ -62,20 +62,17 @@ final class ProfileImport: BodyReceiver {
             guard let line else {
                 throw Problem(.contentTooLarge, "the line is longer than \(splitter.limit) bytes")
             }
-            if line.allSatisfy({ $0 == 0x20 || $0 == 0x09 || $0 == 0x0D }) { return }
-            submit(try ProfileBody(line), number)
+            if let change = try ProfileLine.parse(line, rule) { submit(change, number) }
         } catch {
             refuse(number, error)
         }
     }
 
-    private func submit(_ body: ProfileBody, _ line: Int) {
+    private func submit(_ change: ProfileChange, _ line: Int) {
         waiting += 1
         let handover = Handover(import: self)
         let responder = call.responder
-        store.submit(
-            ProfileChange(userID: body.userID, operation: .merge(body.assignments, onConflict: rule))
-        ) { result in
+        store.submit(change) { result in
             let error: StorageError? = if case .failure(let error) = result { error } else { nil }
             responder.onEventLoop { handover.import.finished(line, error) }
         }

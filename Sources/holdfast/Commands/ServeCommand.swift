@@ -18,7 +18,7 @@ struct ServeCommand: ParsableCommand {
         let access = AccessControl(tokens: try tokens?.read() ?? [])
         try refuseOpenAddress(configuration, access)
 
-        let store = try StoreFactory.open(configuration, logger)
+        let store = try StoreFactory.open(configuration)
         var options = Services.Options()
         options.accessLog = configuration.accessLog
         options.importLineBytes = configuration.limits.bodyBytes

@@ -10,7 +10,7 @@ import Testing
         let service = DecisionService(datafile: try Vectors.datafile("datafile-\(file).json"))
         for line in try Vectors.lines("decisions-\(file).jsonl") {
             let user = User(id: Identifier(try line.string("userId")), attributes: try line.object("userAttributes"))
-            try expect(service.decideAll(for: user).decisions, equal: line.object("decisions"), for: user)
+            try expect(service.decideAll(for: user).value, equal: line.object("decisions"), for: user)
         }
     }
 
@@ -22,13 +22,13 @@ import Testing
             var user = User(id: Identifier(try line.string("userId")), attributes: try line.object("userAttributes"))
             var profile: [Identifier: StoredAssignment] = [:]
             let first = before.decideAll(for: user, stored: profile)
-            try expect(first.decisions, equal: line.object("before"), for: user)
+            try expect(first.value, equal: line.object("before"), for: user)
             profile.store(first.newAssignments)
             #expect(profile == Self.profile(line["profileBefore"]), "\(user.id)")
 
             user.attributes = try line.object("userAttributesAfter")
             let second = after.decideAll(for: user, stored: profile)
-            try expect(second.decisions, equal: line.object("after"), for: user)
+            try expect(second.value, equal: line.object("after"), for: user)
             profile.store(second.newAssignments)
             #expect(profile == Self.profile(line["profileAfter"]), "\(user.id)")
         }

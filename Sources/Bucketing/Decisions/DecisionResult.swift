@@ -1,0 +1,9 @@
+/// One decision or several, and what is to be done about them.
+public struct DecisionResult<Value: Sendable>: Sendable {
+    public let value: Value
+    /// The decision events that are due, in the order in which they are sent; also those of flags that were left
+    /// out because they are off.
+    public let impressions: [Impression]
+    /// What is to be stored.
+    public let newAssignments: [NewAssignment]
+}

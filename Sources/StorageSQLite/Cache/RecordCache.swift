@@ -1,0 +1,236 @@
+import Bucketing
+
+/// The records of the users that were asked for most recently, in a bounded and compact form: one piece of memory as
+/// a ring, in which new entries overwrite the oldest, and a table of places in it. An entry costs its bytes and 16
+/// more, and about 8 in the table; nothing is allocated for it.
+///
+/// ```
+/// ring   | … oldest entry | … | newest entry | free … |
+/// entry  hash 4 | key length 4 | value length 4 | flags 4 | key | value | padding to 8
+/// table  place of an entry in units of 8 bytes, plus 1; 0: free. Linear probing from the hash.
+/// ```
+final class RecordCache {
+    /// What is known of a user.
+    enum Finding: Equatable {
+        case unknown
+        /// There is no profile.
+        case absent
+        case record([UInt8])
+    }
+
+    private static let headerSize = 16
+    private static let absentLength = UInt32.max
+    private static let alive: UInt32 = 1
+    private static let dead: UInt32 = 2
+    /// Fills the end of the ring where no entry fits any more.
+    private static let filler: UInt32 = 3
+
+    private let ring: UnsafeMutableRawPointer
+    /// Bytes of the ring; a multiple of 8.
+    private let capacity: Int
+    /// Where the oldest entry begins, and where the next one will.
+    private var oldest = 0
+    private var next = 0
+    /// Bytes between `oldest` and `next`, dead entries and fillers included.
+    private(set) var usedBytes = 0
+    private(set) var count = 0
+    private var table: [UInt32]
+
+    /// - Parameter bytes: of the ring; the memory is taken from the system as it fills.
+    init(bytes: Int) {
+        capacity = max(4_096, min(bytes, Int(UInt32.max - 1) * 8)) & ~7
+        ring = UnsafeMutableRawPointer.allocate(byteCount: capacity, alignment: 8)
+        table = Array(repeating: 0, count: 1_024)
+    }
+
+    deinit {
+        ring.deallocate()
+    }
+
+    /// What is known of a user.
+    func find(_ userID: Identifier) -> Finding {
+        withKey(userID) { key, hash in
+            guard let slot = slot(of: key, hash) else { return .unknown }
+            let entry = place(slot)
+            let length = load(entry + 8)
+            guard length != Self.absentLength else { return .absent }
+            let start = ring + entry + Self.headerSize + key.count
+            return .record(Array(UnsafeRawBufferPointer(start: start, count: Int(length))))
+        }
+    }
+
+    /// Keeps what was found out; `nil` stands for "there is no profile".
+    func insert(_ userID: Identifier, _ record: [UInt8]?) {
+        withKey(userID) { key, hash in
+            if let slot = slot(of: key, hash) { remove(slot) }
+            let size = (Self.headerSize + key.count + (record?.count ?? 0) + 7) & ~7
+            // An entry that would push out a good part of the others is not worth it.
+            guard size <= capacity / 8 else { return }
+            makeRoom(size)
+            let entry = next
+            store(hash, at: entry)
+            store(UInt32(truncatingIfNeeded: key.count), at: entry + 4)
+            store(record.map { UInt32(truncatingIfNeeded: $0.count) } ?? Self.absentLength, at: entry + 8)
+            store(Self.alive, at: entry + 12)
+            if let base = key.baseAddress { (ring + entry + Self.headerSize).copyMemory(from: base, byteCount: key.count) }
+            record?.withUnsafeBytes { bytes in
+                guard let base = bytes.baseAddress else { return }
+                (ring + entry + Self.headerSize + key.count).copyMemory(from: base, byteCount: bytes.count)
+            }
+            next = entry + size == capacity ? 0 : entry + size
+            usedBytes += size
+            count += 1
+            addToTable(entry, hash)
+        }
+    }
+
+    func remove(_ userID: Identifier) {
+        withKey(userID) { key, hash in
+            if let slot = slot(of: key, hash) { remove(slot) }
+        }
+    }
+
+    func removeAll() {
+        guard usedBytes > 0 else { return }
+        oldest = 0
+        next = 0
+        usedBytes = 0
+        count = 0
+        for index in table.indices { table[index] = 0 }
+    }
+
+    // MARK: The ring
+
+    /// Frees `size` bytes in one piece at `next`.
+    private func makeRoom(_ size: Int) {
+        if capacity - next < size {
+            let rest = capacity - next
+            free(rest)
+            if rest >= Self.headerSize { store(Self.filler, at: next + 12) }
+            next = 0
+            usedBytes += rest
+        }
+        free(size)
+    }
+
+    /// Drops the oldest entries until `size` bytes are free.
+    private func free(_ size: Int) {
+        while capacity - usedBytes < size {
+            let rest = capacity - oldest
+            guard rest >= Self.headerSize, load(oldest + 12) != Self.filler else {
+                usedBytes -= rest
+                oldest = 0
+                continue
+            }
+            let length = load(oldest + 8)
+            let size = (Self.headerSize + Int(load(oldest + 4)) + (length == Self.absentLength ? 0 : Int(length)) + 7) & ~7
+            if load(oldest + 12) == Self.alive { removeFromTable(entryAt: oldest) }
+            usedBytes -= size
+            oldest = oldest + size == capacity ? 0 : oldest + size
+        }
+    }
+
+    private func load(_ offset: Int) -> UInt32 {
+        ring.load(fromByteOffset: offset, as: UInt32.self)
+    }
+
+    private func store(_ value: UInt32, at offset: Int) {
+        ring.storeBytes(of: value, toByteOffset: offset, as: UInt32.self)
+    }
+
+    private func withKey<Result>(_ userID: Identifier, _ body: (UnsafeRawBufferPointer, UInt32) -> Result) -> Result {
+        var text = userID.string
+        return text.withUTF8 { utf8 in
+            let key = UnsafeRawBufferPointer(utf8)
+            return body(key, Self.hash(key))
+        }
+    }
+
+    /// Eight bytes a step, each multiplied into the next (the constant is that of FxHash).
+    private static func hash(_ key: UnsafeRawBufferPointer) -> UInt32 {
+        var hash = UInt64(truncatingIfNeeded: key.count)
+        var offset = 0
+        while offset + 8 <= key.count {
+            hash = ((hash << 5 | hash >> 59) ^ key.loadUnaligned(fromByteOffset: offset, as: UInt64.self)) &* 0x517C_C1B7_2722_0A95
+            offset += 8
+        }
+        while offset < key.count {
+            hash = ((hash << 5 | hash >> 59) ^ UInt64(key[offset])) &* 0x517C_C1B7_2722_0A95
+            offset += 1
+        }
+        return UInt32(truncatingIfNeeded: hash >> 32)
+    }
+
+    // MARK: The table
+
+    private func place(_ slot: Int) -> Int {
+        (Int(table[slot]) - 1) * 8
+    }
+
+    private func slot(of key: UnsafeRawBufferPointer, _ hash: UInt32) -> Int? {
+        let mask = table.count - 1
+        var slot = Int(hash) & mask
+        while table[slot] != 0 {
+            let entry = place(slot)
+            if load(entry) == hash, load(entry + 4) == key.count,
+                UnsafeRawBufferPointer(start: ring + entry + Self.headerSize, count: key.count).elementsEqual(key)
+            {
+                return slot
+            }
+            slot = (slot + 1) & mask
+        }
+        return nil
+    }
+
+    private func addToTable(_ entry: Int, _ hash: UInt32) {
+        if count * 2 > table.count { growTable() }
+        let mask = table.count - 1
+        var slot = Int(hash) & mask
+        while table[slot] != 0 { slot = (slot + 1) & mask }
+        table[slot] = UInt32(entry / 8 + 1)
+    }
+
+    private func growTable() {
+        let former = table
+        table = Array(repeating: 0, count: former.count * 2)
+        let mask = table.count - 1
+        for value in former where value != 0 {
+            var slot = Int(load((Int(value) - 1) * 8)) & mask
+            while table[slot] != 0 { slot = (slot + 1) & mask }
+            table[slot] = value
+        }
+    }
+
+    private func removeFromTable(entryAt entry: Int) {
+        let mask = table.count - 1
+        let value = UInt32(entry / 8 + 1)
+        var slot = Int(load(entry)) & mask
+        while table[slot] != value {
+            guard table[slot] != 0 else { return }
+            slot = (slot + 1) & mask
+        }
+        remove(slot)
+    }
+
+    /// Takes an entry out of the table and moves up those behind it that would not be found otherwise (Knuth,
+    /// The Art of Computer Programming, volume 3, 6.4, algorithm R). Its bytes stay until the ring comes round.
+    private func remove(_ slot: Int) {
+        store(Self.dead, at: place(slot) + 12)
+        count -= 1
+        let mask = table.count - 1
+        var hole = slot
+        var scan = slot
+        while true {
+            scan = (scan + 1) & mask
+            if table[scan] == 0 { break }
+            let home = Int(load(place(scan))) & mask
+            if (scan - home) & mask >= (scan - hole) & mask {
+                table[hole] = table[scan]
+                hole = scan
+            }
+        }
+        table[hole] = 0
+    }
+}
+
+@available(*, unavailable) extension RecordCache: Sendable {}

@@ -1,0 +1,98 @@
+import CSQLite
+import Glibc
+
+/// A connection to a database file, for one thread or queue at a time.
+final class Connection {
+    enum Access {
+        case read
+        case write
+        /// Writes, and makes the file if there is none.
+        case create
+    }
+
+    private let handle: OpaquePointer
+    private var statements: [String: Statement] = [:]
+    private let busyHandler: BusyHandler
+
+    /// - Parameter lockTimeout: how long a statement waits for a lock that another connection holds, in seconds.
+    init(path: String, access: Access, lockTimeout: Double) throws(SQLiteError) {
+        let mode =
+            switch access {
+            case .read: SQLITE_OPEN_READONLY
+            case .write: SQLITE_OPEN_READWRITE
+            case .create: SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE
+            }
+        var handle: OpaquePointer?
+        // NOMUTEX: no two threads use one connection at once.
+        let code = sqlite3_open_v2(path, &handle, mode | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE, nil)
+        guard code == SQLITE_OK, let handle else {
+            let error = SQLiteError(handle, code)
+            sqlite3_close_v2(handle)
+            throw error
+        }
+        self.handle = handle
+        busyHandler = BusyHandler(seconds: lockTimeout)
+        busyHandler.install(on: handle)
+    }
+
+    deinit {
+        statements.removeAll()
+        sqlite3_close_v2(handle)
+    }
+
+    /// Runs statements that give no rows.
+    func execute(_ sql: String) throws(SQLiteError) {
+        let code = sqlite3_exec(handle, sql, nil, nil, nil)
+        guard code == SQLITE_OK else { throw SQLiteError(handle, code) }
+    }
+
+    /// The statement for this text, prepared at its first use.
+    func statement(_ sql: String) throws(SQLiteError) -> Statement {
+        if let known = statements[sql] { return known }
+        let statement = try Statement.prepare(sql, on: handle)
+        statements[sql] = statement
+        return statement
+    }
+
+    /// The first column of the only row that a query gives.
+    func integer(_ sql: String) throws(SQLiteError) -> Int64 {
+        var value: Int64 = 0
+        try statement(sql).run(row: { value = $0.integer(0) })
+        return value
+    }
+
+    /// Whether a transaction has begun and neither been committed nor rolled back, by us or by SQLite.
+    var isInTransaction: Bool { sqlite3_get_autocommit(handle) == 0 }
+}
+
+@available(*, unavailable) extension Connection: Sendable {}
+
+/// Waits for locks in short sleeps: writers of several processes take turns, each for about a millisecond.
+private final class BusyHandler {
+    private let seconds: Double
+    private var start = timespec()
+
+    init(seconds: Double) {
+        self.seconds = seconds
+    }
+
+    func install(on handle: OpaquePointer) {
+        let context = Unmanaged.passUnretained(self).toOpaque()
+        sqlite3_busy_handler(
+            handle,
+            { context, calls in
+                guard let context else { return 0 }
+                return Unmanaged<BusyHandler>.fromOpaque(context).takeUnretainedValue().wait(calls: calls) ? 1 : 0
+            }, context)
+    }
+
+    private func wait(calls: Int32) -> Bool {
+        var now = timespec()
+        clock_gettime(CLOCK_MONOTONIC, &now)
+        if calls == 0 { start = now }
+        let elapsed = Double(now.tv_sec - start.tv_sec) + Double(now.tv_nsec - start.tv_nsec) / 1e9
+        guard elapsed < seconds else { return false }
+        usleep(calls < 10 ? 200 : 2_000)
+        return true
+    }
+}

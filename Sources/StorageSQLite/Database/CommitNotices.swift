@@ -1,0 +1,73 @@
+import Bucketing
+import Synchronization
+
+/// Tells each reader of this process which users a commit has changed, so that its cache forgets them.
+final class CommitNotices: Sendable {
+    /// What one reader has not taken note of yet.
+    final class Inbox: Sendable {
+        private struct Contents {
+            var notices: [Notice] = []
+            var users = 0
+        }
+
+        /// Users in one inbox; a reader that is idle for longer forgets everything instead.
+        private static let capacity = 16_384
+        private let contents = Mutex(Contents())
+        private let isFilled = Atomic<Bool>(false)
+
+        fileprivate func put(_ notice: Notice) {
+            contents.withLock { contents in
+                contents.users += notice.userIDs?.count ?? 0
+                if contents.users > Self.capacity {
+                    contents = Contents(notices: [Notice(number: notice.number, userIDs: nil)])
+                } else {
+                    contents.notices.append(notice)
+                }
+            }
+            isFilled.store(true, ordering: .releasing)
+        }
+
+        /// Takes out all notices, the oldest first.
+        func take() -> [Notice] {
+            guard isFilled.exchange(false, ordering: .acquiring) else { return [] }
+            return contents.withLock { contents in
+                defer { contents = Contents() }
+                return contents.notices
+            }
+        }
+    }
+
+    struct Notice: Sendable {
+        /// The commit's number in the database.
+        let number: Int64
+        /// Who was changed; `nil`: anybody may have been.
+        let userIDs: [Identifier]?
+    }
+
+    private let inboxes = Mutex<[Inbox]>([])
+    /// The number of the commit that this process is about to make or has just made; 0 when there is none.
+    private let announced = Atomic<Int64>(0)
+
+    func makeInbox() -> Inbox {
+        let inbox = Inbox()
+        inboxes.withLock { $0.append(inbox) }
+        return inbox
+    }
+
+    func remove(_ inbox: Inbox) {
+        inboxes.withLock { $0.removeAll { $0 === inbox } }
+    }
+
+    func announce(_ number: Int64) {
+        announced.store(number, ordering: .sequentiallyConsistent)
+    }
+
+    /// Whether this process is the one that makes the commit of this number.
+    func isAnnounced(_ number: Int64) -> Bool {
+        announced.load(ordering: .sequentiallyConsistent) == number
+    }
+
+    func deliver(_ notice: Notice) {
+        for inbox in inboxes.withLock({ $0 }) { inbox.put(notice) }
+    }
+}

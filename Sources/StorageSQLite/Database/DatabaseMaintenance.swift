@@ -1,0 +1,48 @@
+import Glibc
+
+/// What an operator does with a database file, also while servers use it.
+public enum DatabaseMaintenance {
+    /// Makes the database or brings it up to this program's version.
+    ///
+    /// - Returns: the version before and now.
+    /// - Throws: ``DatabaseError``
+    public static func migrate(path: String) throws(DatabaseError) -> (from: Int, to: Int) {
+        let former = try DatabaseFile(path: path).prepare(lockTimeout: 10)
+        return (Int(former), Int(DatabaseFile.version))
+    }
+
+    /// Writes a copy of the database, as it is at one moment, to a new file. Servers go on reading and writing.
+    ///
+    /// The copy is made under another name and renamed when it is whole and on disk.
+    ///
+    /// - Throws: ``DatabaseError``, also when there is a file of this name.
+    public static func backUp(path: String, to target: String) throws(DatabaseError) {
+        guard access(path, F_OK) == 0 else { throw DatabaseError(path, "there is no such file") }
+        guard access(target, F_OK) != 0 else { throw DatabaseError(target, "there is a file of this name already") }
+        let partial = target + ".partial"
+        unlink(partial)
+        do throws(SQLiteError) {
+            let connection = try Connection(path: path, access: .write, lockTimeout: 10)
+            guard try connection.integer("PRAGMA application_id") != 0 else {
+                throw SQLiteError(code: 26, message: "it is no database of this program")
+            }
+            try connection.statement("VACUUM INTO ?1").run { $0.bind(partial, at: 1) }
+        } catch {
+            unlink(partial)
+            throw DatabaseError(path, error)
+        }
+        try publish(partial, as: target)
+    }
+
+    private static func publish(_ partial: String, as target: String) throws(DatabaseError) {
+        let descriptor = open(partial, O_RDONLY)
+        defer { close(descriptor) }
+        // link, unlike rename, does not replace a file that has appeared meanwhile.
+        guard descriptor >= 0, fsync(descriptor) == 0, link(partial, target) == 0 else {
+            let reason = String(cString: strerror(errno))
+            unlink(partial)
+            throw DatabaseError(target, reason)
+        }
+        unlink(partial)
+    }
+}

@@ -1,0 +1,27 @@
+public import Storage
+
+/// What a SQLite store can be told.
+public struct SQLiteConfiguration: Sendable {
+    /// The database file.
+    public var path: String
+    public var rules = ProfileRules()
+    /// Seconds that a write waits for another process that holds the database.
+    public var lockTimeout = 2.0
+    /// Seconds that a read waits; it blocks an event loop, and needs a lock in rare moments only.
+    public var readLockTimeout = 0.2
+    /// Changes that may wait for their commit; beyond it they are refused.
+    public var waitingChanges = 10_000
+    /// Changes of one transaction.
+    public var batchLimit = 1_024
+    /// Bytes of cached profiles for each reader.
+    public var cacheBytes = 32 << 20
+    /// Seconds between two looks for expired assignments.
+    public var retentionInterval = 5.0
+    /// Expired profiles that one transaction deletes.
+    public var retentionBatch = 500
+    public var clock: WallClock = systemWallClock
+
+    public init(path: String) {
+        self.path = path
+    }
+}

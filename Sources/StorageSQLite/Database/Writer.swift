@@ -1,0 +1,230 @@
+import Bucketing
+import Dispatch
+import Storage
+import Synchronization
+
+/// The only one of this process that writes to the database: a serial queue that makes one transaction of all changes
+/// that wait (group commit). A change is answered after the commit that it was part of, and after all readers of
+/// this process have been told of it.
+final class Writer: Sendable {
+    private struct State {
+        var waiting: [any PendingWrite] = []
+        var isScheduled = false
+        var isClosed = false
+        var statistics = StoreStatistics()
+        var observers: [@Sendable () -> Void] = []
+    }
+
+    let notices = CommitNotices()
+    private let file: DatabaseFile
+    private let configuration: SQLiteConfiguration
+    private let queue = DispatchQueue(label: "sqlite-writer", qos: .userInitiated)
+    private let state = Mutex(State())
+    private let connection: QueueBound<Connection?>
+
+    init(file: DatabaseFile, configuration: SQLiteConfiguration) throws(SQLiteError) {
+        self.file = file
+        self.configuration = configuration
+        let connection = try file.writer(lockTimeout: configuration.lockTimeout)
+        self.connection = QueueBound(connection, queue)
+        queue.sync { refreshCounters() }
+    }
+
+    // MARK: Submitting
+
+    /// Has a change made in a transaction, after those submitted before it.
+    ///
+    /// - Parameters:
+    ///   - body: makes the change. What it throws of ``StorageError`` fails this change alone, and must be thrown
+    ///     before anything is written; a ``SQLiteError`` fails the whole transaction.
+    ///   - completion: called on the writer's queue when the change is durable or has failed.
+    func submit<Value: Sendable>(
+        _ body: @escaping @Sendable (WriteTransaction) throws -> Value,
+        completion: @escaping @Sendable (Result<Value, StorageError>) -> Void
+    ) {
+        let write = Write(body: body, completion: completion)
+        let refusal = state.withLock { state -> StorageError? in
+            if state.isClosed { return .closed }
+            guard state.waiting.count < configuration.waitingChanges else {
+                state.statistics.failedChanges += 1
+                return .overloaded
+            }
+            state.waiting.append(write)
+            schedule(&state)
+            return nil
+        }
+        if let refusal { completion(.failure(refusal)) }
+    }
+
+    private func schedule(_ state: inout State) {
+        guard !state.isScheduled, !state.waiting.isEmpty else { return }
+        state.isScheduled = true
+        queue.async { [self] in drain() }
+    }
+
+    func observeCompletions(_ observer: @escaping @Sendable () -> Void) {
+        state.withLock { $0.observers.append(observer) }
+    }
+
+    // MARK: Committing
+
+    private func drain() {
+        let batch = state.withLock { state in
+            let count = min(state.waiting.count, configuration.batchLimit)
+            let batch = Array(state.waiting.prefix(count))
+            state.waiting.removeFirst(count)
+            return batch
+        }
+        if !batch.isEmpty { commit(batch) }
+        let observers = state.withLock { state in
+            state.isScheduled = false
+            schedule(&state)
+            return state.observers
+        }
+        for observer in observers { observer() }
+    }
+
+    private func commit(_ batch: [any PendingWrite]) {
+        let start = DispatchTime.now()
+        do throws(SQLiteError) {
+            let committed = try transact(batch)
+            let seconds = Double(DispatchTime.now().uptimeNanoseconds - start.uptimeNanoseconds) / 1e9
+            state.withLock { state in
+                let failed = batch.count { $0.isRefused }
+                state.statistics.failedChanges += UInt64(failed)
+                guard committed else { return }
+                state.statistics.commits += 1
+                state.statistics.changes += UInt64(batch.count - failed)
+                state.statistics.commitSeconds.observe(seconds)
+                state.statistics.batchSizes.observe(Double(batch.count))
+            }
+            for write in batch { write.complete() }
+        } catch {
+            recover(from: error)
+            state.withLock { $0.statistics.failedChanges += UInt64(batch.count) }
+            for write in batch { write.fail(error.asStorageError) }
+        }
+    }
+
+    /// - Returns: whether anything was written.
+    private func transact(_ batch: [any PendingWrite]) throws(SQLiteError) -> Bool {
+        let connection = try openConnection()
+        try connection.statement("BEGIN IMMEDIATE").run()
+        let transaction = WriteTransaction(connection)
+        for write in batch { try write.perform(in: transaction) }
+        guard transaction.hasWritten else {
+            try connection.statement("COMMIT").run()
+            return false
+        }
+        let number = try raiseCounters(transaction)
+        notices.announce(number)
+        try connection.statement("COMMIT").run()
+        notices.deliver(.init(number: number, userIDs: transaction.changedUserIDs))
+        return true
+    }
+
+    private func raiseCounters(_ transaction: WriteTransaction) throws(SQLiteError) -> Int64 {
+        var commits: Int64 = 0
+        var profiles: Int64 = 0
+        var assignments: Int64 = 0
+        try transaction.connection.statement(
+            """
+            UPDATE counters SET commits = commits + 1, profiles = profiles + ?1, assignments = assignments + ?2
+            RETURNING commits, profiles, assignments
+            """
+        ).run {
+            $0.bind(transaction.profiles, at: 1)
+            $0.bind(transaction.assignments, at: 2)
+        } row: {
+            (commits, profiles, assignments) = ($0.integer(0), $0.integer(1), $0.integer(2))
+        }
+        state.withLock { state in
+            state.statistics.profiles = Int(profiles)
+            state.statistics.assignments = Int(assignments)
+        }
+        return commits
+    }
+
+    /// Leaves the connection as a next transaction needs it, or lets go of it for a fresh one.
+    private func recover(from error: SQLiteError) {
+        notices.announce(0)
+        guard let connection = connection.value else { return }
+        if connection.isInTransaction { try? connection.execute("ROLLBACK") }
+        if connection.isInTransaction || error.asksForReopening { self.connection.value = nil }
+    }
+
+    private func openConnection() throws(SQLiteError) -> Connection {
+        if let open = connection.value { return open }
+        let fresh = try file.writer(lockTimeout: configuration.lockTimeout)
+        connection.value = fresh
+        return fresh
+    }
+
+    // MARK: Figures
+
+    /// Reads the counters that other processes change as well. For the writer's queue.
+    private func refreshCounters() {
+        guard let connection = connection.value else { return }
+        try? connection.statement("SELECT profiles, assignments FROM counters").run(row: { row in
+            let (profiles, assignments) = (Int(row.integer(0)), Int(row.integer(1)))
+            state.withLock { state in
+                state.statistics.profiles = profiles
+                state.statistics.assignments = assignments
+            }
+        })
+    }
+
+    func refreshFigures() {
+        queue.async { [self] in refreshCounters() }
+    }
+
+    func statistics() -> StoreStatistics {
+        var statistics = state.withLock { state in
+            var statistics = state.statistics
+            statistics.waitingChanges = state.waiting.count
+            return statistics
+        }
+        (statistics.databaseBytes, statistics.logBytes) = file.sizes
+        return statistics
+    }
+
+    func countExpired(_ assignments: Int) {
+        state.withLock { $0.statistics.expiredAssignments += UInt64(assignments) }
+    }
+
+    // MARK: Closing
+
+    /// Makes durable what waits, moves the log into the database, and closes it.
+    func close() {
+        state.withLock { $0.isClosed = true }
+        queue.sync {
+            while state.withLock({ !$0.waiting.isEmpty }) { drain() }
+            // The log stays where another process still reads from it; nothing is lost by that.
+            try? connection.value?.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            connection.value = nil
+        }
+    }
+}
+
+/// A value that only the code on one queue uses.
+private final class QueueBound<Value>: @unchecked Sendable {
+    // Safe: `value` traps when it is used elsewhere.
+    private var stored: Value
+    private let queue: DispatchQueue
+
+    init(_ value: Value, _ queue: DispatchQueue) {
+        stored = value
+        self.queue = queue
+    }
+
+    var value: Value {
+        get {
+            dispatchPrecondition(condition: .onQueue(queue))
+            return stored
+        }
+        set {
+            dispatchPrecondition(condition: .onQueue(queue))
+            stored = newValue
+        }
+    }
+}

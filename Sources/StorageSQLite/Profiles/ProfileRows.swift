@@ -1,0 +1,79 @@
+import Bucketing
+import CSQLite
+import Storage
+
+/// The `profiles` table.
+enum ProfileRows {
+    /// The stored record of a user, whatever has expired in it.
+    static func find(_ userID: Identifier, on connection: Connection) throws(SQLiteError) -> ProfileRecord? {
+        var record: ProfileRecord?
+        try connection.statement("SELECT record FROM profiles WHERE user_id = ?1").run {
+            $0.bind(userID.string, at: 1)
+        } row: { row throws(SQLiteError) in
+            record = try decode(row.bytes(0), of: userID)
+        }
+        return record
+    }
+
+    static func put(
+        _ record: ProfileRecord, for userID: Identifier, on connection: Connection
+    ) throws(SQLiteError) {
+        try connection.statement(
+            """
+            INSERT INTO profiles (user_id, record, expires_at) VALUES (?1, ?2, ?3)
+            ON CONFLICT (user_id) DO UPDATE SET record = excluded.record, expires_at = excluded.expires_at
+            """
+        ).run {
+            $0.bind(userID.string, at: 1)
+            $0.bind(record.bytes, at: 2)
+            $0.bind(record.earliestExpiry, at: 3)
+        }
+    }
+
+    static func delete(_ userID: Identifier, on connection: Connection) throws(SQLiteError) {
+        try connection.statement("DELETE FROM profiles WHERE user_id = ?1").run { $0.bind(userID.string, at: 1) }
+    }
+
+    /// Profiles in the order of their user ids' bytes.
+    static func page(
+        after: Identifier?, limit: Int, on connection: Connection
+    ) throws(SQLiteError) -> [(userID: Identifier, record: ProfileRecord)] {
+        var rows: [(userID: Identifier, record: ProfileRecord)] = []
+        // No user id is empty, so that all come after the empty text.
+        try connection.statement(
+            "SELECT user_id, record FROM profiles WHERE user_id > ?1 ORDER BY user_id LIMIT ?2"
+        ).run {
+            $0.bind(after?.string ?? "", at: 1)
+            $0.bind(Int64(limit), at: 2)
+        } row: { row throws(SQLiteError) in
+            let userID = Identifier(row.text(0))
+            rows.append((userID, try decode(row.bytes(1), of: userID)))
+        }
+        return rows
+    }
+
+    /// Profiles in which something has expired, those that have waited longest first.
+    static func expired(
+        at now: Timestamp, limit: Int, on connection: Connection
+    ) throws(SQLiteError) -> [(userID: Identifier, record: ProfileRecord)] {
+        var rows: [(userID: Identifier, record: ProfileRecord)] = []
+        try connection.statement(
+            "SELECT user_id, record FROM profiles WHERE expires_at <= ?1 ORDER BY expires_at LIMIT ?2"
+        ).run {
+            $0.bind(now, at: 1)
+            $0.bind(Int64(limit), at: 2)
+        } row: { row throws(SQLiteError) in
+            let userID = Identifier(row.text(0))
+            rows.append((userID, try decode(row.bytes(1), of: userID)))
+        }
+        return rows
+    }
+
+    private static func decode(_ bytes: [UInt8], of userID: Identifier) throws(SQLiteError) -> ProfileRecord {
+        do throws(ProfileRecordDamage) {
+            return try ProfileRecord(checking: bytes)
+        } catch {
+            throw SQLiteError(code: SQLITE_CORRUPT, message: "the stored profile of '\(userID)' is damaged: \(error)")
+        }
+    }
+}

@@ -1,0 +1,58 @@
+import Dispatch
+import Storage
+
+/// Deletes assignments that have expired, a few in each transaction, so that other changes wait for none of it long.
+/// Readers do not depend on it: to them an assignment is gone at the moment it expires.
+final class Retention: @unchecked Sendable {
+    // Safe: all is constant, and a timer source may be cancelled from any thread.
+    private let writer: Writer
+    private let clock: WallClock
+    private let batch: Int
+    private let timer: any DispatchSourceTimer
+
+    init(writer: Writer, configuration: SQLiteConfiguration) {
+        self.writer = writer
+        clock = configuration.clock
+        batch = configuration.retentionBatch
+        timer = DispatchSource.makeTimerSource(queue: DispatchQueue(label: "retention", qos: .utility))
+        let interval = DispatchTimeInterval.milliseconds(Int(configuration.retentionInterval * 1_000))
+        timer.schedule(deadline: .now() + interval, repeating: interval, leeway: .milliseconds(100))
+        timer.setEventHandler { [weak self] in self?.sweep() }
+        timer.resume()
+    }
+
+    func stop() {
+        timer.cancel()
+    }
+
+    private func sweep() {
+        writer.refreshFigures()
+        writer.submit { [clock, batch] transaction in
+            try Self.deleteExpired(at: clock(), limit: batch, in: transaction)
+        } completion: { [self] result in
+            // A failure shows in readiness and metrics; the next sweep tries again.
+            guard case .success(let (profiles, assignments)) = result else { return }
+            writer.countExpired(assignments)
+            if profiles == batch { sweep() }
+        }
+    }
+
+    private static func deleteExpired(
+        at now: Timestamp, limit: Int, in transaction: WriteTransaction
+    ) throws(SQLiteError) -> (profiles: Int, assignments: Int) {
+        let rows = try ProfileRows.expired(at: now, limit: limit, on: transaction.connection)
+        var assignments = 0
+        for (userID, record) in rows {
+            let rest = record.visible(at: now)
+            if let rest {
+                try ProfileRows.put(rest, for: userID, on: transaction.connection)
+            } else {
+                try ProfileRows.delete(userID, on: transaction.connection)
+            }
+            let gone = record.count - (rest?.count ?? 0)
+            transaction.changed(userID, profiles: rest == nil ? -1 : 0, assignments: -gone)
+            assignments += gone
+        }
+        return (rows.count, assignments)
+    }
+}

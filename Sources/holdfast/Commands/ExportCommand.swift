@@ -1,0 +1,41 @@
+import ArgumentParser
+import struct Bucketing.Identifier
+import Foundation
+import HoldfastAPI
+import Storage
+import StorageSQLite
+
+/// Writes all profiles as NDJSON to standard output.
+struct ExportCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "export",
+        abstract: "Writes all profiles to standard output, one JSON object a line, while servers use the database.")
+
+    @OptionGroup var database: DatabaseOptions
+
+    @Flag(help: "Write with each assignment where it came from.")
+    var detail = false
+
+    private static let page = 1_000
+
+    func run() throws {
+        let path = database.path(environment: ProcessInfo.processInfo.environment)
+        guard FileManager.default.fileExists(atPath: path) else { throw Failure("there is no database \(path)") }
+        let store = try SQLiteProfileStore(SQLiteConfiguration(path: path))
+        defer { store.close() }
+        let reader = try store.makeReader()
+        defer { reader.close() }
+        let progress = Progress("exported")
+        var last: Identifier?
+        while true {
+            var page: Result<[(userID: Identifier, profile: ProfileRecord)], StorageError>?
+            reader.profiles(after: last, limit: Self.page) { page = $0 }
+            guard let profiles = try page?.get(), let end = profiles.last else { break }
+            let lines = profiles.flatMap { ProfileLine.encode($0.userID, $0.profile, detail: detail) }
+            try FileHandle.standardOutput.write(contentsOf: Data(lines))
+            progress.add(profiles.count)
+            last = end.userID
+        }
+        progress.finish()
+    }
+}

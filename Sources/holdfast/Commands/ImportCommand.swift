@@ -1,0 +1,120 @@
+import ArgumentParser
+import Dispatch
+import Foundation
+import HoldfastAPI
+import Storage
+import StorageSQLite
+import Synchronization
+
+/// Merges profiles from NDJSON on standard input into the database.
+struct ImportCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "import",
+        abstract: "Merges profiles from standard input, one JSON object a line, while servers use the database.",
+        discussion: "Lines that are refused are named on standard error, and make the exit status 1.")
+
+    @OptionGroup var database: DatabaseOptions
+
+    @Flag(help: "Keep what is stored where it differs.")
+    var keep = false
+
+    /// Lines that wait for their commit.
+    private static let window = 2_048
+
+    func run() throws {
+        let path = database.path(environment: ProcessInfo.processInfo.environment)
+        let store = try SQLiteProfileStore(SQLiteConfiguration(path: path))
+        defer { store.close() }
+        let lines = ImportedLines(window: Self.window)
+        var splitter = LineSplitter(limit: 1 << 20)
+        while let data = try FileHandle.standardInput.read(upToCount: 256 * 1024), !data.isEmpty {
+            data.withUnsafeBytes { bytes in
+                splitter.append(bytes) { lines.take($0, into: store, keep: keep) }
+            }
+            if lines.failure != nil { break }
+        }
+        splitter.end { lines.take($0, into: store, keep: keep) }
+        lines.waitForAll()
+        if let failure = lines.failure { throw Failure("\(failure); \(lines.imported) lines were imported") }
+        print("imported \(lines.imported), refused \(lines.refused)")
+        if lines.refused > 0 { throw ExitCode(1) }
+    }
+}
+
+/// The lines of one import, some of them on their way into the store.
+private final class ImportedLines {
+    private struct Outcome {
+        var imported = 0
+        var refused: [(line: Int, reason: String)] = []
+        var failure: String?
+    }
+
+    private let window: Int
+    private let places: DispatchSemaphore
+    private let outcome = SharedState(Outcome())
+    private let progress = Progress("imported")
+    private var number = 0
+    private(set) var refused = 0
+
+    init(window: Int) {
+        self.window = window
+        places = DispatchSemaphore(value: window)
+    }
+
+    var imported: Int { outcome.withLock { $0.imported } }
+    var failure: String? { outcome.withLock { $0.failure } }
+
+    func take(_ line: UnsafeRawBufferPointer?, into store: any ProfileStore, keep: Bool) {
+        number += 1
+        guard failure == nil else { return }
+        do throws(ProfileLine.Refusal) {
+            guard let line else { return refuse(number, "the line is too long") }
+            guard let change = try ProfileLine.change(from: line, onConflict: keep ? .keep : .replace) else { return }
+            submit(change, to: store)
+        } catch {
+            refuse(number, error.description)
+        }
+    }
+
+    private func submit(_ change: ProfileChange, to store: any ProfileStore) {
+        places.wait()
+        let line = number
+        store.submit(change) { [outcome, places] result in
+            outcome.withLock { outcome in
+                switch result {
+                case .success: outcome.imported += 1
+                case .failure(.tooManyAssignments(let limit)):
+                    outcome.refused.append((line, "the profile would hold more than \(limit) assignments"))
+                case .failure(let error): outcome.failure = outcome.failure ?? "line \(line): \(error)"
+                }
+            }
+            places.signal()
+        }
+        progress.add(1)
+    }
+
+    private func refuse(_ line: Int, _ reason: String) {
+        refused += 1
+        FileHandle.standardError.write(Data("line \(line) was refused: \(reason)\n".utf8))
+    }
+
+    func waitForAll() {
+        for _ in 0..<window { places.wait() }
+        for _ in 0..<window { places.signal() }
+        progress.finish()
+        for (line, reason) in outcome.withLock({ $0.refused }) { refuse(line, reason) }
+    }
+}
+
+/// A value behind a lock, shared with completions.
+private final class SharedState<Value: Sendable>: Sendable {
+    private let value: Mutex<Value>
+
+    init(_ value: Value) {
+        self.value = Mutex(value)
+    }
+
+    func withLock<Result: Sendable>(_ body: (inout Value) -> Result) -> Result {
+        value.withLock { body(&$0) }
+    }
+}

@@ -1,0 +1,148 @@
+import Bucketing
+import Testing
+
+@Suite struct DecisionServiceTests {
+    let user = User(id: "u")
+
+    @Test func anUnknownFlagHasNoDecision() throws {
+        let service = try Fixture.service([:])
+        #expect(service.decide("flag", for: user) == nil)
+        #expect(DecisionService.reasonForUnknownFlag("flag") == "No flag was found for key \"flag\".")
+        #expect(service.decide(["flag"], for: user).value.isEmpty)
+    }
+
+    @Test func anExperimentSendsAnImpressionAndIsStored() throws {
+        let service = try Self.service()
+        let result = try #require(service.decide("flag", for: user, stored: Self.nothingStored))
+        #expect(result.value.variation?.key == "on")
+        #expect(result.value.ruleKey == "e")
+        #expect(result.value.origin == .bucketed)
+        #expect(result.value.reasons.isEmpty)
+        #expect(result.newAssignments == [NewAssignment(experimentID: "10", variationID: "101")])
+        let impression = try #require(result.impressions.first)
+        #expect(impression.ruleType == "feature-test")
+        #expect(impression.campaignID == "layer-10")
+        #expect(impression.experimentID == "10")
+        #expect(impression.variationID == "101")
+        #expect(service.decide("flag", for: user)?.newAssignments.isEmpty == true)
+        #expect(service.decide("flag", for: user, options: .disableDecisionEvent)?.impressions.isEmpty == true)
+    }
+
+    @Test func aStoredAssignmentStays() throws {
+        let service = try Self.service(["audienceIds": ["missing"]])
+        let stored: [Identifier: StoredAssignment] = ["10": StoredAssignment(variationID: "102")]
+        let result = try #require(service.decide("flag", for: user, stored: stored, options: .includeReasons))
+        #expect(result.value.variation?.key == "off")
+        #expect(result.value.origin == .stored)
+        #expect(result.newAssignments.isEmpty)
+        #expect(result.value.reasons == [#"User "u" was previously bucketed into variation "off" of experiment "e"."#])
+        let ignoring = service.decide("flag", for: user, stored: stored, options: .ignoreUserProfileService)
+        #expect(ignoring?.value.variation == nil)
+    }
+
+    @Test func aVanishedVariationIsBucketedAnew() throws {
+        let stored: [Identifier: StoredAssignment] = ["10": StoredAssignment(variationID: "gone")]
+        let result = try #require(try Self.service().decide("flag", for: user, stored: stored, options: .includeReasons))
+        #expect(result.value.origin == .bucketed)
+        #expect(
+            result.newAssignments
+                == [NewAssignment(experimentID: "10", variationID: "101", staleVariationID: "gone")]
+        )
+        #expect(
+            result.value.reasons == [
+                #"User "u" was previously bucketed into variation with ID "gone" for experiment "e", but no matching variation was found."#,
+                "Audiences for experiment e collectively evaluated to true.",
+            ]
+        )
+    }
+
+    @Test func anOverrideComesBeforeTheWhitelistAndIgnoresOptions() throws {
+        let service = try Self.service(["forcedVariations": ["u": "on"]])
+        let stored: [Identifier: StoredAssignment] = ["10": StoredAssignment(variationID: "102", isOverride: true)]
+        let result = service.decide("flag", for: user, stored: stored, options: [.ignoreUserProfileService, .includeReasons])
+        #expect(result?.value.origin == .override)
+        #expect(result?.value.variation?.key == "off")
+        #expect(result?.value.reasons == ["Override variation off found for user u"])
+        #expect(service.decide("flag", for: user)?.value.origin == .whitelist)
+    }
+
+    @Test func anOverrideWhoseVariationIsGoneIsNotReplaced() throws {
+        let stored: [Identifier: StoredAssignment] = ["10": StoredAssignment(variationID: "gone", isOverride: true)]
+        let result = try Self.service().decide("flag", for: user, stored: stored)
+        #expect(result?.value.origin == .bucketed)
+        #expect(result?.newAssignments.isEmpty == true)
+    }
+
+    @Test(arguments: [
+        ("on", #"User "u" is whitelisted into variation "on" of experiment "e"."#),
+        ("gone", #"User "u" is whitelisted into variation "gone", which is not in the datafile."#),
+    ])
+    func whitelistedUsersAreToldSo(variation: String, reason: String) throws {
+        let service = try Self.service(["forcedVariations": ["u": .string(variation)]])
+        let result = service.decide("flag", for: user, stored: Self.nothingStored, options: .includeReasons)
+        #expect(result?.value.reasons.first == reason)
+        #expect(result?.newAssignments.isEmpty == (variation == "on"))
+    }
+
+    @Test func forcedDecisionsComeFirst() throws {
+        var user = user
+        user.forcedDecisions = [ForcedDecision(flagKey: "flag", ruleKey: "", variationKey: "off")]
+        let result = try #require(try Self.service().decide("flag", for: user, options: .includeReasons))
+        #expect(result.value.variation?.key == "off")
+        #expect(result.value.ruleKey == nil)
+        #expect(result.value.origin == .forced)
+        #expect(result.value.reasons == ["Variation (off) is mapped to flag (flag) and user (u) in the forced decision map."])
+        user.forcedDecisions = [ForcedDecision(flagKey: "flag", ruleKey: "e", variationKey: "gone")]
+        #expect(
+            try Self.service().decide("flag", for: user, options: .includeReasons)?.value.reasons.first
+                == "Invalid variation is mapped to flag (flag), rule (e) and user (u) in the forced decision map."
+        )
+    }
+
+    @Test func aContextualBanditIsUnavailable() throws {
+        let service = try Self.service(["cmab": ["attributeIds": [], "trafficAllocation": 10_000]])
+        let result = try #require(service.decide("flag", for: user, stored: Self.nothingStored))
+        #expect(result.value.hasFailed)
+        #expect(result.value.reasons == ["Failed to fetch CMAB data for experiment e."])
+        #expect(result.value.variables.isEmpty)
+        #expect(result.impressions.isEmpty)
+        #expect(result.newAssignments.isEmpty)
+    }
+
+    @Test func theSameExperimentOfTwoFlagsIsStoredOnce() throws {
+        let service = try Fixture.service([
+            "experiments": [Fixture.experiment("e", id: "10")],
+            "featureFlags": [Fixture.flag("f", experiments: ["10"]), Fixture.flag("g", experiments: ["10"])],
+        ])
+        let result = service.decideAll(for: user, stored: Self.nothingStored)
+        #expect(result.value.map(\.origin) == [.bucketed, .stored])
+        #expect(result.newAssignments.count == 1)
+    }
+
+    @Test func onlyEnabledFlagsAreAnsweredWhenAsked() throws {
+        let service = try Self.service(["forcedVariations": ["u": "off"]])
+        let result = service.decideAll(for: user, options: .enabledFlagsOnly)
+        #expect(result.value.isEmpty)
+        #expect(result.impressions.count == 1)
+        #expect(service.decide("flag", for: user, options: .enabledFlagsOnly)?.value.isEnabled == false)
+    }
+
+    @Test func aBucketingIDOfAnotherTypeIsReported() throws {
+        let user = User(id: "u", attributes: try Fixture.attributes(#"{"$opt_bucketing_id":5}"#))
+        #expect(user.bucketingID == "u")
+        #expect(
+            try Self.service().decide("flag", for: user, options: .includeReasons)?.value.reasons.last
+                == #"Error computing bucketing ID for experiment "e": "invalid bucketing ID provided: \"5\"""#
+        )
+    }
+
+    static let nothingStored: [Identifier: StoredAssignment] = [:]
+
+    /// The flag `flag` with the experiment `e`, id `10`.
+    static func service(_ members: KeyValuePairs<String, JSONValue> = [:]) throws -> DecisionService {
+        try Fixture.service([
+            "experiments": [Fixture.experiment("e", id: "10", members)],
+            "featureFlags": [Fixture.flag("flag", experiments: ["10"])],
+        ])
+    }
+}

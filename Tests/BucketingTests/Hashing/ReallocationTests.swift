@@ -1,0 +1,91 @@
+import Bucketing
+import Testing
+
+@Suite struct ReallocationTests {
+    typealias Weights = [TrafficAllocation.Weight]
+
+    static func weights(_ pairs: KeyValuePairs<String, Int>) -> Weights {
+        pairs.map { TrafficAllocation.Weight(entityID: Identifier($0.key), weight: $0.value) }
+    }
+
+    static func ranges(_ allocation: TrafficAllocation) -> String {
+        allocation.ranges.map { "\($0.entityID)<\($0.end)" }.joined(separator: " ")
+    }
+
+    @Test(arguments: [
+        (weights(["a": 5_000, "b": 5_000]), "a<5000 b<10000"),
+        (weights(["a": 1_000, "b": 1_000]), "a<1000 b<2000"),
+        (weights(["a": 0, "b": 3]), "b<3"),
+        (weights([:]), ""),
+    ])
+    func newAllocationsFollowTheOrderOfWeights(weights: Weights, expected: String) {
+        #expect(Self.ranges(TrafficAllocation(weights: weights)) == expected)
+    }
+
+    @Test(arguments: [
+        // A boundary moves.
+        (weights(["a": 5_000, "b": 5_000]), weights(["a": 7_000, "b": 3_000]), "a<7000 b<10000"),
+        (weights(["a": 5_000, "b": 5_000]), weights(["a": 2_000, "b": 8_000]), "a<2000 b<10000"),
+        // Traffic grows into what nobody has, and shrinks from the end.
+        (weights(["a": 1_000, "b": 1_000]), weights(["a": 1_000, "b": 4_000]), "a<1000 b<5000"),
+        (weights(["a": 1_000, "b": 1_000]), weights(["a": 500, "b": 1_000]), "a<500 <1000 b<2000"),
+        // A new variation takes from all.
+        (
+            weights(["a": 5_000, "b": 5_000]), weights(["a": 4_000, "b": 4_000, "c": 2_000]),
+            "c<1000 a<5000 c<6000 b<10000"
+        ),
+        // A variation that is gone leaves all to its neighbour.
+        (weights(["a": 3_000, "b": 3_000, "c": 4_000]), weights(["a": 3_000, "c": 7_000]), "a<3000 c<10000"),
+    ])
+    func rangesGrowAndShrinkInPlace(former: Weights, new: Weights, expected: String) {
+        #expect(Self.ranges(TrafficAllocation(weights: former).reallocated(to: new)) == expected)
+    }
+
+    @Test func asFewBucketValuesMoveAsPossible() {
+        var random = SeededGenerator(seed: 7)
+        let ids: [Identifier] = ["a", "b", "c", "d"]
+        var allocation = TrafficAllocation(ranges: [])
+        for _ in 0..<20 {
+            var rest = 10_000
+            let weights = ids.map { id in
+                let weight = Int.random(in: 0...rest, using: &random)
+                rest -= weight
+                return TrafficAllocation.Weight(entityID: id, weight: weight)
+            }
+            let changed = allocation.reallocated(to: weights)
+            var sizes: [Identifier: Int] = [:]
+            var moved = 0
+            for value in 0..<10_000 {
+                let (old, new) = (allocation.entity(at: value), changed.entity(at: value))
+                if let new { sizes[new, default: 0] += 1 }
+                if old != new { moved += 1 }
+            }
+            #expect(weights.allSatisfy { sizes[$0.entityID, default: 0] == $0.weight })
+            #expect(moved == Self.leastMoves(from: allocation, to: weights))
+            allocation = changed
+        }
+    }
+
+    /// What gainers gain or losers lose, whichever is more.
+    private static func leastMoves(from allocation: TrafficAllocation, to weights: Weights) -> Int {
+        let changes = weights.map { weight in
+            weight.weight - (0..<10_000).count { allocation.entity(at: $0) == weight.entityID }
+        }
+        return max(changes.reduce(0) { $0 + max(0, $1) }, changes.reduce(0) { $0 + max(0, -$1) })
+    }
+
+    @Test func equalWeightsAddUp() {
+        let weights = TrafficAllocation.equalWeights(of: ["a", "b", "c"])
+        #expect(weights.map(\.weight) == [3_334, 3_333, 3_333])
+        #expect(TrafficAllocation.equalWeights(of: []).isEmpty)
+    }
+
+    @Test func isReadBackFromJSON() throws {
+        let allocation = TrafficAllocation(weights: Self.weights(["a": 10, "b": 20]))
+        #expect(try TrafficAllocation(json: allocation.json) == allocation)
+        let error = try #require(throws: DatafileError.self) {
+            try TrafficAllocation(json: [["entityId": 5, "endOfRange": 1]])
+        }
+        #expect(error.description == "/trafficAllocation/0/entityId: must be a string, is a number")
+    }
+}

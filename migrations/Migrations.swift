@@ -1,0 +1,7 @@
+/// The database's schema as steps, embedded in the program from the SQL files beside this one.
+public enum Migrations {
+    /// In order; a database's version is the number of steps that it has been through. A released step never changes.
+    public static let all: [[UInt8]] = [
+        PackageResources._001_profiles_sql
+    ]
+}
