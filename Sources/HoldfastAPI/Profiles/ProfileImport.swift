@@ -14,6 +14,7 @@ final class ProfileImport: BodyReceiver {
     private let call: Call
     private let rule: ProfileChange.ConflictRule
     private let window: Int
+    private let lineLimit: Int
     private var splitter: LineSplitter
     private var lines = 0
     private var imported = 0
@@ -34,6 +35,7 @@ final class ProfileImport: BodyReceiver {
         self.call = call
         self.rule = rule
         self.window = window
+        self.lineLimit = lineLimit
         splitter = LineSplitter(limit: lineLimit)
     }
 
@@ -60,7 +62,7 @@ final class ProfileImport: BodyReceiver {
         let number = lines
         do throws(Problem) {
             guard let line else {
-                throw Problem(.contentTooLarge, "the line is longer than \(splitter.limit) bytes")
+                throw Problem(.contentTooLarge, "the line is longer than \(lineLimit) bytes")
             }
             if let change = try ProfileLine.parse(line, rule) { submit(change, number) }
         } catch {
