@@ -17,6 +17,8 @@ struct ServeCommand: ParsableCommand {
         let tokens = configuration.tokensFile.map(TokenFile.init(path:))
         let access = AccessControl(tokens: try tokens?.read() ?? [])
         try refuseOpenAddress(configuration, access)
+        let signals = Signals()
+        signals.onHangUp { reload(tokens, access, logger) }
 
         let store = try StoreFactory.open(configuration)
         var options = Services.Options()
@@ -42,8 +44,6 @@ struct ServeCommand: ParsableCommand {
                 "tokens": access.isOpen ? "none" : "required", "version": "\(Holdfast.version)",
                 "pid": "\(getpid())",
             ])
-        let signals = Signals()
-        signals.onHangUp { reload(tokens, access, logger) }
         let name = signals.waitForTermination()
         stop(server, services, store, configuration, name)
     }
