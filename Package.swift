@@ -51,6 +51,13 @@ let package = Package(
         // Tests
         .testTarget(name: "BucketingTests", dependencies: ["Bucketing"], resources: [.copy("Vectors")], swiftSettings: strict),
         .testTarget(name: "HTTPServerTests", dependencies: ["HTTPServer", "CSystem"], swiftSettings: strict),
+        .testTarget(name: "HoldfastAPITests", dependencies: ["HoldfastAPI", "Bucketing", "Storage"], swiftSettings: strict),
+        .testTarget(
+            name: "IntegrationTests",
+            dependencies: ["holdfast", "Bucketing", "CSQLite"],
+            exclude: ["Python"],
+            swiftSettings: strict
+        ),
     ],
     swiftLanguageModes: [.v6]
 )

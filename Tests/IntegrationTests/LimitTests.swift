@@ -14,7 +14,8 @@ import Testing
     }
 
     @Test func `A profile holds 1,000 assignments and not one more`() throws {
-        let client = try server().client()
+        let server = try server()
+        let client = try server.client()
         func map(_ range: Range<Int>) -> String {
             range.map { #""e\#($0)":{"variation_id":"v"}"# }.joined(separator: ",")
         }
@@ -33,7 +34,8 @@ import Testing
     }
 
     @Test func `A user id has up to 1,024 bytes in a path, a query and a body`() throws {
-        let client = try server().client()
+        let server = try server()
+        let client = try server.client()
         let longest = String(repeating: "ü", count: 512)
         let (path, tooLong) = (String(repeating: "%C3%BC", count: 512), String(repeating: "%C3%BC", count: 512) + "a")
         #expect(try client.request("POST", "/ups/save", profile(longest, ["1": "2"])).status == 200)
@@ -56,7 +58,8 @@ import Testing
     }
 
     @Test func `A chunked body is refused as soon as it is greater than the limit`() throws {
-        let client = try server(["--max-body-size", "4KiB"]).client()
+        let server = try server(["--max-body-size", "4KiB"])
+        let client = try server.client()
         try client.send("POST /ups/save HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
         let piece = String(repeating: " ", count: 4_096)
         try client.send("1000\r\n\(piece)\r\n1\r\n ")
@@ -82,7 +85,8 @@ import Testing
     }
 
     @Test func `An assignment is gone when its time is over, and an override is not`() throws {
-        let client = try server(["--assignment-ttl", "400ms"]).client()
+        let server = try server(["--assignment-ttl", "400ms"])
+        let client = try server.client()
         _ = try client.request("PUT", "/v1/profiles/ada/experiments/22", #"{"variation_id":"9"}"#)
         let saved = try client.request("POST", "/ups/save", profile("ada", ["11": "1"]))
         #expect(saved.text == profile("ada", ["11": "1", "22": "9"]))

@@ -1,7 +1,8 @@
 import Glibc
 
 /// A blocking HTTP client on a raw socket, which sends whatever bytes a test wants.
-final class HTTPClient {
+// Safe: a test that uses one on two threads only sends on one of them and only receives on the other.
+final class HTTPClient: @unchecked Sendable {
     private let descriptor: Int32
     private var received: [UInt8] = []
     private var isAtEnd = false
