@@ -28,7 +28,7 @@ let package = Package(
         .target(
             name: "Migrations",
             path: "migrations",
-            resources: [.embedInCode("0001_profiles.sql")],
+            resources: [.embedInCode("0001_profiles.sql"), .embedInCode("0002_projects.sql")],
             swiftSettings: strict
         ),
         .target(name: "StorageSQLite", dependencies: ["Storage", "Bucketing", "CSQLite", "Migrations"], swiftSettings: strict),
@@ -49,6 +49,8 @@ let package = Package(
         ),
 
         // Tests
+        .target(
+            name: "TestSupport", dependencies: ["Bucketing", "Storage"], path: "Tests/TestSupport", swiftSettings: strict),
         .testTarget(name: "BucketingTests", dependencies: ["Bucketing"], resources: [.copy("Vectors")], swiftSettings: strict),
         .testTarget(name: "HTTPServerTests", dependencies: ["HTTPServer", "CSystem"], swiftSettings: strict),
         .testTarget(name: "HoldfastAPITests", dependencies: ["HoldfastAPI", "Bucketing", "Storage"], swiftSettings: strict),
@@ -58,6 +60,7 @@ let package = Package(
             exclude: ["Python"],
             swiftSettings: strict
         ),
+        .testTarget(name: "StorageTests", dependencies: ["Storage", "Bucketing", "TestSupport"], swiftSettings: strict),
     ],
     swiftLanguageModes: [.v6]
 )

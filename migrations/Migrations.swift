@@ -2,6 +2,7 @@
 public enum Migrations {
     /// In order; a database's version is the number of steps that it has been through. A released step never changes.
     public static let all: [[UInt8]] = [
-        PackageResources._001_profiles_sql
+        PackageResources._001_profiles_sql,
+        PackageResources._002_projects_sql,
     ]
 }

@@ -7,7 +7,14 @@ func apiRoutes(_ services: Services, _ reader: any ProfileReader) -> [APIRoute] 
     let operations = OperationsEndpoints(services: services)
     let metrics = MetricsEndpoint(services: services)
     let profile = ProfileEndpoints(store: services.profiles, reader: reader)
-    let assignment = AssignmentEndpoints(store: services.profiles, reader: reader)
+    let projects = ProjectView(services.projects)
+    let assignment = AssignmentEndpoints(store: services.profiles, reader: reader, projects: projects)
+    let decider = Decider(profiles: services.profiles, reader: reader)
+    let assign = AssignEndpoints(
+        decider: decider, projects: projects, figures: services.decisions, limit: services.options.lookupLimit)
+    let bucket = BucketEndpoint()
+    let datafile = DatafileEndpoints(catalog: services.projects, projects: projects)
+    let experiment = ExperimentEndpoints(catalog: services.projects, projects: projects)
     let lookup = LookupEndpoint(reader: reader, limit: services.options.lookupLimit)
     let transfer = TransferEndpoints(services: services, reader: reader)
     let userProfileService = UserProfileServiceEndpoints(store: services.profiles, reader: reader)
@@ -31,6 +38,16 @@ func apiRoutes(_ services: Services, _ reader: any ProfileReader) -> [APIRoute] 
         APIRoute(.put, "/v1/profiles/{user_id}/experiments/{experiment_id}", scope: .token(.admin), assignment.put),
         APIRoute(
             .delete, "/v1/profiles/{user_id}/experiments/{experiment_id}", scope: .token(.admin), assignment.delete),
+
+        APIRoute(.post, "/v1/bucket", scope: .token(.read), bucket.post),
+        APIRoute(.post, "/v1/assign", scope: .token(.write), assign.post),
+        APIRoute(.get, "/v1/assign", scope: .token(.read), assign.get),
+        APIRoute(.put, "/v1/datafile", scope: .token(.admin), datafile.put),
+        APIRoute(.get, "/v1/datafile/history", scope: .token(.read), datafile.history),
+        APIRoute(.get, "/v1/experiments", scope: .token(.read), experiment.list),
+        APIRoute(.get, "/v1/experiments/{key}", scope: .token(.read), experiment.get),
+        APIRoute(.put, "/v1/experiments/{key}", scope: .token(.admin), experiment.put),
+        APIRoute(.delete, "/v1/experiments/{key}", scope: .token(.admin), experiment.delete),
 
         APIRoute(.post, "/ups/lookup", scope: .token(.read), userProfileService.postLookup),
         APIRoute(.get, "/ups/lookup", scope: .token(.read), userProfileService.getLookup),

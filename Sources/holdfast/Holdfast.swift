@@ -15,6 +15,6 @@ struct Holdfast: ParsableCommand {
         version: version,
         subcommands: [
             ServeCommand.self, MigrateCommand.self, ExportCommand.self, ImportCommand.self, BackupCommand.self,
-            HealthCommand.self,
+            HealthCommand.self, DatafileCommand.self,
         ])
 }

@@ -128,3 +128,24 @@ extension DatafileEditor {
         })
     }
 }
+
+// MARK: - Audiences
+
+extension DatafileEditor {
+    /// Puts an audience in the place of the one with the same id, or else at the end.
+    public mutating func setTypedAudience(_ audience: JSONValue) {
+        var audiences = root["typedAudiences"]?.array ?? []
+        if let index = audiences.lastIndex(where: { $0.object?["id"] == audience.object?["id"] }) {
+            audiences[index] = audience
+        } else {
+            audiences.append(audience)
+        }
+        root["typedAudiences"] = .array(audiences)
+    }
+
+    /// Takes an audience out; experiments that name it are left as they are.
+    public mutating func removeTypedAudience(id: String) {
+        guard let audiences = root["typedAudiences"]?.array else { return }
+        root["typedAudiences"] = .array(audiences.filter { $0.object?["id"] != .string(id) })
+    }
+}

@@ -6,4 +6,10 @@ public struct DecisionResult<Value: Sendable>: Sendable {
     public let impressions: [Impression]
     /// What is to be stored.
     public let newAssignments: [NewAssignment]
+
+    public init(value: Value, impressions: [Impression] = [], newAssignments: [NewAssignment] = []) {
+        self.value = value
+        self.impressions = impressions
+        self.newAssignments = newAssignments
+    }
 }

@@ -147,7 +147,9 @@ extension DecisionRun {
                 return nil
             }
             guard chosen == experiment.id else {
-                reasons.addDetail("User \"\(user.id)\" is not in experiment \"\(experiment.key)\" of group \(group.id).")
+                reasons.addDetail(
+                    "User \"\(user.id)\" is not in experiment \"\(experiment.key)\" of group \(group.id)."
+                )
                 return nil
             }
             reasons.addDetail("User \"\(user.id)\" is in experiment \(experiment.key) of group \(group.id).")

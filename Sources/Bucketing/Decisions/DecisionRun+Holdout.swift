@@ -4,23 +4,24 @@ extension DecisionRun {
     /// - Parameter rule: the rule that a local holdout is asked for.
     func variation(of holdout: Holdout, rule: Experiment?) -> Variation? {
         let kind = rule == nil ? "holdout" : "local holdout"
+        let key = holdout.key
         let admits = admits(holdout.audience)
-        reasons.add("Audiences for holdout \(holdout.key) collectively evaluated to \(admits).")
+        reasons.add("Audiences for holdout \(key) collectively evaluated to \(admits).")
         guard admits else {
-            reasons.add("User \(user.id) does not meet conditions for \(kind) \(holdout.key).")
+            reasons.add("User \(user.id) does not meet conditions for \(kind) \(key).")
             return nil
         }
-        reasons.add("User \(user.id) meets conditions for \(kind) \(holdout.key).")
-        noteInvalidBucketingID(for: "\(kind) \"\(holdout.key)\"")
+        reasons.add("User \(user.id) meets conditions for \(kind) \(key).")
+        noteInvalidBucketingID(for: "\(kind) \"\(key)\"")
         let id = holdout.isBucketed ? bucket(below: holdout.id, holdout.trafficAllocation) : nil
         let variation = id.flatMap { holdout.variations.variation(id: $0) }
         switch (variation, rule) {
         case (let variation?, let rule?):
-            reasons.add("User \(user.id) is in variation \(variation.key) of \(kind) \(holdout.key) for rule \(rule.id).")
+            reasons.add("User \(user.id) is in variation \(variation.key) of \(kind) \(key) for rule \(rule.id).")
         case (let variation?, nil):
-            reasons.add("User \(user.id) is in variation \(variation.key) of \(kind) \(holdout.key).")
+            reasons.add("User \(user.id) is in variation \(variation.key) of \(kind) \(key).")
         case (nil, let rule?):
-            reasons.add("User \(user.id) is not bucketed into \(kind) \(holdout.key) for rule \(rule.id).")
+            reasons.add("User \(user.id) is not bucketed into \(kind) \(key) for rule \(rule.id).")
         case (nil, nil):
             reasons.add("User \(user.id) is in no holdout variation.")
         }

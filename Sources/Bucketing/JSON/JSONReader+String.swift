@@ -88,11 +88,12 @@ extension JSONReader {
     private mutating func hexadecimalDigits() throws(JSONError) -> UInt16 {
         var unit: UInt16 = 0
         for _ in 0..<4 {
+            let byte = current
             let digit: UInt8
-            switch current {
-            case let byte where byte >= UInt8(ascii: "0") && byte <= UInt8(ascii: "9"): digit = byte - UInt8(ascii: "0")
-            case let byte where byte >= UInt8(ascii: "a") && byte <= UInt8(ascii: "f"): digit = byte - UInt8(ascii: "a") + 10
-            case let byte where byte >= UInt8(ascii: "A") && byte <= UInt8(ascii: "F"): digit = byte - UInt8(ascii: "A") + 10
+            switch byte {
+            case UInt8(ascii: "0")...UInt8(ascii: "9"): digit = byte - UInt8(ascii: "0")
+            case UInt8(ascii: "a")...UInt8(ascii: "f"): digit = byte - UInt8(ascii: "a") + 10
+            case UInt8(ascii: "A")...UInt8(ascii: "F"): digit = byte - UInt8(ascii: "A") + 10
             default: throw failure("expected four hexadecimal digits")
             }
             unit = unit << 4 | UInt16(digit)

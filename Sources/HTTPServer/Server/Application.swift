@@ -1,5 +1,5 @@
-/// What a server serves: one instance for each event loop, made and used on that loop's thread only, so that it needs
-/// no locks.
+/// What a server serves: one instance for each event loop, used on that loop's thread only, so that it needs no
+/// locks.
 public protocol Application: AnyObject {
     var router: Router { get }
 

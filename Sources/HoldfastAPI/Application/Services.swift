@@ -5,12 +5,15 @@ public import Storage
 /// What all event loops of one server share.
 public final class Services: Sendable {
     public let profiles: any ProfileStore
+    public let projects: ProjectCatalog
+    public let events: EventQueue
     public let access: AccessControl
     public let readiness: Readiness
     public let logger: Logger
     public let options: Options
     let build: BuildInfo
     let collector = MetricsCollector()
+    let decisions = DecisionFigures()
 
     public struct Options: Sendable {
         /// Whether each request is logged.
@@ -28,9 +31,11 @@ public final class Services: Sendable {
     }
 
     public init(
-        profiles: any ProfileStore, access: AccessControl, build: BuildInfo, logger: Logger, options: Options = Options()
+        profiles: any ProfileStore, projects: ProjectCatalog, events: EventQueue, access: AccessControl, build: BuildInfo, logger: Logger, options: Options = Options()
     ) {
         self.profiles = profiles
+        self.projects = projects
+        self.events = events
         self.access = access
         self.build = build
         self.logger = logger

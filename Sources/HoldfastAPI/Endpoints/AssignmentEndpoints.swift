@@ -7,6 +7,7 @@ import Storage
 struct AssignmentEndpoints {
     let store: any ProfileStore
     let reader: any ProfileReader
+    let projects: ProjectView
 
     func get(_ request: borrowing Request, _ call: Call) {
         do throws(Problem) {
@@ -34,7 +35,7 @@ struct AssignmentEndpoints {
         do throws(Problem) {
             let userID = try request.userID()
             let experimentID = try request.experimentID()
-            let variationID = try request.withBody { bytes throws(Problem) in try Self.variationID(bytes) }
+            let variationID = try request.withBody { bytes throws(Problem) in try self.variationID(bytes, of: experimentID) }
             let operation = ProfileChange.Operation.override(experimentID: experimentID, variationID: variationID)
             store.submit(ProfileChange(userID: userID, operation: operation)) { result in
                 switch result {
@@ -47,15 +48,47 @@ struct AssignmentEndpoints {
         }
     }
 
-    private static func variationID(_ bytes: UnsafeRawBufferPointer) throws(Problem) -> Identifier {
+    /// `{"variation_id":…}` or `{"variation_key":…}`, checked against every datafile that has the experiment.
+    private func variationID(_ bytes: UnsafeRawBufferPointer, of experimentID: Identifier) throws(Problem) -> Identifier {
         let value = try ProfileBody.parse(bytes)
         guard let object = value.object else {
             throw Problem(.badRequest, "an override is an object, not \(value.kind)", at: [])
         }
+        let experiments = projects.experiments(id: experimentID)
+        if let key = try object.optionalText("variation_key") {
+            guard object["variation_id"] == nil else {
+                throw Problem(.badRequest, "variation_id and variation_key are both given", at: ["variation_key"])
+            }
+            for experiment in experiments {
+                if let variation = experiment.variation(key: Identifier(key)) { return variation.id }
+            }
+            throw unknownVariation(experiments, at: ["variation_key"])
+        }
         guard let variation = object["variation_id"] else {
             throw Problem(.badRequest, "variation_id is missing", at: ["variation_id"])
         }
-        return try ProfileBody.variationID(variation, at: ["variation_id"])
+        let variationID = try ProfileBody.variationID(variation, at: ["variation_id"])
+        guard experiments.isEmpty || experiments.contains(where: { $0.variation(id: variationID) != nil }) else {
+            throw unknownVariation(experiments, at: ["variation_id"])
+        }
+        return variationID
+    }
+
+    private func unknownVariation(_ experiments: [Experiment], at pointer: JSONPointer) -> Problem {
+        guard !experiments.isEmpty else {
+            return Problem(.unprocessableContent, "no datafile has this experiment; give the variation_id", at: pointer)
+        }
+        let variations = experiments.flatMap(\.variations)
+        let list = variations.map { "\($0.key) (id \($0.id))" }.joined(separator: ", ")
+        var problem = Problem(
+            .unprocessableContent, "the experiment has no such variation; it has: \(list)", at: pointer)
+        problem.members = [
+            (
+                "variations",
+                .array(variations.map { ["id": .string($0.id.string), "key": .string($0.key.string)] })
+            )
+        ]
+        return problem
     }
 
     func delete(_ request: borrowing Request, _ call: Call) {

@@ -1,4 +1,5 @@
 import Glibc
+import Bucketing
 import HTTPServer
 import Storage
 
@@ -21,6 +22,7 @@ struct MetricsEndpoint {
         appendConnections(snapshots, to: &page)
         appendCache(snapshots, to: &page)
         appendStore(services.profiles.statistics(), to: &page)
+        appendDecisions(services, to: &page)
         appendProcess(services.build, to: &page)
         return page.text
     }
@@ -84,6 +86,21 @@ struct MetricsEndpoint {
         page.histogram(
             "holdfast_store_commit_seconds", "Time that a commit took, from begin to durable.", store.commitSeconds)
         page.histogram("holdfast_store_batch_changes", "Changes in one commit.", store.batchSizes)
+    }
+
+    private static func appendDecisions(_ services: Services, to page: inout MetricsPage) {
+        page.begin("holdfast_decisions_total", .counter, "Decisions, by where the variation came from.")
+        for origin in Origin.allCases {
+            page.sample("source=\"\(origin.rawValue)\"", services.decisions.value(origin))
+        }
+        page.begin("holdfast_datafile_version", .gauge, "The stored version of the datafile in force.")
+        for project in services.projects.snapshot().projects.values.sorted(by: { $0.sdkKey < $1.sdkKey }) {
+            page.sample("sdk_key=\"\(project.sdkKey)\"", project.version)
+        }
+        let events = services.events.statistics
+        page.single("holdfast_events_waiting", .gauge, "Events that wait for their commit.", events.waiting)
+        page.single("holdfast_events_stored_total", .counter, "Events stored.", events.stored)
+        page.single("holdfast_events_dropped_total", .counter, "Exposures for which there was no room.", events.dropped)
     }
 
     private static func appendProcess(_ build: BuildInfo, to page: inout MetricsPage) {

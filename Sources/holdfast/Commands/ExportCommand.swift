@@ -21,7 +21,7 @@ struct ExportCommand: ParsableCommand {
     func run() throws {
         let path = database.path(environment: ProcessInfo.processInfo.environment)
         guard FileManager.default.fileExists(atPath: path) else { throw Failure("there is no database \(path)") }
-        let store = try SQLiteProfileStore(SQLiteConfiguration(path: path))
+        let store = try SQLiteStore(SQLiteConfiguration(path: path))
         defer { store.close() }
         let reader = try store.makeReader()
         defer { reader.close() }

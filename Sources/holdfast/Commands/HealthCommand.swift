@@ -19,7 +19,7 @@ struct HealthCommand: ParsableCommand {
         var period = Period(seconds: 3)
         try settings.apply(timeout, "timeout", to: &period)
         guard let target = URL(string: address), target.scheme == "http", let host = target.host else {
-            throw ValidationError("--url: '\(address)' is not an http URL")
+            throw Failure("--url: '\(address)' is not an http URL")
         }
         let path = target.path.isEmpty ? "/health" : target.path
         let answer: HTTPProbe.Answer

@@ -23,7 +23,7 @@ struct ImportCommand: ParsableCommand {
 
     func run() throws {
         let path = database.path(environment: ProcessInfo.processInfo.environment)
-        let store = try SQLiteProfileStore(SQLiteConfiguration(path: path))
+        let store = try SQLiteStore(SQLiteConfiguration(path: path))
         defer { store.close() }
         let lines = ImportedLines(window: Self.window)
         var splitter = LineSplitter(limit: 1 << 20)

@@ -21,11 +21,14 @@ struct ServeCommand: ParsableCommand {
         signals.onHangUp { reload(tokens, access, logger) }
 
         let store = try StoreFactory.open(configuration)
+        let projects = try ProjectCatalog(store: store, logger: logger)
+        let loaded = try configuration.datafile.map { try DatafileSource(path: $0).load(into: projects) } ?? []
         var options = Services.Options()
         options.accessLog = configuration.accessLog
         options.importLineBytes = configuration.limits.bodyBytes
         let services = Services(
-            profiles: store, access: access,
+            profiles: store, projects: projects,
+            events: EventQueue(store: store), access: access,
             build: BuildInfo(version: Holdfast.version, startedAt: Date().timeIntervalSince1970), logger: logger,
             options: options)
         let server: HTTPServer
@@ -41,7 +44,7 @@ struct ServeCommand: ParsableCommand {
             metadata: [
                 "address": "http://\(server.address)", "database": "\(configuration.database)",
                 "profiles": "\(store.statistics().profiles)", "event_loops": "\(configuration.eventLoops)",
-                "tokens": access.isOpen ? "none" : "required", "version": "\(Holdfast.version)",
+                "datafiles": "\(loaded.joined(separator: ","))", "tokens": access.isOpen ? "none" : "required", "version": "\(Holdfast.version)",
                 "pid": "\(getpid())",
             ])
         let name = signals.waitForTermination()
@@ -77,6 +80,7 @@ struct ServeCommand: ParsableCommand {
         services.readiness.shutDown()
         server.stop(within: configuration.shutdownTimeout.seconds)
         server.wait()
+        services.events.waitUntilStored()
         store.close()
         services.logger.notice("stopped")
     }

@@ -6,6 +6,8 @@ struct ServeConfiguration: Sendable {
     var listen = "127.0.0.1:8080"
     var database = "./holdfast.db"
     var tokensFile: String?
+    /// A file, or a directory of `*.json`.
+    var datafile: String?
     /// `nil`: assignments never expire.
     var assignmentTTL: Period?
     var eventLoops = HTTPServer.availableCores

@@ -8,6 +8,9 @@ struct ServeOptions: ParsableArguments {
 
     @OptionGroup var store: DatabaseOptions
 
+    @Option(help: .init("A datafile, or a directory of them, to put in force at the start.", valueName: "path"))
+    var datafile: String?
+
     @Option(help: .init("File of access tokens, 'scope name secret' a line; read again on SIGHUP.", valueName: "path"))
     var tokensFile: String?
 
@@ -62,13 +65,14 @@ struct ServeOptions: ParsableArguments {
     @Option(help: .init("trace, debug, info, notice, warning, error or critical (default: info).", valueName: "level"))
     var logLevel: String?
 
-    /// - Throws: `ValidationError`, naming the setting that is wrong.
+    /// - Throws: ``Failure``, naming the setting that is wrong.
     func configuration(environment: [String: String]) throws -> ServeConfiguration {
         let settings = Settings(environment: environment)
         var result = ServeConfiguration()
         settings.apply(listen, "listen", to: &result.listen)
         store.apply(settings, to: &result.database)
         settings.apply(tokensFile, "tokens-file", to: &result.tokensFile)
+        settings.apply(datafile, "datafile", to: &result.datafile)
         var ttl = Period(seconds: 0)
         try settings.apply(assignmentTTL, "assignment-ttl", to: &ttl)
         if ttl.seconds > 0 { result.assignmentTTL = ttl }

@@ -17,11 +17,11 @@ struct Settings {
 
     /// Takes over a setting that is written as a text.
     ///
-    /// - Throws: `ValidationError`, naming the setting and what it should look like.
+    /// - Throws: ``Failure``, naming the setting and what it should look like.
     func apply<Value: Setting>(_ option: String?, _ name: String, to value: inout Value) throws {
         guard let given = text(option, name) else { return }
         guard let parsed = Value(setting: given) else {
-            throw ValidationError("--\(name): '\(given)' is not \(Value.form)")
+            throw Failure("--\(name): '\(given)' is not \(Value.form)")
         }
         value = parsed
     }
@@ -30,7 +30,7 @@ struct Settings {
     func apply(_ option: String?, _ name: String, in range: ClosedRange<Int>, to value: inout Int) throws {
         guard let given = text(option, name) else { return }
         guard let number = Int(given), range.contains(number) else {
-            throw ValidationError(
+            throw Failure(
                 "--\(name): '\(given)' is not a whole number from \(range.lowerBound) to \(range.upperBound)")
         }
         value = number
@@ -44,7 +44,7 @@ struct Settings {
             switch given.lowercased() {
             case "true", "1": value = true
             case "false", "0", "": value = false
-            default: throw ValidationError("\(Self.variable(name)): '\(given)' is not 'true' or 'false'")
+            default: throw Failure("\(Self.variable(name)): '\(given)' is not 'true' or 'false'")
             }
         }
     }

@@ -72,6 +72,26 @@ import Testing
         #expect(error.description == #"/groups: has no group "5", which experiment "e" names"#)
     }
 
+    /// Whatever a datafile contains, it is compiled or refused with reasons, and can be decided on.
+    @Test func mutatedDatafilesNeverTrap() throws {
+        let source = try Vectors.datafile("datafile-hard-0.json").source.encoded()
+        var random = SeededGenerator(seed: 3)
+        let pieces = [#"""#, "null", "-1", "1e300", "{}", "[]", "true", #""x""#].map { Array($0.utf8) }
+        for _ in 0..<300 {
+            var bytes = source
+            let start = Int.random(in: bytes.indices, using: &random)
+            let end = min(bytes.count, start + Int.random(in: 0..<6, using: &random))
+            bytes.replaceSubrange(start..<end, with: pieces.randomElement(using: &random) ?? [])
+            guard let value = try? JSONParser().parse(bytes) else { continue }
+            do {
+                let service = DecisionService(datafile: try Datafile(value))
+                _ = service.decideAll(for: User(id: "u"), options: .includeReasons)
+            } catch {
+                #expect(!error.problems.isEmpty)
+            }
+        }
+    }
+
     @Test func theSourceIsKept() throws {
         let source = DatafileEditor(projectID: "1", sdkKey: "key").value
         let datafile = try Datafile(source)

@@ -1,29 +1,6 @@
-import Dispatch
 public import Storage
-import Synchronization
 
-/// User profiles in a SQLite file, which several processes of one host may share.
-public final class SQLiteProfileStore: ProfileStore {
-    private let configuration: SQLiteConfiguration
-    private let file: DatabaseFile
-    private let writer: Writer
-    private let retention: Retention
-
-    /// Opens the database, making it or bringing it up to date where needed.
-    ///
-    /// - Throws: ``DatabaseError``; the file is then as it was.
-    public init(_ configuration: SQLiteConfiguration) throws(DatabaseError) {
-        self.configuration = configuration
-        file = DatabaseFile(path: configuration.path)
-        try file.prepare(lockTimeout: configuration.lockTimeout)
-        do throws(SQLiteError) {
-            writer = try Writer(file: file, configuration: configuration)
-        } catch {
-            throw DatabaseError(configuration.path, error)
-        }
-        retention = Retention(writer: writer, configuration: configuration)
-    }
-
+extension SQLiteStore: ProfileStore {
     public func makeReader() throws(StorageError) -> sending any ProfileReader {
         do throws(SQLiteError) {
             return try SQLiteProfileReader(file: file, notices: writer.notices, configuration: configuration)
@@ -56,6 +33,11 @@ public final class SQLiteProfileStore: ProfileStore {
             try ProfileRows.delete(change.userID, on: transaction.connection)
             transaction.changed(change.userID, profiles: -1, assignments: -(stored?.count ?? 0))
         }
+        // Erasing a user leaves nothing behind, wherever it is kept.
+        if case .erase = change.operation {
+            try ForcedVariationRows.erase(change.userID, in: transaction)
+            try EventRows.erase(change.userID, in: transaction)
+        }
         return outcome.result
     }
 
@@ -70,10 +52,5 @@ public final class SQLiteProfileStore: ProfileStore {
 
     public func statistics() -> StoreStatistics {
         writer.statistics()
-    }
-
-    public func close() {
-        retention.stop()
-        writer.close()
     }
 }

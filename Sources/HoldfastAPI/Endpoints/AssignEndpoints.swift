@@ -1,0 +1,184 @@
+import Bucketing
+import HTTPServer
+import Storage
+internal import Synchronization
+
+/// `/v1/assign`: the variation of a user in one experiment, given on the first asking and kept from then on.
+struct AssignEndpoints {
+    let decider: Decider
+    let projects: ProjectView
+    let figures: DecisionFigures
+    /// Requests in one array.
+    let limit: Int
+
+    /// One request or an array of them; answers one or an array in the same order. In an array an element that
+    /// cannot be answered is `{"error":…,"status":…}` and does not keep the others from theirs.
+    func post(_ request: borrowing Request, _ call: Call) {
+        do throws(Problem) {
+            let body = try request.withBody { bytes throws(Problem) in try ProfileBody.parse(bytes) }
+            if let list = body.array {
+                assign(list, call)
+            } else {
+                decide(try AssignRequest(body, at: []), enrols: true) { Self.send($0, to: call) }
+            }
+        } catch {
+            call.fail(error)
+        }
+    }
+
+    /// The same without enrolling: a user who has no variation yet is told the one that an assignment would give, and
+    /// nothing is stored. The query has `user_id`, `experiment`, `sdk_key`, and `attributes` as JSON.
+    func get(_ request: borrowing Request, _ call: Call) {
+        do throws(Problem) {
+            let query = try request.query(knowing: ["user_id", "experiment", "sdk_key", "attributes"])
+            var object = JSONObject()
+            for (name, value) in query { object[name] = .string(value) }
+            if let text = query["attributes"] { object["attributes"] = try ProfileBody.parse(Array(text.utf8)) }
+            decide(try AssignRequest(.object(object), at: []), enrols: false) { Self.send($0, to: call) }
+        } catch {
+            call.fail(error)
+        }
+    }
+
+    private static func send(_ result: Result<[UInt8], Problem>, to call: Call) {
+        switch result {
+        case .success(let json): call.answer(json: json)
+        case .failure(let problem): call.fail(problem)
+        }
+    }
+
+    private func assign(_ list: [JSONValue], _ call: Call) {
+        guard list.count <= limit else {
+            return call.fail(Problem(.badRequest, "the array has \(list.count) elements; the limit is \(limit)", at: []))
+        }
+        guard !list.isEmpty else { return call.answer(json: Array("[]".utf8)) }
+        let answers = AssignAnswers(count: list.count, call)
+        for (index, element) in list.enumerated() {
+            do throws(Problem) {
+                let request = try AssignRequest(element, at: JSONPointer().appending(index))
+                decide(request, enrols: true) { answers.add($0, at: index) }
+            } catch {
+                answers.add(.failure(error), at: index)
+            }
+        }
+    }
+
+    private func decide(
+        _ request: AssignRequest, enrols: Bool, _ completion: @escaping @Sendable (Result<[UInt8], Problem>) -> Void
+    ) {
+        do throws(Problem) {
+            let project = try projects.project(named: request.sdkKey)
+            let experiment = try Self.experiment(request, in: project)
+            let service = DecisionService(datafile: project.datafile)
+            decider.decide(for: request.user.id, in: project, storesAssignments: enrols) { stored in
+                let decision = service.assign(experiment, for: request.user, stored: stored, options: .includeReasons)
+                let new = decision.newAssignment.map { [$0] } ?? []
+                return DecisionResult(value: decision, newAssignments: new)
+            } completion: { [figures] result in
+                if case .success(let decided) = result { figures.count(decided.value.origin) }
+                completion(result.map { Self.encode($0.value) }.mapError { Problem($0) })
+            }
+        } catch {
+            completion(.failure(error))
+        }
+    }
+
+    private static func experiment(_ request: AssignRequest, in project: Project) throws(Problem) -> Experiment {
+        if let experiment = project.datafile.experiment(key: request.experiment)
+            ?? project.datafile.experiment(id: request.experiment)
+        {
+            return experiment
+        }
+        throw Problem(
+            .notFound, "there is no experiment of the key or id '\(request.experiment)'", at: request.place.appending("experiment"))
+    }
+
+    private static func encode(_ decision: ExperimentDecision) -> [UInt8] {
+        var writer = JSONWriter()
+        writer.beginObject()
+        writer.key("experiment_id")
+        writer.string(decision.experiment.id.string)
+        writer.key("experiment_key")
+        writer.string(decision.experiment.key.string)
+        for (key, value) in [("variation_id", decision.variation?.id), ("variation_key", decision.variation?.key)] {
+            writer.key(key)
+            if let value { writer.string(value.string) } else { writer.null() }
+        }
+        writer.key("source")
+        writer.string(decision.origin.rawValue)
+        writer.key("reasons")
+        writer.value(.array(decision.reasons.map { .string($0) }))
+        writer.endObject()
+        return writer.bytes
+    }
+}
+
+/// `{"user_id","experiment","attributes"?,"sdk_key"?}`
+private struct AssignRequest: Sendable {
+    let place: JSONPointer
+    let user: User
+    /// A key or an id.
+    let experiment: Identifier
+    let sdkKey: String?
+
+    init(_ value: JSONValue, at place: JSONPointer) throws(Problem) {
+        self.place = place
+        guard let object = value.object else {
+            throw Problem(.badRequest, "a request is an object, not \(value.kind)", at: place)
+        }
+        let userID = try ProfileBody.checkUserID(try object.text("user_id", in: place), at: place.appending("user_id"))
+        experiment = Identifier(try object.text("experiment", in: place))
+        sdkKey = try object.optionalText("sdk_key", in: place)
+        var attributes = JSONObject()
+        if let value = object["attributes"], !value.isNull {
+            guard let given = value.object else {
+                throw Problem(.badRequest, "attributes is an object, not \(value.kind)", at: place.appending("attributes"))
+            }
+            attributes = given
+        }
+        user = User(id: userID, attributes: attributes)
+    }
+}
+
+/// The answers to an array as they come in, from any thread.
+private final class AssignAnswers: Sendable {
+    private struct State {
+        var answers: [[UInt8]?]
+        var missing: Int
+    }
+
+    private let state: Mutex<State>
+    private let call: Call
+
+    init(count: Int, _ call: Call) {
+        state = Mutex(State(answers: Array(repeating: nil, count: count), missing: count))
+        self.call = call
+    }
+
+    func add(_ result: Result<[UInt8], Problem>, at index: Int) {
+        let json =
+            switch result {
+            case .success(let json): json
+            case .failure(let problem): Self.encode(problem)
+            }
+        let all = state.withLock { state in
+            state.answers[index] = json
+            state.missing -= 1
+            return state.missing == 0 ? state.answers : nil
+        }
+        guard let all else { return }
+        var writer = JSONWriter()
+        writer.beginArray()
+        for answer in all { writer.raw(answer ?? []) }
+        writer.endArray()
+        call.answer(json: writer.bytes)
+    }
+
+    private static func encode(_ problem: Problem) -> [UInt8] {
+        var object = JSONObject()
+        object["error"] = .string(problem.detail)
+        object["status"] = .integer(Int64(problem.status.code))
+        object["pointer"] = problem.pointer.map { .string($0.string) }
+        return JSONValue.object(object).encoded()
+    }
+}

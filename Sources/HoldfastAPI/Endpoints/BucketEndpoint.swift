@@ -1,0 +1,65 @@
+import Bucketing
+import HTTPServer
+
+/// `POST /v1/bucket`: the hash itself. Pure: stores nothing, and knows of no user.
+struct BucketEndpoint {
+    /// `{"bucketing_id","parent_id","traffic_allocation"?}` to `{"hash","bucket_value","entity_id"}`; the entity is
+    /// `null` when no range has the value, or none were given.
+    func post(_ request: borrowing Request, _ call: Call) {
+        do throws(Problem) {
+            let body = try request.withBody { bytes throws(Problem) in try ProfileBody.parse(bytes) }
+            guard let object = body.object else { throw Problem(.badRequest, "the body is an object, not \(body.kind)", at: []) }
+            let result = Bucketer.bucket(
+                bucketingID: Identifier(try object.text("bucketing_id")),
+                parentID: Identifier(try object.text("parent_id")),
+                trafficAllocation: try Self.allocation(object["traffic_allocation"]))
+            let answer: JSONValue = [
+                "hash": .integer(Int64(result.hash)), "bucket_value": .integer(Int64(result.bucketValue)),
+                "entity_id": result.entityID.map { .string($0.string) } ?? .null,
+            ]
+            call.answer(json: answer.encoded())
+        } catch {
+            call.fail(error)
+        }
+    }
+
+    private static func allocation(_ value: JSONValue?) throws(Problem) -> TrafficAllocation {
+        guard let value else { return TrafficAllocation(ranges: []) }
+        do throws(DatafileError) {
+            return try TrafficAllocation(json: value)
+        } catch {
+            let first = error.problems.first
+            let place = first.map { JSONPointer.member("traffic_allocation", insteadOf: "trafficAllocation", in: $0.pointer) }
+            throw Problem(.badRequest, first?.reason ?? "traffic_allocation is not usable", at: place)
+        }
+    }
+}
+
+extension JSONPointer {
+    /// The same place below another first member.
+    fileprivate static func member(_ name: String, insteadOf former: String, in pointer: JSONPointer) -> JSONPointer {
+        let parts = pointer.string.split(separator: "/", omittingEmptySubsequences: false).dropFirst().map(String.init)
+        return parts.enumerated().reduce(JSONPointer()) { place, part in
+            place.appending(part.offset == 0 && part.element == former ? name : part.element)
+        }
+    }
+}
+
+extension JSONObject {
+    /// A member that must be a string.
+    func text(_ name: String, in place: JSONPointer = []) throws(Problem) -> String {
+        guard let text = try optionalText(name, in: place) else {
+            throw Problem(.badRequest, "\(name) is missing", at: place.appending(name))
+        }
+        return text
+    }
+
+    /// A member that is a string or absent.
+    func optionalText(_ name: String, in place: JSONPointer = []) throws(Problem) -> String? {
+        guard let value = self[name], !value.isNull else { return nil }
+        guard let text = value.string else {
+            throw Problem(.badRequest, "\(name) is a string, not \(value.kind)", at: place.appending(name))
+        }
+        return text
+    }
+}

@@ -1,0 +1,100 @@
+import Bucketing
+import HTTPServer
+import Storage
+
+/// `/v1/datafile` as an admin uses it. What the Agent's clients read is in `Agent/`.
+struct DatafileEndpoints {
+    let catalog: ProjectCatalog
+    let projects: ProjectView
+
+    /// Puts a datafile in force, after it has been checked as a whole; an unusable one changes nothing. The SDK key is
+    /// that of the header, else the datafile's own, else `default`.
+    func put(_ request: borrowing Request, _ call: Call) {
+        do throws(Problem) {
+            let content = request.withBody { Array($0) }
+            let datafile = try Project.compile(content)
+            let sdkKey = try SDKKey.check(
+                request.field("x-optimizely-sdk-key") ?? datafile.sdkKey ?? ProjectView.defaultKey)
+            let existed = projects.project(sdkKey) != nil
+            let catalog = catalog
+            catalog.store.putDatafile(
+                content, sdkKey: sdkKey, revision: datafile.revision, author: call.caller ?? "anonymous", replacing: nil
+            ) { result in
+                switch result {
+                case .success(let stored): Self.announce(stored, datafile, existed ? .ok : .created, catalog, call)
+                case .failure(let error): call.fail(error)
+                }
+            }
+        } catch {
+            call.fail(error)
+        }
+    }
+
+    /// Answers when this process decides by the datafile.
+    private static func announce(
+        _ stored: StoredDatafile?, _ datafile: Datafile, _ status: Status, _ catalog: ProjectCatalog, _ call: Call
+    ) {
+        catalog.refresh { refreshed in
+            switch refreshed {
+            case .success: call.answer(status, json: summary(stored, datafile))
+            case .failure(let error): call.fail(error)
+            }
+        }
+    }
+
+    private static func summary(_ stored: StoredDatafile?, _ datafile: Datafile) -> [UInt8] {
+        let summary: JSONValue = [
+            "sdk_key": .string(stored?.sdkKey ?? ""), "revision": .string(datafile.revision),
+            "version": .integer(stored?.version ?? 0), "experiments": .integer(Int64(datafile.experiments.count)),
+            "flags": .integer(Int64(datafile.flags.count)),
+        ]
+        return summary.encoded()
+    }
+
+    /// The datafiles that have been in force, the newest first: revision, when, and by whose token. `?limit=N`, by
+    /// default 100.
+    func history(_ request: borrowing Request, _ call: Call) {
+        do throws(Problem) {
+            let query = try request.query(knowing: ["limit"])
+            guard let limit = Int(query["limit"] ?? "100"), (1...1_000).contains(limit) else {
+                throw Problem(.badRequest, "limit is a whole number from 1 to 1000")
+            }
+            let sdkKey = try projects.project(named: request.field("x-optimizely-sdk-key")).sdkKey
+            let history = try Self.read { () throws(StorageError) in
+                try catalog.store.datafileHistory(sdkKey: sdkKey, limit: limit)
+            }
+            let entries = history.map { stored -> JSONValue in
+                [
+                    "version": .integer(stored.version), "revision": .string(stored.revision),
+                    "stored_at": .string(stored.storedAt.rfc3339), "author": .string(stored.author),
+                ]
+            }
+            let answer: JSONValue = ["sdk_key": .string(sdkKey), "datafiles": .array(entries)]
+            call.answer(json: answer.encoded())
+        } catch {
+            call.fail(error)
+        }
+    }
+
+    private static func read<Value>(_ body: () throws(StorageError) -> Value) throws(Problem) -> Value {
+        do throws(StorageError) {
+            return try body()
+        } catch {
+            throw Problem(error)
+        }
+    }
+}
+
+/// The name of a project.
+enum SDKKey {
+    /// 1 to 255 letters, digits and `+ / = _ . : -`.
+    static func check(_ text: String) throws(Problem) -> String {
+        let isKey = text.utf8.allSatisfy { byte in
+            byte &- UInt8(ascii: "0") < 10 || (byte | 0x20) &- UInt8(ascii: "a") < 26 || "+/=_.:-".utf8.contains(byte)
+        }
+        guard isKey, (1...255).contains(text.utf8.count) else {
+            throw Problem(.badRequest, "an SDK key is made of 1 to 255 ASCII letters, digits and + / = _ . : -")
+        }
+        return text
+    }
+}

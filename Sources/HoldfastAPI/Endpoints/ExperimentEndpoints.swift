@@ -1,0 +1,140 @@
+import Bucketing
+import HTTPServer
+import Storage
+
+/// `/v1/experiments`: experiments without a datafile at hand. What is changed is the stored datafile, its revision
+/// raised, so that everybody who reads it sees the same. The project is named by `X-Optimizely-SDK-Key`, and need
+/// not be when there is only one; the first experiment of all makes the project `default`.
+struct ExperimentEndpoints {
+    let catalog: ProjectCatalog
+    let projects: ProjectView
+
+    func list(_ request: borrowing Request, _ call: Call) {
+        do throws(Problem) {
+            let project = try projects.project(named: request.field("x-optimizely-sdk-key"))
+            let rules = Set(project.datafile.rollouts.flatMap { $0.rules.map(\.id) })
+            let experiments = project.datafile.experiments.filter { !rules.contains($0.id) }
+            let answer: JSONValue = ["experiments": .array(experiments.map { Self.describe($0, project) })]
+            call.answer(json: answer.encoded(), entityTag: project.entityTag)
+        } catch {
+            call.fail(error)
+        }
+    }
+
+    func get(_ request: borrowing Request, _ call: Call) {
+        do throws(Problem) {
+            let project = try projects.project(named: request.field("x-optimizely-sdk-key"))
+            let key = try Self.key(request)
+            guard let experiment = project.datafile.experiment(key: Identifier(key)) else { throw Self.unknown(key) }
+            call.answer(json: Self.describe(experiment, project).encoded(), entityTag: project.entityTag)
+        } catch {
+            call.fail(error)
+        }
+    }
+
+    /// Makes an experiment, or changes what the body names of it; 201 if it is new.
+    func put(_ request: borrowing Request, _ call: Call) {
+        do throws(Problem) {
+            let key = try Self.key(request)
+            let value = try request.withBody { bytes throws(Problem) in try ProfileBody.parse(bytes) }
+            let definition = try ExperimentDefinition(value, key: key)
+            let sdkKey = try sdkKey(request)
+            Self.edit(catalog, sdkKey, call) { editor, datafile throws(Problem) in
+                let former = datafile?.experiment(key: Identifier(key))
+                try definition.apply(to: &editor, former: former)
+                return former == nil ? .created : .ok
+            } answer: { project, status in
+                guard let experiment = project.datafile.experiment(key: Identifier(key)) else {
+                    return call.fail(Self.unknown(key))
+                }
+                call.answer(status, json: Self.describe(experiment, project).encoded(), entityTag: project.entityTag)
+            }
+        } catch {
+            call.fail(error)
+        }
+    }
+
+    /// Removes an experiment from the datafile. Assignments in it stay in the profiles, where they do nothing.
+    func delete(_ request: borrowing Request, _ call: Call) {
+        do throws(Problem) {
+            let key = try Self.key(request)
+            Self.edit(catalog, try sdkKey(request), call) { editor, datafile throws(Problem) in
+                guard editor.removeExperiment(key: Identifier(key)) else { throw Self.unknown(key) }
+                return .noContent
+            } answer: { _, status in
+                call.answer(Response(status))
+            }
+        } catch {
+            call.fail(error)
+        }
+    }
+
+    // MARK: Editing
+
+    /// Edits the datafile in force and puts the result in force. When somebody else was quicker the edit is made again
+    /// on theirs, so that none is lost.
+    private static func edit(
+        _ catalog: ProjectCatalog, _ sdkKey: String, _ call: Call, tries: Int = 10,
+        _ change: @escaping @Sendable (inout DatafileEditor, Datafile?) throws(Problem) -> Status,
+        answer: @escaping @Sendable (Project, Status) -> Void
+    ) {
+        let project = catalog.snapshot().projects[sdkKey]
+        do throws(Problem) {
+            var editor = project.map { DatafileEditor($0.datafile) } ?? DatafileEditor(projectID: sdkKey, sdkKey: sdkKey)
+            let status = try change(&editor, project?.datafile)
+            editor.raiseRevision()
+            let content = editor.value.encoded()
+            let edited = try Project.compile(editor.value)
+            catalog.store.putDatafile(
+                content, sdkKey: sdkKey, revision: edited.revision, author: call.caller ?? "anonymous",
+                replacing: project?.version ?? 0
+            ) { result in
+                switch result {
+                case .failure(let error): call.fail(error)
+                case .success(nil) where tries == 0:
+                    call.fail(Problem(.conflict, "the datafile is being changed by others; nothing was stored"))
+                case .success(let stored):
+                    refresh(catalog, call) { snapshot in
+                        guard stored != nil, let project = snapshot.projects[sdkKey] else {
+                            return edit(catalog, sdkKey, call, tries: tries - 1, change, answer: answer)
+                        }
+                        answer(project, status)
+                    }
+                }
+            }
+        } catch {
+            call.fail(error)
+        }
+    }
+
+    private static func refresh(
+        _ catalog: ProjectCatalog, _ call: Call, _ completion: @escaping @Sendable (ProjectCatalog.Snapshot) -> Void
+    ) {
+        catalog.refresh { result in
+            switch result {
+            case .success: completion(catalog.snapshot())
+            case .failure(let error): call.fail(error)
+            }
+        }
+    }
+
+    /// The project to change, which may be yet to be made.
+    private func sdkKey(_ request: borrowing Request) throws(Problem) -> String {
+        if let named = request.field("x-optimizely-sdk-key") { return try SDKKey.check(named) }
+        if catalog.snapshot().projects.isEmpty { return ProjectView.defaultKey }
+        return try projects.project(named: nil).sdkKey
+    }
+
+    private static func key(_ request: borrowing Request) throws(Problem) -> String {
+        guard let text = request.parameter(0) else { throw Problem(.badRequest, "the key in the path is not UTF-8") }
+        return try ExperimentDefinition.checkKey(text, at: nil)
+    }
+
+    private static func unknown(_ key: String) -> Problem {
+        Problem(.notFound, "there is no experiment of the key '\(key)'")
+    }
+
+    private static func describe(_ experiment: Experiment, _ project: Project) -> JSONValue {
+        experiment.description(sdkKey: project.sdkKey, revision: project.datafile.revision)
+    }
+}

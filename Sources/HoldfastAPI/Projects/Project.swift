@@ -1,0 +1,80 @@
+import Bucketing
+import HTTPServer
+import Storage
+
+/// What an SDK key stands for: the datafile in force, compiled, and the variations forced on users.
+final class Project: Sendable {
+    let sdkKey: String
+    /// The stored version of the datafile; counts the datafiles of all projects.
+    let version: Int64
+    let datafile: Datafile
+    /// The datafile as it was brought.
+    let content: [UInt8]
+    let entityTag: EntityTag
+    /// By user, then by experiment id: the id of the variation that is forced.
+    let forcedVariations: [Identifier: [Identifier: Identifier]]
+
+    /// - Throws: `Problem` when the datafile is not usable, naming every member that is wrong.
+    init(_ stored: StoredDatafile, forced: [ForcedVariation]) throws(Problem) {
+        sdkKey = stored.sdkKey
+        version = stored.version
+        content = stored.content
+        entityTag = stored.content.withUnsafeBytes { EntityTag(hashing: $0) }
+        datafile = try Self.compile(stored.content)
+        forcedVariations = Self.resolve(forced, datafile)
+    }
+
+    /// The same datafile with other forced variations.
+    init(_ former: Project, forced: [ForcedVariation]) {
+        sdkKey = former.sdkKey
+        version = former.version
+        content = former.content
+        entityTag = former.entityTag
+        datafile = former.datafile
+        forcedVariations = Self.resolve(forced, former.datafile)
+    }
+
+    private static let parser = JSONParser(maximumDepth: 128)
+
+    /// - Throws: 400, with all that is wrong as `errors`.
+    static func compile(_ content: [UInt8]) throws(Problem) -> Datafile {
+        let value: JSONValue
+        do throws(JSONError) {
+            value = try parser.parse(content)
+        } catch {
+            throw Problem(error)
+        }
+        return try compile(value)
+    }
+
+    static func compile(_ value: JSONValue) throws(Problem) -> Datafile {
+        do throws(DatafileError) {
+            return try Datafile(value)
+        } catch {
+            let first = error.problems.first
+            var problem = Problem(
+                .badRequest, "the datafile is not usable: \(first?.description ?? "it is empty")", at: first?.pointer)
+            problem.members = [
+                (
+                    "errors",
+                    .array(error.problems.prefix(100).map { ["pointer": .string($0.pointer.string), "detail": .string($0.reason)] })
+                )
+            ]
+            throw problem
+        }
+    }
+
+    /// Keys that the datafile does not know are let be, as the SDKs do: they may come with a later one.
+    private static func resolve(
+        _ forced: [ForcedVariation], _ datafile: Datafile
+    ) -> [Identifier: [Identifier: Identifier]] {
+        var result: [Identifier: [Identifier: Identifier]] = [:]
+        for entry in forced {
+            guard let experiment = datafile.experiment(key: entry.experimentKey),
+                let variation = experiment.variation(key: entry.variationKey)
+            else { continue }
+            result[entry.userID, default: [:]][experiment.id] = variation.id
+        }
+        return result
+    }
+}

@@ -1,0 +1,83 @@
+import Bucketing
+import Dispatch
+import Storage
+
+/// A datafile from the command line that cannot be put in force.
+public struct DatafileLoadError: Error, CustomStringConvertible {
+    public let description: String
+}
+
+/// What a datafile holds, for the person who checks it.
+public struct DatafileSummary: Sendable {
+    public let sdkKey: String?
+    public let revision: String
+    public let experiments: Int
+    public let flags: Int
+    public let audiences: Int
+
+    /// Reads a datafile as the server would.
+    ///
+    /// - Throws: ``DatafileLoadError`` with everything that is wrong, a line each.
+    public init(checking content: [UInt8]) throws(DatafileLoadError) {
+        do throws(Problem) {
+            let datafile = try Project.compile(content)
+            sdkKey = datafile.sdkKey
+            revision = datafile.revision
+            experiments = datafile.experiments.count
+            flags = datafile.flags.count
+            audiences = datafile.audiences.count
+        } catch {
+            let errors = error.members.first { $0.key == "errors" }?.value.array ?? []
+            let lines = errors.compactMap(\.object).map { entry in
+                "\(entry["pointer"]?.string ?? ""): \(entry["detail"]?.string ?? "")"
+            }
+            throw DatafileLoadError(description: lines.isEmpty ? error.detail : lines.joined(separator: "\n"))
+        }
+    }
+}
+
+extension ProjectCatalog {
+    /// Puts a datafile in force unless it is already; blocks until it is stored and known here.
+    ///
+    /// - Parameter name: names the project when the datafile has no SDK key of its own.
+    /// - Returns: the SDK key.
+    /// - Throws: ``DatafileLoadError``
+    public func load(_ content: [UInt8], named name: String) throws(DatafileLoadError) -> String {
+        let summary = try DatafileSummary(checking: content)
+        let sdkKey: String
+        do throws(Problem) {
+            sdkKey = try SDKKey.check(summary.sdkKey ?? name)
+        } catch {
+            throw DatafileLoadError(description: error.detail)
+        }
+        if let known = snapshot().projects[sdkKey], known.content == content { return sdkKey }
+        let outcome = Outcome()
+        store.putDatafile(
+            content, sdkKey: sdkKey, revision: summary.revision, author: "command line", replacing: nil
+        ) { [self] result in
+            switch result {
+            case .success: refresh { outcome.settle($0) }
+            case .failure(let error): outcome.settle(.failure(error))
+            }
+        }
+        if let error = outcome.wait() { throw DatafileLoadError(description: "it could not be stored: \(error)") }
+        return sdkKey
+    }
+}
+
+/// An answer that is waited for.
+private final class Outcome: @unchecked Sendable {
+    // Safe: written before the semaphore is signalled, and read after it.
+    private var error: StorageError?
+    private let settled = DispatchSemaphore(value: 0)
+
+    func settle(_ result: Result<Void, StorageError>) {
+        if case .failure(let error) = result { self.error = error }
+        settled.signal()
+    }
+
+    func wait() -> StorageError? {
+        settled.wait()
+        return error
+    }
+}

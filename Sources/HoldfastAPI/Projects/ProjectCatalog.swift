@@ -1,0 +1,143 @@
+import Bucketing
+import Dispatch
+import HTTPServer
+public import Logging
+public import Storage
+internal import Synchronization
+
+/// The projects in force, kept in memory and up to date with what this and other processes store.
+public final class ProjectCatalog: Sendable {
+    struct Snapshot: Sendable {
+        var projects: [String: Project] = [:]
+        /// The last datafile that was read from the store.
+        var version: Int64 = 0
+        /// The store's change number when it was read; -1 before the first time.
+        var changes: Int64 = -1
+    }
+
+    let store: any ProjectStore
+    private let logger: Logger
+    private let current = Mutex(Snapshot())
+    /// Rises with each new snapshot, so that event loops need the lock only then.
+    private let generation = Atomic<UInt64>(1)
+    private let queue = DispatchQueue(label: "project-catalog", qos: .userInitiated)
+
+    /// How often the store is asked for changes by other processes.
+    private static let interval = DispatchTimeInterval.milliseconds(250)
+
+    /// - Throws: `StorageError` when the store cannot be read.
+    public init(store: any ProjectStore, logger: Logger) throws(StorageError) {
+        self.store = store
+        self.logger = logger
+        try update()
+        watch()
+    }
+
+    /// Looks for changes until the catalog is gone.
+    private func watch() {
+        queue.asyncAfter(deadline: .now() + Self.interval) { [weak self] in
+            guard let self else { return }
+            do throws(StorageError) {
+                try update()
+            } catch .closed {
+                return
+            } catch {
+                // Decisions go on with what is known; readiness tells of the store.
+            }
+            watch()
+        }
+    }
+
+    /// Takes over what has been stored, then calls back on a queue of the catalog.
+    func refresh(_ completion: @escaping @Sendable (Result<Void, StorageError>) -> Void) {
+        queue.async { [self] in
+            do throws(StorageError) {
+                try update()
+                completion(.success(()))
+            } catch {
+                completion(.failure(error))
+            }
+        }
+    }
+
+    private func update() throws(StorageError) {
+        let changes = try store.projectChanges()
+        var next = snapshot()
+        guard changes != next.changes else { return }
+        next.changes = changes
+        let forced = Dictionary(grouping: try store.forcedVariations(), by: \.sdkKey)
+        for stored in try store.datafiles(after: next.version) {
+            next.version = max(next.version, stored.version)
+            do throws(Problem) {
+                next.projects[stored.sdkKey] = try Project(stored, forced: [])
+            } catch {
+                // Written by a newer release, say; the former one stays in force here.
+                logger.error(
+                    "a stored datafile is not usable; the former stays in force",
+                    metadata: ["sdk_key": "\(stored.sdkKey)", "error": "\(error.detail)"])
+            }
+        }
+        next.projects = next.projects.mapValues { Project($0, forced: forced[$0.sdkKey] ?? []) }
+        current.withLock { [next] in $0 = next }
+        generation.add(1, ordering: .releasing)
+    }
+
+    func snapshot() -> Snapshot {
+        current.withLock { $0 }
+    }
+
+    var currentGeneration: UInt64 { generation.load(ordering: .acquiring) }
+}
+
+/// The catalog as one event loop sees it: without a lock, but for the moments after a change.
+final class ProjectView {
+    private let catalog: ProjectCatalog
+    private var generation: UInt64 = 0
+    private var projects: [String: Project] = [:]
+
+    init(_ catalog: ProjectCatalog) {
+        self.catalog = catalog
+    }
+
+    /// The project of an SDK key as it is now.
+    func project(_ sdkKey: String) -> Project? {
+        refresh()
+        return projects[sdkKey]
+    }
+
+    /// The SDK key of experiments that were made without naming a project.
+    static let defaultKey = "default"
+
+    /// The project of the SDK key, or without one the only project there is, or else the one named `default`.
+    ///
+    /// - Throws: 404 when there is no such project, 400 when it must be named.
+    func project(named sdkKey: String?) throws(Problem) -> Project {
+        refresh()
+        if let sdkKey {
+            guard let project = projects[sdkKey] else {
+                throw Problem(.notFound, "there is no datafile of the SDK key '\(sdkKey)'")
+            }
+            return project
+        }
+        if let project = projects.count == 1 ? projects.first?.value : projects[Self.defaultKey] { return project }
+        guard !projects.isEmpty else {
+            throw Problem(.notFound, "there is no datafile and no experiment yet")
+        }
+        throw Problem(.badRequest, "there are several projects: name one by its sdk_key")
+    }
+
+    /// The experiments of this id, of all projects.
+    func experiments(id: Identifier) -> [Experiment] {
+        refresh()
+        return projects.values.compactMap { $0.datafile.experiment(id: id) }
+    }
+
+    private func refresh() {
+        let current = catalog.currentGeneration
+        guard current != generation else { return }
+        generation = current
+        projects = catalog.snapshot().projects
+    }
+}
+
+@available(*, unavailable) extension ProjectView: Sendable {}

@@ -1,0 +1,23 @@
+import Bucketing
+import Storage
+
+/// What is known of a user when a decision is made: the variations forced on the user, before those of the profile.
+struct StickyAssignments: StoredAssignments {
+    let profile: ProfileRecord?
+    /// By experiment id.
+    let forced: [Identifier: Identifier]?
+
+    init(_ profile: ProfileRecord?, _ userID: Identifier, _ project: Project) {
+        self.profile = profile
+        forced = project.forcedVariations.isEmpty ? nil : project.forcedVariations[userID]
+    }
+
+    func assignment(experimentID: Identifier) -> StoredAssignment? {
+        if let variationID = forced?[experimentID] {
+            return StoredAssignment(variationID: variationID, isOverride: true)
+        }
+        guard let profile, let entry = profile.entry(for: experimentID) else { return nil }
+        return StoredAssignment(
+            variationID: profile.variationID(of: entry), isOverride: entry.source == .override)
+    }
+}

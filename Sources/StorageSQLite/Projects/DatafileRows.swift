@@ -1,0 +1,82 @@
+import Storage
+
+/// The `datafiles` table.
+enum DatafileRows {
+    static func inForce(after version: Int64, on connection: Connection) throws(SQLiteError) -> [StoredDatafile] {
+        var datafiles: [StoredDatafile] = []
+        try connection.statement(
+            """
+            SELECT version, sdk_key, revision, content, stored_at, author FROM datafiles
+            WHERE version > ?1 AND version IN (SELECT max(version) FROM datafiles GROUP BY sdk_key) ORDER BY version
+            """
+        ).run {
+            $0.bind(version, at: 1)
+        } row: {
+            datafiles.append(decode($0, content: $0.bytes(3)))
+        }
+        return datafiles
+    }
+
+    static func history(
+        sdkKey: String, limit: Int, on connection: Connection
+    ) throws(SQLiteError) -> [StoredDatafile] {
+        var datafiles: [StoredDatafile] = []
+        try connection.statement(
+            """
+            SELECT version, sdk_key, revision, NULL, stored_at, author FROM datafiles
+            WHERE sdk_key = ?1 ORDER BY version DESC LIMIT ?2
+            """
+        ).run {
+            $0.bind(sdkKey, at: 1)
+            $0.bind(Int64(limit), at: 2)
+        } row: {
+            datafiles.append(decode($0, content: []))
+        }
+        return datafiles
+    }
+
+    /// 0 when there is none.
+    static func versionInForce(sdkKey: String, on connection: Connection) throws(SQLiteError) -> Int64 {
+        var version: Int64 = 0
+        try connection.statement("SELECT max(version) FROM datafiles WHERE sdk_key = ?1").run {
+            $0.bind(sdkKey, at: 1)
+        } row: {
+            version = $0.integer(0)
+        }
+        return version
+    }
+
+    static func insert(_ datafile: StoredDatafile, in transaction: WriteTransaction) throws(SQLiteError) -> StoredDatafile {
+        var stored = datafile
+        try transaction.connection.statement(
+            """
+            INSERT INTO datafiles (sdk_key, revision, content, stored_at, author) VALUES (?1, ?2, ?3, ?4, ?5)
+            RETURNING version
+            """
+        ).run {
+            $0.bind(datafile.sdkKey, at: 1)
+            $0.bind(datafile.revision, at: 2)
+            $0.bind(datafile.content, at: 3)
+            $0.bind(datafile.storedAt, at: 4)
+            $0.bind(datafile.author, at: 5)
+        } row: {
+            stored.version = $0.integer(0)
+        }
+        try transaction.changedProjects()
+        return stored
+    }
+
+    private static func decode(_ row: Statement, content: [UInt8]) -> StoredDatafile {
+        StoredDatafile(
+            version: row.integer(0), sdkKey: row.text(1), revision: row.text(2), content: content,
+            storedAt: row.integer(4), author: row.text(5))
+    }
+}
+
+extension WriteTransaction {
+    /// Takes note of a changed datafile or forced variation, for all processes to see.
+    func changedProjects() throws(SQLiteError) {
+        try connection.statement("UPDATE counters SET project_changes = project_changes + 1").run()
+        changed()
+    }
+}

@@ -1,0 +1,44 @@
+import Dispatch
+import Storage
+
+/// Reads what is small and rarely changes, from any thread, one at a time.
+final class ProjectReader: @unchecked Sendable {
+    // Safe: the connection is used on the queue only.
+    private let file: DatabaseFile
+    private let lockTimeout: Double
+    private let queue = DispatchQueue(label: "sqlite-project-reader", qos: .userInitiated)
+    private var connection: Connection?
+    private var isClosed = false
+
+    init(file: DatabaseFile, lockTimeout: Double) {
+        self.file = file
+        self.lockTimeout = lockTimeout
+    }
+
+    func read<Value>(_ body: (Connection) throws(SQLiteError) -> Value) throws(StorageError) -> Value {
+        let result: Result<Value, StorageError> = queue.sync {
+            guard !isClosed else { return .failure(.closed) }
+            do throws(SQLiteError) {
+                return .success(try body(try openConnection()))
+            } catch {
+                if error.asksForReopening { connection = nil }
+                return .failure(error.asStorageError)
+            }
+        }
+        return try result.get()
+    }
+
+    private func openConnection() throws(SQLiteError) -> Connection {
+        if let connection { return connection }
+        let fresh = try file.reader(lockTimeout: lockTimeout)
+        connection = fresh
+        return fresh
+    }
+
+    func close() {
+        queue.sync {
+            isClosed = true
+            connection = nil
+        }
+    }
+}

@@ -1,0 +1,32 @@
+import Storage
+
+/// All that Holdfast keeps, in one SQLite file, which several processes of one host may share.
+public final class SQLiteStore: Sendable {
+    let configuration: SQLiteConfiguration
+    let file: DatabaseFile
+    let writer: Writer
+    let projectReader: ProjectReader
+    private let retention: Retention
+
+    /// Opens the database, making it or bringing it up to date where needed.
+    ///
+    /// - Throws: ``DatabaseError``; the file is then as it was.
+    public init(_ configuration: SQLiteConfiguration) throws(DatabaseError) {
+        self.configuration = configuration
+        file = DatabaseFile(path: configuration.path)
+        try file.prepare(lockTimeout: configuration.lockTimeout)
+        do throws(SQLiteError) {
+            writer = try Writer(file: file, configuration: configuration)
+        } catch {
+            throw DatabaseError(configuration.path, error)
+        }
+        projectReader = ProjectReader(file: file, lockTimeout: configuration.lockTimeout)
+        retention = Retention(writer: writer, configuration: configuration)
+    }
+
+    public func close() {
+        retention.stop()
+        projectReader.close()
+        writer.close()
+    }
+}

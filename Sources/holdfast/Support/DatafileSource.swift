@@ -1,0 +1,39 @@
+import Foundation
+import HoldfastAPI
+
+/// A datafile, or a directory of them (`*.json`), named on the command line.
+struct DatafileSource {
+    let path: String
+
+    /// - Throws: ``Failure``, naming the file and what is wrong with it.
+    func load(into catalog: ProjectCatalog) throws -> [String] {
+        try files().map { file in
+            do {
+                return try catalog.load(try Self.read(file), named: file.deletingPathExtension().lastPathComponent)
+            } catch let error as DatafileLoadError {
+                throw Failure("the datafile \(file.path) is not usable: \(error)")
+            }
+        }
+    }
+
+    private func files() throws -> [URL] {
+        let url = URL(fileURLWithPath: path)
+        var isDirectory: ObjCBool = false
+        guard FileManager.default.fileExists(atPath: path, isDirectory: &isDirectory) else {
+            throw Failure("there is no datafile \(path)")
+        }
+        guard isDirectory.boolValue else { return [url] }
+        let files = try FileManager.default.contentsOfDirectory(at: url, includingPropertiesForKeys: nil)
+            .filter { $0.pathExtension == "json" }.sorted { $0.path < $1.path }
+        guard !files.isEmpty else { throw Failure("the directory \(path) has no *.json file") }
+        return files
+    }
+
+    static func read(_ file: URL) throws -> [UInt8] {
+        do {
+            return Array(try Data(contentsOf: file))
+        } catch {
+            throw Failure("\(file.path) cannot be read: \(error.localizedDescription)")
+        }
+    }
+}

@@ -1,0 +1,195 @@
+@testable import HTTPServer
+
+/// Drives a connection's machine as a socket would, without one. What a request asks for stands in its path: `/now…`
+/// is answered at once with its path as body, `/stream…` takes its body in pieces, `/unwanted` wants no body and is
+/// answered before it, anything else waits for ``answer(_:_:)``.
+final class MachineDriver {
+    struct Seen: Equatable {
+        var path: String
+        var body: String
+    }
+
+    static let date = Array("Date: now\r\n".utf8)
+    static let second: UInt64 = 1_000_000_000
+
+    var machine: ConnectionMachine
+    var now: UInt64 = 1_000 * second
+    /// The requests that were handled, in order; a streamed one when its body was complete.
+    private(set) var seen: [Seen] = []
+    private(set) var pieces: [String] = []
+    private(set) var completed: [UInt16] = []
+    /// The sequence numbers by path of those that wait for their answer.
+    private var sequences: [String: UInt64] = [:]
+    private var isStreaming = false
+    private var streamed = Seen(path: "", body: "")
+    private var lastWrite: UInt64
+    var pausesAfterEachPiece = false
+
+    init(_ limits: Limits = Limits()) {
+        machine = ConnectionMachine(limits: limits, now: now)
+        lastWrite = now
+    }
+
+    func receive(_ text: String) {
+        machine.input.append(text)
+        run()
+    }
+
+    func endInput() {
+        machine.inputEnded()
+        run()
+    }
+
+    /// Carries out what the machine asks for, until it waits.
+    func run() {
+        while true {
+            switch machine.nextStep(now: now) {
+            case .wait: return
+            case .head: takeHead()
+            case .request: handle()
+            case .bodyBytes(let range):
+                let piece = text(range)
+                pieces.append(piece)
+                streamed.body += piece
+                machine.usedBodyBytes(range, wantsMore: !pausesAfterEachPiece)
+            case .bodyEnd:
+                seen.append(streamed)
+                isStreaming = false
+            case .failed(let failure):
+                refuse(failure)
+            }
+        }
+    }
+
+    /// A streamed body that fails is the failure of its own request, any other one is answered on its own.
+    private func refuse(_ failure: RequestFailure) {
+        if isStreaming {
+            machine.endAfterLast()
+            return send(Response(failure.status), sequences[streamed.path] ?? 0)
+        }
+        let sequence = machine.begin(
+            PendingRequest(
+                id: .given("id"), method: .get, isVersion11: true, keepsAlive: false, ifNoneMatch: nil, route: nil,
+                startedAt: now, target: nil, response: nil))
+        send(Response(failure.status), sequence)
+    }
+
+    private func takeHead() {
+        let path = text(machine.head.path)
+        if path.hasPrefix("/stream") {
+            _ = begin(path)
+            isStreaming = true
+            streamed = Seen(path: path, body: "")
+            machine.streamBody(isWanted: true)
+        } else if path == "/unwanted" {
+            let sequence = begin(path, keepsAlive: machine.head.keepsAlive && machine.head.body == .none)
+            send(Response(.forbidden), sequence)
+            machine.streamBody(isWanted: false)
+        } else {
+            machine.readBody()
+        }
+    }
+
+    private func handle() {
+        let path = text(machine.head.path)
+        seen.append(Seen(path: path, body: text(machine.bodyRange)))
+        let sequence = begin(path)
+        if path.hasPrefix("/now") { send(Response(.ok, text: path), sequence) }
+        machine.handled()
+    }
+
+    private func begin(_ path: String, keepsAlive: Bool? = nil) -> UInt64 {
+        let bytes = machine.input.readableBytes
+        let condition = machine.head.value(of: "if-none-match", in: bytes).map { String(decoding: $0, as: UTF8.self) }
+        let sequence = machine.begin(
+            PendingRequest(
+                id: .given("id"), method: machine.head.method, isVersion11: machine.head.isVersion11,
+                keepsAlive: keepsAlive ?? machine.head.keepsAlive, ifNoneMatch: condition, route: nil, startedAt: now,
+                target: nil, response: nil))
+        sequences[path] = sequence
+        return sequence
+    }
+
+    private func send(_ response: Response, _ sequence: UInt64) {
+        machine.answer(response, sequence: sequence, date: Self.date) { _, status in completed.append(status.code) }
+    }
+
+    /// Answers the request of this path, with the path as body unless something else is given.
+    func answer(_ path: String, _ response: Response? = nil) {
+        guard let sequence = sequences[path] else { return }
+        send(response ?? Response(.ok, text: path), sequence)
+        run()
+    }
+
+    func write(_ text: String, to path: String) {
+        guard let sequence = sequences[path] else { return }
+        machine.streamWrote(Array(text.utf8), sequence: sequence)
+    }
+
+    func finish(_ path: String) {
+        guard let sequence = sequences[path] else { return }
+        machine.streamFinished(sequence: sequence, date: Self.date) { _, status in completed.append(status.code) }
+        run()
+    }
+
+    /// What has been written since it was asked for last.
+    func takeOutput() -> String {
+        let text = machine.output.withReadableBytes { String(decoding: $0, as: UTF8.self) }
+        machine.output.consume(machine.output.count)
+        if !text.isEmpty { lastWrite = now }
+        return text
+    }
+
+    /// The bodies of the answers written since the last time, and the status of those without one.
+    func takeAnswers() -> [String] {
+        takeOutput().components(separatedBy: "HTTP/1.1 ").dropFirst().map { answer in
+            let parts = answer.components(separatedBy: "\r\n\r\n")
+            return parts.count > 1 && !parts[1].isEmpty ? parts[1] : String(answer.prefix(3))
+        }
+    }
+
+    /// What the machine waits for, and for how many seconds from now.
+    var deadline: (reason: ConnectionMachine.Deadline, seconds: Double) {
+        let (reason, time) = machine.deadline(lastWrite: lastWrite)
+        return (reason, (Double(time) - Double(now)) / Double(Self.second))
+    }
+
+    var isIdle: Bool { machine.isIdle }
+    var isDone: Bool { machine.isDone }
+    var wantsInput: Bool { machine.wantsInput }
+    var mayGoOn: Bool { machine.mayGoOn }
+    var mustLinger: Bool { machine.mustLinger }
+    var owesNothing: Bool { machine.answers.isEmpty }
+    /// Bytes of answers that have not been taken.
+    var unsent: Int { machine.output.count }
+
+    /// Whether there is a stream to be asked for more, which it then is.
+    func pullsStream() -> Bool { machine.streamToPull() != nil }
+
+    func pass(seconds: UInt64) {
+        now += seconds * Self.second
+    }
+
+    private func text(_ range: Range<Int>) -> String {
+        String(decoding: machine.input.readableBytes[slice: range], as: UTF8.self)
+    }
+}
+
+extension String {
+    /// The parts between the separators, the empty ones too.
+    func components(separatedBy separator: String) -> [String] {
+        var parts: [String] = []
+        var bytes = utf8[...]
+        let pattern = Array(separator.utf8)
+        while let range = bytes.firstRange(of: pattern) {
+            parts.append(String(decoding: bytes[..<range.lowerBound], as: UTF8.self))
+            bytes = bytes[range.upperBound...]
+        }
+        return parts + [String(decoding: bytes, as: UTF8.self)]
+    }
+}
+
+/// A request with the one field that it must have, and more if given.
+func request(_ method: String, _ path: String, _ fields: String..., body: String = "") -> String {
+    "\(method) \(path) HTTP/1.1\r\nHost: a\r\n" + fields.map { $0 + "\r\n" }.joined() + "\r\n" + body
+}

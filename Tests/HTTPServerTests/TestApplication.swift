@@ -1,0 +1,110 @@
+import Dispatch
+import Synchronization
+
+@testable import HTTPServer
+
+/// What the handlers of a ``TestApplication`` share with the test.
+final class Observations: Sendable {
+    let held = Mutex<[Responder]>([])
+    let isHolding = DispatchSemaphore(value: 0)
+    let bodyWasAborted = DispatchSemaphore(value: 0)
+    let streamWasLetGo = DispatchSemaphore(value: 0)
+    let acceptFailed = DispatchSemaphore(value: 0)
+    let streamedBytes = Atomic<Int>(0)
+
+    func answerHeld() {
+        for responder in held.withLock({ $0 }) { responder.send(Response(.ok, text: "held")) }
+    }
+}
+
+extension DispatchSemaphore {
+    /// Whether the signal came within ten seconds.
+    func comes() -> Bool { wait(timeout: .now() + 10) == .success }
+}
+
+/// Handlers that answer in every way that there is.
+final class TestApplication: Application {
+    private let observations: Observations
+    private(set) var router = Router([])
+    private var batched: [Responder] = []
+    let wantsTargets = false
+
+    init(_ observations: Observations) {
+        self.observations = observations
+        router = Router([
+            Route(.get, "/now", .buffered { $1.send(Response(.ok, text: "now")) }),
+            Route(.post, "/echo", .buffered { request, responder in
+                responder.send(Response(.ok, body: .bytes(request.withBody { Array($0) })))
+            }),
+            Route(.get, "/number/{number}", .buffered { request, responder in
+                let text = request.parameter(0) ?? ""
+                guard (Int(text) ?? 0) % 7 == 0 else { return responder.send(Response(.ok, text: text)) }
+                DispatchQueue.global().async { responder.send(Response(.ok, text: text)) }
+            }),
+            Route(.post, "/batched", .buffered { [unowned self] in batched.append($1) }),
+            Route(.get, "/held", .buffered { _, responder in
+                observations.held.withLock { $0.append(responder) }
+                observations.isHolding.signal()
+            }),
+            Route(.get, "/tagged", .buffered { $1.send(Response(.ok, entityTag: EntityTag(1), body: .bytes([65]))) }),
+            Route(.get, "/endless", .buffered { $1.send(Response(.ok, body: .stream(EndlessStream(observations)))) }),
+            Route(.post, "/upload", .streamed { Upload($1, observations) }),
+        ])
+    }
+
+    func beginBatch() {}
+
+    func endBatch() {
+        for responder in batched { responder.send(Response(.ok, text: "batched")) }
+        batched = []
+    }
+
+    func response(to failure: RequestFailure) -> Response { Response(failure.status, text: failure.detail) }
+
+    func requestWasAnswered(_ summary: RequestSummary) {}
+
+    func report(_ event: ServerEvent) {
+        if case .acceptFailed = event { observations.acceptFailed.signal() }
+    }
+}
+
+/// Counts a body, and answers with the count.
+private final class Upload: BodyReceiver {
+    private let responder: Responder
+    private let observations: Observations
+    private var count = 0
+
+    init(_ responder: Responder, _ observations: Observations) {
+        self.responder = responder
+        self.observations = observations
+    }
+
+    /// Pauses after each piece, and has reading go on from another thread.
+    func received(_ bytes: UnsafeRawBufferPointer) -> Bool {
+        count += bytes.count
+        let responder = responder
+        DispatchQueue.global().async { responder.resumeReading() }
+        return false
+    }
+
+    func ended() { responder.send(Response(.ok, text: "\(count)")) }
+
+    func aborted() { observations.bodyWasAborted.signal() }
+}
+
+private final class EndlessStream: ResponseStream {
+    private let observations: Observations
+
+    init(_ observations: Observations) {
+        self.observations = observations
+    }
+
+    deinit {
+        observations.streamWasLetGo.signal()
+    }
+
+    func produce(_ writer: StreamWriter) {
+        observations.streamedBytes.add(16 * 1024, ordering: .relaxed)
+        writer.write(Array(repeating: 65, count: 16 * 1024))
+    }
+}

@@ -1,0 +1,94 @@
+import Bucketing
+import Storage
+import TestSupport
+import Testing
+
+@Suite("Profile record")
+struct ProfileRecordTests {
+    private static let extremes: [Timestamp] = [.min, -1, 0, 1, 127, 128, 1_700_000_000_000, .max]
+
+    private func assignment(_ variationID: Identifier, expiresAt: Timestamp? = nil) -> Assignment {
+        Assignment(variationID: variationID, source: .saved, assignedAt: 10, updatedAt: 20, expiresAt: expiresAt)
+    }
+
+    @Test("Comes back from its bytes as it was", arguments: extremes, extremes)
+    func roundTrip(first: Timestamp, second: Timestamp) throws {
+        let assignments: [Identifier: Assignment] = [
+            "": Assignment(variationID: "", source: .override, assignedAt: first, updatedAt: second, expiresAt: nil),
+            "é": Assignment(variationID: "e\u{301}", source: .saved, assignedAt: second, updatedAt: first, expiresAt: second),
+            "e\u{301}": Assignment(variationID: "x", source: .bucketed, assignedAt: 0, updatedAt: 0, expiresAt: first),
+        ]
+        let record = ProfileRecord(assignments)
+        let read = try ProfileRecord(checking: record.bytes)
+        #expect(read == record)
+        #expect(read.count == 3)
+        #expect(Dictionary(uniqueKeysWithValues: read.entries.map { (read.experimentID(of: $0), read.assignment(of: $0)) }) == assignments)
+        for (experimentID, assignment) in assignments {
+            #expect(read[experimentID] == assignment)
+        }
+        #expect(read["absent"] == nil)
+    }
+
+    @Test("Lists experiments in the order of their bytes, whatever order they came in")
+    func order() {
+        let experimentIDs = (0..<300).map { Identifier("e\($0)") }
+        let record = ProfileRecord(Dictionary(uniqueKeysWithValues: experimentIDs.map { ($0, assignment("v")) }))
+        #expect(record.entries.map(record.experimentID(of:)) == experimentIDs.sorted())
+    }
+
+    @Test("An empty record is a profile that stays visible")
+    func empty() throws {
+        #expect(ProfileRecord.empty.isEmpty)
+        #expect(ProfileRecord.empty.visible(at: .max) == .empty)
+        #expect(try ProfileRecord(checking: ProfileRecord.empty.bytes) == .empty)
+    }
+
+    @Test("Shows what has not expired")
+    func visibility() {
+        let record = ProfileRecord(["a": assignment("1", expiresAt: 100), "b": assignment("2", expiresAt: 200)])
+        #expect(record.earliestExpiry == 100)
+        #expect(record.visible(at: 99) == record)
+        #expect(record.visible(at: 100)?.variations == ["b": "2"])
+        #expect(record.visible(at: 100)?.earliestExpiry == 200)
+        #expect(record.visible(at: 200) == nil)
+    }
+
+    @Test("Refuses damaged bytes", arguments: [
+        ([], .truncated),
+        ([2, 0, 0], .unknownVersion(2)),
+        ([1], .truncated),
+        ([1, 1, 0], .wrongHeader),
+        ([1, 0, 5], .wrongHeader),
+        ([1, 0, 0, 1], .truncated),
+        ([1, 1, 0, 0, 1, 65, 1, 66, 0, 0], .unknownSource(0)),
+        ([1, 1, 0, 4, 1, 65, 1, 66, 0, 0], .unknownSource(4)),
+        ([1, 1, 0, 1, 9, 65, 1, 66, 0, 0], .truncated),
+        ([1, 1, 0, 1, 1, 0xFF, 1, 66, 0, 0], .invalidText),
+        ([1, 1, 0, 1, 1, 65, 1, 66, 0, 0, 1, 1, 65, 1, 66, 0, 0], .unordered),
+        ([1, 2, 0, 1, 1, 66, 1, 66, 0, 0, 1, 1, 65, 1, 66, 0, 0], .unordered),
+        ([1, 1, 0, 0x81, 1, 65, 1, 66, 0, 0, 2], .wrongHeader),
+        ([1, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0x01, 0], .numberOutOfRange),
+        ([1, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0], .numberOutOfRange),
+    ] as [([UInt8], ProfileRecordDamage)])
+    func damage(bytes: [UInt8], damage: ProfileRecordDamage) {
+        #expect(throws: damage) { try ProfileRecord(checking: bytes) }
+    }
+
+    @Test("Survives any bytes", arguments: 0..<20)
+    func anyBytes(seed: UInt64) throws {
+        var generator = SeededGenerator(seed: seed)
+        let whole = ProfileRecord([
+            "e1": assignment("v1", expiresAt: 1_700_000_000_000), "e2": assignment("v2"), "e3": assignment("v3"),
+        ])
+        for _ in 0..<500 {
+            var bytes = whole.bytes
+            for _ in 0..<Int.random(in: 1...4, using: &generator) {
+                bytes[Int.random(in: bytes.indices, using: &generator)] = UInt8.random(in: 0...255, using: &generator)
+            }
+            bytes.removeLast(Int.random(in: 0...3, using: &generator))
+            guard let record = try? ProfileRecord(checking: bytes) else { continue }
+            #expect(Array(record.entries).count == record.count)
+            _ = record.visible(at: 1_700_000_000_001)
+        }
+    }
+}

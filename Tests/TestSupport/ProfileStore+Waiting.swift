@@ -1,0 +1,40 @@
+public import Bucketing
+public import Storage
+
+extension ProfileStore {
+    /// Applies a change and waits until it is durable.
+    @discardableResult
+    public func apply(
+        _ operation: ProfileChange.Operation, to userID: Identifier
+    ) async throws -> ProfileChangeResult {
+        try await withCheckedContinuation { continuation in
+            submit(ProfileChange(userID: userID, operation: operation)) { continuation.resume(returning: $0) }
+        }.get()
+    }
+
+    /// Applies changes that are all submitted before the first is waited for; answers in their order.
+    public func applyTogether(_ changes: [ProfileChange]) async -> [Result<ProfileChangeResult, StorageError>] {
+        let running = changes.map { change in
+            let (stream, continuation) = AsyncStream<Result<ProfileChangeResult, StorageError>>.makeStream()
+            submit(change) { result in
+                continuation.yield(result)
+                continuation.finish()
+            }
+            return stream
+        }
+        var results: [Result<ProfileChangeResult, StorageError>] = []
+        for stream in running {
+            for await result in stream {
+                results.append(result)
+            }
+        }
+        return results
+    }
+
+    /// Probes and waits for the answer.
+    public func probe() async throws {
+        try await withCheckedContinuation { continuation in
+            probe { continuation.resume(returning: $0) }
+        }.get()
+    }
+}

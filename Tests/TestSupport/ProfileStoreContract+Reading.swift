@@ -1,0 +1,119 @@
+import Bucketing
+import Storage
+import Synchronization
+import Testing
+
+extension ProfileStoreContract {
+    static let reading = [
+        ProfileStoreContract("Every reader sees a change as soon as it is acknowledged") { context in
+            let other = try context.store.makeReader()
+            defer { other.close() }
+            for number in 0..<50 {
+                let variationID = Identifier("v\(number)")
+                try await context.store.apply(.merge(["e": variationID], onConflict: .replace), to: "user")
+                #expect(try context.reader.variations(of: "user") == ["e": variationID])
+                #expect(try other.variations(of: "user") == ["e": variationID])
+            }
+        },
+        ProfileStoreContract("Users are told apart by the bytes of their ids") { context in
+            let userIDs: [Identifier] = ["\u{E9}", "e\u{301}", "E", "e", "é ", "\u{1F600}", "用户", "a/b?c#d%", "\t"]
+            for (number, userID) in userIDs.enumerated() {
+                try await context.store.apply(.replace(["e": Identifier("v\(number)")]), to: userID)
+            }
+            for (number, userID) in userIDs.enumerated() {
+                #expect(try context.reader.variations(of: userID) == ["e": Identifier("v\(number)")])
+            }
+            #expect(try context.reader.page(after: nil, limit: 100).map(\.userID) == userIDs.sorted())
+        },
+        ProfileStoreContract("Long ids come back whole") { context in
+            let userID = Identifier(String(repeating: "ü", count: 512))
+            let experimentID = Identifier(String(repeating: "x", count: 255))
+            let variationID = Identifier(String(repeating: "y", count: 255))
+            try await context.store.apply(.replace([experimentID: variationID]), to: userID)
+            #expect(try context.reader.variations(of: userID) == [experimentID: variationID])
+        },
+        ProfileStoreContract("Pages follow each other in the order of the ids' bytes") { context in
+            let userIDs = (0..<25).map { Identifier("user-\($0)") }.sorted()
+            for userID in userIDs.reversed() {
+                try await context.store.apply(.replace(["e": "v"]), to: userID)
+            }
+            var seen: [Identifier] = []
+            while true {
+                let page = try context.reader.page(after: seen.last, limit: 10)
+                guard !page.isEmpty else { break }
+                #expect(page.count <= 10)
+                seen += page.map(\.userID)
+            }
+            #expect(seen == userIDs)
+        },
+        ProfileStoreContract("Profiles and assignments are counted") { context in
+            try await context.store.apply(.replace(["e1": "a", "e2": "b"]), to: "first")
+            try await context.store.apply(.replace(["e1": "a"]), to: "second")
+            try await context.store.apply(.remove(experimentID: "e1"), to: "first")
+            #expect(context.store.statistics().profiles == 2)
+            #expect(context.store.statistics().assignments == 2)
+        },
+        ProfileStoreContract("Observers are called after the completions") { context in
+            let (calls, continuation) = AsyncStream<Bool>.makeStream()
+            let flag = Flag()
+            context.store.observeCompletions { continuation.yield(flag.isSet) }
+            context.store.submit(ProfileChange(userID: "user", operation: .replace([:]))) { _ in flag.set() }
+            #expect(await calls.first { _ in true } == true)
+        },
+    ]
+
+    static let failing = [
+        ProfileStoreContract("A profile holds as many assignments as the limit and no more", rules: .atMostThree) { context in
+            let full: [Identifier: Identifier] = ["e1": "a", "e2": "b", "e3": "c"]
+            try await context.store.apply(.merge(full, onConflict: .replace), to: "user")
+            await #expect(throws: StorageError.tooManyAssignments(limit: 3)) {
+                try await context.store.apply(.merge(["e4": "d"], onConflict: .replace), to: "user")
+            }
+            await #expect(throws: StorageError.tooManyAssignments(limit: 3)) {
+                try await context.store.apply(.override(experimentID: "e4", variationID: "d"), to: "user")
+            }
+            #expect(try context.reader.variations(of: "user") == full)
+        },
+        ProfileStoreContract("A refused change does not harm those submitted with it", rules: .atMostThree) { context in
+            let tooMany = Dictionary(uniqueKeysWithValues: (0..<4).map { (Identifier("e\($0)"), Identifier("v")) })
+            let changes = (0..<20).map { number in
+                ProfileChange(
+                    userID: Identifier("user\(number)"), operation: .replace(number == 10 ? tooMany : ["e": "v"])
+                )
+            }
+            let results = await context.store.applyTogether(changes)
+            for (number, result) in results.enumerated() {
+                #expect((try? result.get()) == nil ? number == 10 : number != 10)
+            }
+            let refused = try context.reader.profile(of: "user10")
+            let stored = try context.reader.profile(of: "user19")
+            #expect(refused == nil && stored != nil)
+        },
+        ProfileStoreContract("A probe succeeds") { context in
+            try await context.store.probe()
+        },
+        ProfileStoreContract("A closed store refuses everything") { context in
+            try await context.store.apply(.replace([:]), to: "user")
+            context.store.close()
+            await #expect(throws: StorageError.closed) { try await context.store.apply(.erase, to: "user") }
+            await #expect(throws: StorageError.closed) { try await context.store.probe() }
+            #expect(throws: StorageError.closed) { try context.reader.profile(of: "user") }
+            #expect(throws: StorageError.closed) { _ = try context.store.makeReader() }
+        },
+    ]
+}
+
+extension ProfileRules {
+    fileprivate static let atMostThree = ProfileRules(assignmentLimit: 3)
+}
+
+/// A Boolean that any thread may set.
+final class Flag: Sendable {
+    private let value = Atomic(false)
+
+    var isSet: Bool { value.load(ordering: .sequentiallyConsistent) }
+
+    func set() {
+        value.store(true, ordering: .sequentiallyConsistent)
+    }
+}
