@@ -55,7 +55,7 @@ extension Token {
     /// - Throws: ``TokenFileError``, which never quotes a secret.
     public static func parse(_ text: String) throws(TokenFileError) -> [Token] {
         var tokens: [Token] = []
-        for (index, line) in text.split(separator: "\n", omittingEmptySubsequences: false).enumerated() {
+        for (index, line) in text.split(omittingEmptySubsequences: false, whereSeparator: \.isNewline).enumerated() {
             let words = line.split(whereSeparator: \.isWhitespace)
             guard let first = words.first, !first.hasPrefix("#") else { continue }
             func wrong(_ reason: String) -> TokenFileError { TokenFileError(line: index + 1, reason: reason) }

@@ -17,6 +17,8 @@ struct ServeCommand: ParsableCommand {
         let tokens = configuration.tokensFile.map(TokenFile.init(path:))
         let access = AccessControl(tokens: try tokens?.read() ?? [])
         try refuseOpenAddress(configuration, access)
+        let signals = Signals()
+        signals.onHangUp { reload(tokens, access, logger) }
 
         let store = try StoreFactory.open(configuration)
         let projects = try ProjectCatalog(store: store, logger: logger)
@@ -45,8 +47,6 @@ struct ServeCommand: ParsableCommand {
                 "datafiles": "\(loaded.joined(separator: ","))", "tokens": access.isOpen ? "none" : "required", "version": "\(Holdfast.version)",
                 "pid": "\(getpid())",
             ])
-        let signals = Signals()
-        signals.onHangUp { reload(tokens, access, logger) }
         let name = signals.waitForTermination()
         stop(server, services, store, configuration, name)
     }

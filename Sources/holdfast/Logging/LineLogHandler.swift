@@ -40,8 +40,8 @@ struct LineLogHandler: LogHandler {
             case .json: Self.json(time, event.level, event.message, all)
             case .text: Self.text(time, event.level, event.message, all)
             }
-        // One write a line, so that lines of several threads do not mix.
-        FileHandle.standardError.write(Data((line + "\n").utf8))
+        // One write a line, so that lines of several threads do not mix. A reader that went away is no reason to end.
+        try? FileHandle.standardError.write(contentsOf: Data((line + "\n").utf8))
     }
 
     private static func json(

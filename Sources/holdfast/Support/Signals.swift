@@ -11,6 +11,8 @@ final class Signals {
     init() {
         // A peer that goes away is seen by the call that writes to it.
         signal(SIGPIPE, SIG_IGN)
+        // A file that may not grow is seen by the write to it, as a full disk is.
+        signal(SIGXFSZ, SIG_IGN)
         observe(SIGTERM) { [termination] in termination.asked(by: "SIGTERM") }
         observe(SIGINT) { [termination] in termination.asked(by: "SIGINT") }
     }

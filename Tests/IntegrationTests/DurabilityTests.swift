@@ -1,0 +1,78 @@
+import Foundation
+import Synchronization
+import Testing
+
+/// What was acknowledged is there, whatever became of the process.
+@Suite struct DurabilityTests {
+    private let directory: TemporaryDirectory
+    private let database: String
+
+    init() throws {
+        directory = try TemporaryDirectory()
+        database = directory.file("holdfast.db")
+    }
+
+    @Test func `A restart keeps everything`() throws {
+        var server = try ServerProcess(database: database)
+        #expect(try server.request("POST", "/ups/save", profile("ada", ["11": "1", "22": "2"])).status == 200)
+        #expect(try server.request("PUT", "/v1/profiles/bob", profile("bob")).status == 201)
+        let override = #"{"variation_id":"9"}"#
+        #expect(try server.request("PUT", "/v1/profiles/ada/experiments/22", override).status == 200)
+        let before = try server.request("GET", "/v1/profiles?detail=true").body
+        server.stop()
+
+        server = try ServerProcess(database: database)
+        #expect(try server.request("GET", "/v1/profiles?detail=true").body == before)
+        #expect(try server.request("POST", "/ups/save", profile("ada", ["22": "3"])).text
+            == profile("ada", ["11": "1", "22": "9"]))
+        server.stop()
+    }
+
+    @Test func `A kill under concurrent saves loses nothing that was acknowledged`() throws {
+        for round in 0..<3 {
+            let server = try ServerProcess(database: database)
+            let acknowledged = saveUntilKilled(server, round: round)
+            #expect(acknowledged.count > 8)
+
+            let restarted = try ServerProcess(database: database)
+            let client = try restarted.client()
+            #expect(try client.request("GET", "/readyz").status == 200)
+            let lost = try acknowledged.filter { userID, text in
+                try client.request("GET", "/v1/profiles/\(userID)").text != text
+            }
+            #expect(lost.isEmpty)
+            restarted.stop()
+        }
+        #expect(try DatabaseConnection(database).text("PRAGMA integrity_check") == "ok")
+    }
+
+    /// Saves with many clients until the process is killed under them.
+    ///
+    /// - Returns: the last acknowledged profile of each user.
+    private func saveUntilKilled(_ server: ServerProcess, round: Int) -> [String: String] {
+        let acknowledged = Mutex<[String: String]>([:])
+        let enough = DispatchSemaphore(value: 0)
+        let clients = DispatchGroup()
+        for client in 0..<8 {
+            let thread = Thread {
+                defer { clients.leave() }
+                guard let connection = try? server.client() else { return }
+                for number in 0... {
+                    let userID = "r\(round)c\(client)u\(number)"
+                    let body = profile(userID, ["1": "v\(number)", "2": "w"])
+                    guard let answer = try? connection.request("POST", "/ups/save", body), answer.status == 200 else {
+                        return
+                    }
+                    acknowledged.withLock { $0[userID] = answer.text }
+                    if number == 20 { enough.signal() }
+                }
+            }
+            clients.enter()
+            thread.start()
+        }
+        enough.wait()
+        server.kill()
+        clients.wait()
+        return acknowledged.withLock { $0 }
+    }
+}

@@ -1,0 +1,110 @@
+import Bucketing
+import Testing
+
+/// All profiles out and in, one JSON object a line.
+@Suite struct TransferTests {
+    private let directory: TemporaryDirectory
+    private let server: ServerProcess
+    private let client: HTTPClient
+
+    init() throws {
+        directory = try TemporaryDirectory()
+        server = try ServerProcess(database: directory.file("holdfast.db"))
+        client = try server.client()
+    }
+
+    @Test func `What is exported can be imported elsewhere and is the same`() throws {
+        for name in ["b", "a", "ä", "Z", "😀"] { try save(name, ["1": name, "2": "x"]) }
+        let exported = try client.request("GET", "/v1/profiles")
+        #expect(exported.status == 200)
+        #expect(exported.field("content-type") == "application/x-ndjson")
+        let expected = ["Z", "a", "b", "ä", "😀"].map { profile($0, ["1": $0, "2": "x"]) + "\n" }
+        #expect(exported.text == expected.joined())
+
+        let other = try ServerProcess(database: directory.file("other.db"))
+        let imported = try other.request("POST", "/v1/profiles", exported.text)
+        #expect(imported.text == #"{"imported":5,"refused":0,"errors":[]}"#)
+        #expect(try other.request("GET", "/v1/profiles").body == exported.body)
+    }
+
+    @Test func `An export goes on behind any user and ends where it is told to`() throws {
+        let names = (0..<50).map { "user\(100 + $0)" }
+        for name in names { try save(name, ["1": "2"]) }
+        var seen: [String] = []
+        var target = "/v1/profiles?limit=7"
+        while true {
+            let lines = try client.request("GET", target).text.split(separator: "\n")
+            if lines.isEmpty { break }
+            #expect(lines.count <= 7)
+            seen += try lines.compactMap { try JSONParser().parse(String($0)).object?["user_id"]?.string }
+            target = "/v1/profiles?limit=7&after=\(seen.last ?? "")"
+        }
+        #expect(seen == names)
+        #expect(try client.request("GET", "/v1/profiles?after=user148x").text == profile("user149", ["1": "2"]) + "\n")
+    }
+
+    @Test(arguments: ["limit=0", "limit=-1", "limit=x", "after=", "detail=1", "lmit=5", "limit=1&limit=2"])
+    func `An export with a wrong parameter is refused`(query: String) throws {
+        #expect(try client.request("GET", "/v1/profiles?\(query)").status == 400)
+    }
+
+    @Test func `An export with detail tells where assignments came from`() throws {
+        _ = try client.request("PUT", "/v1/profiles/ada/experiments/11", #"{"variation_id":"9"}"#)
+        let line = try client.request("GET", "/v1/profiles?detail=true")
+        #expect(line["experiment_bucket_map"]["11"]["source"] == "override")
+    }
+
+    @Test func `An import names the lines that it refused and takes the others`() throws {
+        let lines = [
+            profile("a", ["1": "2"]), "{", "", profile("b", ["x-y": "2"]), "\r", profile("c", ["1": "2"]) + "\r",
+            "[]", profile("d"),
+        ]
+        let answer = try client.request("POST", "/v1/profiles", lines.joined(separator: "\n"))
+        #expect(answer.status == 200)
+        #expect(answer["imported"] == 3)
+        #expect(answer["refused"] == 3)
+        let errors = try #require(answer["errors"].array)
+        #expect(errors.map { $0["line"] } == [2, 4, 7])
+        #expect(errors.map { $0["pointer"] } == ["", "/experiment_bucket_map/x-y", ""])
+        let stored = [profile("a", ["1": "2"]), profile("c", ["1": "2"]), profile("d")]
+        #expect(try client.request("GET", "/v1/profiles").text == stored.map { $0 + "\n" }.joined())
+    }
+
+    @Test func `An import merges, leaves overrides, and keeps what is stored where it is asked to`() throws {
+        try save("a", ["1": "old"])
+        _ = try client.request("PUT", "/v1/profiles/a/experiments/3", #"{"variation_id":"9"}"#)
+        let line = profile("a", ["1": "new", "2": "x", "3": "y"])
+        _ = try client.request("POST", "/v1/profiles?on_conflict=keep", line)
+        #expect(try client.request("GET", "/v1/profiles/a").text == profile("a", ["1": "old", "2": "x", "3": "9"]))
+        _ = try client.request("POST", "/v1/profiles", line)
+        #expect(try client.request("GET", "/v1/profiles/a").text == profile("a", ["1": "new", "2": "x", "3": "9"]))
+    }
+
+    @Test func `A line may be as long as a body and not longer`() throws {
+        let server = try ServerProcess(database: directory.file("small.db"), ["--max-body-size", "1KiB"])
+        let line = profile("a", ["1": "2"])
+        let longest = line + String(repeating: " ", count: 1_024 - line.utf8.count)
+        let text = [longest, longest + " ", profile("b")].joined(separator: "\n")
+        let answer = try server.request("POST", "/v1/profiles", text)
+        #expect(answer["imported"] == 2)
+        #expect(answer["errors"].array?.map { $0["line"] } == [2])
+    }
+
+    @Test func `20,000 lines are imported in chunks that end anywhere, and exported again`() throws {
+        let lines = (10_000..<30_000).map { profile("user\($0)", ["1": "v\($0 % 7)", "2": "x"]) + "\n" }.joined()
+        try client.send("POST /v1/profiles HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n")
+        var rest = Array(lines.utf8)[...]
+        while !rest.isEmpty {
+            let piece = rest.prefix(9_973)
+            try client.send(Array("\(String(piece.count, radix: 16))\r\n".utf8) + piece + Array("\r\n".utf8))
+            rest = rest.dropFirst(piece.count)
+        }
+        try client.send("0\r\n\r\n")
+        #expect(try client.receive().text == #"{"imported":20000,"refused":0,"errors":[]}"#)
+        #expect(try client.request("GET", "/v1/profiles").text == lines)
+    }
+
+    private func save(_ userID: String, _ assignments: KeyValuePairs<String, String>) throws {
+        #expect(try client.request("POST", "/ups/save", profile(userID, assignments)).status == 200)
+    }
+}
