@@ -32,6 +32,9 @@ struct ServeOptions: ParsableArguments {
     @Option(help: .init("Writes that may wait for their commit (default: 10000).", valueName: "n"))
     var maxWaitingWrites: String?
 
+    @Option(help: .init("Time that a write waits for another process that holds the database (default: 2s).", valueName: "time"))
+    var lockTimeout: String?
+
     @Option(help: .init("Connections open at once (default: 10000).", valueName: "n"))
     var maxConnections: String?
 
@@ -81,6 +84,7 @@ struct ServeOptions: ParsableArguments {
         try settings.apply(cacheSize, "cache-size", to: &result.cacheSize)
         try settings.apply(maxAssignments, "max-assignments", in: 1...100_000, to: &result.maxAssignments)
         try settings.apply(maxWaitingWrites, "max-waiting-writes", in: 1...10_000_000, to: &result.maxWaitingWrites)
+        try settings.apply(lockTimeout, "lock-timeout", to: &result.lockTimeout)
         try applyLimits(settings, to: &result)
         try settings.apply(shutdownTimeout, "shutdown-timeout", to: &result.shutdownTimeout)
         try settings.apply(accessLog, "access-log", to: &result.accessLog)
