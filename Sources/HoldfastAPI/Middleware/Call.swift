@@ -12,7 +12,10 @@ struct Call: Sendable {
         responder.send(response)
     }
 
+    /// Answers with JSON, and a line feed for the person with curl.
     func answer(_ status: Status = .ok, json: [UInt8], entityTag: EntityTag? = nil) {
+        var json = json
+        json.append(UInt8(ascii: "\n"))
         responder.send(Response(status, contentType: MediaType.json, entityTag: entityTag, body: .bytes(json)))
     }
 

@@ -20,6 +20,9 @@ struct ServeCommand: ParsableCommand {
         let signals = Signals()
         signals.onHangUp { reload(tokens, access, logger) }
 
+        if let room = DescriptorLimit.raise(for: configuration.limits.connections) {
+            logger.warning("the limit of open files is low (ulimit -n)", metadata: ["connections_that_fit": "\(room)"])
+        }
         let store = try StoreFactory.open(configuration)
         let projects = try ProjectCatalog(store: store, logger: logger)
         let loaded = try configuration.datafile.map { try DatafileSource(path: $0).load(into: projects) } ?? []
@@ -27,18 +30,10 @@ struct ServeCommand: ParsableCommand {
         options.accessLog = configuration.accessLog
         options.importLineBytes = configuration.limits.bodyBytes
         let services = Services(
-            profiles: store, projects: projects,
-            events: EventQueue(store: store), access: access,
+            profiles: store, projects: projects, events: EventQueue(store: store), access: access,
             build: BuildInfo(version: Holdfast.version, startedAt: Date().timeIntervalSince1970), logger: logger,
             options: options)
-        let server: HTTPServer
-        do {
-            server = try HTTPServer(configuration.http) { _ in try HoldfastApplication(services: services) }
-        } catch {
-            store.close()
-            throw Failure("cannot serve at \(configuration.listen): \(error)")
-        }
-        services.observe(server)
+        let server = try listen(configuration, services)
         logger.info(
             "listening",
             metadata: [
@@ -49,6 +44,17 @@ struct ServeCommand: ParsableCommand {
             ])
         let name = signals.waitForTermination()
         stop(server, services, store, configuration, name)
+    }
+
+    private func listen(_ configuration: ServeConfiguration, _ services: Services) throws -> HTTPServer {
+        do {
+            let server = try HTTPServer(configuration.http) { _ in try HoldfastApplication(services: services) }
+            services.observe(server)
+            return server
+        } catch {
+            services.profiles.close()
+            throw Failure("cannot serve at \(configuration.listen): \(error)")
+        }
     }
 
     /// Without tokens everybody who reaches the server may do everything, so that only this host may.

@@ -32,7 +32,7 @@ struct ServeOptions: ParsableArguments {
     @Option(help: .init("Writes that may wait for their commit (default: 10000).", valueName: "n"))
     var maxWaitingWrites: String?
 
-    @Option(help: .init("Time that a write waits for another process that holds the database (default: 2s).", valueName: "time"))
+    @Option(help: .init("Time that a write waits for another process (default: 2s).", valueName: "time"))
     var lockTimeout: String?
 
     @Option(help: .init("Connections open at once (default: 10000).", valueName: "n"))

@@ -11,8 +11,10 @@ struct Answer {
         fields.first { $0.name == name }?.value
     }
 
+    /// The body; of JSON without the line feed at its end.
     var text: String {
-        String(decoding: body, as: UTF8.self)
+        let isLine = field("content-type") == "application/json" && body.last == UInt8(ascii: "\n")
+        return String(decoding: isLine ? body.dropLast() : body[...], as: UTF8.self)
     }
 
     /// The body as JSON; `null` when it is none.

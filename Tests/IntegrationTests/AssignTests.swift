@@ -1,0 +1,169 @@
+import Bucketing
+import Foundation
+import Synchronization
+import Testing
+
+/// Get-or-assign over HTTP: what is given once stays, whoever asks and whatever changes.
+@Suite struct AssignTests {
+    private let directory: TemporaryDirectory
+    private let database: String
+
+    init() throws {
+        directory = try TemporaryDirectory()
+        database = directory.file("holdfast.db")
+    }
+
+    private static let definition =
+        #"{"id":"7001","variations":[{"key":"control","id":"70011"},{"key":"new","id":"70012"}]}"#
+
+    private static func weights(_ control: Int, _ new: Int) -> String {
+        #"{"variations":[{"key":"control","weight":\#(control)},{"key":"new","weight":\#(new)}]}"#
+    }
+
+    private static func ask(_ userID: String) -> String {
+        #"{"user_id":"\#(userID)","experiment":"checkout"}"#
+    }
+
+    @Test func `A user keeps the variation when the split changes and when the experiment is paused and resumed`() throws {
+        let server = try ServerProcess(database: database)
+        #expect(try server.request("PUT", "/v1/experiments/checkout", Self.definition).status == 201)
+        let users = (0..<100).map { "user\($0)" }
+        let before = try users.map { try server.request("POST", "/v1/assign", Self.ask($0)) }
+        #expect(before.allSatisfy { $0["source"] == "bucketed" })
+        #expect(Set(before.map { $0["variation_key"].string }) == ["control", "new"])
+
+        #expect(try server.request("PUT", "/v1/experiments/checkout", Self.weights(0, 10_000)).status == 200)
+        #expect(try server.request("PUT", "/v1/experiments/checkout", #"{"status":"Paused"}"#).status == 200)
+        let paused = try server.request("POST", "/v1/assign", Self.ask("user0"))
+        #expect(paused["variation_id"].isNull)
+        #expect(try server.request("PUT", "/v1/experiments/checkout", #"{"status":"Running"}"#).status == 200)
+
+        for (user, former) in zip(users, before) {
+            let now = try server.request("POST", "/v1/assign", Self.ask(user))
+            #expect(now["variation_id"] == former["variation_id"])
+            #expect(now["source"] == "stored")
+        }
+        #expect(try server.request("POST", "/v1/assign", Self.ask("late"))["variation_key"] == "new")
+        server.stop()
+    }
+
+    @Test func `A user whose variation is gone is bucketed again`() throws {
+        let server = try ServerProcess(database: database)
+        _ = try server.request("PUT", "/v1/experiments/checkout", Self.definition)
+        _ = try server.request("PUT", "/v1/experiments/checkout", Self.weights(10_000, 0))
+        #expect(try server.request("POST", "/v1/assign", Self.ask("ada"))["variation_key"] == "control")
+        let changed = try server.request("PUT", "/v1/experiments/checkout", #"{"variations":["new"]}"#)
+        #expect(changed.status == 200, "\(changed.text)")
+        let now = try server.request("POST", "/v1/assign", Self.ask("ada"))
+        #expect(now["variation_key"] == "new")
+        #expect(now["source"] == "bucketed")
+        #expect(try server.request("GET", "/v1/profiles/ada").text == profile("ada", ["7001": "70012"]))
+        server.stop()
+    }
+
+    @Test func `Asking without enrolling stores nothing`() throws {
+        let server = try ServerProcess(database: database)
+        _ = try server.request("PUT", "/v1/experiments/checkout", Self.definition)
+        let answer = try server.request("GET", "/v1/assign?user_id=ada&experiment=checkout")
+        #expect(answer["source"] == "bucketed")
+        #expect(try server.request("GET", "/v1/profiles/ada").status == 404)
+        server.stop()
+    }
+
+    @Test func `Two processes and many clients agree on one variation per user while the split changes`() throws {
+        let servers = [try ServerProcess(database: database), try ServerProcess(database: database)]
+        #expect(try servers[0].request("PUT", "/v1/experiments/checkout", Self.definition).status == 201)
+        let users = (0..<150).map { "user\($0)" }
+        let given = Mutex<[String: Set<String>]>([:])
+        let done = DispatchGroup()
+        for worker in 0..<8 {
+            done.enter()
+            Thread.detachNewThread {
+                defer { done.leave() }
+                do {
+                    let client = try servers[worker % 2].client()
+                    for user in users {
+                        let answer = try client.request("POST", "/v1/assign", Self.ask(user))
+                        // The other process knows of the experiment within a second.
+                        guard answer.status != 404 else { continue }
+                        let variation = answer["variation_id"].string ?? answer.text
+                        given.withLock { _ = $0[user, default: []].insert(variation) }
+                    }
+                } catch {
+                    Issue.record(error)
+                }
+            }
+        }
+        let admin = try servers[1].client()
+        var share = 0
+        while done.wait(timeout: .now()) == .timedOut {
+            share = (share + 2_500) % 10_000
+            let body = Self.weights(share, 10_000 - share)
+            _ = try admin.request("PUT", "/v1/experiments/checkout", body, fields: ["X-Optimizely-SDK-Key: default"])
+        }
+        let all = given.withLock { $0 }
+        #expect(all.count == users.count)
+        #expect(all.values.allSatisfy { $0.count == 1 })
+        for (user, variations) in all {
+            let stored = try servers[0].request("GET", "/v1/profiles/\(user)")
+            #expect(stored["experiment_bucket_map"]["7001"]["variation_id"].string == variations.first)
+        }
+        servers.forEach { $0.stop() }
+    }
+
+    @Test func `A datafile put on one process is used by the other within a second`() throws {
+        let servers = [try ServerProcess(database: database), try ServerProcess(database: database)]
+        #expect(try servers[0].request("PUT", "/v1/experiments/checkout", Self.definition).status == 201)
+        let deadline = Date().addingTimeInterval(1)
+        var answer = try servers[1].request("POST", "/v1/assign", Self.ask("ada"))
+        while answer.status == 404, Date() < deadline {
+            answer = try servers[1].request("POST", "/v1/assign", Self.ask("ada"))
+        }
+        #expect(answer.status == 200)
+        servers.forEach { $0.stop() }
+    }
+
+    @Test func `An invalid datafile is refused with every place, and the former stays in force`() throws {
+        let server = try ServerProcess(database: database)
+        _ = try server.request("PUT", "/v1/experiments/checkout", Self.definition)
+        let refused = try server.request("PUT", "/v1/datafile", #"{"version":"4","sdkKey":"default"}"#)
+        #expect(refused.status == 400)
+        #expect((refused["errors"].array?.count ?? 0) > 5)
+        #expect(try server.request("GET", "/v1/experiments/checkout").status == 200)
+        #expect(try server.request("GET", "/v1/datafile/history")["datafiles"].array?.count == 1)
+        server.stop()
+    }
+
+    @Test(arguments: [
+        (#"{"variations":[]}"#, "/variations"),
+        (#"{"variations":["a","a"]}"#, "/variations/1"),
+        (#"{"variations":[{"key":"a","weight":-1}]}"#, "/variations/0/weight"),
+        (#"{"variations":[{"key":"a","weight":9000},{"key":"b","weight":9000}]}"#, "/variations"),
+        (#"{"variations":[{"key":"a","weight":1},"b"]}"#, "/variations"),
+        (#"{"variations":["a"],"status":"Started"}"#, "/status"),
+        (#"{"variations":["a"],"id":"with-dash"}"#, "/id"),
+        (#"{"variations":["a"],"wieghts":[1]}"#, "/wieghts"),
+        (#"{}"#, "/variations"),
+        (#"[]"#, ""),
+    ])
+    func `A wrong experiment is refused with the place`(body: String, pointer: String) throws {
+        let server = try ServerProcess(database: database)
+        let answer = try server.request("PUT", "/v1/experiments/checkout", body)
+        #expect(answer.status == 400)
+        #expect(answer["pointer"].string == pointer)
+        #expect(try server.request("GET", "/v1/experiments").status == 404)
+        server.stop()
+    }
+
+    @Test func `The hash is that of the reference`() throws {
+        let server = try ServerProcess(database: database)
+        for (bucketingID, parentID, value) in [
+            ("ppid1", "1886780721", 5254), ("ppid2", "1886780721", 4299), ("ppid3", "1886780721", 5439),
+            ("ppid2", "1886780722", 2434),
+        ] {
+            let body = #"{"bucketing_id":"\#(bucketingID)","parent_id":"\#(parentID)"}"#
+            #expect(try server.request("POST", "/v1/bucket", body)["bucket_value"].integer == Int64(value))
+        }
+        server.stop()
+    }
+}
