@@ -20,6 +20,7 @@ import Testing
         #expect(try server.request("PUT", "/v1/profiles/ada/experiments/22", override).status == 200)
         let before = try server.request("GET", "/v1/profiles?detail=true").body
         server.stop()
+        #expect(!FileManager.default.fileExists(atPath: database + "-wal"))
 
         server = try ServerProcess(database: database)
         #expect(try server.request("GET", "/v1/profiles?detail=true").body == before)

@@ -1,0 +1,131 @@
+import Bucketing
+import Foundation
+import Testing
+
+/// Who may do what when there are tokens.
+@Suite struct AccessTests {
+    private static let tokens = """
+        # scope name secret
+        read dashboard read-secret-0123456789
+        write app write-secret-0123456789
+        admin on-call admin-secret-0123456789
+
+        """
+
+    private let directory: TemporaryDirectory
+    private let server: ServerProcess
+    private let client: HTTPClient
+    private let file: String
+
+    init() throws {
+        directory = try TemporaryDirectory()
+        file = try directory.write(Self.tokens, to: "tokens")
+        server = try ServerProcess(database: directory.file("holdfast.db"), ["--tokens-file", file])
+        client = try server.client()
+    }
+
+    private static let open = ["GET /livez", "GET /readyz", "GET /health", "GET /info", "GET /openapi.json"]
+    private static let needsRead = [
+        "GET /metrics", "GET /v1/profiles", "GET /v1/profiles/ada", "GET /v1/profiles/ada/experiments/1",
+        "POST /v1/profiles/lookup", "GET /ups/lookup?user_id=ada", "POST /ups/lookup",
+    ]
+    private static let needsWrite = [
+        "POST /v1/profiles", "PUT /v1/profiles/ada", "PATCH /v1/profiles/ada", "POST /ups/save", "GET /ups/save",
+    ]
+    private static let needsAdmin = [
+        "DELETE /v1/profiles/ada", "PUT /v1/profiles/ada/experiments/1", "DELETE /v1/profiles/ada/experiments/1",
+    ]
+
+    @Test(arguments: open)
+    func `What says nothing of users needs no token`(route: String) throws {
+        #expect(try status(route, nil) == 200)
+    }
+
+    @Test(arguments: needsRead.map { ($0, "read") } + needsWrite.map { ($0, "write") } + needsAdmin.map { ($0, "admin") })
+    func `A route is for its scope and those above`(route: String, needed: String) throws {
+        let scopes = ["read", "write", "admin"]
+        for scope in scopes {
+            let isAllowed = scopes.firstIndex(of: scope) ?? 0 >= scopes.firstIndex(of: needed) ?? 0
+            let status = try status(route, "\(scope)-secret-0123456789")
+            #expect((status == 403) == !isAllowed, "\(scope) gets \(status)")
+            #expect(status != 401)
+        }
+        #expect(try status(route, nil) == 401)
+        #expect(try status(route, "read-secret-012345678x") == 401)
+        #expect(try status(route, "") == 401)
+    }
+
+    @Test func `A refusal says how to ask and not what the secret is`() throws {
+        let unknown = try client.request("GET", "/v1/profiles/ada", token: "not-the-secret-of-anybody")
+        #expect(unknown.status == 401)
+        #expect(unknown.field("www-authenticate")?.hasPrefix("Bearer") == true)
+        #expect(unknown.field("content-type") == "application/problem+json")
+        let weak = try client.request("DELETE", "/v1/profiles/ada", token: "read-secret-0123456789")
+        #expect(weak.status == 403)
+        #expect(weak["detail"].string?.contains("dashboard") == true)
+        for text in [unknown.text, weak.text] { #expect(!text.contains("secret")) }
+    }
+
+    @Test func `An import without the scope is refused before its body is sent`() throws {
+        try client.send(
+            "POST /v1/profiles HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 100\r\n"
+                + "Authorization: Bearer read-secret-0123456789\r\n\r\n")
+        #expect(try client.receive().status == 403)
+    }
+
+    @Test func `The token file is read again on SIGHUP, and stays in force when it has become wrong`() throws {
+        #expect(try status("GET /v1/profiles", "read-secret-0123456789") == 200)
+        _ = try directory.write("read other another-secret-0123456789\n", to: "tokens")
+        server.child.send(SIGHUP)
+        #expect(server.child.errors.first { $0.contains("read the token file again") } != nil)
+        #expect(try status("GET /v1/profiles", "read-secret-0123456789") == 401)
+        #expect(try status("GET /v1/profiles", "another-secret-0123456789") == 200)
+
+        _ = try directory.write("nonsense\n", to: "tokens")
+        server.child.send(SIGHUP)
+        #expect(server.child.errors.first { $0.contains("the former tokens stay in force") } != nil)
+        #expect(try status("GET /v1/profiles", "another-secret-0123456789") == 200)
+        #expect(!server.child.errors.text.contains("secret-"))
+    }
+
+    @Test(arguments: ["0.0.0.0:0", "[::]:0"])
+    func `Without tokens only this host is listened to`(address: String) throws {
+        let refused = try Command("serve", "--listen", address, "--database", directory.file("new.db"))
+        #expect(refused.end == .exit(1))
+        #expect(refused.errors.contains("--tokens-file"))
+        #expect(!FileManager.default.fileExists(atPath: directory.file("new.db")))
+    }
+
+    @Test func `With tokens every address is listened to`() throws {
+        let arguments = ["serve", "--listen", "0.0.0.0:0", "--database", directory.file("new.db"), "--tokens-file", file]
+        let child = try ChildProcess(Executable.holdfast, arguments)
+        #expect(child.errors.first { $0.contains("listening") }?.contains("http://0.0.0.0:") == true)
+        child.send(SIGTERM)
+        #expect(child.wait() == .exit(0))
+    }
+
+    @Test(arguments: [0o644, 0o640, 0o604, 0o602])
+    func `A token file that others can read or write is refused`(mode: Int) throws {
+        let file = try directory.write(Self.tokens, to: "open", mode: mode)
+        let refused = try Command(
+            "serve", "--listen", "127.0.0.1:0", "--database", directory.file("new.db"), "--tokens-file", file)
+        #expect(refused.end == .exit(1))
+        #expect(refused.errors.contains("chmod 600"))
+    }
+
+    @Test(arguments: ["", "# none\n", "read dashboard\n", "read dashboard short\n", "root dashboard long-enough-0123456\n"])
+    func `A token file that is wrong is refused`(text: String) throws {
+        let file = try directory.write(text, to: "wrong")
+        let refused = try Command(
+            "serve", "--listen", "127.0.0.1:0", "--database", directory.file("new.db"), "--tokens-file", file)
+        #expect(refused.end == .exit(1))
+        #expect(refused.errors.contains(file))
+        #expect(!refused.errors.contains("long-enough"))
+    }
+
+    private func status(_ route: String, _ token: String?) throws -> Int {
+        let words = route.split(separator: " ").map(String.init)
+        // A connection of its own, as a refused request may end one.
+        return try server.request(words[0], words[1], token: token).status
+    }
+}

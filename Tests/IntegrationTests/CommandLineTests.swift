@@ -1,0 +1,154 @@
+import Bucketing
+import Foundation
+import Testing
+
+/// The program as an operator runs it.
+@Suite struct CommandLineTests {
+    private let directory: TemporaryDirectory
+    private let database: String
+
+    init() throws {
+        directory = try TemporaryDirectory()
+        database = directory.file("holdfast.db")
+    }
+
+    @Test(arguments: [
+        (["serve", "--bogus"], "--bogus"), (["serve", "--listen"], "--listen"), (["bogus"], "bogus"),
+        (["serve", "--listen", "nowhere"], "nowhere"), (["serve", "--listen", "127.0.0.1:99999"], "99999"),
+        (["serve", "--event-loops", "0"], "--event-loops"), (["serve", "--cache-size", "1 GB"], "--cache-size"),
+        (["serve", "--assignment-ttl", "5"], "--assignment-ttl"), (["serve", "--idle-timeout", "-1s"], "--idle-timeout"),
+        (["serve", "--lock-timeout", "soon"], "--lock-timeout"), (["serve", "--log-level", "loud"], "--log-level"),
+        (["serve", "--tokens-file", "/nowhere/tokens"], "/nowhere/tokens"),
+        (["serve", "--database", "/nowhere/holdfast.db"], "/nowhere/holdfast.db"),
+        (["export", "--database", "/nowhere/holdfast.db"], "/nowhere/holdfast.db"),
+        (["backup", "--database", "/nowhere/holdfast.db", "/nowhere/copy"], "/nowhere/holdfast.db"),
+        (["health", "--url", "ftp://127.0.0.1"], "--url"), (["health", "--timeout", "x"], "--timeout"),
+        (["health", "--url", "http://127.0.0.1:1"], "127.0.0.1:1"),
+    ])
+    func `What is wrong is said in one line and with the exit status`(arguments: [String], named: String) throws {
+        let child = try ChildProcess(Executable.holdfast, arguments)
+        let end = child.wait()
+        #expect(end == .exit(1) || end == .exit(64))
+        #expect(child.output.all.isEmpty)
+        let errors = child.errors.all.filter { $0.hasPrefix("Error: ") }
+        #expect(errors.count == 1)
+        #expect(errors.first?.contains(named) == true, "\(child.errors.text)")
+        // Behind it there is at the most how the command is used.
+        let known = ["Error: ", "Help: ", "Usage: ", "  See "]
+        #expect(child.errors.all.allSatisfy { line in known.contains { line.hasPrefix($0) } }, "\(child.errors.text)")
+    }
+
+    @Test func `A setting is taken from the environment, and from the option before it`() throws {
+        let environment = [
+            "HOLDFAST_DATABASE": database, "HOLDFAST_LISTEN": "127.0.0.1:0", "HOLDFAST_MAX_BODY_SIZE": "1KiB",
+            "HOLDFAST_ACCESS_LOG": "true", "HOLDFAST_MAX_HEADER_SIZE": "1MiB",
+        ]
+        let server = try ServerProcess(
+            database: directory.file("other.db"), ["--max-header-size", "2KiB"], environment: environment)
+        #expect(FileManager.default.fileExists(atPath: directory.file("other.db")))
+        #expect(!FileManager.default.fileExists(atPath: database))
+        #expect(try server.request("POST", "/ups/save", String(repeating: " ", count: 2_000)).status == 413)
+        #expect(try server.client().request("GET", "/livez", fields: ["X: \(String(repeating: "a", count: 2_048))"]).status == 431)
+        #expect(try server.request("GET", "/livez").status == 200)
+        let line = try #require(server.child.errors.first { $0.contains("/livez") })
+        #expect(try JSONParser().parse(line)["status"].string == "200" || line.contains(#""status":"431""#))
+
+        let wrong = try Command("serve", environment: ["HOLDFAST_IDLE_TIMEOUT": "never"])
+        #expect(wrong.end == .exit(1))
+        #expect(wrong.errors.contains("never"))
+    }
+
+    @Test func `A request is logged only when that is asked for`() throws {
+        let server = try ServerProcess(database: database)
+        #expect(try server.request("GET", "/livez").status == 200)
+        server.stop()
+        #expect(!server.child.errors.text.contains("/livez"))
+        for line in server.child.errors.all { #expect(try JSONParser().parse(line).object != nil) }
+    }
+
+    @Test func `The health command's exit status says whether a server is ready`() throws {
+        let server = try ServerProcess(database: database, ["--lock-timeout", "50ms"])
+        let url = "http://127.0.0.1:\(server.port)/health"
+        let healthy = try Command("health", "--url", url)
+        #expect(healthy.end == .exit(0))
+        #expect(healthy.output == #"{"status":"ok"}"#)
+        #expect(try Command("health", environment: ["HOLDFAST_URL": url]).end == .exit(0))
+
+        let other = try DatabaseConnection(database)
+        try other.execute("BEGIN IMMEDIATE")
+        var ill = healthy
+        let deadline = ContinuousClock.now + .seconds(10)
+        while ill.end == .exit(0), .now < deadline { ill = try Command("health", "--url", url) }
+        #expect(ill.end == .exit(1))
+        #expect(ill.errors.contains("503"))
+        server.stop()
+        #expect(try Command("health", "--url", url).end == .exit(1))
+    }
+
+    @Test(arguments: ["serve", "migrate", "export", "import"])
+    func `A file that is no database of ours is refused and left as it is`(subcommand: String) throws {
+        let text = directory.file("text"), other = directory.file("other.db"), newer = directory.file("newer.db")
+        try Data(repeating: 65, count: 8_192).write(to: URL(fileURLWithPath: text))
+        try DatabaseConnection(other).execute("CREATE TABLE notes (text TEXT); INSERT INTO notes VALUES ('kept')")
+        #expect(try Command("migrate", "--database", newer).end == .exit(0))
+        try DatabaseConnection(newer).execute("PRAGMA user_version = 1000")
+        for (path, reason) in [(text, "not a SQLite database"), (other, "another program"), (newer, "newer")] {
+            let before = try Data(contentsOf: URL(fileURLWithPath: path))
+            let listen = subcommand == "serve" ? ["--listen", "127.0.0.1:0"] : []
+            let child = try ChildProcess(Executable.holdfast, [subcommand, "--database", path] + listen)
+            #expect(child.wait() == .exit(1))
+            #expect(child.errors.all.count == 1)
+            #expect(child.errors.text.contains(path) && child.errors.text.contains(reason), "\(child.errors.text)")
+            #expect(try Data(contentsOf: URL(fileURLWithPath: path)) == before)
+        }
+        let files = try FileManager.default.contentsOfDirectory(atPath: directory.path)
+        #expect(Set(files) == ["text", "other.db", "newer.db"])
+    }
+
+    @Test func `A damaged database is refused`() throws {
+        #expect(try Command("migrate", "--database", database).end == .exit(0))
+        let file = try #require(FileHandle(forWritingAtPath: database))
+        try file.seek(toOffset: 100)
+        try file.write(contentsOf: Data(repeating: 0xFF, count: 3_000))
+        try file.close()
+        let refused = try Command("serve", "--listen", "127.0.0.1:0", "--database", database)
+        #expect(refused.end == .exit(1))
+        #expect(refused.errors.contains("damaged"), "\(refused.errors)")
+    }
+
+    @Test func `A database is exported, imported and backed up while a server uses it`() throws {
+        let server = try ServerProcess(database: database)
+        let lines = (10..<60).map { profile("user\($0)", ["1": "v\($0)"]) + "\n" }.joined()
+        #expect(try server.request("POST", "/v1/profiles", lines)["imported"] == 50)
+
+        let exported = try Command("export", "--database", database)
+        #expect(exported.end == .exit(0))
+        #expect(exported.output + "\n" == lines)
+
+        let copy = directory.file("copy.db")
+        #expect(try Command("backup", "--database", database, copy).end == .exit(0))
+        #expect(try Command("export", "--database", copy).output == exported.output)
+        #expect(try DatabaseConnection(copy).text("PRAGMA integrity_check") == "ok")
+        let again = try Command("backup", "--database", database, copy)
+        #expect(again.end == .exit(1))
+        #expect(again.errors.contains(copy))
+
+        let input = try directory.write(profile("zoe", ["1": "2"]) + "\nnonsense\n" + profile("user10", ["2": "3"]), to: "in")
+        let imported = try Command("import", "--database", database, input: input)
+        #expect(imported.end == .exit(1))
+        #expect(imported.output == "imported 2, refused 1")
+        #expect(imported.errors.contains("line 2"))
+        #expect(try server.request("GET", "/v1/profiles/user10").text == profile("user10", ["1": "v10", "2": "3"]))
+        #expect(try server.request("GET", "/v1/profiles/zoe").status == 200)
+        let kept = try directory.write(profile("zoe", ["1": "other"]), to: "keep")
+        #expect(try Command("import", "--keep", "--database", database, input: kept).end == .exit(0))
+        #expect(try server.request("GET", "/v1/profiles/zoe").text == profile("zoe", ["1": "2"]))
+    }
+
+    @Test func `An address that is taken is refused`() throws {
+        let server = try ServerProcess(database: database)
+        let refused = try Command("serve", "--listen", "127.0.0.1:\(server.port)", "--database", directory.file("b.db"))
+        #expect(refused.end == .exit(1))
+        #expect(refused.errors.contains("in use"), "\(refused.errors)")
+    }
+}

@@ -1,0 +1,89 @@
+import Bucketing
+import Foundation
+import Testing
+
+/// How the server ends.
+@Suite struct ShutdownTests {
+    private let directory: TemporaryDirectory
+    private let database: String
+
+    init() throws {
+        directory = try TemporaryDirectory()
+        database = directory.file("holdfast.db")
+    }
+
+    @Test(arguments: [SIGTERM, SIGINT])
+    func `A request in flight is answered, and the exit status is 0`(signal: Int32) throws {
+        let server = try ServerProcess(database: database, ["--lock-timeout", "10s"])
+        let client = try server.client()
+        let idle = try server.client()
+        for client in [client, idle] { #expect(try client.request("GET", "/livez").status == 200) }
+        // The save cannot be committed before the lock is let go, which is after the shutdown has begun.
+        let other = try DatabaseConnection(database)
+        try other.execute("BEGIN IMMEDIATE")
+        try client.send(HTTPClient.head("POST", "/ups/save", profile("ada", ["11": "1"])))
+        try passAllLoops(server)
+        server.child.send(signal)
+        #expect(server.child.errors.first { $0.contains(#""message":"stopping""#) } != nil)
+        #expect(idle.isClosedByPeer())
+        try expectRefusal(of: server)
+        try other.execute("ROLLBACK")
+        #expect(try client.receive().text == profile("ada", ["11": "1"]))
+        #expect(client.isClosedByPeer())
+        #expect(server.child.wait() == .exit(0))
+        #expect(server.child.errors.all.last?.contains(#""message":"stopped""#) == true)
+        #expect(try Command("export", "--database", database).output == profile("ada", ["11": "1"]))
+    }
+
+    @Test func `A request that is never finished does not keep the server from ending in time`() throws {
+        let server = try ServerProcess(database: database, ["--shutdown-timeout", "200ms"])
+        let client = try server.client()
+        #expect(try client.request("GET", "/livez").status == 200)
+        try client.send("POST /ups/save HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{")
+        try passAllLoops(server)
+        server.stop()
+    }
+
+    @Test func `A second signal ends the server at once`() throws {
+        let server = try ServerProcess(database: database, ["--lock-timeout", "60s", "--shutdown-timeout", "60s"])
+        let other = try DatabaseConnection(database)
+        try other.execute("BEGIN IMMEDIATE")
+        let client = try server.client()
+        #expect(try client.request("GET", "/livez").status == 200)
+        try client.send(HTTPClient.head("POST", "/ups/save", profile("ada", ["11": "1"])))
+        try passAllLoops(server)
+        server.child.send(SIGTERM)
+        #expect(server.child.errors.first { $0.contains(#""message":"stopping""#) } != nil)
+        server.child.send(SIGTERM)
+        #expect(server.child.wait() == .exit(1))
+    }
+
+    @Test func `A signal right after the start line is a clean shutdown`() throws {
+        for _ in 0..<10 { try ServerProcess(database: database).stop() }
+    }
+
+    @Test func `The server outlives the reader of its log`() throws {
+        let errors = try #require(Executable.find("head"))
+        let script = "'\(Executable.holdfast)' serve --listen 127.0.0.1:0 --database '\(database)' --access-log "
+            + "3>&1 >&3 2>&1 | '\(errors)' -n 1"
+        let shell = try ChildProcess("/bin/sh", ["-c", script])
+        let line = try #require(shell.output.first { $0.contains("listening") })
+        let start = try JSONParser().parse(line)
+        let port = try #require(start["address"].string?.split(separator: ":").last.flatMap { UInt16($0) })
+        let pid = try #require(start["pid"].string.flatMap { pid_t($0) })
+        defer { kill(pid, SIGKILL) }
+        for _ in 0..<3 { #expect(try HTTPClient(port: port).request("GET", "/livez").status == 200) }
+    }
+
+    /// The event loops stop listening one after the other, each within its turn.
+    private func expectRefusal(of server: ServerProcess) throws {
+        let deadline = ContinuousClock.now + .seconds(10)
+        while (try? server.request("GET", "/livez")) != nil, .now < deadline {}
+        #expect(throws: TestFailure.self) { try server.client() }
+    }
+
+    /// Blocks until every event loop has read what was sent to it before: metrics are collected from all of them.
+    private func passAllLoops(_ server: ServerProcess) throws {
+        #expect(try server.request("GET", "/metrics").status == 200)
+    }
+}

@@ -1,0 +1,33 @@
+import Foundation
+
+/// A file system of a few MiB of the test's own; only the administrator may mount one.
+final class SmallFileSystem {
+    let path: String
+
+    static let canBeMade: Bool = {
+        guard getuid() == 0, let directory = try? TemporaryDirectory() else { return false }
+        return (try? SmallFileSystem(at: directory.path)) != nil
+    }()
+
+    init(at path: String, mebibytes: Int = 4) throws {
+        try run("mount", "-t", "tmpfs", "-o", "size=\(mebibytes)m", "tmpfs", path)
+        self.path = path
+    }
+
+    deinit {
+        try? run("umount", "--lazy", path)
+    }
+
+    /// Leaves nothing free, with a file that can be removed again.
+    ///
+    /// - Returns: the path of the file.
+    func fill() throws -> String {
+        let ballast = "\(path)/ballast"
+        let descriptor = open(ballast, O_WRONLY | O_CREAT | O_CLOEXEC, 0o600)
+        guard descriptor >= 0 else { throw TestFailure("\(ballast) cannot be made") }
+        defer { close(descriptor) }
+        let zeros = [UInt8](repeating: 0, count: 4_096)
+        while write(descriptor, zeros, zeros.count) > 0 {}
+        return ballast
+    }
+}
