@@ -53,7 +53,9 @@ final class Writer: Sendable {
             schedule(&state)
             return nil
         }
-        if let refusal { completion(.failure(refusal)) }
+        guard let refusal else { return }
+        completion(.failure(refusal))
+        notifyObservers()
     }
 
     private func schedule(_ state: inout State) {
@@ -69,19 +71,25 @@ final class Writer: Sendable {
     // MARK: Committing
 
     private func drain() {
-        let batch = state.withLock { state in
-            let count = min(state.waiting.count, configuration.batchLimit)
-            let batch = Array(state.waiting.prefix(count))
-            state.waiting.removeFirst(count)
-            return batch
-        }
+        let batch = takeWaiting(configuration.batchLimit)
         if !batch.isEmpty { commit(batch) }
-        let observers = state.withLock { state in
+        state.withLock { state in
             state.isScheduled = false
             schedule(&state)
-            return state.observers
         }
-        for observer in observers { observer() }
+        notifyObservers()
+    }
+
+    private func takeWaiting(_ limit: Int) -> [any PendingWrite] {
+        state.withLock { state in
+            let taken = Array(state.waiting.prefix(limit))
+            state.waiting.removeFirst(taken.count)
+            return taken
+        }
+    }
+
+    private func notifyObservers() {
+        for observer in state.withLock({ $0.observers }) { observer() }
     }
 
     private func commit(_ batch: [any PendingWrite]) {
@@ -101,14 +109,20 @@ final class Writer: Sendable {
             for write in batch { write.complete() }
         } catch {
             recover(from: error)
-            state.withLock { $0.statistics.failedChanges += UInt64(batch.count) }
-            for write in batch { write.fail(error.asStorageError) }
+            // What waits behind a lock that outlasted the patience of a write would wait for it as long again.
+            let others = error.isBusy ? takeWaiting(.max) : []
+            state.withLock { $0.statistics.failedChanges += UInt64(batch.count + others.count) }
+            for write in batch + others { write.fail(error.asStorageError) }
         }
     }
 
     /// - Returns: whether anything was written.
     private func transact(_ batch: [any PendingWrite]) throws(SQLiteError) -> Bool {
         let connection = try openConnection()
+        // What is written to a file that nobody finds again is lost, however often it is synchronised.
+        guard !connection.fileHasMoved else {
+            throw SQLiteError(code: SQLiteError.fileHasMoved, message: "the database file was moved or deleted")
+        }
         try connection.statement("BEGIN IMMEDIATE").run()
         let transaction = WriteTransaction(connection)
         for write in batch { try write.perform(in: transaction) }
