@@ -12,7 +12,6 @@ final class Writer: Sendable {
         var isScheduled = false
         var isClosed = false
         var statistics = StoreStatistics()
-        var observers: [@Sendable () -> Void] = []
     }
 
     let notices = CommitNotices()
@@ -64,26 +63,23 @@ final class Writer: Sendable {
         queue.async { [self] in drain() }
     }
 
-    func observeCompletions(_ observer: @escaping @Sendable () -> Void) {
-        state.withLock { $0.observers.append(observer) }
-    }
-
     // MARK: Committing
 
     private func drain() {
-        let batch = state.withLock { state in
-            let count = min(state.waiting.count, configuration.batchLimit)
-            let batch = Array(state.waiting.prefix(count))
-            state.waiting.removeFirst(count)
-            return batch
-        }
+        let batch = takeWaiting(configuration.batchLimit)
         if !batch.isEmpty { commit(batch) }
-        let observers = state.withLock { state in
+        state.withLock { state in
             state.isScheduled = false
             schedule(&state)
-            return state.observers
         }
-        for observer in observers { observer() }
+    }
+
+    private func takeWaiting(_ limit: Int) -> [any PendingWrite] {
+        state.withLock { state in
+            let taken = Array(state.waiting.prefix(limit))
+            state.waiting.removeFirst(taken.count)
+            return taken
+        }
     }
 
     private func commit(_ batch: [any PendingWrite]) {
@@ -100,18 +96,24 @@ final class Writer: Sendable {
                 state.statistics.commitSeconds.observe(seconds)
                 state.statistics.batchSizes.observe(Double(batch.count))
             }
-            for write in batch { write.complete() }
+            configuration.aroundCompletions { for write in batch { write.complete() } }
             if let connection = connection.value { checkpointer.committed(on: connection) }
         } catch {
             recover(from: error)
-            state.withLock { $0.statistics.failedChanges += UInt64(batch.count) }
-            for write in batch { write.fail(error.asStorageError) }
+            // What waits behind a lock that outlasted the patience of a write would wait for it as long again.
+            let others = error.isBusy ? takeWaiting(.max) : []
+            state.withLock { $0.statistics.failedChanges += UInt64(batch.count + others.count) }
+            configuration.aroundCompletions { for write in batch + others { write.fail(error.asStorageError) } }
         }
     }
 
     /// - Returns: whether anything was written.
     private func transact(_ batch: [any PendingWrite]) throws(SQLiteError) -> Bool {
         let connection = try openConnection()
+        // What is written to a file that nobody finds again is lost, however often it is synchronised.
+        guard !connection.fileHasMoved else {
+            throw SQLiteError(code: SQLiteError.fileHasMoved, message: "the database file was moved or deleted")
+        }
         try connection.statement("BEGIN IMMEDIATE").run()
         let transaction = WriteTransaction(connection)
         for write in batch { try write.perform(in: transaction) }
