@@ -7,6 +7,12 @@ extension JSONWriter {
         bytes.append(UInt8(ascii: "\""))
     }
 
+    mutating func appendQuoted(_ text: UnsafeBufferPointer<UInt8>) {
+        bytes.append(UInt8(ascii: "\""))
+        appendEscaped(text)
+        bytes.append(UInt8(ascii: "\""))
+    }
+
     private mutating func appendEscaped(_ text: UnsafeBufferPointer<UInt8>) {
         var runStart = 0
         for index in text.indices where Self.mustEscape(text[index]) {

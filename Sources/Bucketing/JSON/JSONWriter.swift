@@ -58,6 +58,20 @@ public struct JSONWriter: Sendable {
         appendQuoted(value)
     }
 
+    /// The key of the object's next member, as the bytes of UTF-8 text.
+    public mutating func key(utf8: UnsafeBufferPointer<UInt8>) {
+        separate()
+        appendQuoted(utf8)
+        bytes.append(UInt8(ascii: ":"))
+        needsComma = false
+    }
+
+    /// A string, as the bytes of UTF-8 text.
+    public mutating func string(utf8: UnsafeBufferPointer<UInt8>) {
+        separate()
+        appendQuoted(utf8)
+    }
+
     /// A value that is JSON already.
     public mutating func raw(_ json: String) {
         separate()

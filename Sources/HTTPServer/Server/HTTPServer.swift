@@ -26,7 +26,6 @@ public final class HTTPServer: Sendable {
 
     /// Where it listens.
     public let address: SocketAddress
-    private let loops: [EventLoop]
     private let workers: Mutex<[WorkerReference]>
     private let finished = DispatchGroup()
 
@@ -37,28 +36,39 @@ public final class HTTPServer: Sendable {
     public init(
         _ configuration: Configuration, makeApplication: (EventLoop) throws -> any Application
     ) throws {
-        let wanted = try SocketAddress(resolving: configuration.address)
-        if wanted.port != 0, !configuration.sharesAddress { try ListeningSocket.assureFree(wanted) }
-        let first = try ListeningSocket(sharing: wanted, backlog: configuration.backlog)
-        address = try first.address()
-        var listeners = [first]
-        for _ in 1..<max(1, configuration.eventLoops) {
-            listeners.append(try ListeningSocket(sharing: address, backlog: configuration.backlog))
-        }
-        let shared = Shared()
-        var loops: [EventLoop] = []
-        var references: [WorkerReference] = []
-        for (index, listener) in listeners.enumerated() {
+        let prepared = try (0..<max(1, configuration.eventLoops)).map { index in
             let loop = try EventLoop(index: index)
-            let worker = Worker(
-                loop: loop, listener: listener, configuration: configuration, shared: shared,
-                application: try makeApplication(loop))
-            loops.append(loop)
-            references.append(WorkerReference(worker: worker))
+            return (loop: loop, application: try makeApplication(loop))
         }
-        self.loops = loops
+        let listeners = try Self.listen(configuration, count: prepared.count)
+        address = try listeners[0].address()
+        let shared = Shared()
+        let references = zip(prepared, listeners).map { prepared, listener in
+            WorkerReference(
+                worker: Worker(
+                    loop: prepared.loop, listener: listener, configuration: configuration, shared: shared,
+                    application: prepared.application))
+        }
         workers = Mutex(references)
         for reference in references { start(reference) }
+    }
+
+    /// A listening socket for each event loop, all at one address; none if one fails.
+    private static func listen(_ configuration: Configuration, count: Int) throws -> [ListeningSocket] {
+        var address = try SocketAddress(resolving: configuration.address)
+        if address.port != 0, !configuration.sharesAddress { try ListeningSocket.assureFree(address) }
+        var listeners: [ListeningSocket] = []
+        do {
+            for _ in 0..<count {
+                let listener = try ListeningSocket(sharing: address, backlog: configuration.backlog)
+                listeners.append(listener)
+                address = try listener.address()
+            }
+        } catch {
+            for listener in listeners { listener.socket.close() }
+            throw error
+        }
+        return listeners
     }
 
     private func start(_ reference: WorkerReference) {

@@ -52,12 +52,14 @@ struct ProfileBody {
     }
 
     /// 1 to 1,024 bytes of UTF-8 without NUL.
-    static func checkUserID(_ text: String, at pointer: JSONPointer?) throws(Problem) -> Identifier {
-        guard !text.isEmpty else { throw Problem(.badRequest, "the user id is empty", at: pointer) }
+    static func checkUserID(
+        _ text: String, at pointer: @autoclosure () -> JSONPointer?
+    ) throws(Problem) -> Identifier {
+        guard !text.isEmpty else { throw Problem(.badRequest, "the user id is empty", at: pointer()) }
         guard text.utf8.count <= 1_024 else {
-            throw Problem(.badRequest, "the user id is longer than 1024 bytes", at: pointer)
+            throw Problem(.badRequest, "the user id is longer than 1024 bytes", at: pointer())
         }
-        guard !text.utf8.contains(0) else { throw Problem(.badRequest, "the user id holds a NUL", at: pointer) }
+        guard !text.utf8.contains(0) else { throw Problem(.badRequest, "the user id holds a NUL", at: pointer()) }
         return Identifier(text)
     }
 
@@ -69,38 +71,42 @@ struct ProfileBody {
         var assignments: [Identifier: Identifier] = [:]
         assignments.reserveCapacity(object.count)
         for member in object {
-            let pointer = place.appending(member.key)
-            let experimentID = try checkExperimentID(member.key, at: pointer)
+            let experimentID = try checkExperimentID(member.key, at: place.appending(member.key))
             guard let entry = member.value.object else {
-                throw wrong(pointer, "an entry of the map is an object, not \(member.value.kind)")
+                throw wrong(place.appending(member.key), "an entry of the map is an object, not \(member.value.kind)")
             }
             guard let variation = entry["variation_id"] else {
-                throw wrong(pointer.appending("variation_id"), "variation_id is missing")
+                throw wrong(place.appending(member.key).appending("variation_id"), "variation_id is missing")
             }
-            assignments[experimentID] = try variationID(variation, at: pointer.appending("variation_id"))
+            assignments[experimentID] = try variationID(
+                variation, at: place.appending(member.key).appending("variation_id"))
         }
         return assignments
     }
 
     /// `^[a-zA-Z0-9]+$`, at the most 255 bytes.
-    static func checkExperimentID(_ text: String, at pointer: JSONPointer?) throws(Problem) -> Identifier {
+    static func checkExperimentID(
+        _ text: String, at pointer: @autoclosure () -> JSONPointer?
+    ) throws(Problem) -> Identifier {
         let isAlphanumeric = text.utf8.allSatisfy { byte in
             byte &- UInt8(ascii: "0") < 10 || (byte | 0x20) &- UInt8(ascii: "a") < 26
         }
         guard !text.isEmpty, isAlphanumeric else {
-            throw Problem(.badRequest, "an experiment id is made of ASCII letters and digits", at: pointer)
+            throw Problem(.badRequest, "an experiment id is made of ASCII letters and digits", at: pointer())
         }
         guard text.utf8.count <= 255 else {
-            throw Problem(.badRequest, "an experiment id is at the most 255 bytes long", at: pointer)
+            throw Problem(.badRequest, "an experiment id is at the most 255 bytes long", at: pointer())
         }
         return Identifier(text)
     }
 
     /// A string of 1 to 255 bytes.
-    static func variationID(_ value: JSONValue, at pointer: JSONPointer) throws(Problem) -> Identifier {
-        guard let text = value.string else { throw wrong(pointer, "variation_id is a string, not \(value.kind)") }
+    static func variationID(
+        _ value: JSONValue, at pointer: @autoclosure () -> JSONPointer
+    ) throws(Problem) -> Identifier {
+        guard let text = value.string else { throw wrong(pointer(), "variation_id is a string, not \(value.kind)") }
         guard (1...255).contains(text.utf8.count) else {
-            throw wrong(pointer, "variation_id is 1 to 255 bytes long")
+            throw wrong(pointer(), "variation_id is 1 to 255 bytes long")
         }
         return Identifier(text)
     }

@@ -19,13 +19,16 @@ enum ProfileJSON {
         writer.key("experiment_bucket_map")
         writer.beginObject()
         if let profile {
-            for entry in profile.entries {
-                writer.key(profile.experimentID(of: entry).string)
-                writer.beginObject()
-                writer.key("variation_id")
-                writer.string(profile.variationID(of: entry).string)
-                if detail { appendOrigin(profile.assignment(of: entry), to: &writer) }
-                writer.endObject()
+            // Straight from the record's bytes: this is what every lookup does.
+            profile.bytes.withUnsafeBufferPointer { bytes in
+                for entry in profile.entries {
+                    writer.key(utf8: UnsafeBufferPointer(rebasing: bytes[entry.experimentID]))
+                    writer.beginObject()
+                    writer.key("variation_id")
+                    writer.string(utf8: UnsafeBufferPointer(rebasing: bytes[entry.variationID]))
+                    if detail { appendOrigin(profile.assignment(of: entry), to: &writer) }
+                    writer.endObject()
+                }
             }
         }
         writer.endObject()

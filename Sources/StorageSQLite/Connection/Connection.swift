@@ -61,6 +61,22 @@ final class Connection {
         return value
     }
 
+    /// Pages in the write-ahead log after this connection's last commit.
+    var logPages: Int { Int(logSize.pages) }
+
+    private let logSize = LogSize()
+
+    /// Has ``logPages`` counted, and SQLite no longer move the log by itself.
+    func countLogPages() {
+        logSize.install(on: handle)
+    }
+
+    /// Moves as much of the write-ahead log into the database as is possible without waiting for anybody.
+    func moveLog() throws(SQLiteError) {
+        let code = sqlite3_wal_checkpoint_v2(handle, nil, SQLITE_CHECKPOINT_PASSIVE, nil, nil)
+        guard code == SQLITE_OK || code == SQLITE_BUSY else { throw SQLiteError(handle, code) }
+    }
+
     /// Whether a transaction has begun and neither been committed nor rolled back, by us or by SQLite.
     var isInTransaction: Bool { sqlite3_get_autocommit(handle) == 0 }
 }
@@ -94,5 +110,20 @@ private final class BusyHandler {
         guard elapsed < seconds else { return false }
         usleep(calls < 10 ? 200 : 2_000)
         return true
+    }
+}
+
+/// Told by SQLite after each commit how long the log is.
+private final class LogSize {
+    private(set) var pages: Int32 = 0
+
+    func install(on handle: OpaquePointer) {
+        let context = Unmanaged.passUnretained(self).toOpaque()
+        sqlite3_wal_hook(
+            handle,
+            { context, _, _, pages in
+                if let context { Unmanaged<LogSize>.fromOpaque(context).takeUnretainedValue().pages = pages }
+                return SQLITE_OK
+            }, context)
     }
 }

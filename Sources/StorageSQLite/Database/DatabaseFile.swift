@@ -7,6 +7,7 @@ struct DatabaseFile: Sendable {
 
     /// "HdFt", which marks the file as ours (`PRAGMA application_id`).
     private static let applicationID: Int64 = 0x4864_4674
+    private static let pageSize = 1_024
     static var version: Int64 { Int64(Migrations.all.count) }
 
     /// Makes the file if there is none, and brings an older one up to date in one transaction. A file that is not ours,
@@ -26,6 +27,8 @@ struct DatabaseFile: Sendable {
         }
         let version = try recognised.get()
         do throws(SQLiteError) {
+            // Profiles are small and changed one by one: small pages make small commits.
+            if version == 0 { try connection.execute("PRAGMA page_size = \(Self.pageSize)") }
             try useWriteAheadLog(connection)
             if version < Self.version { try migrate(connection) }
         } catch {
@@ -98,10 +101,10 @@ struct DatabaseFile: Sendable {
         try connection.execute(
             """
             PRAGMA synchronous = FULL;
-            PRAGMA wal_autocheckpoint = 1000;
             PRAGMA journal_size_limit = 67108864;
             PRAGMA cache_size = -16384;
             """)
+        connection.countLogPages()
         return connection
     }
 

@@ -17,6 +17,7 @@ final class Writer: Sendable {
 
     let notices = CommitNotices()
     private let file: DatabaseFile
+    private let checkpointer: Checkpointer
     private let configuration: SQLiteConfiguration
     private let queue = DispatchQueue(label: "sqlite-writer", qos: .userInitiated)
     private let state = Mutex(State())
@@ -24,6 +25,7 @@ final class Writer: Sendable {
 
     init(file: DatabaseFile, configuration: SQLiteConfiguration) throws(SQLiteError) {
         self.file = file
+        checkpointer = Checkpointer(file: file, lockTimeout: configuration.lockTimeout)
         self.configuration = configuration
         let connection = try file.writer(lockTimeout: configuration.lockTimeout)
         self.connection = QueueBound(connection, queue)
@@ -99,6 +101,7 @@ final class Writer: Sendable {
                 state.statistics.batchSizes.observe(Double(batch.count))
             }
             for write in batch { write.complete() }
+            if let connection = connection.value { checkpointer.committed(on: connection) }
         } catch {
             recover(from: error)
             state.withLock { $0.statistics.failedChanges += UInt64(batch.count) }
@@ -199,6 +202,7 @@ final class Writer: Sendable {
         state.withLock { $0.isClosed = true }
         queue.sync {
             while state.withLock({ !$0.waiting.isEmpty }) { drain() }
+            checkpointer.wait()
             // The log stays where another process still reads from it; nothing is lost by that.
             try? connection.value?.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             connection.value = nil

@@ -29,6 +29,6 @@ struct HealthCommand: ParsableCommand {
             throw Failure("\(address) does not answer: \(error)")
         }
         guard answer.status == 200 else { throw Failure("\(address) answers \(answer.status): \(answer.body)") }
-        print(answer.body)
+        print(answer.body.trimmingCharacters(in: .newlines))
     }
 }
