@@ -19,7 +19,7 @@ struct OperationTests {
     func groupCommit() async throws {
         let store = try SQLiteStore.make(in: directory)
         defer { store.close() }
-        let release = store.holdWriter()
+        let release = await store.holdWriter()
         async let results = store.applyTogether((0..<500).map { .init(userID: Identifier("u\($0)"), operation: .replace([:])) })
         while store.statistics().waitingChanges < 500 { await Task.yield() }
         release.signal()
@@ -32,7 +32,7 @@ struct OperationTests {
     func batchLimit() async throws {
         let store = try SQLiteStore.make(in: directory) { $0.batchLimit = 100 }
         defer { store.close() }
-        let release = store.holdWriter()
+        let release = await store.holdWriter()
         async let results = store.applyTogether((0..<500).map { .init(userID: Identifier("u\($0)"), operation: .replace([:])) })
         while store.statistics().waitingChanges < 500 { await Task.yield() }
         release.signal()

@@ -12,6 +12,28 @@ final class Writer: Sendable {
         var isScheduled = false
         var isClosed = false
         var statistics = StoreStatistics()
+<<<<<<< ours
+=======
+        var observers: [@Sendable () -> Void] = []
+
+        mutating func take(_ counters: Counters) {
+            statistics.profiles = Int(counters.profiles)
+            statistics.assignments = Int(counters.assignments)
+        }
+    }
+
+    /// The row of counters, from a statement that gives them in this order.
+    private struct Counters {
+        var commits: Int64 = 0
+        var profiles: Int64 = 0
+        var assignments: Int64 = 0
+
+        init() {}
+
+        init(_ row: Statement) {
+            (commits, profiles, assignments) = (row.integer(0), row.integer(1), row.integer(2))
+        }
+>>>>>>> theirs
     }
 
     let notices = CommitNotices()
@@ -121,17 +143,16 @@ final class Writer: Sendable {
             try connection.statement("COMMIT").run()
             return false
         }
-        let number = try raiseCounters(transaction)
-        notices.announce(number)
+        let counters = try raiseCounters(transaction)
+        notices.announce(counters.commits)
         try connection.statement("COMMIT").run()
-        notices.deliver(.init(number: number, userIDs: transaction.changedUserIDs))
+        notices.deliver(.init(number: counters.commits, userIDs: transaction.changedUserIDs))
+        state.withLock { $0.take(counters) }
         return true
     }
 
-    private func raiseCounters(_ transaction: WriteTransaction) throws(SQLiteError) -> Int64 {
-        var commits: Int64 = 0
-        var profiles: Int64 = 0
-        var assignments: Int64 = 0
+    private func raiseCounters(_ transaction: WriteTransaction) throws(SQLiteError) -> Counters {
+        var counters = Counters()
         try transaction.connection.statement(
             """
             UPDATE counters SET commits = commits + 1, profiles = profiles + ?1, assignments = assignments + ?2
@@ -141,13 +162,9 @@ final class Writer: Sendable {
             $0.bind(transaction.profiles, at: 1)
             $0.bind(transaction.assignments, at: 2)
         } row: {
-            (commits, profiles, assignments) = ($0.integer(0), $0.integer(1), $0.integer(2))
+            counters = Counters($0)
         }
-        state.withLock { state in
-            state.statistics.profiles = Int(profiles)
-            state.statistics.assignments = Int(assignments)
-        }
-        return commits
+        return counters
     }
 
     /// Leaves the connection as a next transaction needs it, or lets go of it for a fresh one.
@@ -170,12 +187,9 @@ final class Writer: Sendable {
     /// Reads the counters that other processes change as well. For the writer's queue.
     private func refreshCounters() {
         guard let connection = connection.value else { return }
-        try? connection.statement("SELECT profiles, assignments FROM counters").run(row: { row in
-            let (profiles, assignments) = (Int(row.integer(0)), Int(row.integer(1)))
-            state.withLock { state in
-                state.statistics.profiles = profiles
-                state.statistics.assignments = assignments
-            }
+        try? connection.statement("SELECT commits, profiles, assignments FROM counters").run(row: { row in
+            let counters = Counters(row)
+            state.withLock { $0.take(counters) }
         })
     }
 

@@ -26,10 +26,16 @@ extension SQLiteStore {
         }.get()
     }
 
-    /// Keeps the writer busy until the returned semaphore is signalled.
-    func holdWriter() -> DispatchSemaphore {
+    /// Keeps the writer busy, in a transaction of its own, until the returned semaphore is signalled.
+    func holdWriter() async -> DispatchSemaphore {
         let release = DispatchSemaphore(value: 0)
-        writer.submit({ _ in release.wait() }, completion: { _ in })
+        await withCheckedContinuation { started in
+            writer.submit(
+                { _ in
+                    started.resume()
+                    release.wait()
+                }, completion: { _ in })
+        }
         return release
     }
 }
