@@ -67,6 +67,9 @@ let package = Package(
             exclude: ["Python"],
             swiftSettings: strict
         ),
+        .testTarget(
+            name: "StorageSQLiteTests", dependencies: ["StorageSQLite", "Storage", "Bucketing", "CSQLite", "TestSupport"],
+            swiftSettings: strict),
         .testTarget(name: "StorageTests", dependencies: ["Storage", "Bucketing", "TestSupport"], swiftSettings: strict),
     ],
     swiftLanguageModes: [.v6]
