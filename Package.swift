@@ -53,7 +53,14 @@ let package = Package(
             name: "TestSupport", dependencies: ["Bucketing", "Storage"], path: "Tests/TestSupport", swiftSettings: strict),
         .testTarget(name: "BucketingTests", dependencies: ["Bucketing"], resources: [.copy("Vectors")], swiftSettings: strict),
         .testTarget(name: "HTTPServerTests", dependencies: ["HTTPServer", "CSystem"], swiftSettings: strict),
-        .testTarget(name: "HoldfastAPITests", dependencies: ["HoldfastAPI", "Bucketing", "Storage"], swiftSettings: strict),
+        .testTarget(
+            name: "HoldfastAPITests",
+            dependencies: [
+                "HoldfastAPI", "HTTPServer", "Bucketing", "Storage", "StorageSQLite",
+                .product(name: "Logging", package: "swift-log"),
+            ],
+            swiftSettings: strict
+        ),
         .testTarget(
             name: "IntegrationTests",
             dependencies: ["holdfast", "Bucketing", "CSQLite"],
