@@ -45,13 +45,15 @@ struct AgentBody {
     }
 
     private func member(_ name: String) -> JSONValue? {
-        if let value = object[name] { return value.isNull ? nil : value }
-        let member = object.members.last { member in
+        guard let value = object[name] ?? memberIgnoringCase(name), !value.isNull else { return .none }
+        return value
+    }
+
+    private func memberIgnoringCase(_ name: String) -> JSONValue? {
+        object.members.last { member in
             member.key.utf8.count == name.utf8.count
                 && zip(member.key.utf8, name.utf8).allSatisfy { Self.lowercased($0) == Self.lowercased($1) }
-        }
-        guard let value = member?.value, !value.isNull else { return nil }
-        return value
+        }?.value
     }
 
     private static func lowercased(_ byte: UInt8) -> UInt8 {
