@@ -36,8 +36,10 @@ import Testing
             for path in try #require(document["paths"].object).reversed() {
                 guard let operation = path.value.object?[method] else { continue }
                 count += 1
-                let target = target(path.key, parameters(path.value) + parameters(operation))
-                let answer = try client.request(method.uppercased(), target, requestExample(operation))
+                let parameters = parameters(path.value) + parameters(operation)
+                let target = target(path.key, parameters)
+                let answer = try client.request(
+                    method.uppercased(), target, requestExample(operation), fields: fields(parameters, operation))
                 let described = operation["responses"]["\(answer.status)"]
                 #expect((200..<300).contains(answer.status), "\(method) \(target): \(answer.text)")
                 #expect(described.object != nil, "\(method) \(target) answers \(answer.status)")
@@ -61,7 +63,7 @@ import Testing
     private func target(_ path: String, _ parameters: [JSONValue]) -> String {
         var target = path
         var query: [String] = []
-        for parameter in parameters where parameter["required"] == true {
+        for parameter in parameters where parameter["required"] == true && parameter["in"] != "header" {
             let name = parameter["name"].string ?? ""
             let content = parameter["content"]["application/json"]["example"]
             let text = parameter["example"].string ?? escaped(content.encoded())
@@ -72,6 +74,14 @@ import Testing
             }
         }
         return query.isEmpty ? target : "\(target)?\(query.joined(separator: "&"))"
+    }
+
+    /// The media type of the body, and the header fields that must be there.
+    private func fields(_ parameters: [JSONValue], _ operation: JSONValue) -> [String] {
+        let required = parameters.filter { $0["in"] == "header" && $0["required"] == true }
+        let mediaType = operation["requestBody"]["content"].object?.members.first?.key
+        return required.map { "\($0["name"].string ?? ""): \($0["example"].string ?? "")" }
+            + (mediaType.map { ["Content-Type: \($0)"] } ?? [])
     }
 
     private func escaped(_ bytes: [UInt8]) -> String {
