@@ -11,6 +11,8 @@ final class Connection {
     }
 
     private let handle: OpaquePointer
+    /// Pages in the write-ahead log after the last commit of this connection; see ``countLogPages()``.
+    private(set) var logPages = 0
     /// By the address of their text, which is a literal.
     private var statements: [UnsafePointer<UInt8>: Statement] = [:]
     private let busyHandler: BusyHandler
@@ -82,6 +84,39 @@ final class Connection {
         _ = csqlite_set_checkpoint_on_close(handle, isOn ? 1 : 0)
     }
 
+    /// Keeps ``logPages`` up to date from now on; no commit of this connection copies the log any more.
+    func countLogPages() {
+        sqlite3_wal_hook(
+            handle,
+            { connection, _, _, pages in
+                guard let connection else { return SQLITE_OK }
+                Unmanaged<Connection>.fromOpaque(connection).takeUnretainedValue().logPages = Int(pages)
+                return SQLITE_OK
+            }, Unmanaged.passUnretained(self).toOpaque())
+    }
+
+    enum Checkpoint {
+        /// Copies what it can without waiting for anybody.
+        case passive
+        /// Waits for readers of the log, holding up writers, so that the next commit starts the log anew.
+        case restart
+    }
+
+    /// Copies the write-ahead log into the database.
+    ///
+    /// - Parameter lockTimeout: how long it may wait, in seconds.
+    /// - Returns: whether all of the log was copied.
+    func checkpoint(_ mode: Checkpoint, lockTimeout: Double = 0) throws(SQLiteError) -> Bool {
+        let usual = busyHandler.seconds
+        busyHandler.seconds = lockTimeout
+        defer { busyHandler.seconds = usual }
+        var (pages, copied): (Int32, Int32) = (0, 0)
+        let sqliteMode = mode == .passive ? SQLITE_CHECKPOINT_PASSIVE : SQLITE_CHECKPOINT_RESTART
+        let code = sqlite3_wal_checkpoint_v2(handle, "main", sqliteMode, &pages, &copied)
+        guard code == SQLITE_OK else { throw SQLiteError(handle, code) }
+        return pages == copied
+    }
+
     /// The beginning of the file; `nil` when it is shorter.
     ///
     /// It is read through SQLite's own descriptor: closing another one of this file would drop the POSIX locks that
@@ -100,7 +135,7 @@ final class Connection {
 
 /// Waits for locks in short sleeps: writers of several processes take turns, each for about a millisecond.
 private final class BusyHandler {
-    private let seconds: Double
+    var seconds: Double
     private var start = timespec()
 
     init(seconds: Double) {

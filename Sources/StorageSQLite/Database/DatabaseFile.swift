@@ -110,10 +110,10 @@ struct DatabaseFile: Sendable {
         try connection.execute(
             """
             PRAGMA synchronous = FULL;
-            PRAGMA wal_autocheckpoint = 1000;
             PRAGMA journal_size_limit = 67108864;
             PRAGMA cache_size = -16384;
             """)
+        connection.countLogPages()
         return connection
     }
 

@@ -13,6 +13,24 @@ final class Writer: Sendable {
         var isClosed = false
         var statistics = StoreStatistics()
         var observers: [@Sendable () -> Void] = []
+
+        mutating func take(_ counters: Counters) {
+            statistics.profiles = Int(counters.profiles)
+            statistics.assignments = Int(counters.assignments)
+        }
+    }
+
+    /// The row of counters, from a statement that gives them in this order.
+    private struct Counters {
+        var commits: Int64 = 0
+        var profiles: Int64 = 0
+        var assignments: Int64 = 0
+
+        init() {}
+
+        init(_ row: Statement) {
+            (commits, profiles, assignments) = (row.integer(0), row.integer(1), row.integer(2))
+        }
     }
 
     let notices = CommitNotices()
@@ -21,12 +39,14 @@ final class Writer: Sendable {
     private let queue = DispatchQueue(label: "sqlite-writer", qos: .userInitiated)
     private let state = Mutex(State())
     private let connection: QueueBound<Connection?>
+    private let checkpointer: Checkpointer
 
     init(file: DatabaseFile, configuration: SQLiteConfiguration) throws(SQLiteError) {
         self.file = file
         self.configuration = configuration
         let connection = try file.writer(lockTimeout: configuration.lockTimeout)
         self.connection = QueueBound(connection, queue)
+        checkpointer = Checkpointer(path: file.path, pages: configuration.checkpointPages)
         queue.sync { refreshCounters() }
     }
 
@@ -107,6 +127,7 @@ final class Writer: Sendable {
                 state.statistics.batchSizes.observe(Double(batch.count))
             }
             for write in batch { write.complete() }
+            if committed, let connection = connection.value { checkpointer.logHasGrown(on: connection) }
         } catch {
             recover(from: error)
             // What waits behind a lock that outlasted the patience of a write would wait for it as long again.
@@ -130,17 +151,16 @@ final class Writer: Sendable {
             try connection.statement("COMMIT").run()
             return false
         }
-        let number = try raiseCounters(transaction)
-        notices.announce(number)
+        let counters = try raiseCounters(transaction)
+        notices.announce(counters.commits)
         try connection.statement("COMMIT").run()
-        notices.deliver(.init(number: number, userIDs: transaction.changedUserIDs))
+        notices.deliver(.init(number: counters.commits, userIDs: transaction.changedUserIDs))
+        state.withLock { $0.take(counters) }
         return true
     }
 
-    private func raiseCounters(_ transaction: WriteTransaction) throws(SQLiteError) -> Int64 {
-        var commits: Int64 = 0
-        var profiles: Int64 = 0
-        var assignments: Int64 = 0
+    private func raiseCounters(_ transaction: WriteTransaction) throws(SQLiteError) -> Counters {
+        var counters = Counters()
         try transaction.connection.statement(
             """
             UPDATE counters SET commits = commits + 1, profiles = profiles + ?1, assignments = assignments + ?2
@@ -150,13 +170,9 @@ final class Writer: Sendable {
             $0.bind(transaction.profiles, at: 1)
             $0.bind(transaction.assignments, at: 2)
         } row: {
-            (commits, profiles, assignments) = ($0.integer(0), $0.integer(1), $0.integer(2))
+            counters = Counters($0)
         }
-        state.withLock { state in
-            state.statistics.profiles = Int(profiles)
-            state.statistics.assignments = Int(assignments)
-        }
-        return commits
+        return counters
     }
 
     /// Leaves the connection as a next transaction needs it, or lets go of it for a fresh one.
@@ -179,12 +195,9 @@ final class Writer: Sendable {
     /// Reads the counters that other processes change as well. For the writer's queue.
     private func refreshCounters() {
         guard let connection = connection.value else { return }
-        try? connection.statement("SELECT profiles, assignments FROM counters").run(row: { row in
-            let (profiles, assignments) = (Int(row.integer(0)), Int(row.integer(1)))
-            state.withLock { state in
-                state.statistics.profiles = profiles
-                state.statistics.assignments = assignments
-            }
+        try? connection.statement("SELECT commits, profiles, assignments FROM counters").run(row: { row in
+            let counters = Counters(row)
+            state.withLock { $0.take(counters) }
         })
     }
 
@@ -213,8 +226,8 @@ final class Writer: Sendable {
         state.withLock { $0.isClosed = true }
         queue.sync {
             while state.withLock({ !$0.waiting.isEmpty }) { drain() }
-            // The log stays where another process still reads from it; nothing is lost by that.
-            try? connection.value?.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            checkpointer.close()
+            // SQLite copies the log and deletes it if nobody else has the database open.
             connection.value = nil
         }
     }

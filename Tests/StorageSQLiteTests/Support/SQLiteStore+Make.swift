@@ -26,11 +26,23 @@ extension SQLiteStore {
         }.get()
     }
 
-    /// Keeps the writer busy until the returned semaphore is signalled.
-    func holdWriter() -> DispatchSemaphore {
+    /// Keeps the writer busy, in a transaction of its own, until the returned semaphore is signalled.
+    func holdWriter() async -> DispatchSemaphore {
         let release = DispatchSemaphore(value: 0)
-        writer.submit({ _ in release.wait() }, completion: { _ in })
+        await withCheckedContinuation { started in
+            writer.submit(
+                { _ in
+                    started.resume()
+                    release.wait()
+                }, completion: { _ in })
+        }
         return release
     }
 }
 
+extension [ProfileChange] {
+    /// Changes that each make the empty profile of another user.
+    static func newUsers(_ count: Int) -> [ProfileChange] {
+        (0..<count).map { ProfileChange(userID: Identifier("u\($0)"), operation: .replace([:])) }
+    }
+}

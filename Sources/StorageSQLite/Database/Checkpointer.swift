@@ -1,0 +1,69 @@
+import Dispatch
+import Synchronization
+
+/// Copies the write-ahead log into the database from time to time, so that it can start anew.
+///
+/// SQLite would do all of it within a commit, which then takes as long as thousands of pages take. Here another
+/// connection copies nearly everything while commits go on, and leaves to the writer the few pages added meanwhile.
+///
+/// A checkpoint that fails is no failure of a commit, whose pages are safe in the log; the next one tries again.
+final class Checkpointer: Sendable {
+    private enum Stage {
+        case idle
+        case copying
+        case nearlyDone
+    }
+
+    private struct State {
+        var stage = Stage.idle
+        /// Pages in the log at which to start.
+        var threshold: Int
+    }
+
+    /// Seconds that commits may be held up until the readers have let go of the log. They hold on to it for one batch.
+    private static let patience = 0.1
+
+    private let state: Mutex<State>
+    private let queue = DispatchQueue(label: "sqlite-checkpoint", qos: .utility)
+    private let path: String
+    private let pages: Int
+
+    /// - Parameter pages: how many the log may have before it is copied.
+    init(path: String, pages: Int) {
+        self.path = path
+        self.pages = pages
+        state = Mutex(State(threshold: pages))
+    }
+
+    /// Called after each commit, on the writer's queue.
+    func logHasGrown(on connection: Connection) {
+        let stage = state.withLock { state in
+            if state.stage == .idle, connection.logPages >= state.threshold {
+                state.stage = .copying
+                queue.async { [self] in copy() }
+            }
+            return state.stage
+        }
+        if stage == .nearlyDone { finish(on: connection) }
+    }
+
+    /// Waits for what is under way.
+    func close() {
+        queue.sync {}
+    }
+
+    private func copy() {
+        let connection = try? Connection(path: path, access: .write, lockTimeout: 0)
+        _ = try? connection?.checkpoint(.passive)
+        state.withLock { $0.stage = .nearlyDone }
+    }
+
+    private func finish(on connection: Connection) {
+        let isComplete = (try? connection.checkpoint(.restart, lockTimeout: Self.patience)) ?? false
+        state.withLock { state in
+            state.stage = .idle
+            // Somebody who reads an old state for long keeps the log; to hold up commits often would be in vain.
+            state.threshold = isComplete ? pages : max(pages, connection.logPages * 2)
+        }
+    }
+}
