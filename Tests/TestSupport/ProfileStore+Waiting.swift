@@ -14,7 +14,12 @@ extension ProfileStore {
 
     /// Applies changes that are all submitted before the first is waited for; answers in their order.
     public func applyTogether(_ changes: [ProfileChange]) async -> [Result<ProfileChangeResult, StorageError>] {
-        let running = changes.map { change in
+        await submitTogether(changes).results()
+    }
+
+    /// Submits changes, whose results can be waited for later.
+    public func submitTogether(_ changes: [ProfileChange]) -> SubmittedChanges {
+        let streams = changes.map { change in
             let (stream, continuation) = AsyncStream<Result<ProfileChangeResult, StorageError>>.makeStream()
             submit(change) { result in
                 continuation.yield(result)
@@ -22,13 +27,7 @@ extension ProfileStore {
             }
             return stream
         }
-        var results: [Result<ProfileChangeResult, StorageError>] = []
-        for stream in running {
-            for await result in stream {
-                results.append(result)
-            }
-        }
-        return results
+        return SubmittedChanges(streams: streams)
     }
 
     /// Probes and waits for the answer.
@@ -36,5 +35,21 @@ extension ProfileStore {
         try await withCheckedContinuation { continuation in
             probe { continuation.resume(returning: $0) }
         }.get()
+    }
+}
+
+/// Changes that are under way.
+public struct SubmittedChanges: Sendable {
+    let streams: [AsyncStream<Result<ProfileChangeResult, StorageError>>]
+
+    /// Waits for all of them; in the order in which they were submitted.
+    public func results() async -> [Result<ProfileChangeResult, StorageError>] {
+        var results: [Result<ProfileChangeResult, StorageError>] = []
+        for stream in streams {
+            for await result in stream {
+                results.append(result)
+            }
+        }
+        return results
     }
 }

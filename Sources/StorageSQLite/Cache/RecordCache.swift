@@ -74,7 +74,9 @@ final class RecordCache {
             store(UInt32(truncatingIfNeeded: key.count), at: entry + 4)
             store(record.map { UInt32(truncatingIfNeeded: $0.count) } ?? Self.absentLength, at: entry + 8)
             store(Self.alive, at: entry + 12)
-            if let base = key.baseAddress { (ring + entry + Self.headerSize).copyMemory(from: base, byteCount: key.count) }
+            if let base = key.baseAddress {
+                (ring + entry + Self.headerSize).copyMemory(from: base, byteCount: key.count)
+            }
             record?.withUnsafeBytes { bytes in
                 guard let base = bytes.baseAddress else { return }
                 (ring + entry + Self.headerSize + key.count).copyMemory(from: base, byteCount: bytes.count)

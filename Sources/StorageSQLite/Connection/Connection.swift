@@ -11,6 +11,8 @@ final class Connection {
     }
 
     private let handle: OpaquePointer
+    /// Pages in the write-ahead log after the last commit of this connection; see ``countLogPages()``.
+    private(set) var logPages = 0
     /// By the address of their text, which is a literal.
     private var statements: [UnsafePointer<UInt8>: Statement] = [:]
     private let busyHandler: BusyHandler
@@ -68,22 +70,6 @@ final class Connection {
         return value
     }
 
-    /// Pages in the write-ahead log after this connection's last commit.
-    var logPages: Int { Int(logSize.pages) }
-
-    private let logSize = LogSize()
-
-    /// Has ``logPages`` counted, and SQLite no longer move the log by itself.
-    func countLogPages() {
-        logSize.install(on: handle)
-    }
-
-    /// Moves as much of the write-ahead log into the database as is possible without waiting for anybody.
-    func moveLog() throws(SQLiteError) {
-        let code = sqlite3_wal_checkpoint_v2(handle, nil, SQLITE_CHECKPOINT_PASSIVE, nil, nil)
-        guard code == SQLITE_OK || code == SQLITE_BUSY else { throw SQLiteError(handle, code) }
-    }
-
     /// Whether a transaction has begun and neither been committed nor rolled back, by us or by SQLite.
     var isInTransaction: Bool { sqlite3_get_autocommit(handle) == 0 }
 
@@ -96,6 +82,39 @@ final class Connection {
     /// Whether the last connection that is closed copies the write-ahead log into the database.
     func setCheckpointOnClose(_ isOn: Bool) {
         _ = csqlite_set_checkpoint_on_close(handle, isOn ? 1 : 0)
+    }
+
+    /// Keeps ``logPages`` up to date from now on; no commit of this connection copies the log any more.
+    func countLogPages() {
+        sqlite3_wal_hook(
+            handle,
+            { connection, _, _, pages in
+                guard let connection else { return SQLITE_OK }
+                Unmanaged<Connection>.fromOpaque(connection).takeUnretainedValue().logPages = Int(pages)
+                return SQLITE_OK
+            }, Unmanaged.passUnretained(self).toOpaque())
+    }
+
+    enum Checkpoint {
+        /// Copies what it can without waiting for anybody.
+        case passive
+        /// Waits for readers of the log, holding up writers, so that the next commit starts the log anew.
+        case restart
+    }
+
+    /// Copies the write-ahead log into the database.
+    ///
+    /// - Parameter lockTimeout: how long it may wait, in seconds.
+    /// - Returns: whether all of the log was copied.
+    func checkpoint(_ mode: Checkpoint, lockTimeout: Double = 0) throws(SQLiteError) -> Bool {
+        let usual = busyHandler.seconds
+        busyHandler.seconds = lockTimeout
+        defer { busyHandler.seconds = usual }
+        var (pages, copied): (Int32, Int32) = (0, 0)
+        let sqliteMode = mode == .passive ? SQLITE_CHECKPOINT_PASSIVE : SQLITE_CHECKPOINT_RESTART
+        let code = sqlite3_wal_checkpoint_v2(handle, "main", sqliteMode, &pages, &copied)
+        guard code == SQLITE_OK else { throw SQLiteError(handle, code) }
+        return pages == copied
     }
 
     /// The beginning of the file; `nil` when it is shorter.
@@ -116,7 +135,7 @@ final class Connection {
 
 /// Waits for locks in short sleeps: writers of several processes take turns, each for about a millisecond.
 private final class BusyHandler {
-    private let seconds: Double
+    var seconds: Double
     private var start = timespec()
 
     init(seconds: Double) {
@@ -141,20 +160,5 @@ private final class BusyHandler {
         guard elapsed < seconds else { return false }
         usleep(calls < 10 ? 200 : 2_000)
         return true
-    }
-}
-
-/// Told by SQLite after each commit how long the log is.
-private final class LogSize {
-    private(set) var pages: Int32 = 0
-
-    func install(on handle: OpaquePointer) {
-        let context = Unmanaged.passUnretained(self).toOpaque()
-        sqlite3_wal_hook(
-            handle,
-            { context, _, _, pages in
-                if let context { Unmanaged<LogSize>.fromOpaque(context).takeUnretainedValue().pages = pages }
-                return SQLITE_OK
-            }, context)
     }
 }

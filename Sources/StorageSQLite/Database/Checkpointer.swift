@@ -1,58 +1,69 @@
 import Dispatch
 import Synchronization
 
-/// Moves what the write-ahead log has gathered into the database, without making commits wait for it.
+/// Copies the write-ahead log into the database from time to time, so that it can start anew.
 ///
-/// The bulk is moved on a queue of its own, while the writer goes on committing behind it. Only the few pages that were
-/// added meanwhile are moved between two transactions of the writer; then the log is used from its beginning again, and
-/// so does not grow.
+/// SQLite would do all of it within a commit, which then takes as long as thousands of pages take. Here another
+/// connection copies nearly everything while commits go on, and leaves to the writer the few pages added meanwhile.
+///
+/// A checkpoint that fails is no failure of a commit, whose pages are safe in the log; the next one tries again.
 final class Checkpointer: Sendable {
-    private enum Step {
+    private enum Stage {
         case idle
-        case movingBulk
-        case movingRest
+        case copying
+        case nearlyDone
     }
 
-    /// Pages in the log at which moving begins.
-    private static let threshold = 8_192
-
-    private let file: DatabaseFile
-    private let lockTimeout: Double
-    private let queue = DispatchQueue(label: "sqlite-checkpointer", qos: .utility)
-    private let step = Mutex(Step.idle)
-
-    init(file: DatabaseFile, lockTimeout: Double) {
-        self.file = file
-        self.lockTimeout = lockTimeout
+    private struct State {
+        var stage = Stage.idle
+        /// Pages in the log at which to start.
+        var threshold: Int
     }
 
-    /// Called by the writer after each commit, on its queue and outside of a transaction.
-    func committed(on connection: Connection) {
-        switch step.withLock({ $0 }) {
-        case .idle:
-            guard connection.logPages >= Self.threshold else { return }
-            step.withLock { $0 = .movingBulk }
-            queue.async { [self] in moveBulk() }
-        case .movingBulk:
-            break
-        case .movingRest:
-            // A failure here or there loses nothing: the log keeps what was not moved, and the next turn tries again.
-            try? connection.moveLog()
-            step.withLock { $0 = .idle }
+    /// Seconds that commits may be held up until the readers have let go of the log. They hold on to it for one batch.
+    private static let patience = 0.1
+
+    private let state: Mutex<State>
+    private let queue = DispatchQueue(label: "sqlite-checkpoint", qos: .utility)
+    private let path: String
+    private let pages: Int
+
+    /// - Parameter pages: how many the log may have before it is copied.
+    init(path: String, pages: Int) {
+        self.path = path
+        self.pages = pages
+        state = Mutex(State(threshold: pages))
+    }
+
+    /// Called after each commit, on the writer's queue.
+    func logHasGrown(on connection: Connection) {
+        let stage = state.withLock { state in
+            if state.stage == .idle, connection.logPages >= state.threshold {
+                state.stage = .copying
+                queue.async { [self] in copy() }
+            }
+            return state.stage
         }
+        if stage == .nearlyDone { finish(on: connection) }
     }
 
-    private func moveBulk() {
-        do throws(SQLiteError) {
-            try file.writer(lockTimeout: lockTimeout).moveLog()
-            step.withLock { $0 = .movingRest }
-        } catch {
-            step.withLock { $0 = .idle }
-        }
-    }
-
-    /// Blocks until nothing is being moved in the background.
-    func wait() {
+    /// Waits for what is under way.
+    func close() {
         queue.sync {}
+    }
+
+    private func copy() {
+        let connection = try? Connection(path: path, access: .write, lockTimeout: 0)
+        _ = try? connection?.checkpoint(.passive)
+        state.withLock { $0.stage = .nearlyDone }
+    }
+
+    private func finish(on connection: Connection) {
+        let isComplete = (try? connection.checkpoint(.restart, lockTimeout: Self.patience)) ?? false
+        state.withLock { state in
+            state.stage = .idle
+            // Somebody who reads an old state for long keeps the log; to hold up commits often would be in vain.
+            state.threshold = isComplete ? pages : max(pages, connection.logPages * 2)
+        }
     }
 }

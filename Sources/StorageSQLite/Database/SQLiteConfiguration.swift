@@ -13,6 +13,8 @@ public struct SQLiteConfiguration: Sendable {
     public var waitingChanges = 10_000
     /// Changes of one transaction.
     public var batchLimit = 1_024
+    /// Pages of 1 KiB in the write-ahead log at which it is copied into the database.
+    public var checkpointPages = 8_192
     /// Bytes of cached profiles for each reader.
     public var cacheBytes = 32 << 20
     /// Seconds between two looks for expired assignments.

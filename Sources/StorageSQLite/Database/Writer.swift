@@ -42,7 +42,7 @@ final class Writer: Sendable {
 
     init(file: DatabaseFile, configuration: SQLiteConfiguration) throws(SQLiteError) {
         self.file = file
-        checkpointer = Checkpointer(file: file, lockTimeout: configuration.lockTimeout)
+        checkpointer = Checkpointer(path: file.path, pages: configuration.checkpointPages)
         self.configuration = configuration
         let connection = try file.writer(lockTimeout: configuration.lockTimeout)
         self.connection = QueueBound(connection, queue)
@@ -115,7 +115,7 @@ final class Writer: Sendable {
                 state.statistics.batchSizes.observe(Double(batch.count))
             }
             configuration.aroundCompletions { for write in batch { write.complete() } }
-            if let connection = connection.value { checkpointer.committed(on: connection) }
+            if committed, let connection = connection.value { checkpointer.logHasGrown(on: connection) }
         } catch {
             recover(from: error)
             // What waits behind a lock that outlasted the patience of a write would wait for it as long again.
@@ -214,9 +214,8 @@ final class Writer: Sendable {
         state.withLock { $0.isClosed = true }
         queue.sync {
             while state.withLock({ !$0.waiting.isEmpty }) { drain() }
-            checkpointer.wait()
-            // The log stays where another process still reads from it; nothing is lost by that.
-            try? connection.value?.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            checkpointer.close()
+            // SQLite copies the log and deletes it if nobody else has the database open.
             connection.value = nil
         }
     }

@@ -40,3 +40,9 @@ extension SQLiteStore {
     }
 }
 
+extension [ProfileChange] {
+    /// Changes that each make the empty profile of another user.
+    static func newUsers(_ count: Int) -> [ProfileChange] {
+        (0..<count).map { ProfileChange(userID: Identifier("u\($0)"), operation: .replace([:])) }
+    }
+}

@@ -1,11 +1,15 @@
 import Foundation
 
-/// A new directory, deleted with all that is in it when nobody refers to it any more.
+/// A new directory, deleted with all that is in it when nobody refers to it any more. In memory where there is such a
+/// place, as no test depends on what survives a loss of power.
 final class TemporaryDirectory: Sendable {
     let path: String
 
     init() throws {
-        let url = FileManager.default.temporaryDirectory.appendingPathComponent("holdfast-\(UUID().uuidString)")
+        let memory = URL(fileURLWithPath: "/dev/shm")
+        let isThere = FileManager.default.isWritableFile(atPath: memory.path)
+        let parent = isThere ? memory : FileManager.default.temporaryDirectory
+        let url = parent.appendingPathComponent("holdfast-\(UUID().uuidString)")
         try FileManager.default.createDirectory(at: url, withIntermediateDirectories: false)
         path = url.path
     }
