@@ -12,9 +12,6 @@ final class Writer: Sendable {
         var isScheduled = false
         var isClosed = false
         var statistics = StoreStatistics()
-<<<<<<< ours
-=======
-        var observers: [@Sendable () -> Void] = []
 
         mutating func take(_ counters: Counters) {
             statistics.profiles = Int(counters.profiles)
@@ -33,7 +30,6 @@ final class Writer: Sendable {
         init(_ row: Statement) {
             (commits, profiles, assignments) = (row.integer(0), row.integer(1), row.integer(2))
         }
->>>>>>> theirs
     }
 
     let notices = CommitNotices()
