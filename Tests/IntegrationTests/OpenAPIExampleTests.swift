@@ -14,8 +14,9 @@ import Testing
         client = try server.client()
         document = try client.request("GET", "/openapi.json").json
         // What the examples look up.
+        let datafile = document["paths"]["/v1/datafile"]["put"]["requestBody"]["content"]["application/json"]["example"]
         for (method, target, body) in [
-            ("PUT", "/v1/experiments/checkout", #"{"variations":["control","new"]}"#),
+            ("PUT", "/v1/datafile", String(decoding: datafile.encoded(), as: UTF8.self)),
             ("POST", "/ups/save", profile("ada", ["11": "1", "22": "2"])),
         ] {
             #expect(try client.request(method, target, body).status < 300)
@@ -36,8 +37,10 @@ import Testing
             for path in try #require(document["paths"].object).reversed() {
                 guard let operation = path.value.object?[method] else { continue }
                 count += 1
-                let target = target(path.key, parameters(path.value) + parameters(operation))
-                let answer = try client.request(method.uppercased(), target, requestExample(operation))
+                let parameters = parameters(path.value) + parameters(operation)
+                let target = target(path.key, parameters)
+                let answer = try client.request(
+                    method.uppercased(), target, requestExample(operation), fields: fields(operation, parameters))
                 let described = operation["responses"]["\(answer.status)"]
                 #expect((200..<300).contains(answer.status), "\(method) \(target): \(answer.text)")
                 #expect(described.object != nil, "\(method) \(target) answers \(answer.status)")
@@ -61,7 +64,7 @@ import Testing
     private func target(_ path: String, _ parameters: [JSONValue]) -> String {
         var target = path
         var query: [String] = []
-        for parameter in parameters where parameter["required"] == true {
+        for parameter in parameters where parameter["required"] == true && parameter["in"] != "header" {
             let name = parameter["name"].string ?? ""
             let content = parameter["content"]["application/json"]["example"]
             let text = parameter["example"].string ?? escaped(content.encoded())
@@ -72,6 +75,12 @@ import Testing
             }
         }
         return query.isEmpty ? target : "\(target)?\(query.joined(separator: "&"))"
+    }
+
+    private func fields(_ operation: JSONValue, _ parameters: [JSONValue]) -> [String] {
+        let types = operation["requestBody"]["content"].object?.members.map { "Content-Type: \($0.key)" } ?? []
+        let required = parameters.filter { $0["required"] == true && $0["in"] == "header" }
+        return types + required.map { "\($0["name"].string ?? ""): \($0["example"].string ?? "")" }
     }
 
     private func escaped(_ bytes: [UInt8]) -> String {
