@@ -65,7 +65,12 @@ extension SQLiteStoreTests {
         func retention() async throws {
             let clock = ManualClock()
             let rules = ProfileRules(assignmentTTL: .seconds(60))
+            let (groups, continuation) = AsyncStream<Void>.makeStream()
             let store = try SQLiteStore.make(in: directory, rules: rules, clock: clock) {
+                $0.aroundCompletions = { complete in
+                    complete()
+                    continuation.yield()
+                }
                 $0.retentionInterval = 0.02
                 $0.retentionBatch = 7
             }
@@ -77,8 +82,6 @@ extension SQLiteStoreTests {
             // A damaged row does not keep the others.
             try await store.apply(.replace(["e": "v"]), to: "damaged")
             try RawDatabase(path).execute("UPDATE profiles SET record = x'ff' WHERE user_id = 'damaged'")
-            let (groups, continuation) = AsyncStream<Void>.makeStream()
-            store.observeCompletions { continuation.yield() }
             clock.advance(by: .seconds(60))
             for await _ in groups where store.statistics().expiredAssignments >= 79 { break }
             #expect(store.statistics().expiredAssignments == 79)
