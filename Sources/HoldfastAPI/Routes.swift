@@ -3,7 +3,7 @@ import Storage
 
 /// All that Holdfast answers, for one event loop. `GET /openapi.json` describes the same routes; a test holds the two
 /// together.
-func apiRoutes(_ services: Services, _ reader: any ProfileReader) -> [APIRoute] {
+func apiRoutes(_ services: Services, _ reader: any ProfileReader, _ gate: AccessGate) -> [APIRoute] {
     let operations = OperationsEndpoints(services: services)
     let metrics = MetricsEndpoint(services: services)
     let profile = ProfileEndpoints(store: services.profiles, reader: reader)
@@ -20,7 +20,7 @@ func apiRoutes(_ services: Services, _ reader: any ProfileReader) -> [APIRoute] 
     let userProfileService = UserProfileServiceEndpoints(store: services.profiles, reader: reader)
 
     let agent = agentOperations(services, reader, projects, decider)
-    let batch = BatchEndpoint(operations: agent, projects: projects, access: services.access)
+    let batch = BatchEndpoint(operations: agent, projects: projects, gate: gate)
 
     return [
         APIRoute(.get, "/livez", scope: .none, operations.live),

@@ -35,7 +35,7 @@ import Testing
             access: AccessControl(), build: BuildInfo(version: "0", startedAt: 0), logger: logger)
         let reader = try store.makeReader()
         defer { reader.close() }
-        routes = apiRoutes(services, reader)
+        routes = apiRoutes(services, reader, AccessGate(services.access))
     }
 
     @Test func `Every route is described and everything described is a route`() throws {

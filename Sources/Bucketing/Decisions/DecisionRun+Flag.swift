@@ -9,7 +9,7 @@ extension DecisionRun {
         return Decision(
             flagKey: flag.key, ruleKey: outcome.rule?.key, ruleType: outcome.type, variation: outcome.variation,
             isEnabled: isEnabled, variables: variables.values,
-            reasons: variables.problems.isEmpty ? reasons.texts : reasons.texts + variables.problems,
+            reasons: variables.problems.isEmpty ? reasons.texts : variables.problems + reasons.texts,
             origin: outcome.origin, hasFailed: false
         )
     }

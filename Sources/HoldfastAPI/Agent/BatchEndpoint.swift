@@ -5,7 +5,7 @@ import HTTPServer
 struct BatchEndpoint {
     let operations: [AgentOperation]
     let projects: ProjectView
-    let access: AccessControl
+    let gate: AccessGate
     /// Operations of one batch.
     var limit = 500
 
@@ -56,7 +56,7 @@ struct BatchEndpoint {
             return receiver(AgentAnswer(.methodNotAllowed))
         }
         do throws(AgentError) {
-            let admission = access.admit(
+            let admission = gate.admit(
                 authorization: asked.header("authorization") ?? authorization, to: operation.scope)
             if case .failure(let problem) = admission { throw AgentError(problem) }
             operation.perform(try asked.request(target, operation.method, projects), receiver)

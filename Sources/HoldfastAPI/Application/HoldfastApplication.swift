@@ -14,8 +14,9 @@ public final class HoldfastApplication: Application {
     public init(services: Services) throws {
         self.services = services
         reader = try services.profiles.makeReader()
-        routes = apiRoutes(services, reader)
-        router = Router(routes.map { $0.route(access: services.access) })
+        let gate = AccessGate(services.access)
+        routes = apiRoutes(services, reader, gate)
+        router = Router(routes.map { $0.route(gate: gate) })
         figures = LoopFigures(routes: routes.count)
     }
 

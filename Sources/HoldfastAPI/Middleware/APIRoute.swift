@@ -36,14 +36,14 @@ struct APIRoute {
     }
 
     /// The line as the server takes it, behind the check of the caller's token.
-    func route(access: AccessControl) -> Route {
+    func route(gate: AccessGate) -> Route {
         let scope = scope
         switch handler {
         case .buffered(let handle):
             return Route(
                 method, pattern,
                 .buffered { request, responder in
-                    switch access.admit(request, to: scope) {
+                    switch gate.admit(request, to: scope) {
                     case .success(let caller): handle(request, Call(responder: responder, caller: caller))
                     case .failure(let problem): responder.send(problem.response)
                     }
@@ -52,7 +52,7 @@ struct APIRoute {
             return Route(
                 method, pattern,
                 .streamed { request, responder in
-                    switch access.admit(request, to: scope) {
+                    switch gate.admit(request, to: scope) {
                     case .success(let caller):
                         return handle(request, Call(responder: responder, caller: caller))
                     case .failure(let problem):

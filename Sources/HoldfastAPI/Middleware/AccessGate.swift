@@ -1,0 +1,58 @@
+import HTTPServer
+
+/// Decides who may call what, for one event loop: without a lock, but for the moments after a change of tokens.
+final class AccessGate {
+    private let control: AccessControl
+    private var generation: UInt64 = 0
+    private var tokens: [Token] = []
+
+    init(_ control: AccessControl) {
+        self.control = control
+    }
+
+    /// The name of the caller's token, or why the caller is refused.
+    func admit(_ request: borrowing Request, to scope: APIRoute.Scope) -> Result<String?, Problem> {
+        guard case .token(let needed) = scope else { return .success(nil) }
+        refresh()
+        guard !tokens.isEmpty else { return .success(nil) }
+        return admit(authorization: request.field("authorization"), to: needed)
+    }
+
+    /// - Parameter authorization: the value of the `Authorization` field.
+    func admit(authorization: String?, to needed: Token.Scope) -> Result<String?, Problem> {
+        refresh()
+        guard !tokens.isEmpty else { return .success(nil) }
+        guard let secret = authorization.flatMap(bearerSecret) else {
+            return .failure(unauthorized("this needs a token: send 'Authorization: Bearer SECRET'"))
+        }
+        var found: Token?
+        for token in tokens where token.hasSecret(secret.utf8) { found = token }
+        guard let found else { return .failure(unauthorized("the token is not known")) }
+        guard found.scope >= needed else {
+            return .failure(
+                Problem(.forbidden, "the token '\(found.name)' has the scope \(found.scope), and this needs \(needed)"))
+        }
+        return .success(found.name)
+    }
+
+    private func refresh() {
+        let current = control.currentGeneration
+        guard current != generation else { return }
+        generation = current
+        tokens = control.tokens
+    }
+
+    /// RFC 6750 §2.1; the scheme's name has no case (RFC 9110 §11.1).
+    private func bearerSecret(_ value: String) -> Substring? {
+        guard value.utf8.count > 7, value.prefix(7).lowercased() == "bearer " else { return nil }
+        return value.dropFirst(7).drop { $0 == " " }
+    }
+
+    private func unauthorized(_ detail: String) -> Problem {
+        var problem = Problem(.unauthorized, detail)
+        problem.fields = [("WWW-Authenticate", "Bearer realm=\"holdfast\"")]
+        return problem
+    }
+}
+
+@available(*, unavailable) extension AccessGate: Sendable {}
