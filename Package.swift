@@ -53,13 +53,23 @@ let package = Package(
             name: "TestSupport", dependencies: ["Bucketing", "Storage"], path: "Tests/TestSupport", swiftSettings: strict),
         .testTarget(name: "BucketingTests", dependencies: ["Bucketing"], resources: [.copy("Vectors")], swiftSettings: strict),
         .testTarget(name: "HTTPServerTests", dependencies: ["HTTPServer", "CSystem"], swiftSettings: strict),
-        .testTarget(name: "HoldfastAPITests", dependencies: ["HoldfastAPI", "Bucketing", "Storage"], swiftSettings: strict),
+        .testTarget(
+            name: "HoldfastAPITests",
+            dependencies: [
+                "HoldfastAPI", "HTTPServer", "Bucketing", "Storage", "StorageSQLite",
+                .product(name: "Logging", package: "swift-log"),
+            ],
+            swiftSettings: strict
+        ),
         .testTarget(
             name: "IntegrationTests",
             dependencies: ["holdfast", "Bucketing", "CSQLite"],
             exclude: ["Python"],
             swiftSettings: strict
         ),
+        .testTarget(
+            name: "StorageSQLiteTests", dependencies: ["StorageSQLite", "Storage", "Bucketing", "CSQLite", "TestSupport"],
+            swiftSettings: strict),
         .testTarget(name: "StorageTests", dependencies: ["Storage", "Bucketing", "TestSupport"], swiftSettings: strict),
     ],
     swiftLanguageModes: [.v6]

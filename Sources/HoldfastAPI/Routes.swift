@@ -19,6 +19,9 @@ func apiRoutes(_ services: Services, _ reader: any ProfileReader) -> [APIRoute] 
     let transfer = TransferEndpoints(services: services, reader: reader)
     let userProfileService = UserProfileServiceEndpoints(store: services.profiles, reader: reader)
 
+    let agent = agentOperations(services, reader, projects, decider)
+    let batch = BatchEndpoint(operations: agent, projects: projects, access: services.access)
+
     return [
         APIRoute(.get, "/livez", scope: .none, operations.live),
         APIRoute(.get, "/readyz", scope: .none, operations.ready),
@@ -53,5 +56,32 @@ func apiRoutes(_ services: Services, _ reader: any ProfileReader) -> [APIRoute] 
         APIRoute(.get, "/ups/lookup", scope: .token(.read), userProfileService.getLookup),
         APIRoute(.post, "/ups/save", scope: .token(.write), userProfileService.postSave),
         APIRoute(.get, "/ups/save", scope: .token(.write), userProfileService.getSave),
+
+        APIRoute(.post, "/v1/batch", scope: .token(.write), batch.post),
+    ] + agent.map { $0.route(projects) }
+}
+
+/// What Optimizely Agent answers; a batch reaches all of it.
+private func agentOperations(
+    _ services: Services, _ reader: any ProfileReader, _ projects: ProjectView, _ decider: Decider
+) -> [AgentOperation] {
+    let exposures = Exposures(events: services.events)
+    let decide = DecideEndpoint(decider: decider, exposures: exposures, figures: services.decisions)
+    let activate = ActivateEndpoint(decider: decider, exposures: exposures, figures: services.decisions)
+    let track = TrackEndpoint(events: services.events)
+    let override = OverrideEndpoint(catalog: services.projects)
+    let profile = AgentProfileEndpoints(store: services.profiles, reader: reader)
+    let config = ConfigEndpoint()
+    let datafile = AgentDatafileEndpoint()
+
+    return [
+        AgentOperation(.post, "/v1/decide", scope: .write, decide.post),
+        AgentOperation(.post, "/v1/activate", scope: .write, activate.post),
+        AgentOperation(.post, "/v1/track", scope: .write, track.post),
+        AgentOperation(.post, "/v1/override", scope: .admin, override.post),
+        AgentOperation(.post, "/v1/lookup", scope: .read, profile.lookUp),
+        AgentOperation(.post, "/v1/save", scope: .write, profile.save),
+        AgentOperation(.get, "/v1/config", scope: .read, config.get),
+        AgentOperation(.get, "/v1/datafile", scope: .read, datafile.get),
     ]
 }

@@ -8,7 +8,6 @@ public final class InMemoryProfileStore: ProfileStore {
     struct State {
         var profiles: [Identifier: ProfileRecord] = [:]
         var statistics = StoreStatistics()
-        var observers: [@Sendable () -> Void] = []
         var changesSinceSweep = 0
         var isClosed = false
     }
@@ -35,16 +34,12 @@ public final class InMemoryProfileStore: ProfileStore {
             if case .failure = result { state.statistics.failedChanges += 1 }
             return result
         }
-        complete { completion(result) }
-    }
-
-    public func observeCompletions(_ observer: @escaping @Sendable () -> Void) {
-        state.withLock { $0.observers.append(observer) }
+        completion(result)
     }
 
     public func probe(completion: @escaping @Sendable (Result<Void, StorageError>) -> Void) {
         let isClosed = state.withLock { $0.isClosed }
-        complete { completion(isClosed ? .failure(.closed) : .success(())) }
+        completion(isClosed ? .failure(.closed) : .success(()))
     }
 
     public func statistics() -> StoreStatistics {
@@ -53,13 +48,6 @@ public final class InMemoryProfileStore: ProfileStore {
 
     public func close() {
         state.withLock { $0.isClosed = true }
-    }
-
-    private func complete(_ completion: () -> Void) {
-        completion()
-        for observer in state.withLock({ $0.observers }) {
-            observer()
-        }
     }
 
     private func apply(_ change: ProfileChange, to state: inout State) -> Result<ProfileChangeResult, StorageError> {

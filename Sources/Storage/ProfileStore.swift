@@ -17,10 +17,6 @@ public protocol ProfileStore: Sendable {
         _ change: ProfileChange, completion: @escaping @Sendable (Result<ProfileChangeResult, StorageError>) -> Void
     )
 
-    /// Has `observer` called after each group of completions, on the thread that called them: the moment to wake those
-    /// for whom several completions have left something. It must return quickly. Observers are never removed.
-    func observeCompletions(_ observer: @escaping @Sendable () -> Void)
-
     /// Writes a little, durably, to see whether the store works.
     func probe(completion: @escaping @Sendable (Result<Void, StorageError>) -> Void)
 

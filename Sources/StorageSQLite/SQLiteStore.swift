@@ -26,6 +26,7 @@ public final class SQLiteStore: Sendable {
 
     public func close() {
         retention.stop()
+        writer.notices.close()
         projectReader.close()
         writer.close()
     }

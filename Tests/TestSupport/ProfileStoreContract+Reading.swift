@@ -53,13 +53,6 @@ extension ProfileStoreContract {
             #expect(context.store.statistics().profiles == 2)
             #expect(context.store.statistics().assignments == 2)
         },
-        ProfileStoreContract("Observers are called after the completions") { context in
-            let (calls, continuation) = AsyncStream<Bool>.makeStream()
-            let flag = Flag()
-            context.store.observeCompletions { continuation.yield(flag.isSet) }
-            context.store.submit(ProfileChange(userID: "user", operation: .replace([:]))) { _ in flag.set() }
-            #expect(await calls.first { _ in true } == true)
-        },
     ]
 
     static let failing = [

@@ -49,7 +49,20 @@ public final class EventLoop: @unchecked Sendable {
     public func submit(_ job: @escaping @Sendable () -> Void) {
         mailbox.withLock { $0.append(job) }
         hasMail.store(true, ordering: .sequentiallyConsistent)
-        if isAsleep.exchange(false, ordering: .sequentiallyConsistent) { wake() }
+        if let pending = WakeUpScope.current {
+            pending.add(self)
+        } else if isAsleep.exchange(false, ordering: .sequentiallyConsistent) {
+            wake()
+        }
+    }
+
+    /// Runs work that submits to event loops, and wakes each of them only once, at the end.
+    public static func coalescingWakeUps(_ work: () -> Void) {
+        let pending = PendingWakeUps()
+        WakeUpScope.current = pending
+        work()
+        WakeUpScope.current = nil
+        for loop in pending.loops where loop.isAsleep.exchange(false, ordering: .sequentiallyConsistent) { loop.wake() }
     }
 
     private func wake() {

@@ -36,17 +36,7 @@ public struct Request: ~Copyable {
     ///
     /// - Returns: `nil` when a name or a value is no UTF-8.
     public func queryItems() -> [(name: String, value: String)]? {
-        var items: [(name: String, value: String)] = []
-        let query = bytes[slice: head.query]
-        for pair in query.split(separator: UInt8(ascii: "&")) {
-            let separator = pair.firstIndex(of: UInt8(ascii: "=")) ?? pair.endIndex
-            let value = pair[min(separator + 1, pair.endIndex)...]
-            guard let name = PercentDecoding.decode(.init(rebasing: pair[..<separator]), plusIsSpace: true),
-                let value = PercentDecoding.decode(.init(rebasing: value), plusIsSpace: true)
-            else { return nil }
-            items.append((name, value))
-        }
-        return items
+        QueryItems.parse(bytes[slice: head.query])
     }
 
     public var hasQuery: Bool { !head.query.isEmpty }

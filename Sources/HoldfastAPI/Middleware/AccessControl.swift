@@ -21,9 +21,15 @@ public final class AccessControl: Sendable {
     /// The name of the caller's token, or why the caller is refused.
     func admit(_ request: borrowing Request, to scope: APIRoute.Scope) -> Result<String?, Problem> {
         guard case .token(let needed) = scope else { return .success(nil) }
+        guard !isOpen else { return .success(nil) }
+        return admit(authorization: request.field("authorization"), to: needed)
+    }
+
+    /// - Parameter authorization: the value of the `Authorization` field.
+    func admit(authorization: String?, to needed: Token.Scope) -> Result<String?, Problem> {
         let tokens = tokens.withLock { $0 }
         guard !tokens.isEmpty else { return .success(nil) }
-        guard let secret = request.field("authorization").flatMap(bearerSecret) else {
+        guard let secret = authorization.flatMap(bearerSecret) else {
             return .failure(unauthorized("this needs a token: send 'Authorization: Bearer SECRET'"))
         }
         var found: Token?

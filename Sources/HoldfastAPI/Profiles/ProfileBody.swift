@@ -63,8 +63,10 @@ struct ProfileBody {
         return Identifier(text)
     }
 
-    static func assignments(_ map: JSONValue) throws(Problem) -> [Identifier: Identifier] {
-        let place: JSONPointer = ["experiment_bucket_map"]
+    /// - Parameter place: where the map stands in the body.
+    static func assignments(
+        _ map: JSONValue, at place: JSONPointer = ["experiment_bucket_map"]
+    ) throws(Problem) -> [Identifier: Identifier] {
         guard let object = map.object else {
             throw wrong(place, "experiment_bucket_map is an object, not \(map.kind)")
         }

@@ -19,6 +19,8 @@ final class RecordCache {
     }
 
     private static let headerSize = 16
+    /// Slots at first; the table doubles before it is more than half full.
+    private static let firstTableSize = 1_024
     private static let absentLength = UInt32.max
     private static let alive: UInt32 = 1
     private static let dead: UInt32 = 2
@@ -40,7 +42,7 @@ final class RecordCache {
     init(bytes: Int) {
         capacity = max(4_096, min(bytes, Int(UInt32.max - 1) * 8)) & ~7
         ring = UnsafeMutableRawPointer.allocate(byteCount: capacity, alignment: 8)
-        table = Array(repeating: 0, count: 1_024)
+        table = Array(repeating: 0, count: Self.firstTableSize)
     }
 
     deinit {
@@ -96,7 +98,7 @@ final class RecordCache {
         next = 0
         usedBytes = 0
         count = 0
-        for index in table.indices { table[index] = 0 }
+        table = Array(repeating: 0, count: Self.firstTableSize)
     }
 
     // MARK: The ring
@@ -146,19 +148,11 @@ final class RecordCache {
         }
     }
 
-    /// Eight bytes a step, each multiplied into the next (the constant is that of FxHash).
+    /// Keyed at random in each process, so that nobody can choose ids that all meet in one place of the table.
     private static func hash(_ key: UnsafeRawBufferPointer) -> UInt32 {
-        var hash = UInt64(truncatingIfNeeded: key.count)
-        var offset = 0
-        while offset + 8 <= key.count {
-            hash = ((hash << 5 | hash >> 59) ^ key.loadUnaligned(fromByteOffset: offset, as: UInt64.self)) &* 0x517C_C1B7_2722_0A95
-            offset += 8
-        }
-        while offset < key.count {
-            hash = ((hash << 5 | hash >> 59) ^ UInt64(key[offset])) &* 0x517C_C1B7_2722_0A95
-            offset += 1
-        }
-        return UInt32(truncatingIfNeeded: hash >> 32)
+        var hasher = Hasher()
+        hasher.combine(bytes: key)
+        return UInt32(truncatingIfNeeded: hasher.finalize())
     }
 
     // MARK: The table

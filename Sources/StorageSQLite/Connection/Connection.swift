@@ -11,7 +11,8 @@ final class Connection {
     }
 
     private let handle: OpaquePointer
-    private var statements: [String: Statement] = [:]
+    /// By the address of their text, which is a literal.
+    private var statements: [UnsafePointer<UInt8>: Statement] = [:]
     private let busyHandler: BusyHandler
 
     /// - Parameter lockTimeout: how long a statement waits for a lock that another connection holds, in seconds.
@@ -24,7 +25,9 @@ final class Connection {
             }
         var handle: OpaquePointer?
         // NOMUTEX: no two threads use one connection at once.
-        let code = sqlite3_open_v2(path, &handle, mode | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE, nil)
+        // SQLite gives some names a meaning of their own (":memory:"); one with a directory is always a file's.
+        let file = path.hasPrefix("/") ? path : "./" + path
+        let code = sqlite3_open_v2(file, &handle, mode | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE, nil)
         guard code == SQLITE_OK, let handle else {
             let error = SQLiteError(handle, code)
             sqlite3_close_v2(handle)
@@ -33,6 +36,10 @@ final class Connection {
         self.handle = handle
         busyHandler = BusyHandler(seconds: lockTimeout)
         busyHandler.install(on: handle)
+        // SQLite opens for reading what it may not write, and would say so at the first write only.
+        if access != .read, sqlite3_db_readonly(handle, "main") == 1 {
+            throw SQLiteError(code: SQLITE_READONLY, message: "this process may not write the file")
+        }
     }
 
     deinit {
@@ -47,15 +54,15 @@ final class Connection {
     }
 
     /// The statement for this text, prepared at its first use.
-    func statement(_ sql: String) throws(SQLiteError) -> Statement {
-        if let known = statements[sql] { return known }
-        let statement = try Statement.prepare(sql, on: handle)
-        statements[sql] = statement
+    func statement(_ sql: StaticString) throws(SQLiteError) -> Statement {
+        if let known = statements[sql.utf8Start] { return known }
+        let statement = try Statement.prepare(sql.description, on: handle)
+        statements[sql.utf8Start] = statement
         return statement
     }
 
     /// The first column of the only row that a query gives.
-    func integer(_ sql: String) throws(SQLiteError) -> Int64 {
+    func integer(_ sql: StaticString) throws(SQLiteError) -> Int64 {
         var value: Int64 = 0
         try statement(sql).run(row: { value = $0.integer(0) })
         return value
@@ -79,6 +86,30 @@ final class Connection {
 
     /// Whether a transaction has begun and neither been committed nor rolled back, by us or by SQLite.
     var isInTransaction: Bool { sqlite3_get_autocommit(handle) == 0 }
+
+    /// Whether the path no longer leads to the file that is open.
+    var fileHasMoved: Bool {
+        var hasMoved: Int32 = 0
+        return sqlite3_file_control(handle, "main", SQLITE_FCNTL_HAS_MOVED, &hasMoved) == SQLITE_OK && hasMoved != 0
+    }
+
+    /// Whether the last connection that is closed copies the write-ahead log into the database.
+    func setCheckpointOnClose(_ isOn: Bool) {
+        _ = csqlite_set_checkpoint_on_close(handle, isOn ? 1 : 0)
+    }
+
+    /// The beginning of the file; `nil` when it is shorter.
+    ///
+    /// It is read through SQLite's own descriptor: closing another one of this file would drop the POSIX locks that
+    /// all connections of this process hold on it.
+    func firstBytes(_ count: Int) -> [UInt8]? {
+        var file: UnsafeMutablePointer<sqlite3_file>?
+        guard sqlite3_file_control(handle, "main", SQLITE_FCNTL_FILE_POINTER, &file) == SQLITE_OK,
+            let file, let read = file.pointee.pMethods?.pointee.xRead
+        else { return nil }
+        var bytes = [UInt8](repeating: 0, count: count)
+        return read(file, &bytes, Int32(count), 0) == SQLITE_OK ? bytes : nil
+    }
 }
 
 @available(*, unavailable) extension Connection: Sendable {}

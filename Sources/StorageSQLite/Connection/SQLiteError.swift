@@ -26,7 +26,11 @@ struct SQLiteError: Error, CustomStringConvertible {
     var isDamage: Bool { primaryCode == SQLITE_NOTADB || primaryCode == SQLITE_CORRUPT }
 
     /// Whether a fresh connection may do better than this one.
-    var asksForReopening: Bool { !isBusy && primaryCode != SQLITE_FULL }
+    var asksForReopening: Bool { !isBusy && primaryCode != SQLITE_FULL && code != Self.fileHasMoved }
+
+    /// `SQLITE_READONLY_DBMOVED`, a macro that Swift does not import. A file that took the place of the one that was
+    /// opened must not be opened in turn: the write-ahead log beside it belongs to the former.
+    static let fileHasMoved = SQLITE_READONLY | (4 << 8)
 
     var description: String { "\(message) (SQLite \(code))" }
 

@@ -47,6 +47,14 @@ final class CommitNotices: Sendable {
     private let inboxes = Mutex<[Inbox]>([])
     /// The number of the commit that this process is about to make or has just made; 0 when there is none.
     private let announced = Atomic<Int64>(0)
+    private let closed = Atomic<Bool>(false)
+
+    /// Whether the store has been closed, so that readers have nothing to answer from any more.
+    var isClosed: Bool { closed.load(ordering: .acquiring) }
+
+    func close() {
+        closed.store(true, ordering: .releasing)
+    }
 
     func makeInbox() -> Inbox {
         let inbox = Inbox()
@@ -64,7 +72,7 @@ final class CommitNotices: Sendable {
 
     /// Whether this process is the one that makes the commit of this number.
     func isAnnounced(_ number: Int64) -> Bool {
-        announced.load(ordering: .sequentiallyConsistent) == number
+        number > 0 && announced.load(ordering: .sequentiallyConsistent) == number
     }
 
     func deliver(_ notice: Notice) {

@@ -16,25 +16,54 @@ struct DatabaseFile: Sendable {
     /// - Returns: the version that the file had; 0 for a new one.
     @discardableResult
     func prepare(lockTimeout: Double) throws(DatabaseError) -> Int64 {
-        let connection: Connection
-        let recognised: Result<Int64, DatabaseError>
-        do throws(SQLiteError) {
-            let exists = access(path, F_OK) == 0
-            connection = try Connection(path: path, access: exists ? .write : .create, lockTimeout: lockTimeout)
-            recognised = try recognise(connection)
-        } catch {
-            throw DatabaseError(path, error)
-        }
-        let version = try recognised.get()
-        do throws(SQLiteError) {
+        try recognise()
+        return try naming {
+            let connection = try Connection(path: path, access: .create, lockTimeout: lockTimeout)
+            // The write-ahead log may know of a newer version than the file; it stays as it is if that is refused.
+            connection.setCheckpointOnClose(false)
+            let former = try connection.integer("PRAGMA user_version")
+            try checkVersion(former)
             // Profiles are small and changed one by one: small pages make small commits.
-            if version == 0 { try connection.execute("PRAGMA page_size = \(Self.pageSize)") }
+            if former == 0 { try connection.execute("PRAGMA page_size = \(Self.pageSize)") }
+            // In this order, so that the file itself says from the first that it is ours.
+            if former < Self.version { try migrate(connection) }
+            connection.setCheckpointOnClose(true)
             try useWriteAheadLog(connection)
-            if version < Self.version { try migrate(connection) }
-        } catch {
-            throw DatabaseError(path, error)
+            return former
         }
-        return version
+    }
+
+    /// Refuses what is not a database of ours by its first bytes alone, so that nothing can come of it. What does not
+    /// exist or is empty is to become ours.
+    func recognise() throws(DatabaseError) {
+        guard sizes.database > 0 else { return }
+        guard let header = try naming({ try DatabaseHeader(path: path) }) else {
+            throw DatabaseError(path, "it is not a SQLite database")
+        }
+        guard header.applicationID == Self.applicationID else {
+            throw DatabaseError(path, "it is a SQLite database of another program")
+        }
+        try checkVersion(header.version)
+    }
+
+    private func checkVersion(_ found: Int64) throws(DatabaseError) {
+        guard !(0...Self.version).contains(found) else { return }
+        throw DatabaseError(
+            path, "its version is \(found), and this program knows versions up to \(Self.version): it was written by a "
+                + "newer release")
+    }
+
+    /// Adds to what SQLite says which file it is about.
+    private func naming<Value>(_ body: () throws -> Value) throws(DatabaseError) -> Value {
+        do {
+            return try body()
+        } catch let error as DatabaseError {
+            throw error
+        } catch let error as SQLiteError {
+            throw DatabaseError(path, error)
+        } catch {
+            throw DatabaseError(path, "\(error)")
+        }
     }
 
     /// Lasting; SQLite does not wait for the lock that the first switch of a file needs, when several processes make
@@ -52,31 +81,14 @@ struct DatabaseFile: Sendable {
         }
     }
 
-    /// The version of the file, without changing it.
-    private func recognise(_ connection: Connection) throws(SQLiteError) -> Result<Int64, DatabaseError> {
-        let tables = try connection.integer("SELECT count(*) FROM sqlite_schema")
-        let applicationID = try connection.integer("PRAGMA application_id")
-        let version = try connection.integer("PRAGMA user_version")
-        if applicationID == 0, tables == 0 { return .success(0) }
-        guard applicationID == Self.applicationID else {
-            return .failure(DatabaseError(path, "it is a SQLite database of another program"))
-        }
-        guard version <= Self.version else {
-            return .failure(
-                DatabaseError(
-                    path, "its version is \(version), and this program knows versions up to \(Self.version): it was "
-                        + "written by a newer release"))
-        }
-        return .success(version)
-    }
-
     /// All steps that are missing, with the number of the last, in one transaction. Another process may have done
     /// the same meanwhile; the version that counts is the one read under the lock.
-    private func migrate(_ connection: Connection) throws(SQLiteError) {
+    private func migrate(_ connection: Connection) throws {
         try connection.execute("BEGIN IMMEDIATE")
-        do throws(SQLiteError) {
-            let version = Int(try connection.integer("PRAGMA user_version"))
-            for step in Migrations.all.dropFirst(version) {
+        do {
+            let version = try connection.integer("PRAGMA user_version")
+            try checkVersion(version)
+            for step in Migrations.all.dropFirst(Int(version)) {
                 try connection.execute(String(decoding: step, as: UTF8.self))
             }
             try connection.execute("PRAGMA application_id = \(Self.applicationID)")

@@ -19,13 +19,11 @@ public enum DatabaseMaintenance {
     public static func backUp(path: String, to target: String) throws(DatabaseError) {
         guard access(path, F_OK) == 0 else { throw DatabaseError(path, "there is no such file") }
         guard access(target, F_OK) != 0 else { throw DatabaseError(target, "there is a file of this name already") }
+        try DatabaseFile(path: path).recognise()
         let partial = target + ".partial"
         unlink(partial)
         do throws(SQLiteError) {
             let connection = try Connection(path: path, access: .write, lockTimeout: 10)
-            guard try connection.integer("PRAGMA application_id") != 0 else {
-                throw SQLiteError(code: 26, message: "it is no database of this program")
-            }
             try connection.statement("VACUUM INTO ?1").run { $0.bind(partial, at: 1) }
         } catch {
             unlink(partial)
@@ -44,5 +42,15 @@ public enum DatabaseMaintenance {
             throw DatabaseError(target, reason)
         }
         unlink(partial)
+        synchroniseDirectory(of: target)
+    }
+
+    /// Makes the new name last, too. Not every file system can; the file itself is on disk by now.
+    private static func synchroniseDirectory(of path: String) {
+        let directory = path.lastIndex(of: "/").map { String(path[...$0]) } ?? "."
+        let descriptor = open(directory, O_RDONLY | O_DIRECTORY)
+        guard descriptor >= 0 else { return }
+        fsync(descriptor)
+        close(descriptor)
     }
 }

@@ -20,6 +20,9 @@ public struct SQLiteConfiguration: Sendable {
     /// Expired profiles that one transaction deletes.
     public var retentionBatch = 500
     public var clock: WallClock = systemWallClock
+    /// Called with the work of calling the completions of one transaction, which it must do: so that those who are
+    /// told much at once need be woken only once.
+    public var aroundCompletions: @Sendable (() -> Void) -> Void = { $0() }
 
     public init(path: String) {
         self.path = path

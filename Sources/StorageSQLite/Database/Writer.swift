@@ -12,7 +12,24 @@ final class Writer: Sendable {
         var isScheduled = false
         var isClosed = false
         var statistics = StoreStatistics()
-        var observers: [@Sendable () -> Void] = []
+
+        mutating func take(_ counters: Counters) {
+            statistics.profiles = Int(counters.profiles)
+            statistics.assignments = Int(counters.assignments)
+        }
+    }
+
+    /// The row of counters, from a statement that gives them in this order.
+    private struct Counters {
+        var commits: Int64 = 0
+        var profiles: Int64 = 0
+        var assignments: Int64 = 0
+
+        init() {}
+
+        init(_ row: Statement) {
+            (commits, profiles, assignments) = (row.integer(0), row.integer(1), row.integer(2))
+        }
     }
 
     let notices = CommitNotices()
@@ -64,26 +81,23 @@ final class Writer: Sendable {
         queue.async { [self] in drain() }
     }
 
-    func observeCompletions(_ observer: @escaping @Sendable () -> Void) {
-        state.withLock { $0.observers.append(observer) }
-    }
-
     // MARK: Committing
 
     private func drain() {
-        let batch = state.withLock { state in
-            let count = min(state.waiting.count, configuration.batchLimit)
-            let batch = Array(state.waiting.prefix(count))
-            state.waiting.removeFirst(count)
-            return batch
-        }
+        let batch = takeWaiting(configuration.batchLimit)
         if !batch.isEmpty { commit(batch) }
-        let observers = state.withLock { state in
+        state.withLock { state in
             state.isScheduled = false
             schedule(&state)
-            return state.observers
         }
-        for observer in observers { observer() }
+    }
+
+    private func takeWaiting(_ limit: Int) -> [any PendingWrite] {
+        state.withLock { state in
+            let taken = Array(state.waiting.prefix(limit))
+            state.waiting.removeFirst(taken.count)
+            return taken
+        }
     }
 
     private func commit(_ batch: [any PendingWrite]) {
@@ -100,18 +114,24 @@ final class Writer: Sendable {
                 state.statistics.commitSeconds.observe(seconds)
                 state.statistics.batchSizes.observe(Double(batch.count))
             }
-            for write in batch { write.complete() }
+            configuration.aroundCompletions { for write in batch { write.complete() } }
             if let connection = connection.value { checkpointer.committed(on: connection) }
         } catch {
             recover(from: error)
-            state.withLock { $0.statistics.failedChanges += UInt64(batch.count) }
-            for write in batch { write.fail(error.asStorageError) }
+            // What waits behind a lock that outlasted the patience of a write would wait for it as long again.
+            let others = error.isBusy ? takeWaiting(.max) : []
+            state.withLock { $0.statistics.failedChanges += UInt64(batch.count + others.count) }
+            configuration.aroundCompletions { for write in batch + others { write.fail(error.asStorageError) } }
         }
     }
 
     /// - Returns: whether anything was written.
     private func transact(_ batch: [any PendingWrite]) throws(SQLiteError) -> Bool {
         let connection = try openConnection()
+        // What is written to a file that nobody finds again is lost, however often it is synchronised.
+        guard !connection.fileHasMoved else {
+            throw SQLiteError(code: SQLiteError.fileHasMoved, message: "the database file was moved or deleted")
+        }
         try connection.statement("BEGIN IMMEDIATE").run()
         let transaction = WriteTransaction(connection)
         for write in batch { try write.perform(in: transaction) }
@@ -119,17 +139,16 @@ final class Writer: Sendable {
             try connection.statement("COMMIT").run()
             return false
         }
-        let number = try raiseCounters(transaction)
-        notices.announce(number)
+        let counters = try raiseCounters(transaction)
+        notices.announce(counters.commits)
         try connection.statement("COMMIT").run()
-        notices.deliver(.init(number: number, userIDs: transaction.changedUserIDs))
+        notices.deliver(.init(number: counters.commits, userIDs: transaction.changedUserIDs))
+        state.withLock { $0.take(counters) }
         return true
     }
 
-    private func raiseCounters(_ transaction: WriteTransaction) throws(SQLiteError) -> Int64 {
-        var commits: Int64 = 0
-        var profiles: Int64 = 0
-        var assignments: Int64 = 0
+    private func raiseCounters(_ transaction: WriteTransaction) throws(SQLiteError) -> Counters {
+        var counters = Counters()
         try transaction.connection.statement(
             """
             UPDATE counters SET commits = commits + 1, profiles = profiles + ?1, assignments = assignments + ?2
@@ -139,13 +158,9 @@ final class Writer: Sendable {
             $0.bind(transaction.profiles, at: 1)
             $0.bind(transaction.assignments, at: 2)
         } row: {
-            (commits, profiles, assignments) = ($0.integer(0), $0.integer(1), $0.integer(2))
+            counters = Counters($0)
         }
-        state.withLock { state in
-            state.statistics.profiles = Int(profiles)
-            state.statistics.assignments = Int(assignments)
-        }
-        return commits
+        return counters
     }
 
     /// Leaves the connection as a next transaction needs it, or lets go of it for a fresh one.
@@ -168,12 +183,9 @@ final class Writer: Sendable {
     /// Reads the counters that other processes change as well. For the writer's queue.
     private func refreshCounters() {
         guard let connection = connection.value else { return }
-        try? connection.statement("SELECT profiles, assignments FROM counters").run(row: { row in
-            let (profiles, assignments) = (Int(row.integer(0)), Int(row.integer(1)))
-            state.withLock { state in
-                state.statistics.profiles = profiles
-                state.statistics.assignments = assignments
-            }
+        try? connection.statement("SELECT commits, profiles, assignments FROM counters").run(row: { row in
+            let counters = Counters(row)
+            state.withLock { $0.take(counters) }
         })
     }
 

@@ -1,16 +1,18 @@
 import Bucketing
-import CSQLite
 import Storage
 
 /// The `profiles` table.
 enum ProfileRows {
+    /// A row as it is stored.
+    typealias Row = (userID: Identifier, record: [UInt8])
+
     /// The stored record of a user, whatever has expired in it.
-    static func find(_ userID: Identifier, on connection: Connection) throws(SQLiteError) -> ProfileRecord? {
-        var record: ProfileRecord?
+    static func find(_ userID: Identifier, on connection: Connection) throws(SQLiteError) -> [UInt8]? {
+        var record: [UInt8]?
         try connection.statement("SELECT record FROM profiles WHERE user_id = ?1").run {
             $0.bind(userID.string, at: 1)
-        } row: { row throws(SQLiteError) in
-            record = try decode(row.bytes(0), of: userID)
+        } row: {
+            record = $0.bytes(0)
         }
         return record
     }
@@ -37,17 +39,16 @@ enum ProfileRows {
     /// Profiles in the order of their user ids' bytes.
     static func page(
         after: Identifier?, limit: Int, on connection: Connection
-    ) throws(SQLiteError) -> [(userID: Identifier, record: ProfileRecord)] {
-        var rows: [(userID: Identifier, record: ProfileRecord)] = []
+    ) throws(SQLiteError) -> [Row] {
+        var rows: [Row] = []
         // No user id is empty, so that all come after the empty text.
         try connection.statement(
             "SELECT user_id, record FROM profiles WHERE user_id > ?1 ORDER BY user_id LIMIT ?2"
         ).run {
             $0.bind(after?.string ?? "", at: 1)
             $0.bind(Int64(limit), at: 2)
-        } row: { row throws(SQLiteError) in
-            let userID = Identifier(row.text(0))
-            rows.append((userID, try decode(row.bytes(1), of: userID)))
+        } row: {
+            rows.append((Identifier($0.text(0)), $0.bytes(1)))
         }
         return rows
     }
@@ -55,25 +56,25 @@ enum ProfileRows {
     /// Profiles in which something has expired, those that have waited longest first.
     static func expired(
         at now: Timestamp, limit: Int, on connection: Connection
-    ) throws(SQLiteError) -> [(userID: Identifier, record: ProfileRecord)] {
-        var rows: [(userID: Identifier, record: ProfileRecord)] = []
+    ) throws(SQLiteError) -> [Row] {
+        var rows: [Row] = []
         try connection.statement(
             "SELECT user_id, record FROM profiles WHERE expires_at <= ?1 ORDER BY expires_at LIMIT ?2"
         ).run {
             $0.bind(now, at: 1)
             $0.bind(Int64(limit), at: 2)
-        } row: { row throws(SQLiteError) in
-            let userID = Identifier(row.text(0))
-            rows.append((userID, try decode(row.bytes(1), of: userID)))
+        } row: {
+            rows.append((Identifier($0.text(0)), $0.bytes(1)))
         }
         return rows
     }
 
-    private static func decode(_ bytes: [UInt8], of userID: Identifier) throws(SQLiteError) -> ProfileRecord {
+    /// - Throws: ``StorageError/unavailable(reason:)`` when the row is damaged, which concerns this user alone.
+    static func decode(_ bytes: [UInt8], of userID: Identifier) throws(StorageError) -> ProfileRecord {
         do throws(ProfileRecordDamage) {
             return try ProfileRecord(checking: bytes)
         } catch {
-            throw SQLiteError(code: SQLITE_CORRUPT, message: "the stored profile of '\(userID)' is damaged: \(error)")
+            throw .unavailable(reason: "the stored profile of '\(userID)' is damaged: \(error)")
         }
     }
 }

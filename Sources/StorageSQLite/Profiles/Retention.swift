@@ -31,18 +31,20 @@ final class Retention: @unchecked Sendable {
             try Self.deleteExpired(at: clock(), limit: batch, in: transaction)
         } completion: { [self] result in
             // A failure shows in readiness and metrics; the next sweep tries again.
-            guard case .success(let (profiles, assignments)) = result else { return }
+            guard case .success(let (found, assignments)) = result else { return }
             writer.countExpired(assignments)
-            if profiles == batch { sweep() }
+            if found == batch, assignments > 0 { sweep() }
         }
     }
 
     private static func deleteExpired(
         at now: Timestamp, limit: Int, in transaction: WriteTransaction
-    ) throws(SQLiteError) -> (profiles: Int, assignments: Int) {
+    ) throws(SQLiteError) -> (found: Int, assignments: Int) {
         let rows = try ProfileRows.expired(at: now, limit: limit, on: transaction.connection)
         var assignments = 0
-        for (userID, record) in rows {
+        for (userID, bytes) in rows {
+            // A damaged profile is left for those who ask for it to be told.
+            guard let record = try? ProfileRows.decode(bytes, of: userID) else { continue }
             let rest = record.visible(at: now)
             if let rest {
                 try ProfileRows.put(rest, for: userID, on: transaction.connection)

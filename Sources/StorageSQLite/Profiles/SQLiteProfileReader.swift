@@ -73,10 +73,10 @@ final class SQLiteProfileReader: ProfileReader {
     // MARK: Reading
 
     func profile(of userID: Identifier, _ completion: @escaping (Result<ProfileRecord?, StorageError>) -> Void) {
-        completion(read { connection throws(SQLiteError) in try find(userID, connection) })
+        completion(read { try find(userID, $0) })
     }
 
-    private func find(_ userID: Identifier, _ connection: Connection) throws(SQLiteError) -> ProfileRecord? {
+    private func find(_ userID: Identifier, _ connection: Connection) throws -> ProfileRecord? {
         if isCacheCurrent {
             switch cache.find(userID) {
             case .unknown:
@@ -93,8 +93,9 @@ final class SQLiteProfileReader: ProfileReader {
         }
         misses &+= 1
         try beginTransaction(connection)
-        let record = try ProfileRows.find(userID, on: connection)
-        cache.insert(userID, record?.bytes)
+        let bytes = try ProfileRows.find(userID, on: connection)
+        let record = try bytes.map { try ProfileRows.decode($0, of: userID) }
+        cache.insert(userID, bytes)
         return record.flatMap(visible)
     }
 
@@ -108,14 +109,16 @@ final class SQLiteProfileReader: ProfileReader {
         _ completion: @escaping (Result<[(userID: Identifier, profile: ProfileRecord)], StorageError>) -> Void
     ) {
         completion(
-            read { connection throws(SQLiteError) in
+            read { connection in
                 let now = clock()
                 var found: [(userID: Identifier, profile: ProfileRecord)] = []
                 var last = after
                 // Profiles that have expired are passed over, so that an empty page means the end.
                 while found.count < limit {
                     let rows = try ProfileRows.page(after: last, limit: limit - found.count, on: connection)
-                    found += rows.compactMap { row in row.record.visible(at: now).map { (row.userID, $0) } }
+                    found += try rows.compactMap { row in
+                        try ProfileRows.decode(row.record, of: row.userID).visible(at: now).map { (row.userID, $0) }
+                    }
                     guard let end = rows.last else { break }
                     last = end.userID
                 }
@@ -124,19 +127,23 @@ final class SQLiteProfileReader: ProfileReader {
     }
 
     private func read<Value>(
-        _ body: (Connection) throws(SQLiteError) -> Value
+        _ body: (Connection) throws -> Value
     ) -> Result<Value, StorageError> {
-        guard !isClosed else { return .failure(.closed) }
-        do throws(SQLiteError) {
+        guard !isClosed, !notices.isClosed else { return .failure(.closed) }
+        do {
             let connection = try openConnection()
             if !isChecked || !isInBatch {
                 try checkCache(connection)
                 isChecked = true
             }
             return .success(try body(connection))
-        } catch {
+        } catch let error as StorageError {
+            return .failure(error)
+        } catch let error as SQLiteError {
             if error.asksForReopening { connection = nil }
             return .failure(error.asStorageError)
+        } catch {
+            return .failure(.unavailable(reason: "\(error)"))
         }
     }
 
@@ -152,12 +159,13 @@ final class SQLiteProfileReader: ProfileReader {
     // MARK: The cache
 
     private func checkCache(_ connection: Connection) throws(SQLiteError) {
-        for notice in inbox.take() { takeNote(of: notice) }
         let version = try connection.integer("PRAGMA data_version")
-        guard version != dataVersion || !isCacheCurrent else { return }
-        let commit = try connection.integer("SELECT commits FROM counters")
+        let hasChanged = version != dataVersion || !isCacheCurrent
+        let commit = hasChanged ? try connection.integer("SELECT commits FROM counters") : knownCommit
         dataVersion = version
         isCacheCurrent = true
+        // After the database was asked, so that what is told late explains more of what it answered.
+        for notice in inbox.take() { takeNote(of: notice) }
         guard commit > knownCommit else { return }
         if commit == knownCommit + 1, notices.isAnnounced(commit) {
             isCacheCurrent = false

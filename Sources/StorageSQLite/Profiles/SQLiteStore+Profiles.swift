@@ -2,6 +2,7 @@ public import Storage
 
 extension SQLiteStore: ProfileStore {
     public func makeReader() throws(StorageError) -> sending any ProfileReader {
+        guard !writer.notices.isClosed else { throw .closed }
         do throws(SQLiteError) {
             return try SQLiteProfileReader(file: file, notices: writer.notices, configuration: configuration)
         } catch {
@@ -20,7 +21,7 @@ extension SQLiteStore: ProfileStore {
     private static func apply(
         _ change: ProfileChange, _ rules: ProfileRules, at now: Timestamp, in transaction: WriteTransaction
     ) throws -> ProfileChangeResult {
-        let stored = try ProfileRows.find(change.userID, on: transaction.connection)
+        let stored = try stored(for: change, in: transaction)
         let outcome = try rules.apply(change.operation, to: stored, at: now)
         switch outcome.effect {
         case .none:
@@ -41,8 +42,17 @@ extension SQLiteStore: ProfileStore {
         return outcome.result
     }
 
-    public func observeCompletions(_ observer: @escaping @Sendable () -> Void) {
-        writer.observeCompletions(observer)
+    private static func stored(
+        for change: ProfileChange, in transaction: WriteTransaction
+    ) throws -> ProfileRecord? {
+        guard let bytes = try ProfileRows.find(change.userID, on: transaction.connection) else { return nil }
+        do {
+            return try ProfileRows.decode(bytes, of: change.userID)
+        } catch {
+            // What cannot be read can still be erased; how many assignments it held is not known.
+            if case .erase = change.operation { return .empty }
+            throw error
+        }
     }
 
     /// Commits a change of the counters.

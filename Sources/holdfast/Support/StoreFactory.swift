@@ -1,3 +1,4 @@
+import HTTPServer
 import Storage
 import StorageSQLite
 
@@ -11,6 +12,7 @@ enum StoreFactory {
         options.lockTimeout = configuration.lockTimeout.seconds
         options.waitingChanges = configuration.maxWaitingWrites
         options.cacheBytes = configuration.cacheSize.bytes / configuration.eventLoops
+        options.aroundCompletions = EventLoop.coalescingWakeUps
         return try SQLiteStore(options)
     }
 }

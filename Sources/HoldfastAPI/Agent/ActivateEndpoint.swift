@@ -1,0 +1,76 @@
+import Bucketing
+import HTTPServer
+import Storage
+
+/// `POST /v1/activate`: the user's variations of experiments and flags, as the Agent answered before there was
+/// `decide`. The profile is read once, and written at the most once, for all of them.
+struct ActivateEndpoint {
+    let decider: Decider
+    let exposures: Exposures
+    let figures: DecisionFigures
+
+    func post(_ request: AgentRequest, _ receiver: @escaping AgentAnswer.Receiver) throws(AgentError) {
+        let asked = try ActivateRequest(request)
+        let project = request.project
+        let exposures = exposures
+        let figures = figures
+        decider.decide(for: asked.user.id, in: project) { stored in
+            Self.activate(asked, stored, project)
+        } completion: { result in
+            switch result {
+            case .success(let result):
+                for origin in result.value.compactMap(\.origin) { figures.count(origin) }
+                exposures.record(result.impressions, of: asked.user, in: project)
+                receiver(Self.answer(result.value, to: asked))
+            case .failure(let error):
+                receiver(AgentError(error).answer)
+            }
+        }
+    }
+
+    private static func activate(
+        _ asked: ActivateRequest, _ stored: StickyAssignments, _ project: Project
+    ) -> DecisionResult<[Activation]> {
+        let service = DecisionService(datafile: project.datafile)
+        let options: DecideOptions = asked.sendsImpressions ? [] : .disableDecisionEvent
+        var activations: [Activation] = []
+        var impressions: [Impression] = []
+        var assignments: [NewAssignment] = []
+        for subject in asked.subjects {
+            switch subject {
+            case .unknownExperiment(let key): activations.append(Activation(unknownExperiment: key))
+            case .unknownFlag(let key): activations.append(Activation(unknownFlag: key))
+            case .experiment(let experiment):
+                let decision = service.variation(of: experiment, for: asked.user, stored: stored, options: options)
+                activations.append(Activation(decision))
+                if let new = decision.newAssignment { assignments.append(new) }
+                if asked.sendsImpressions, let variation = decision.variation {
+                    impressions.append(Impression(activating: experiment, variation: variation))
+                }
+            case .flag(let flag):
+                let result = service.decide([flag.key], for: asked.user, stored: stored, options: options)
+                activations += result.value.map { Activation($0) }
+                assignments += result.newAssignments
+                impressions += result.impressions
+            }
+        }
+        return DecisionResult(
+            value: activations, impressions: impressions, newAssignments: eachExperimentOnce(assignments))
+    }
+
+    /// An experiment that is asked for by itself and through a flag is decided twice, in the same way.
+    private static func eachExperimentOnce(_ assignments: [NewAssignment]) -> [NewAssignment] {
+        var seen: Set<Identifier> = []
+        return assignments.filter { seen.insert($0.experimentID).inserted }
+    }
+
+    private static func answer(_ activations: [Activation], to asked: ActivateRequest) -> AgentAnswer {
+        var writer = JSONWriter()
+        writer.beginArray()
+        for activation in activations where asked.enabled == nil || asked.enabled == activation.isEnabled {
+            activation.append(for: asked.user, to: &writer)
+        }
+        writer.endArray()
+        return AgentAnswer(.ok, writer)
+    }
+}

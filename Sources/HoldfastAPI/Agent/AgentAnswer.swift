@@ -1,0 +1,62 @@
+import Bucketing
+import HTTPServer
+import Storage
+
+/// What an Agent operation answers, to a connection or into a batch.
+struct AgentAnswer: Sendable {
+    typealias Receiver = @Sendable (AgentAnswer) -> Void
+
+    let status: Status
+    /// One JSON text and a line feed; empty for an answer without a body.
+    let json: [UInt8]
+    let entityTag: EntityTag?
+
+    /// An answer without a body.
+    init(_ status: Status) {
+        self.status = status
+        json = []
+        entityTag = nil
+    }
+
+    /// JSON that is sent as it stands.
+    init(unchanged json: [UInt8], entityTag: EntityTag) {
+        status = .ok
+        self.json = json
+        self.entityTag = entityTag
+    }
+
+    init(_ status: Status = .ok, _ writer: consuming JSONWriter) {
+        self.status = status
+        json = Self.escapingMarkup(writer.bytes) + [UInt8(ascii: "\n")]
+        entityTag = nil
+    }
+
+    var response: Response {
+        guard !json.isEmpty else { return Response(status) }
+        return Response(status, contentType: "application/json; charset=utf-8", entityTag: entityTag, body: .bytes(json))
+    }
+
+    /// Go's `encoding/json` escapes what HTML gives a meaning; outside of strings these characters do not occur.
+    private static func escapingMarkup(_ json: [UInt8]) -> [UInt8] {
+        guard json.contains(where: { markup($0) != nil }) else { return json }
+        var escaped: [UInt8] = []
+        escaped.reserveCapacity(json.count + 64)
+        for byte in json {
+            if let escape = markup(byte) {
+                escaped.append(contentsOf: escape.utf8)
+            } else {
+                escaped.append(byte)
+            }
+        }
+        return escaped
+    }
+
+    private static func markup(_ byte: UInt8) -> String? {
+        switch byte {
+        case UInt8(ascii: "<"): "\\u003c"
+        case UInt8(ascii: ">"): "\\u003e"
+        case UInt8(ascii: "&"): "\\u0026"
+        default: nil
+        }
+    }
+}

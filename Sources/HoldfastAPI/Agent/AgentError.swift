@@ -1,0 +1,36 @@
+import Bucketing
+import HTTPServer
+import Storage
+
+/// Why an Agent operation cannot be done, as the Agent's clients are told: `{"error":"…"}`.
+struct AgentError: Error {
+    let status: Status
+    /// `nil` for an answer without a body.
+    let text: String?
+
+    init(_ status: Status, _ text: String?) {
+        self.status = status
+        self.text = text
+    }
+
+    init(_ problem: Problem) {
+        self.init(problem.status, problem.detail)
+    }
+
+    init(_ error: StorageError) {
+        self.init(Problem(error))
+    }
+
+    static let malformedBody = AgentError(.badRequest, "error parsing request body")
+    static let missingUserID = AgentError(.badRequest, "missing \"userId\" in request payload")
+
+    var answer: AgentAnswer {
+        guard let text else { return AgentAnswer(status) }
+        var writer = JSONWriter()
+        writer.beginObject()
+        writer.key("error")
+        writer.string(text)
+        writer.endObject()
+        return AgentAnswer(status, writer)
+    }
+}

@@ -1,0 +1,82 @@
+import Bucketing
+import HTTPServer
+import Storage
+internal import Synchronization
+
+/// The answers to a batch as they come in, from any thread.
+final class BatchAnswer: Sendable {
+    private struct Entry {
+        let answer: AgentAnswer
+        let endedAt: Timestamp
+    }
+
+    private struct State {
+        var entries: [Entry?]
+        var missing: Int
+    }
+
+    private struct Question {
+        let id: String
+        let method: String
+        let url: String
+        let requestID: String
+    }
+
+    private let state: Mutex<State>
+    private let questions: [Question]
+    private let startedAt = systemWallClock()
+    private let receiver: AgentAnswer.Receiver
+
+    /// - Parameter requestID: of the batch; operations may have their own.
+    init(_ operations: [BatchOperation], requestID: String, _ receiver: @escaping AgentAnswer.Receiver) {
+        state = Mutex(State(entries: Array(repeating: nil, count: operations.count), missing: operations.count))
+        questions = operations.map { operation in
+            Question(
+                id: operation.id, method: operation.method, url: operation.url,
+                requestID: operation.header("x-request-id") ?? requestID)
+        }
+        self.receiver = receiver
+        if operations.isEmpty { receiver(encode([])) }
+    }
+
+    func add(_ answer: AgentAnswer, at index: Int) {
+        let entry = Entry(answer: answer, endedAt: systemWallClock())
+        let all = state.withLock { state in
+            state.entries[index] = entry
+            state.missing -= 1
+            return state.missing == 0 ? state.entries.compactMap(\.self) : nil
+        }
+        if let all { receiver(encode(all)) }
+    }
+
+    private func encode(_ entries: [Entry]) -> AgentAnswer {
+        var writer = JSONWriter()
+        writer.beginObject()
+        writer.member("startedAt", startedAt.rfc3339)
+        writer.member("endedAt", systemWallClock().rfc3339)
+        writer.key("errorCount")
+        writer.integer(entries.count { $0.answer.status != .ok })
+        writer.key("response")
+        writer.beginArray()
+        for (question, entry) in zip(questions, entries) { append(question, entry, to: &writer) }
+        writer.endArray()
+        writer.endObject()
+        return AgentAnswer(.ok, writer)
+    }
+
+    private func append(_ question: Question, _ entry: Entry, to writer: inout JSONWriter) {
+        let hasBody = !entry.answer.json.isEmpty
+        writer.beginObject()
+        writer.key("status")
+        writer.integer(entry.answer.status.code)
+        writer.member("requestID", hasBody ? question.requestID : "")
+        writer.member("operationID", question.id)
+        writer.member("method", question.method)
+        writer.member("url", question.url)
+        writer.key("body")
+        if hasBody { writer.raw(entry.answer.json.dropLast()) } else { writer.null() }
+        writer.member("startedAt", startedAt.rfc3339)
+        writer.member("endedAt", entry.endedAt.rfc3339)
+        writer.endObject()
+    }
+}

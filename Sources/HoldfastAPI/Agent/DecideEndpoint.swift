@@ -1,0 +1,50 @@
+import Bucketing
+import HTTPServer
+import Storage
+
+/// `POST /v1/decide`: what a user gets of one flag, of several, or of all. The profile is read once, and written at
+/// the most once, for all of them.
+struct DecideEndpoint {
+    let decider: Decider
+    let exposures: Exposures
+    let figures: DecisionFigures
+
+    func post(_ request: AgentRequest, _ receiver: @escaping AgentAnswer.Receiver) throws(AgentError) {
+        let asked = try DecideRequest(request)
+        let project = request.project
+        let exposures = exposures
+        let figures = figures
+        let service = DecisionService(datafile: project.datafile)
+        let decide = { @Sendable (stored: StickyAssignments) in
+            switch asked.form {
+            case .all: service.decideAll(for: asked.user, stored: stored, options: asked.options)
+            case .one, .several: service.decide(asked.flagKeys, for: asked.user, stored: stored, options: asked.options)
+            }
+        }
+        let finish = { @Sendable (result: DecisionResult<[Decision]>) in
+            for decision in result.value { figures.count(decision.origin) }
+            exposures.record(result.impressions, of: asked.user, in: project)
+            receiver(Self.answer(result.value, to: asked, project.datafile))
+        }
+        guard !asked.options.contains(.ignoreUserProfileService) else {
+            return finish(decide(StickyAssignments(nil, asked.user.id, project)))
+        }
+        decider.decide(for: asked.user.id, in: project, decide) { result in
+            switch result {
+            case .success(let result): finish(result)
+            case .failure(let error): receiver(AgentError(error).answer)
+            }
+        }
+    }
+
+    private static func answer(_ decisions: [Decision], to asked: DecideRequest, _ datafile: Datafile) -> AgentAnswer {
+        var encoder = DecisionEncoder(asked.user, datafile)
+        if asked.form != .one { encoder.writer.beginArray() }
+        for decision in decisions { encoder.append(decision) }
+        if !asked.options.contains(.enabledFlagsOnly) {
+            for key in asked.flagKeys where datafile.flag(key: key) == nil { encoder.append(unknownFlag: key) }
+        }
+        if asked.form != .one { encoder.writer.endArray() }
+        return AgentAnswer(.ok, encoder.writer)
+    }
+}

@@ -1,0 +1,66 @@
+import Bucketing
+
+extension JSONWriter {
+    /// Writes a value with whole numbers without a fraction, as Go writes them.
+    mutating func agentValue(_ value: JSONValue) {
+        switch value {
+        case .number(let number):
+            if let whole = Int64(exactly: number) { integer(whole) } else { self.number(number) }
+        case .array(let elements):
+            beginArray()
+            for element in elements { agentValue(element) }
+            endArray()
+        case .object(let object):
+            agentObject(object)
+        case .null, .bool, .integer, .string:
+            self.value(value)
+        }
+    }
+
+    mutating func agentObject(_ object: JSONObject) {
+        beginObject()
+        for member in object {
+            key(member.key)
+            agentValue(member.value)
+        }
+        endObject()
+    }
+
+    /// `variables`; left out when there are none.
+    mutating func agentVariables(_ variables: [VariableValue]) {
+        guard !variables.isEmpty else { return }
+        key("variables")
+        beginObject()
+        for variable in variables {
+            key(variable.key.string)
+            agentValue(variable.value)
+        }
+        endObject()
+    }
+
+    mutating func member(_ name: String, _ text: String) {
+        key(name)
+        string(text)
+    }
+
+    mutating func member(_ name: String, _ flag: Bool) {
+        key(name)
+        bool(flag)
+    }
+
+    mutating func member(_ name: String, _ texts: [String]) {
+        key(name)
+        beginArray()
+        for text in texts { string(text) }
+        endArray()
+    }
+}
+
+extension JSONWriter {
+    /// A text in double quotes, for messages.
+    static func quoted(_ text: String) -> String {
+        var writer = JSONWriter()
+        writer.string(text)
+        return String(decoding: writer.bytes, as: UTF8.self)
+    }
+}

@@ -1,0 +1,58 @@
+import Bucketing
+import HTTPServer
+import Storage
+
+/// `POST /v1/track`: a user has reached a goal. Answered when the conversion is durable.
+struct TrackEndpoint {
+    let events: EventQueue
+
+    func post(_ request: AgentRequest, _ receiver: @escaping AgentAnswer.Receiver) throws(AgentError) {
+        let userID = try Self.userID(request.body)
+        let attributes = try request.body.userAttributes()
+        let tags = try request.body.object("eventTags") ?? JSONObject()
+        guard let key = request.query.value("eventKey"), !key.isEmpty else {
+            throw AgentError(.badRequest, "missing required path parameter: eventKey")
+        }
+        guard let event = request.project.datafile.event(key: Identifier(key)) else {
+            return receiver(Self.answer(userID, key, error: "event with key \(JSONWriter.quoted(key)) not found"))
+        }
+        let record = EventRecord(
+            kind: .conversion, sdkKey: request.project.sdkKey, userID: userID, receivedAt: systemWallClock(),
+            payload: Self.payload(event, tags, attributes))
+        events.track(record) { result in
+            switch result {
+            case .success: receiver(Self.answer(userID, key))
+            case .failure(let error): receiver(AgentError(error).answer)
+            }
+        }
+    }
+
+    /// The Agent takes conversions of nobody in particular.
+    private static func userID(_ body: AgentBody) throws(AgentError) -> Identifier {
+        let text = try body.text("userId")
+        return text.isEmpty ? "" : try AgentBody.check(userID: text)
+    }
+
+    private static func payload(_ event: Event, _ tags: JSONObject, _ attributes: JSONObject) -> [UInt8] {
+        var writer = JSONWriter()
+        writer.beginObject()
+        writer.member("event_key", event.key.string)
+        writer.member("event_id", event.id.string)
+        writer.key("tags")
+        writer.value(.object(tags))
+        writer.key("attributes")
+        writer.value(.object(attributes))
+        writer.endObject()
+        return writer.bytes
+    }
+
+    private static func answer(_ userID: Identifier, _ eventKey: String, error: String? = nil) -> AgentAnswer {
+        var writer = JSONWriter()
+        writer.beginObject()
+        writer.member("userId", userID.string)
+        writer.member("eventKey", eventKey)
+        if let error { writer.member("error", error) }
+        writer.endObject()
+        return AgentAnswer(.ok, writer)
+    }
+}

@@ -1,0 +1,127 @@
+import Bucketing
+import Foundation
+import HTTPServer
+import Logging
+import Storage
+import StorageSQLite
+import Testing
+
+@testable import HoldfastAPI
+
+/// The published description and the route table say the same.
+@Suite struct OpenAPITests {
+    private struct Operation {
+        let name: String
+        let path: String
+        let value: JSONObject
+        /// Of the operation and of its path.
+        let parameters: [JSONObject]
+    }
+
+    private let document: JSONObject
+    private let routes: [APIRoute]
+
+    init() throws {
+        document = try #require(try JSONParser(duplicateKeys: .refused).parse(PackageResources.openapi_json).object)
+        let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
+        let path = NSTemporaryDirectory() + "/holdfast-" + UUID().uuidString
+        let store = try SQLiteStore(SQLiteConfiguration(path: path))
+        defer {
+            store.close()
+            for suffix in ["", "-wal", "-shm"] { try? FileManager.default.removeItem(atPath: path + suffix) }
+        }
+        let services = Services(
+            profiles: store, projects: try ProjectCatalog(store: store, logger: logger), events: EventQueue(store: store),
+            access: AccessControl(), build: BuildInfo(version: "0", startedAt: 0), logger: logger)
+        let reader = try store.makeReader()
+        defer { reader.close() }
+        routes = apiRoutes(services, reader)
+    }
+
+    @Test func `Every route is described and everything described is a route`() throws {
+        #expect(Set(try operations().map(\.name)) == Set(routes.map { "\($0.method.name) \($0.pattern)" }))
+        #expect(try operations().count == routes.count)
+    }
+
+    @Test func `Each operation names the scope that its route asks for`() throws {
+        for operation in try operations() {
+            let route = try #require(routes.first { "\($0.method.name) \($0.pattern)" == operation.name })
+            let security = operation.value["security"]
+            switch route.scope {
+            case .none: #expect(security == [], "\(operation.name)")
+            case .token(let scope): #expect(security == [["token": [.string("\(scope)")]]], "\(operation.name)")
+            }
+        }
+    }
+
+    @Test func `Each operation has an id of its own, a summary and the answers that any such route gives`() throws {
+        let operations = try operations()
+        let ids = operations.compactMap { $0.value["operationId"]?.string }
+        #expect(ids.count == operations.count)
+        #expect(Set(ids).count == ids.count)
+        for operation in operations {
+            #expect(operation.value["summary"]?.string?.isEmpty == false, "\(operation.name)")
+            let answers = try #require(operation.value["responses"]?.object)
+            #expect(answers.contains { $0.key.hasPrefix("2") }, "\(operation.name)")
+            if operation.value["security"] != [] {
+                #expect(answers["401"] != nil && answers["403"] != nil, "\(operation.name)")
+            }
+        }
+    }
+
+    @Test func `Each part in braces of a path is a parameter, and the other way round`() throws {
+        for operation in try operations() {
+            let inPath = operation.path.split(separator: "/").filter { $0.hasPrefix("{") }.map { String($0.dropFirst().dropLast()) }
+            let described = operation.parameters.filter { $0["in"] == "path" }.compactMap { $0["name"]?.string }
+            #expect(Set(inPath) == Set(described), "\(operation.name)")
+            #expect(operation.parameters.filter { $0["in"] == "path" }.allSatisfy { $0["required"] == true })
+        }
+    }
+
+    @Test func `Every reference leads somewhere and every component is used`() throws {
+        var references: Set<String> = []
+        collectReferences(.object(document), into: &references)
+        for reference in references { _ = try resolve(reference) }
+        let components = try #require(document["components"]?.object)
+        for kind in components where kind.key != "securitySchemes" {
+            for component in try #require(kind.value.object) {
+                #expect(references.contains("#/components/\(kind.key)/\(component.key)"))
+            }
+        }
+    }
+
+    private func operations() throws -> [Operation] {
+        var operations: [Operation] = []
+        for path in try #require(document["paths"]?.object) {
+            let item = try #require(path.value.object)
+            for method in item where method.key != "parameters" {
+                let value = try #require(method.value.object)
+                let parameters = (item["parameters"]?.array ?? []) + (value["parameters"]?.array ?? [])
+                operations.append(
+                    Operation(
+                        name: "\(method.key.uppercased()) \(path.key)", path: path.key, value: value,
+                        parameters: try parameters.map(resolved)))
+            }
+        }
+        return operations
+    }
+
+    private func resolved(_ value: JSONValue) throws -> JSONObject {
+        let object = try #require(value.object)
+        guard let reference = object["$ref"]?.string else { return object }
+        return try #require(try resolve(reference).object)
+    }
+
+    private func resolve(_ reference: String) throws -> JSONValue {
+        try #require(reference.hasPrefix("#/"))
+        return try reference.dropFirst(2).split(separator: "/").reduce(.object(document)) { value, key in
+            try #require(value.object?[String(key)], "\(reference)")
+        }
+    }
+
+    private func collectReferences(_ value: JSONValue, into references: inout Set<String>) {
+        if let reference = value.object?["$ref"]?.string { references.insert(reference) }
+        for member in value.object ?? JSONObject() { collectReferences(member.value, into: &references) }
+        for element in value.array ?? [] { collectReferences(element, into: &references) }
+    }
+}

@@ -1,0 +1,173 @@
+import Bucketing
+import Foundation
+import Migrations
+import Storage
+import TestSupport
+import Testing
+
+@testable import StorageSQLite
+
+@Suite("SQLite store: opening")
+struct OpeningTests {
+    let directory: TemporaryDirectory
+    var path: String { directory.file("holdfast.db") }
+
+    init() throws {
+        directory = try TemporaryDirectory()
+    }
+
+    /// A file of ours, closed.
+    private func makeDatabase() async throws {
+        let store = try SQLiteStore.make(in: directory)
+        try await store.apply(.replace(["e": "v"]), to: "user")
+        store.close()
+    }
+
+    private func expectRefused(sourceLocation: SourceLocation = #_sourceLocation) throws -> String {
+        let before = try directory.contents()
+        let error = #expect(throws: DatabaseError.self, sourceLocation: sourceLocation) {
+            try SQLiteStore.make(in: directory)
+        }
+        #expect(try directory.contents() == before, sourceLocation: sourceLocation)
+        return error?.reason ?? ""
+    }
+
+    @Test("Text, noise and a cut off header are refused and left as they are", arguments: [
+        Data("user_id,variation\n1,2\n".utf8), Data("x".utf8), Data(repeating: 0, count: 8_192),
+        Data("SQLite format 3\0".utf8), Data("SQLite format 3\0".utf8) + Data(repeating: 0xFF, count: 8_192),
+    ])
+    func noDatabase(content: Data) throws {
+        try content.write(to: URL(fileURLWithPath: path))
+        #expect(try expectRefused() != "")
+    }
+
+    @Test("A database of another program is refused and left as it is", arguments: ["DELETE", "WAL"])
+    func foreign(journalMode: String) throws {
+        let foreign = try RawDatabase(path)
+        try foreign.execute("PRAGMA journal_mode = \(journalMode); CREATE TABLE t (a); INSERT INTO t VALUES (1)")
+        // While it is open, its write-ahead log holds all of it; the copy is what a crash would leave.
+        let other = try TemporaryDirectory()
+        for (name, content) in try directory.contents() where !name.hasSuffix("-shm") {
+            try content.write(to: URL(fileURLWithPath: other.file(name)))
+        }
+        let before = try other.contents()
+        let error = #expect(throws: DatabaseError.self) { try SQLiteStore.make(in: other) }
+        #expect(error?.reason.contains("another program") == true)
+        // An index of the log may appear and is not data.
+        #expect(try other.contents().filter { !$0.key.hasSuffix("-shm") } == before)
+        withExtendedLifetime(foreign) {}
+    }
+
+    @Test("A newer database is refused and left as it is")
+    func newer() async throws {
+        try await makeDatabase()
+        try RawDatabase(path).execute("PRAGMA user_version = 999")
+        #expect(try expectRefused().contains("newer"))
+    }
+
+    @Test("A version that no release ever wrote is refused")
+    func negativeVersion() async throws {
+        try await makeDatabase()
+        try RawDatabase(path).execute("PRAGMA user_version = -1")
+        _ = try expectRefused()
+    }
+
+    @Test("A file whose pages are damaged is refused and left as it is")
+    func damagedPages() async throws {
+        try await makeDatabase()
+        var content = try Data(contentsOf: URL(fileURLWithPath: path))
+        for index in 100..<content.count { content[index] = 0xA5 }
+        try content.write(to: URL(fileURLWithPath: path))
+        #expect(try expectRefused().contains("damaged"))
+    }
+
+    @Test("A directory that does not exist is named")
+    func missingDirectory() throws {
+        let error = #expect(throws: DatabaseError.self) {
+            try SQLiteStore(SQLiteConfiguration(path: directory.file("none/holdfast.db")))
+        }
+        #expect(error?.reason.contains(directory.file("none")) == true)
+    }
+
+    @Test("A directory in place of the file is refused")
+    func directoryAsFile() throws {
+        #expect(throws: DatabaseError.self) { try SQLiteStore(SQLiteConfiguration(path: directory.path)) }
+    }
+
+    @Test("An empty file is as good as none")
+    func emptyFile() async throws {
+        try Data().write(to: URL(fileURLWithPath: path))
+        try await makeDatabase()
+    }
+
+    @Test("What was stored is there when the store is opened again")
+    func reopening() async throws {
+        try await makeDatabase()
+        let store = try SQLiteStore.make(in: directory)
+        defer { store.close() }
+        let reader = try store.makeReader()
+        defer { reader.close() }
+        #expect(try reader.variations(of: "user") == ["e": "v"])
+        #expect(store.statistics().profiles == 1)
+        #expect(store.statistics().assignments == 1)
+    }
+
+    @Test("A database of version 1 is brought up to date with its profiles")
+    func migration() async throws {
+        let record = ProfileRecord([
+            "e": Assignment(variationID: "v", source: .saved, assignedAt: 1, updatedAt: 1, expiresAt: nil)
+        ])
+        let hex = record.bytes.map { String(format: "%02x", $0) }.joined()
+        let first = try #require(Migrations.all.first)
+        do {
+            let old = try RawDatabase(path)
+            try old.execute(String(decoding: first, as: UTF8.self))
+            try old.execute("PRAGMA application_id = \(0x4864_4674); PRAGMA user_version = 1; PRAGMA journal_mode = WAL")
+            try old.execute("INSERT INTO profiles VALUES ('user', x'\(hex)', NULL)")
+            try old.execute("UPDATE counters SET commits = 7, profiles = 1, assignments = 1")
+        }
+        let versions = try DatabaseMaintenance.migrate(path: path)
+        #expect(versions.from == 1 && versions.to == Migrations.all.count)
+        let store = try SQLiteStore.make(in: directory)
+        defer { store.close() }
+        let reader = try store.makeReader()
+        defer { reader.close() }
+        #expect(try reader.profile(of: "user") == record)
+        #expect(store.statistics().profiles == 1)
+        #expect(try store.projectChanges() == 0)
+    }
+
+    @Test("A migration that fails leaves the database at its former version")
+    func failedMigration() throws {
+        let first = try #require(Migrations.all.first)
+        do {
+            let old = try RawDatabase(path)
+            try old.execute(String(decoding: first, as: UTF8.self))
+            // What the second step wants to make is there already.
+            try old.execute("CREATE TABLE events (a)")
+            try old.execute("PRAGMA application_id = \(0x4864_4674); PRAGMA user_version = 1; PRAGMA journal_mode = WAL")
+        }
+        #expect(throws: DatabaseError.self) { try SQLiteStore.make(in: directory) }
+        let database = try RawDatabase(path)
+        #expect(try database.value("PRAGMA user_version") == "1")
+        #expect(try database.value("SELECT count(*) FROM sqlite_schema WHERE name = 'datafiles'") == "0")
+    }
+
+    @Test("Many may make one new database at once")
+    func openedAtOnce() async throws {
+        let directory = directory
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            for number in 0..<8 {
+                group.addTask {
+                    let store = try SQLiteStore.make(in: directory) { $0.lockTimeout = 10 }
+                    try await store.apply(.replace(["e": "v"]), to: Identifier("user\(number)"))
+                    store.close()
+                }
+            }
+            try await group.waitForAll()
+        }
+        let store = try SQLiteStore.make(in: directory)
+        defer { store.close() }
+        #expect(store.statistics().profiles == 8)
+    }
+}

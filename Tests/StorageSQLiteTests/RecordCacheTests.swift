@@ -1,0 +1,95 @@
+import Bucketing
+import TestSupport
+import Testing
+
+@testable import StorageSQLite
+
+@Suite("Record cache")
+struct RecordCacheTests {
+    /// Keys are few and sizes vary, so that entries are replaced, pushed out and moved around a lot.
+    @Test("Never answers anything but what was put in last", arguments: 0..<12)
+    func model(seed: UInt64) {
+        var generator = SeededGenerator(seed: seed)
+        let cache = RecordCache(bytes: 4_096 << Int(seed % 3))
+        var model: [Identifier: [UInt8]?] = [:]
+        var hits = 0
+        for step in 0..<20_000 {
+            let number = Int.random(in: 0..<60, using: &generator)
+            let userID = Identifier(String(repeating: "u", count: number) + "\(number)")
+            switch Int.random(in: 0..<200, using: &generator) {
+            case 0:
+                cache.removeAll()
+                model = [:]
+            case 1..<20:
+                cache.remove(userID)
+                model[userID] = nil
+            case 20..<90:
+                let length = Int.random(in: 0..<120, using: &generator)
+                let record = length < 20 ? nil : [UInt8](repeating: UInt8(step % 256), count: length)
+                cache.insert(userID, record)
+                model[userID] = .some(record)
+            default:
+                switch cache.find(userID) {
+                case .unknown: continue
+                case .absent: #expect(model[userID] == .some(nil))
+                case .record(let bytes): #expect(model[userID] == bytes)
+                }
+                hits += 1
+            }
+        }
+        #expect(hits > 100)
+    }
+
+    @Test("Holds everything while there is room")
+    func holdsEverything() {
+        let cache = RecordCache(bytes: 1 << 20)
+        for number in 0..<5_000 {
+            cache.insert(Identifier("user-\(number)"), [UInt8](repeating: 7, count: number % 50))
+        }
+        #expect(cache.count == 5_000)
+        for number in 0..<5_000 {
+            #expect(cache.find(Identifier("user-\(number)")) == .record([UInt8](repeating: 7, count: number % 50)))
+        }
+    }
+
+    @Test("Gives up the oldest when it is full, and stays within its bounds")
+    func evicts() {
+        let cache = RecordCache(bytes: 8_192)
+        for number in 0..<1_000 {
+            cache.insert(Identifier("user-\(number)"), [UInt8](repeating: 7, count: 60))
+        }
+        #expect(cache.usedBytes <= 8_192)
+        #expect(cache.find("user-0") == .unknown)
+        #expect(cache.find("user-999") != .unknown)
+        #expect(cache.count > 50)
+    }
+
+    @Test("Does not hold what would push out a good part of the others, nor what it replaces")
+    func hugeRecord() {
+        let cache = RecordCache(bytes: 8_192)
+        cache.insert("user", [1])
+        cache.insert("user", [UInt8](repeating: 7, count: 4_000))
+        #expect(cache.find("user") == .unknown)
+    }
+
+    @Test("Is as good as new after it was emptied")
+    func emptied() {
+        let cache = RecordCache(bytes: 1 << 20)
+        for round in 0..<5 {
+            for number in 0..<3_000 {
+                cache.insert(Identifier("user-\(number)"), [UInt8(round)])
+            }
+            #expect(cache.find("user-2999") == .record([UInt8(round)]))
+            cache.removeAll()
+            #expect(cache.count == 0 && cache.usedBytes == 0)
+            #expect(cache.find("user-2999") == .unknown)
+        }
+    }
+
+    @Test("Tells users apart by the bytes of their ids")
+    func bytewise() {
+        let cache = RecordCache(bytes: 8_192)
+        cache.insert("\u{E9}", [1])
+        #expect(cache.find("e\u{301}") == .unknown)
+    }
+}

@@ -1,0 +1,157 @@
+import Bucketing
+import Dispatch
+import Storage
+import Synchronization
+import TestSupport
+import Testing
+
+@testable import StorageSQLite
+
+/// Two stores on one file stand for two processes: they share nothing but the file.
+@Suite("SQLite store: one file, two stores")
+struct SharedFileTests {
+    @Test("What one writes, readers of the other that have cached it see at once")
+    func seenAtOnce() async throws {
+        let directory = try TemporaryDirectory()
+        let (first, second) = (try SQLiteStore.make(in: directory), try SQLiteStore.make(in: directory))
+        defer { first.close() }
+        defer { second.close() }
+        let (one, two) = (try first.makeReader(), try second.makeReader())
+        defer { one.close() }
+        defer { two.close() }
+        #expect(try two.profile(of: "user") == nil)
+        for number in 0..<50 {
+            let variationID = Identifier("v\(number)")
+            let store = number % 3 == 0 ? second : first
+            try await store.apply(.replace(["e": variationID]), to: "user")
+            #expect(try one.variations(of: "user") == ["e": variationID])
+            #expect(try two.variations(of: "user") == ["e": variationID])
+        }
+        try await first.apply(.erase, to: "user")
+        #expect(try two.profile(of: "user") == nil)
+    }
+
+    @Test("Lookups after a write of their own process are answered from memory")
+    func cacheSurvivesOwnWrites() async throws {
+        let directory = try TemporaryDirectory()
+        let store = try SQLiteStore.make(in: directory)
+        defer { store.close() }
+        let reader = try store.makeReader()
+        defer { reader.close() }
+        try await store.apply(.replace(["e": "v"]), to: "read")
+        _ = try reader.profile(of: "read")
+        for number in 0..<20 {
+            try await store.apply(.replace(["e": Identifier("v\(number)")]), to: "written")
+            _ = try reader.profile(of: "read")
+        }
+        #expect(reader.cacheStatistics.hits == 20)
+    }
+
+    @Test("A reader of a database without any commit uses its cache")
+    func cacheBeforeFirstCommit() async throws {
+        let directory = try TemporaryDirectory()
+        let store = try SQLiteStore.make(in: directory)
+        defer { store.close() }
+        let reader = try store.makeReader()
+        defer { reader.close() }
+        _ = try reader.profile(of: "nobody")
+        _ = try reader.profile(of: "nobody")
+        #expect(reader.cacheStatistics.hits == 1)
+    }
+
+    @Test("Random changes through two stores are seen by all readers as a model says", arguments: 0..<6)
+    func model(seed: UInt64) async throws {
+        let directory = try TemporaryDirectory()
+        let stores = [try SQLiteStore.make(in: directory) { $0.cacheBytes = 4_096 }, try SQLiteStore.make(in: directory)]
+        defer { for store in stores { store.close() } }
+        let readers = try stores.flatMap { [try $0.makeReader(), try $0.makeReader()] }
+        defer { for reader in readers { reader.close() } }
+        var generator = SeededGenerator(seed: seed)
+        var model: [Identifier: [Identifier: Identifier]] = [:]
+        for step in 0..<250 {
+            let userID = Identifier("user\(Int.random(in: 0..<8, using: &generator))")
+            let store = stores[Int.random(in: 0..<2, using: &generator)]
+            if Int.random(in: 0..<5, using: &generator) == 0 {
+                try await store.apply(.erase, to: userID)
+                model[userID] = nil
+            } else {
+                let experimentID = Identifier("e\(step % 3)")
+                try await store.apply(.merge([experimentID: Identifier("v\(step)")], onConflict: .replace), to: userID)
+                model[userID, default: [:]][experimentID] = Identifier("v\(step)")
+            }
+            let reader = readers[Int.random(in: 0..<4, using: &generator)]
+            for number in 0..<8 {
+                let userID = Identifier("user\(number)")
+                #expect(try reader.variations(of: userID) == model[userID])
+            }
+        }
+    }
+
+    @Test("A lookup never misses what was acknowledged before its batch began, while both write")
+    func freshUnderLoad() async throws {
+        let directory = try TemporaryDirectory()
+        let stores = [try SQLiteStore.make(in: directory), try SQLiteStore.make(in: directory)]
+        defer { for store in stores { store.close() } }
+        let acknowledged = (0..<2).map { _ in Counter() }
+        let (isDone, stale) = (Counter(), Counter())
+        let threads = DispatchGroup()
+        for store in stores {
+            DispatchQueue.global().async(group: threads) {
+                guard let reader = try? store.makeReader() else { return stale.raise(to: 1) }
+                defer { reader.close() }
+                while isDone.value == 0 {
+                    for user in 0..<2 {
+                        let floor = acknowledged[user].value
+                        let found = try? reader.variations(of: Identifier("user\(user)"))?["e"]
+                        if (found.flatMap { Int($0.string) } ?? 0) < floor { stale.raise(to: floor) }
+                    }
+                }
+            }
+        }
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            for user in 0..<2 {
+                group.addTask {
+                    for number in 1...300 {
+                        let change = ProfileChange.Operation.merge(["e": Identifier("\(number)")], onConflict: .replace)
+                        try await stores[user].apply(change, to: Identifier("user\(user)"))
+                        acknowledged[user].raise(to: number)
+                    }
+                }
+            }
+            try await group.waitForAll()
+        }
+        isDone.raise(to: 1)
+        await withCheckedContinuation { continuation in
+            threads.notify(queue: .global()) { continuation.resume() }
+        }
+        #expect(stale.value == 0)
+    }
+
+    @Test("Of proposals through two stores at once one is kept and all are told the same")
+    func assignThroughBoth() async throws {
+        let directory = try TemporaryDirectory()
+        let stores = [try SQLiteStore.make(in: directory), try SQLiteStore.make(in: directory)]
+        defer { for store in stores { store.close() } }
+        for round in 0..<20 {
+            let userID = Identifier("user\(round)")
+            async let first = stores[0].apply(.assign([.init(experimentID: "e", variationID: "a")]), to: userID)
+            async let second = stores[1].apply(.assign([.init(experimentID: "e", variationID: "b")]), to: userID)
+            let answers = try await [first, second].map { $0.profile?.variationID(for: "e") }
+            #expect(answers[0] == answers[1])
+        }
+    }
+
+    @Test("The file alone is left when the last store is closed")
+    func nothingLeft() async throws {
+        let directory = try TemporaryDirectory()
+        let (first, second) = (try SQLiteStore.make(in: directory), try SQLiteStore.make(in: directory))
+        let reader = try first.makeReader()
+        try await first.apply(.replace(["e": "v"]), to: "user")
+        _ = try reader.profile(of: "user")
+        first.close()
+        try await second.apply(.replace(["e": "v"]), to: "other")
+        second.close()
+        reader.close()
+        #expect(try directory.contents().keys.sorted() == ["holdfast.db"])
+    }
+}

@@ -1,0 +1,35 @@
+import CSQLite
+
+/// A database as some other program sees it: SQLite without anything of the store.
+final class RawDatabase {
+    struct Failure: Error {
+        let message: String
+    }
+
+    private let handle: OpaquePointer
+
+    init(_ path: String) throws {
+        var handle: OpaquePointer?
+        guard sqlite3_open(path, &handle) == SQLITE_OK, let handle else { throw Failure(message: path) }
+        self.handle = handle
+    }
+
+    deinit {
+        sqlite3_close_v2(handle)
+    }
+
+    func execute(_ sql: String) throws {
+        guard sqlite3_exec(handle, sql, nil, nil, nil) == SQLITE_OK else {
+            throw Failure(message: String(cString: sqlite3_errmsg(handle)))
+        }
+    }
+
+    /// The first column of the first row as text.
+    func value(_ sql: String) throws -> String {
+        var statement: OpaquePointer?
+        defer { sqlite3_finalize(statement) }
+        guard sqlite3_prepare_v2(handle, sql, -1, &statement, nil) == SQLITE_OK, sqlite3_step(statement) == SQLITE_ROW
+        else { throw Failure(message: String(cString: sqlite3_errmsg(handle))) }
+        return sqlite3_column_text(statement, 0).map { String(cString: $0) } ?? ""
+    }
+}
