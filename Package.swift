@@ -49,6 +49,12 @@ let package = Package(
         ),
 
         // Tests
+        .executableTarget(
+            name: "holdfast-parts",
+            dependencies: ["Bucketing", "HTTPServer", "Storage", "StorageSQLite", "HoldfastAPI"],
+            path: "Tests/Benchmarks/Parts",
+            swiftSettings: strict
+        ),
         .target(
             name: "TestSupport", dependencies: ["Bucketing", "Storage"], path: "Tests/TestSupport", swiftSettings: strict),
         .testTarget(name: "BucketingTests", dependencies: ["Bucketing"], resources: [.copy("Vectors")], swiftSettings: strict),

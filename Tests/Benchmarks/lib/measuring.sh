@@ -1,0 +1,80 @@
+# Measuring and reporting. For `compare`.
+
+# load URL KIND [USERS [CONNECTIONS [THREADS]]]: prints requests/s, p99 and p99.9 in microseconds.
+load() {
+    local result
+    result=$(wrk -t "${5:-2}" -c "${4:-64}" -d "${seconds}s" --latency -s "$here/requests.lua" "$1" -- "$2" "${3:-$users}" |
+        awk '$1 == "RESULT" { print $2, $3, $4, $5 }')
+    [ -n "$result" ] || fail "wrk failed on $2"
+    [ "${result##* }" = 0 ] || say "warning: ${result##* } requests of '$2' to $1 failed"
+    echo "${result% *}"
+}
+
+# Durable SETs as many as fill a round: prints requests/s, p99 in microseconds, and 0 for p99.9, which is not told.
+redis_load() {
+    local count=$((seconds * ${redis_rate:-30000}))
+    redis-benchmark -p "$redis_port" -t set -c 64 -d 150 -r 200000 -n "$count" --csv |
+        awk -F, '/SET/ { gsub(/"/, ""); print int($2), int($7 * 1000), 0 }'
+}
+
+resident_kib() {
+    awk '/^VmRSS/ { print $2 }' "/proc/$holdfast_process/status"
+}
+
+median() {
+    printf '%s\n' "$@" | sort -g | awk '{ value[NR] = $1 } END { print NR % 2 ? value[(NR + 1) / 2] : (value[NR / 2] + value[NR / 2 + 1]) / 2 }'
+}
+
+whole_median() {
+    printf '%.0f' "$(median "$@")"
+}
+
+divide() {
+    awk -v a="$1" -v b="$2" 'BEGIN { printf "%.2f", b ? a / b : 0 }'
+}
+
+# Whether a number is at least another.
+at_least() {
+    awk -v a="$1" -v b="$2" 'BEGIN { exit !(a >= b) }'
+}
+
+# side_by_side ROW WANTED PEER OURS: rounds of the two commands, which print requests/s, p99 and p99.9, alternating;
+# PEER and OURS are names of functions without arguments.
+side_by_side() {
+    local row=$1 wanted=$2 peer=$3 ours=$4 round rate p99 tail peer_rate peer_p99 rest
+    local rates=() p99s=() tails=() peer_rates=() peer_p99s=() ratios=()
+    for round in $(seq "$rounds"); do
+        read -r rate p99 tail < <($ours)
+        read -r peer_rate peer_p99 rest < <($peer)
+        say "$row, round $round: $rate/s, p99 $p99 us, p99.9 $tail us; peer $peer_rate/s, p99 $peer_p99 us"
+        rates+=("$rate") p99s+=("$p99") tails+=("$tail") peer_rates+=("$peer_rate") peer_p99s+=("$peer_p99")
+        ratios+=("$(divide "$rate" "$peer_rate")")
+    done
+    p99=$(whole_median "${p99s[@]}") peer_p99=$(whole_median "${peer_p99s[@]}")
+    report "$row" "$(whole_median "${rates[@]}")/s" "$(whole_median "${peer_rates[@]}")/s" "$(median "${ratios[@]}")" "$wanted" \
+        "p99 $p99 us against $peer_p99 us; p99.9 $(whole_median "${tails[@]}") us"
+}
+
+# report ROW FIGURE PEER RATIO WANTED NOTE: adds a line to the table. WANTED is a number that the ratio must reach, or
+# "<" and one that it must stay under.
+report() {
+    local verdict=no
+    case "$5" in
+        "<"*) at_least "$4" "${5#<}" || verdict=yes ;;
+        *) at_least "$4" "$5" && verdict=yes ;;
+    esac
+    echo "| $1 | $2 | $3 | $4 | $5 | $verdict | $6 |" >>"$work/table"
+}
+
+skip() {
+    echo "| $1 | – | – | – | – | – | $2 |" >>"$work/table"
+}
+
+print_table() {
+    echo
+    echo "| row | holdfast | peer | ratio | wanted | reached | latency, notes |"
+    echo "| --- | --- | --- | --- | --- | --- | --- |"
+    cat "$work/table"
+    echo
+    echo "$(nproc) cores, $rounds rounds of $seconds s, medians; load before $load_before, after $(cut -d' ' -f1-3 /proc/loadavg)"
+}

@@ -1,0 +1,45 @@
+# The rows that take some seconds a round: one function each, named row_ROW. For `compare`.
+
+start_short_rows() {
+    start_holdfast "$(database users user%d "$users")"
+    start_nginx
+    start_redis
+    redis_rate=$(seconds=1 redis_load | cut -d' ' -f1)
+    say "redis-server makes $redis_rate durable writes/s"
+    load "$holdfast_url" get >/dev/null
+}
+
+holdfast_get() { load "$holdfast_url" get; }
+nginx_get() { load "$nginx_url" get; }
+row_get() { side_by_side "GET /v1/profiles/{user_id} : nginx" 0.9 nginx_get holdfast_get; }
+
+holdfast_lookup() { load "$holdfast_url" lookup; }
+nginx_lookup() { load "$nginx_url" lookup; }
+row_lookup() { side_by_side "POST /ups/lookup : nginx" 0.8 nginx_lookup holdfast_lookup; }
+
+holdfast_save() { load "$holdfast_url" save; }
+row_save() { side_by_side "POST /ups/save : redis SET" 1.0 redis_load holdfast_save; }
+
+holdfast_decide() { load "$holdfast_url" decide; }
+nginx_decide() { load "$nginx_url" decide; }
+row_decide() {
+    decide_once >/dev/null || { skip "POST /v1/decide : nginx" "the server does not answer it"; return; }
+    side_by_side "POST /v1/decide, sticky user : nginx" 0.4 nginx_decide holdfast_decide
+}
+
+holdfast_assign() { load "$holdfast_url" assign; }
+row_assign() { side_by_side "POST /v1/assign, new user : redis SET" 0.7 redis_load holdfast_assign; }
+
+# 60 connections do KIND; 4 more only look up, and tell how long lookups take meanwhile.
+probed() {
+    local rate probe_rate p99 rest
+    load "$holdfast_url" get "$users" 4 1 >"$work/probe" &
+    local probe=$!
+    read -r rate rest < <(load "$holdfast_url" "$1" "$users" 60)
+    wait "$probe"
+    read -r probe_rate p99 rest <"$work/probe"
+    echo $((rate + probe_rate)) "$p99" "$rest"
+}
+mixed_load() { probed mixed; }
+lookups_load() { probed get; }
+row_mixed() { side_by_side "95% lookups, 5% saves : lookups alone (p99 of lookups)" 0.7 lookups_load mixed_load; }

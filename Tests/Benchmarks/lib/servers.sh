@@ -1,0 +1,102 @@
+# Starting and stopping what is compared. For `compare`.
+
+# Installs what is missing, without starting the services that come with it.
+install_peers() {
+    local missing="" package as_root=""
+    for package in wrk nginx-light redis-server redis-tools sqlite3 curl python3; do
+        dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q "ok installed" || missing="$missing $package"
+    done
+    case "$missing" in *nginx-light*) command -v nginx >/dev/null && missing="${missing/ nginx-light/}" ;; esac
+    [ -z "$missing" ] && return
+    [ "$(id -u)" = 0 ] || as_root="sudo"
+    local policy=/usr/sbin/policy-rc.d made=""
+    if [ ! -e "$policy" ]; then
+        printf '#!/bin/sh\nexit 101\n' | $as_root tee "$policy" >/dev/null
+        $as_root chmod +x "$policy"
+        made=yes
+    fi
+    $as_root apt-get update -qq
+    # shellcheck disable=SC2086
+    DEBIAN_FRONTEND=noninteractive $as_root apt-get install -y -qq --no-install-recommends $missing >/dev/null
+    [ -z "$made" ] || $as_root rm -f "$policy"
+}
+
+stop_all() {
+    local process
+    for process in $(jobs -p); do kill "$process" 2>/dev/null || true; done
+    wait
+}
+
+# wait_for WHAT COMMAND…: until the command succeeds, 30 s at most.
+wait_for() {
+    local what=$1 attempt
+    shift
+    for attempt in $(seq 600); do
+        "$@" >/dev/null 2>&1 && return
+        sleep 0.05
+    done
+    fail "$what did not start; see $work"
+}
+
+is_free() {
+    ! (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null
+}
+
+# A process id in `holdfast_process`; further arguments go to `holdfast serve`.
+start_holdfast() {
+    local database=$1
+    shift
+    is_free "$holdfast_port" || fail "port $holdfast_port is in use"
+    "$holdfast" serve --listen "127.0.0.1:$holdfast_port" --database "$database" --datafile "$here/datafile.json" "$@" \
+        >"$work/holdfast.log" 2>&1 &
+    holdfast_process=$!
+    wait_for holdfast curl -sf "$holdfast_url/readyz"
+}
+
+stop_holdfast() {
+    kill "$holdfast_process"
+    wait "$holdfast_process" || true
+}
+
+# With the bodies that Holdfast answers, which must be running.
+start_nginx() {
+    is_free "$nginx_port" || fail "port $nginx_port is in use"
+    local profile decision
+    profile=$(curl -s "$holdfast_url/v1/profiles/user100000")
+    decision=$(decide_once) || decision='{}'
+    sed -e "s|@PORT@|$nginx_port|" -e "s|@PROFILE@|$profile|" -e "s|@DECISION@|$decision|" \
+        "$here/nginx.conf" >"$work/nginx.conf"
+    nginx -p "$work" -c "$work/nginx.conf" -e "$work/nginx.log" &
+    wait_for nginx curl -sf "$nginx_url/"
+}
+
+start_redis() {
+    is_free "$redis_port" || fail "port $redis_port is in use"
+    redis-server --port "$redis_port" --bind 127.0.0.1 --dir "$work" --save "" --appendonly yes --appendfsync always \
+        >"$work/redis.log" 2>&1 &
+    wait_for redis-server redis-cli -p "$redis_port" ping
+}
+
+# One decision of a user who has a variation; fails while the server has no such route.
+decide_once() {
+    curl -sf "$holdfast_url/v1/decide?keys=checkout_flag" -H "X-Optimizely-SDK-Key: benchmark" \
+        -H "Content-Type: application/json" -d '{"userId":"user100000","userAttributes":{"country":"us","age":32}}'
+}
+
+# profiles FORMAT COUNT: so many users with three assignments each, as NDJSON; FORMAT is printf's, of the user id.
+profiles() {
+    awk -v format="$1" -v count="$2" 'BEGIN {
+        line = "{\"user_id\":\"" format "\",\"experiment_bucket_map\":{\"10001\":{\"variation_id\":\"%d\"},\"10002\":{\"variation_id\":\"%d\"},\"7001\":{\"variation_id\":\"7001%d\"}}}\n"
+        for (i = 0; i < count; i++) printf line, i, 20000 + i % 97, 30000 + i % 89, 1 + i % 2
+    }'
+}
+
+# database NAME FORMAT COUNT: the path of a database of such users, which is made if it is not there.
+database() {
+    local path="$work/$1.db"
+    if [ ! -e "$path" ]; then
+        say "making a database of $3 profiles"
+        profiles "$2" "$3" | "$holdfast" import --database "$path" >&2
+    fi
+    echo "$path"
+}

@@ -1,0 +1,85 @@
+-- The requests of all rows, for wrk: `wrk -s requests.lua URL -- KIND USERS`. Server and peer get the same script, so
+-- that the client's share of the two cores is the same. The last line it prints is for `compare`:
+-- RESULT requests/s, p99 in microseconds, p99.9, failures.
+
+local threads = 0
+
+function setup(thread)
+    thread:set("number", threads)
+    threads = threads + 1
+end
+
+local users, format = 0, string.format
+
+local function user()
+    return "user" .. math.random(0, users - 1)
+end
+
+local function post(path, body)
+    return wrk.format("POST", path, nil, body)
+end
+
+local kinds = {}
+
+function kinds.get()
+    return wrk.format("GET", "/v1/profiles/" .. user())
+end
+
+-- A database of many users has their numbers padded, so that they could be imported in order.
+function kinds.padded()
+    return wrk.format("GET", format("/v1/profiles/user%08d", math.random(0, users - 1)))
+end
+
+function kinds.lookup()
+    return post("/ups/lookup", '{"user_id":"' .. user() .. '"}')
+end
+
+-- The whole map, one variation changed, as SDKs save it.
+function kinds.save()
+    local index = math.random(0, users - 1)
+    return post("/ups/save", format(
+        '{"user_id":"user%d","experiment_bucket_map":{"10001":{"variation_id":"%d"},"10002":{"variation_id":"%d"},"7001":{"variation_id":"7001%d"}}}',
+        index, math.random(20000, 29999), 30000 + index % 89, 1 + index % 2))
+end
+
+function kinds.mixed()
+    if math.random(1, 100) <= 5 then return kinds.save() end
+    return kinds.get()
+end
+
+function kinds.decide()
+    return post("/v1/decide?keys=checkout_flag", '{"userId":"' .. user() .. '","userAttributes":{"country":"us","age":32}}')
+end
+
+local count, started = 0, os.time()
+
+-- Each request is of a user who was never seen.
+function kinds.assign()
+    count = count + 1
+    return post("/v1/assign", format(
+        '{"user_id":"new-%d-%d-%d","experiment":"checkout","attributes":{"country":"us","age":32}}', started, number, count))
+end
+
+-- Every user once, in an order that visits the database's pages at random; then again.
+function kinds.scan()
+    count = count + 1
+    return wrk.format("GET", "/v1/profiles/user" .. ((count * 2 + number) * 7919) % users)
+end
+
+function init(arguments)
+    users = tonumber(arguments[2] or "200000")
+    math.randomseed(os.time() * 16 + number)
+    local kind = kinds[arguments[1]]
+    -- Lua's generator begins with numbers that hardly depend on its seed.
+    for _ = 1, 10 do math.random() end
+    wrk.headers["Content-Type"] = "application/json"
+    wrk.headers["X-Optimizely-SDK-Key"] = "benchmark"
+    request = kind
+end
+
+function done(summary, latency)
+    local errors = summary.errors
+    local failures = errors.connect + errors.read + errors.write + errors.status + errors.timeout
+    print(format("RESULT %.0f %.0f %.0f %d", summary.requests / summary.duration * 1e6,
+        latency:percentile(99), latency:percentile(99.9), failures))
+end
