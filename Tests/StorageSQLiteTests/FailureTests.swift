@@ -92,6 +92,25 @@ extension SQLiteStoreTests {
             #expect(try RawDatabase(path).value("SELECT count(*) FROM profiles") == "\(statistics.profiles)")
         }
 
+        @Test("When a transaction fails, none of the changes in it is stored")
+        func failedTransaction() async throws {
+            let store = try SQLiteStore.make(in: directory)
+            defer { store.close() }
+            let reader = try store.makeReader()
+            defer { reader.close() }
+            let release = await store.holdWriter()
+            let before = store.submitTogether(.newUsers(3))
+            store.writer.submit({ _ in throw SQLiteError(code: 13, message: "full") }, completion: { (_: Result<Void, _>) in })
+            let after = store.submitTogether([.init(userID: "after", operation: .replace([:]))])
+            release.signal()
+            for result in await before.results() + after.results() {
+                #expect(throws: StorageError.unavailable(reason: "the disk or the database is full")) { try result.get() }
+            }
+            #expect(try reader.page(after: nil, limit: 10).isEmpty)
+            #expect(await reasonOfFailure(store) == "")
+            #expect(store.statistics().profiles == 1)
+        }
+
         @Test("A file that was deleted or moved takes no more writes, until it is back")
         func moved() async throws {
             let store = try SQLiteStore.make(in: directory)
