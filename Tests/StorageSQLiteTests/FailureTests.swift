@@ -1,182 +1,179 @@
 import Bucketing
 import Foundation
 import Storage
-import Synchronization
 import TestSupport
 import Testing
 
 @testable import StorageSQLite
 
-@Suite("SQLite store: failures")
-struct FailureTests {
-    let directory: TemporaryDirectory
-    var path: String { directory.file("holdfast.db") }
+extension SQLiteStoreTests {
+    @Suite("Failures")
+    struct FailureTests {
+        let directory: TemporaryDirectory
+        var path: String { directory.file("holdfast.db") }
 
-    init() throws {
-        directory = try TemporaryDirectory()
-    }
-
-    /// - Returns: the reason why a write failed, empty when it did not.
-    private func reasonOfFailure(_ store: SQLiteStore, _ userID: Identifier = "user") async -> String {
-        do {
-            try await store.apply(.replace(["e": Identifier(UUID().uuidString)]), to: userID)
-            return ""
-        } catch StorageError.unavailable(let reason) {
-            return reason
-        } catch {
-            return "\(error)"
+        init() throws {
+            directory = try TemporaryDirectory()
         }
-    }
 
-    @Test("While another process holds the database writes fail and reads go on, and then all is well again")
-    func locked() async throws {
-        let store = try SQLiteStore.make(in: directory) { $0.lockTimeout = 0.05 }
-        defer { store.close() }
-        let reader = try store.makeReader()
-        defer { reader.close() }
-        try await store.apply(.replace(["e": "v"]), to: "user")
-        let other = try RawDatabase(path)
-        try other.execute("BEGIN IMMEDIATE")
-        #expect(await reasonOfFailure(store).contains("locked"))
-        await #expect(throws: StorageError.self) { try await store.probe() }
-        #expect(try reader.variations(of: "user") == ["e": "v"])
-        try other.execute("ROLLBACK")
-        try await store.probe()
-        #expect(await reasonOfFailure(store) == "")
-        #expect(store.statistics().failedChanges == 2)
-    }
-
-    @Test("What waits behind a lock that outlasts the patience of a write fails with it")
-    func lockedQueue() async throws {
-        let store = try SQLiteStore.make(in: directory) {
-            $0.lockTimeout = 1
-            $0.batchLimit = 1
+        /// - Returns: the reason why a write failed, empty when it did not.
+        private func reasonOfFailure(_ store: SQLiteStore, _ userID: Identifier = "user") async -> String {
+            do {
+                try await store.apply(.replace(["e": Identifier(UUID().uuidString)]), to: userID)
+                return ""
+            } catch StorageError.unavailable(let reason) {
+                return reason
+            } catch {
+                return "\(error)"
+            }
         }
-        defer { store.close() }
-        let other = try RawDatabase(path)
-        try other.execute("BEGIN IMMEDIATE")
-        // One after the other they would take 40 seconds. What counts is when they were told, not when this task goes on.
-        let start = ContinuousClock.now
-        let told = Told()
-        await withCheckedContinuation { continuation in
-            for number in 0..<40 {
-                let change = ProfileChange(userID: Identifier("u\(number)"), operation: .replace([:]))
-                store.submit(change) { result in
-                    #expect((try? result.get()) == nil)
-                    if told.add(.now) == 40 { continuation.resume() }
+
+        @Test("While another process holds the database writes fail and reads go on, and then all is well again")
+        func locked() async throws {
+            let store = try SQLiteStore.make(in: directory) { $0.lockTimeout = 0.05 }
+            defer { store.close() }
+            let reader = try store.makeReader()
+            defer { reader.close() }
+            try await store.apply(.replace(["e": "v"]), to: "user")
+            let other = try RawDatabase(path)
+            try other.execute("BEGIN IMMEDIATE")
+            #expect(await reasonOfFailure(store).contains("locked"))
+            await #expect(throws: StorageError.self) { try await store.probe() }
+            #expect(try reader.variations(of: "user") == ["e": "v"])
+            try other.execute("ROLLBACK")
+            try await store.probe()
+            #expect(await reasonOfFailure(store) == "")
+            #expect(store.statistics().failedChanges == 2)
+        }
+
+        @Test("What waits behind a lock that outlasts the patience of a write fails with it")
+        func lockedQueue() async throws {
+            let store = try SQLiteStore.make(in: directory) {
+                $0.lockTimeout = 0.5
+                $0.batchLimit = 1
+            }
+            defer { store.close() }
+            let other = try RawDatabase(path)
+            try other.execute("BEGIN IMMEDIATE")
+            let start = ContinuousClock.now
+            let results = await store.applyTogether(.newUsers(40))
+            #expect(results.allSatisfy { (try? $0.get()) == nil })
+            // One after the other they would take 20 seconds.
+            #expect(ContinuousClock.now - start < .seconds(10))
+            try other.execute("ROLLBACK")
+            try await store.probe()
+        }
+
+        @Test("A full disk fails what it must and is recovered from")
+        func diskFull() async throws {
+            let store = try SQLiteStore.make(in: directory)
+            defer { store.close() }
+            let reader = try store.makeReader()
+            defer { reader.close() }
+            try await store.apply(.replace(["e": "v"]), to: "before")
+            try await store.configureWriter("PRAGMA max_page_count = 1")
+            var failures = 0
+            for number in 0..<200 {
+                let experimentIDs = (0..<50).map { (Identifier("experiment\($0)"), Identifier("variation\($0)")) }
+                let operation = ProfileChange.Operation.replace(Dictionary(uniqueKeysWithValues: experimentIDs))
+                do {
+                    try await store.apply(operation, to: Identifier("user\(number)"))
+                } catch StorageError.unavailable(let reason) {
+                    #expect(reason.contains("full"))
+                    #expect(try reader.profile(of: Identifier("user\(number)")) == nil)
+                    failures += 1
                 }
             }
+            #expect(failures > 0)
+            #expect(try reader.variations(of: "before") == ["e": "v"])
+            try await store.configureWriter("PRAGMA max_page_count = 1000000")
+            #expect(await reasonOfFailure(store) == "")
+            let statistics = store.statistics()
+            #expect(try RawDatabase(path).value("SELECT count(*) FROM profiles") == "\(statistics.profiles)")
         }
-        #expect(try #require(told.last) - start < .seconds(20))
-        try other.execute("ROLLBACK")
-        try await store.probe()
-    }
 
-    @Test("A full disk fails what it must and is recovered from")
-    func diskFull() async throws {
-        let store = try SQLiteStore.make(in: directory)
-        defer { store.close() }
-        let reader = try store.makeReader()
-        defer { reader.close() }
-        try await store.apply(.replace(["e": "v"]), to: "before")
-        try await store.configureWriter("PRAGMA max_page_count = 1")
-        var failures = 0
-        for number in 0..<200 {
-            let experimentIDs = (0..<50).map { (Identifier("experiment\($0)"), Identifier("variation\($0)")) }
-            let operation = ProfileChange.Operation.replace(Dictionary(uniqueKeysWithValues: experimentIDs))
-            do {
-                try await store.apply(operation, to: Identifier("user\(number)"))
-            } catch StorageError.unavailable(let reason) {
-                #expect(reason.contains("full"))
-                #expect(try reader.profile(of: Identifier("user\(number)")) == nil)
-                failures += 1
+        @Test("When a transaction fails, none of the changes in it is stored")
+        func failedTransaction() async throws {
+            let store = try SQLiteStore.make(in: directory)
+            defer { store.close() }
+            let reader = try store.makeReader()
+            defer { reader.close() }
+            let release = await store.holdWriter()
+            let before = store.submitTogether(.newUsers(3))
+            store.writer.submit({ _ in throw SQLiteError(code: 13, message: "full") }, completion: { (_: Result<Void, _>) in })
+            let after = store.submitTogether([.init(userID: "after", operation: .replace([:]))])
+            release.signal()
+            for result in await before.results() + after.results() {
+                #expect(throws: StorageError.unavailable(reason: "the disk or the database is full")) { try result.get() }
             }
+            #expect(try reader.page(after: nil, limit: 10).isEmpty)
+            #expect(await reasonOfFailure(store) == "")
+            #expect(store.statistics().profiles == 1)
         }
-        #expect(failures > 0)
-        #expect(try reader.variations(of: "before") == ["e": "v"])
-        try await store.configureWriter("PRAGMA max_page_count = 1000000")
-        #expect(await reasonOfFailure(store) == "")
-        let statistics = store.statistics()
-        #expect(try RawDatabase(path).value("SELECT count(*) FROM profiles") == "\(statistics.profiles)")
-    }
 
-    @Test("A file that was deleted or moved takes no more writes, until it is back")
-    func moved() async throws {
-        let store = try SQLiteStore.make(in: directory)
-        defer { store.close() }
-        try await store.apply(.replace(["e": "v"]), to: "user")
-        try FileManager.default.moveItem(atPath: path, toPath: path + ".away")
-        #expect(await reasonOfFailure(store).contains("moved"))
-        try FileManager.default.moveItem(atPath: path + ".away", toPath: path)
-        #expect(await reasonOfFailure(store) == "")
-    }
-
-    @Test("A damaged profile fails alone, and can be erased")
-    func damagedProfile() async throws {
-        let store = try SQLiteStore.make(in: directory)
-        defer { store.close() }
-        let reader = try store.makeReader()
-        defer { reader.close() }
-        try await store.apply(.replace(["e": "v"]), to: "damaged")
-        try RawDatabase(path).execute("UPDATE profiles SET record = x'ff', expires_at = 1")
-        let release = await store.holdWriter()
-        async let results = store.applyTogether([
-            .init(userID: "first", operation: .replace(["e": "v"])),
-            .init(userID: "damaged", operation: .merge(["e": "v"], onConflict: .replace)),
-            .init(userID: "second", operation: .replace(["e": "v"])),
-        ])
-        release.signal()
-        #expect(await results.map { (try? $0.get()) != nil } == [true, false, true])
-        #expect(throws: StorageError.self) { try reader.profile(of: "damaged") }
-        #expect(try reader.profile(of: "first") != nil)
-        try await store.apply(.erase, to: "damaged")
-        #expect(try reader.profile(of: "damaged") == nil)
-        #expect(store.statistics().profiles == 2)
-    }
-
-    @Test("More writes than may wait are refused at once, and the others are done")
-    func overloaded() async throws {
-        let store = try SQLiteStore.make(in: directory) { $0.waitingChanges = 10 }
-        defer { store.close() }
-        let release = await store.holdWriter()
-        async let results = store.applyTogether((0..<30).map { .init(userID: Identifier("u\($0)"), operation: .replace([:])) })
-        while store.statistics().failedChanges < 20 { await Task.yield() }
-        release.signal()
-        #expect(await results.filter { (try? $0.get()) != nil }.count == 10)
-    }
-
-    @Test("A crash loses nothing that was acknowledged")
-    func crash() async throws {
-        let store = try SQLiteStore.make(in: directory)
-        defer { store.close() }
-        for number in 0..<20 {
-            try await store.apply(.replace(["e": "v"]), to: Identifier("user\(number)"))
+        @Test("A file that was deleted or moved takes no more writes, until it is back")
+        func moved() async throws {
+            let store = try SQLiteStore.make(in: directory)
+            defer { store.close() }
+            try await store.apply(.replace(["e": "v"]), to: "user")
+            try FileManager.default.moveItem(atPath: path, toPath: path + ".away")
+            #expect(await reasonOfFailure(store).contains("moved"))
+            try FileManager.default.moveItem(atPath: path + ".away", toPath: path)
+            #expect(await reasonOfFailure(store) == "")
         }
-        // The files as a process leaves them that is killed now.
-        let copy = try TemporaryDirectory()
-        for (name, content) in try directory.contents() where !name.hasSuffix("-shm") {
-            try content.write(to: URL(fileURLWithPath: copy.file(name)))
+
+        @Test("A damaged profile fails alone, and can be erased")
+        func damagedProfile() async throws {
+            let store = try SQLiteStore.make(in: directory)
+            defer { store.close() }
+            let reader = try store.makeReader()
+            defer { reader.close() }
+            try await store.apply(.replace(["e": "v"]), to: "damaged")
+            try RawDatabase(path).execute("UPDATE profiles SET record = x'ff', expires_at = 1")
+            let release = await store.holdWriter()
+            let submitted = store.submitTogether([
+                .init(userID: "first", operation: .replace(["e": "v"])),
+                .init(userID: "damaged", operation: .merge(["e": "v"], onConflict: .replace)),
+                .init(userID: "second", operation: .replace(["e": "v"])),
+            ])
+            release.signal()
+            #expect(await submitted.results().map { (try? $0.get()) != nil } == [true, false, true])
+            #expect(throws: StorageError.self) { try reader.profile(of: "damaged") }
+            #expect(try reader.profile(of: "first") != nil)
+            try await store.apply(.erase, to: "damaged")
+            #expect(try reader.profile(of: "damaged") == nil)
+            #expect(store.statistics().profiles == 2)
         }
-        let recovered = try SQLiteStore.make(in: copy)
-        defer { recovered.close() }
-        let reader = try recovered.makeReader()
-        defer { reader.close() }
-        #expect(try reader.page(after: nil, limit: 100).count == 20)
-        #expect(try RawDatabase(copy.file("holdfast.db")).value("PRAGMA integrity_check") == "ok")
-    }
-}
 
-/// When completions were called.
-private final class Told: Sendable {
-    private let moments = Mutex<[ContinuousClock.Instant]>([])
+        @Test("More writes than may wait are refused at once, and the others are done")
+        func overloaded() async throws {
+            let store = try SQLiteStore.make(in: directory) { $0.waitingChanges = 10 }
+            defer { store.close() }
+            let release = await store.holdWriter()
+            let submitted = store.submitTogether(.newUsers(30))
+            #expect(store.statistics().failedChanges == 20)
+            release.signal()
+            #expect(await submitted.results().filter { (try? $0.get()) != nil }.count == 10)
+        }
 
-    /// - Returns: how many there are by now.
-    func add(_ moment: ContinuousClock.Instant) -> Int {
-        moments.withLock { moments in
-            moments.append(moment)
-            return moments.count
+        @Test("A crash loses nothing that was acknowledged")
+        func crash() async throws {
+            let store = try SQLiteStore.make(in: directory)
+            defer { store.close() }
+            for number in 0..<20 {
+                try await store.apply(.replace(["e": "v"]), to: Identifier("user\(number)"))
+            }
+            // The files as a process leaves them that is killed now.
+            let copy = try TemporaryDirectory()
+            for (name, content) in try directory.contents() where !name.hasSuffix("-shm") {
+                try content.write(to: URL(fileURLWithPath: copy.file(name)))
+            }
+            let recovered = try SQLiteStore.make(in: copy)
+            defer { recovered.close() }
+            let reader = try recovered.makeReader()
+            defer { reader.close() }
+            #expect(try reader.page(after: nil, limit: 100).count == 20)
+            #expect(try RawDatabase(copy.file("holdfast.db")).value("PRAGMA integrity_check") == "ok")
         }
     }
-
-    var last: ContinuousClock.Instant? { moments.withLock { $0.max() } }
 }

@@ -47,6 +47,33 @@ extension SQLiteStoreTests {
             #expect(reader.cacheStatistics.hits == 20)
         }
 
+        @Test("A commit that is in the file before the readers were told of it is seen")
+        func notDeliveredYet() async throws {
+            let directory = try TemporaryDirectory()
+            let store = try SQLiteStore.make(in: directory)
+            defer { store.close() }
+            let reader = try store.makeReader()
+            defer { reader.close() }
+            try await store.apply(.replace(["e": "old"]), to: "user")
+            try await store.apply(.replace(["e": "new"]), to: "other")
+            #expect(try reader.variations(of: "user") == ["e": "old"])
+            store.writer.notices.announce(3)
+            try RawDatabase(store.configuration.path).execute(
+                """
+                BEGIN;
+                UPDATE profiles SET record = (SELECT record FROM profiles WHERE user_id = 'other');
+                UPDATE counters SET commits = 3;
+                COMMIT;
+                """)
+            #expect(try reader.variations(of: "user") == ["e": "new"])
+            #expect(try reader.variations(of: "user") == ["e": "new"])
+            store.writer.notices.deliver(.init(number: 3, userIDs: ["user"]))
+            #expect(try reader.variations(of: "user") == ["e": "new"])
+            let hits = reader.cacheStatistics.hits
+            #expect(try reader.variations(of: "user") == ["e": "new"])
+            #expect(reader.cacheStatistics.hits == hits + 1)
+        }
+
         @Test("A reader of a database without any commit uses its cache")
         func cacheBeforeFirstCommit() async throws {
             let directory = try TemporaryDirectory()
