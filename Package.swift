@@ -57,8 +57,10 @@ let package = Package(
         ),
         .target(
             name: "TestSupport", dependencies: ["Bucketing", "Storage"], path: "Tests/TestSupport", swiftSettings: strict),
-        .testTarget(name: "BucketingTests", dependencies: ["Bucketing"], resources: [.copy("Vectors")], swiftSettings: strict),
-        .testTarget(name: "HTTPServerTests", dependencies: ["HTTPServer", "CSystem"], swiftSettings: strict),
+        .testTarget(
+            name: "BucketingTests", dependencies: ["Bucketing", "TestSupport"], resources: [.copy("Vectors")], swiftSettings: strict),
+        .testTarget(
+            name: "HTTPServerTests", dependencies: ["HTTPServer", "CSystem", "TestSupport"], swiftSettings: strict),
         .testTarget(
             name: "HoldfastAPITests",
             dependencies: [
@@ -74,7 +76,7 @@ let package = Package(
             swiftSettings: strict
         ),
         .testTarget(
-            name: "StorageSQLiteTests", dependencies: ["StorageSQLite", "Storage", "Bucketing", "CSQLite", "TestSupport"],
+            name: "StorageSQLiteTests", dependencies: ["StorageSQLite", "Storage", "Bucketing", "CSQLite", "Migrations", "TestSupport"],
             swiftSettings: strict),
         .testTarget(name: "StorageTests", dependencies: ["Storage", "Bucketing", "TestSupport"], swiftSettings: strict),
     ],

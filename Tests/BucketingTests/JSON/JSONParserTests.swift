@@ -1,4 +1,5 @@
 import Bucketing
+import TestSupport
 import Testing
 
 @Suite struct JSONParserTests {
