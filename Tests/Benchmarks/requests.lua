@@ -1,6 +1,6 @@
 -- The requests of all rows, for wrk: `wrk -s requests.lua URL -- KIND USERS`. Server and peer get the same script, so
 -- that the client's share of the two cores is the same. The last line it prints is for `compare`:
--- RESULT requests/s, p99 in microseconds, p99.9, failures.
+-- RESULT requests/s, p99 in microseconds, p99.9, requests, failures.
 
 local threads = 0
 
@@ -80,6 +80,6 @@ end
 function done(summary, latency)
     local errors = summary.errors
     local failures = errors.connect + errors.read + errors.write + errors.status + errors.timeout
-    print(format("RESULT %.0f %.0f %.0f %d", summary.requests / summary.duration * 1e6,
-        latency:percentile(99), latency:percentile(99.9), failures))
+    print(format("RESULT %.0f %.0f %.0f %d %d", summary.requests / summary.duration * 1e6,
+        latency:percentile(99), latency:percentile(99.9), summary.requests, failures))
 end

@@ -21,10 +21,13 @@ install_peers() {
     [ -z "$made" ] || $as_root rm -f "$policy"
 }
 
+servers=()
+
 stop_all() {
     local process
     for process in $(jobs -p); do kill "$process" 2>/dev/null || true; done
     wait
+    servers=()
 }
 
 # wait_for WHAT COMMAND…: until the command succeeds, 30 s at most.
@@ -50,6 +53,7 @@ start_holdfast() {
     "$holdfast" serve --listen "127.0.0.1:$holdfast_port" --database "$database" --datafile "$here/datafile.json" "$@" \
         >"$work/holdfast.log" 2>&1 &
     holdfast_process=$!
+    servers+=($!)
     wait_for holdfast curl -sf "$holdfast_url/readyz"
 }
 
@@ -67,6 +71,7 @@ start_nginx() {
     sed -e "s|@PORT@|$nginx_port|" -e "s|@PROFILE@|$profile|" -e "s|@DECISION@|$decision|" \
         "$here/nginx.conf" >"$work/nginx.conf"
     nginx -p "$work" -c "$work/nginx.conf" -e "$work/nginx.log" &
+    servers+=($!)
     wait_for nginx curl -sf "$nginx_url/"
 }
 
@@ -74,6 +79,7 @@ start_redis() {
     is_free "$redis_port" || fail "port $redis_port is in use"
     redis-server --port "$redis_port" --bind 127.0.0.1 --dir "$work" --save "" --appendonly yes --appendfsync always \
         >"$work/redis.log" 2>&1 &
+    servers+=($!)
     wait_for redis-server redis-cli -p "$redis_port" ping
 }
 
