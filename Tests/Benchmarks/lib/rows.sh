@@ -1,6 +1,8 @@
 # The rows that take some seconds a round: one function each, named row_ROW. For `compare`.
 
 start_short_rows() {
+    # Afresh, as these rows add to it.
+    rm -f "$work"/users.db*
     start_holdfast "$(database users user%d "$users")"
     start_nginx
     start_redis
