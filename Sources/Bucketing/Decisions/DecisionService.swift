@@ -53,11 +53,7 @@ public struct DecisionService: Sendable {
         of experiment: Experiment, for user: User, stored: (any StoredAssignments)? = nil,
         options: DecideOptions = []
     ) -> ExperimentDecision {
-        let run = DecisionRun(
-            datafile: datafile, user: user, stored: stored, options: options,
-            detail: options.contains(.includeReasons) ? .full : Reasons.Detail.none
-        )
-        return run.decide(experiment)
+        experimentRun(user, stored, options).decide(experiment)
     }
 
     /// The variation of one experiment, unless a holdout keeps the user out.
@@ -65,11 +61,17 @@ public struct DecisionService: Sendable {
         _ experiment: Experiment, for user: User, stored: (any StoredAssignments)? = nil,
         options: DecideOptions = []
     ) -> ExperimentDecision {
-        let run = DecisionRun(
+        experimentRun(user, stored, options).decideUnlessHeldOut(experiment)
+    }
+
+    /// A run for one experiment, whose reasons tell more than those of a flag.
+    private func experimentRun(
+        _ user: User, _ stored: (any StoredAssignments)?, _ options: DecideOptions
+    ) -> DecisionRun {
+        DecisionRun(
             datafile: datafile, user: user, stored: stored, options: options,
             detail: options.contains(.includeReasons) ? .full : Reasons.Detail.none
         )
-        return run.decideUnlessHeldOut(experiment)
     }
 
     /// What the SDKs and the Agent answer for a flag that does not exist.

@@ -10,8 +10,6 @@ public final class EventLoop: @unchecked Sendable {
 
     /// Which of the server's loops it is, from 0.
     public let index: Int
-    /// The turn in progress; raised before the handlers of a turn run. For the loop's thread only.
-    public internal(set) var turn: UInt64 = 0
 
     var selector: Selector
     var deadlines = DeadlineQueue()

@@ -8,8 +8,6 @@ struct Selector {
         let token: UInt64
         let isReadable: Bool
         let isWritable: Bool
-        /// The connection is broken.
-        let isFailed: Bool
     }
 
     private let descriptor: Int32
@@ -63,7 +61,6 @@ struct Selector {
         return Event(
             token: buffer[index].token,
             isReadable: bits & (csystem_epoll_in | csystem_epoll_hang_up | csystem_epoll_error) != 0,
-            isWritable: bits & csystem_epoll_out != 0,
-            isFailed: bits & csystem_epoll_error != 0)
+            isWritable: bits & csystem_epoll_out != 0)
     }
 }

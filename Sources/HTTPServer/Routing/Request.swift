@@ -20,11 +20,6 @@ public struct Request: ~Copyable {
         head.value(of: name, in: bytes).flatMap { String(validating: $0, as: UTF8.self) }
     }
 
-    /// Whether there is a field of this name (given in lower case).
-    public func hasField(_ name: StaticString) -> Bool {
-        head.value(of: name, in: bytes) != nil
-    }
-
     /// The part of the path that the route's pattern names, in the order of the pattern, percent-decoded; `nil` when
     /// it is no UTF-8.
     public func parameter(_ index: Int) -> String? {

@@ -54,7 +54,6 @@ final class Worker {
         let count = try loop.wait(atMost: active.isEmpty ? -1 : 0, now: now)
         now = SystemCall.monotonicNanoseconds()
         dateCache.refresh()
-        loop.turn &+= 1
         for index in 0..<count { take(loop.selector.event(index)) }
         expireDeadlines()
         loop.runMail()

@@ -31,9 +31,16 @@ struct UserProfileServiceEndpoints {
         return try ProfileBody.checkUserID(text, at: ["user_id"])
     }
 
+    private static func userID(_ query: [String: String]) throws(Problem) -> Identifier {
+        guard let text = query["user_id"] else {
+            throw Problem(.badRequest, "the query parameter user_id is missing")
+        }
+        return try ProfileBody.checkUserID(text, at: ["user_id"])
+    }
+
     func getLookup(_ request: borrowing Request, _ call: Call) {
         do throws(Problem) {
-            lookUp(try request.userIDOfQuery(), call)
+            lookUp(try Self.userID(try request.queryOfContract()), call)
         } catch {
             call.fail(error)
         }
@@ -62,7 +69,7 @@ struct UserProfileServiceEndpoints {
         do throws(Problem) {
             let query = try request.queryOfContract()
             let rule = try Request.conflictRule(query)
-            let userID = try request.userIDOfQuery()
+            let userID = try Self.userID(query)
             guard let text = query["experiment_bucket_map"] else {
                 throw Problem(.badRequest, "the query parameter experiment_bucket_map is missing")
             }
@@ -96,12 +103,5 @@ extension Request {
         guard hasQuery else { return [:] }
         guard let items = queryItems() else { throw Problem(.badRequest, "the query is not UTF-8") }
         return Dictionary(items.map { ($0.name, $0.value) }, uniquingKeysWith: { first, _ in first })
-    }
-
-    fileprivate func userIDOfQuery() throws(Problem) -> Identifier {
-        guard let text = try queryOfContract()["user_id"] else {
-            throw Problem(.badRequest, "the query parameter user_id is missing")
-        }
-        return try ProfileBody.checkUserID(text, at: ["user_id"])
     }
 }
