@@ -20,6 +20,7 @@ let package = Package(
         // C
         .target(name: "CSystem"),
         .systemLibrary(name: "CSQLite", pkgConfig: "sqlite3", providers: [.apt(["libsqlite3-dev"])]),
+        .target(name: "CSQLiteLog", dependencies: ["CSQLite"]),
 
         // The server, from what depends on nothing to what depends on all.
         .target(name: "Bucketing", swiftSettings: strict),
@@ -31,7 +32,7 @@ let package = Package(
             resources: [.embedInCode("0001_profiles.sql"), .embedInCode("0002_projects.sql")],
             swiftSettings: strict
         ),
-        .target(name: "StorageSQLite", dependencies: ["Storage", "Bucketing", "CSQLite", "Migrations"], swiftSettings: strict),
+        .target(name: "StorageSQLite", dependencies: ["Storage", "Bucketing", "CSQLite", "CSQLiteLog", "Migrations"], swiftSettings: strict),
         .target(
             name: "HoldfastAPI",
             dependencies: ["HTTPServer", "Bucketing", "Storage", .product(name: "Logging", package: "swift-log")],
@@ -64,7 +65,7 @@ let package = Package(
         .testTarget(
             name: "HoldfastAPITests",
             dependencies: [
-                "HoldfastAPI", "HTTPServer", "Bucketing", "Storage", "StorageSQLite",
+                "HoldfastAPI", "HTTPServer", "Bucketing", "Storage", "StorageSQLite", "TestSupport",
                 .product(name: "Logging", package: "swift-log"),
             ],
             swiftSettings: strict
