@@ -12,6 +12,7 @@ enum StoreFactory {
         options.eventRetention = configuration.eventRetention?.milliseconds
         options.lockTimeout = configuration.lockTimeout.seconds
         options.waitingChanges = configuration.maxWaitingWrites
+        options.waitingSeconds = configuration.maxWriteWait.seconds
         options.cacheBytes = configuration.cacheSize.bytes / configuration.eventLoops
         options.aroundCompletions = EventLoop.coalescingWakeUps
         return try SQLiteStore(options)
