@@ -6,15 +6,16 @@ import Storage
 func apiRoutes(_ services: Services, _ reader: any ProfileReader, _ gate: AccessGate) -> [APIRoute] {
     let operations = OperationsEndpoints(services: services)
     let metrics = MetricsEndpoint(services: services)
-    let profile = ProfileEndpoints(store: services.profiles, reader: reader)
+    let profile = ProfileEndpoints(store: services.profiles, audit: services.audit, reader: reader)
     let projects = ProjectView(services.projects)
-    let assignment = AssignmentEndpoints(store: services.profiles, reader: reader, projects: projects)
+    let assignment = AssignmentEndpoints(audit: services.audit, reader: reader, projects: projects)
     let decider = Decider(profiles: services.profiles, reader: reader)
     let assign = AssignEndpoints(
         decider: decider, projects: projects, figures: services.decisions, limit: services.options.lookupLimit)
     let bucket = BucketEndpoint()
     let datafile = DatafileEndpoints(catalog: services.projects, projects: projects)
     let experiment = ExperimentEndpoints(catalog: services.projects, projects: projects)
+    let audit = AuditEndpoint(store: services.audit)
     let lookup = LookupEndpoint(reader: reader, limit: services.options.lookupLimit)
     let transfer = TransferEndpoints(services: services, reader: reader)
     let userProfileService = UserProfileServiceEndpoints(store: services.profiles, reader: reader)
@@ -51,6 +52,8 @@ func apiRoutes(_ services: Services, _ reader: any ProfileReader, _ gate: Access
         APIRoute(.get, "/v1/experiments/{key}", scope: .token(.read), experiment.get),
         APIRoute(.put, "/v1/experiments/{key}", scope: .token(.admin), experiment.put),
         APIRoute(.delete, "/v1/experiments/{key}", scope: .token(.admin), experiment.delete),
+
+        APIRoute(.get, "/v1/audit", scope: .token(.admin), audit.get),
 
         APIRoute(.post, "/ups/lookup", scope: .token(.read), userProfileService.postLookup),
         APIRoute(.get, "/ups/lookup", scope: .token(.read), userProfileService.getLookup),

@@ -7,6 +7,7 @@ public final class Services: Sendable {
     public let profiles: any ProfileStore
     public let projects: ProjectCatalog
     public let events: EventQueue
+    public let audit: any AuditStore
     public let access: AccessControl
     public let readiness: Readiness
     public let logger: Logger
@@ -31,11 +32,13 @@ public final class Services: Sendable {
     }
 
     public init(
-        profiles: any ProfileStore, projects: ProjectCatalog, events: EventQueue, access: AccessControl, build: BuildInfo, logger: Logger, options: Options = Options()
+        profiles: any ProfileStore, projects: ProjectCatalog, events: EventQueue, audit: any AuditStore,
+        access: AccessControl, build: BuildInfo, logger: Logger, options: Options = Options()
     ) {
         self.profiles = profiles
         self.projects = projects
         self.events = events
+        self.audit = audit
         self.access = access
         self.build = build
         self.logger = logger

@@ -5,6 +5,7 @@ import Storage
 /// `/v1/profiles/{user_id}`: one user's profile.
 struct ProfileEndpoints {
     let store: any ProfileStore
+    let audit: any AuditStore
     let reader: any ProfileReader
 
     /// The profile; 404 if there is none. `?detail=true` adds to each entry where it came from.
@@ -58,7 +59,7 @@ struct ProfileEndpoints {
     func delete(_ request: borrowing Request, _ call: Call) {
         do throws(Problem) {
             let userID = try request.userID()
-            store.submit(ProfileChange(userID: userID, operation: .erase)) { result in
+            audit.submit(ProfileChange(userID: userID, operation: .erase), by: call.author(request)) { result in
                 switch result {
                 case .success: call.answer(Response(.noContent))
                 case .failure(let error): call.fail(error)

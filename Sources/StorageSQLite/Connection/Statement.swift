@@ -52,6 +52,10 @@ final class Statement {
         }
     }
 
+    func bind(_ text: String?, at index: Int32) {
+        if let text { bind(text, at: index) } else { sqlite3_bind_null(handle, index) }
+    }
+
     func bind(_ bytes: [UInt8], at index: Int32) {
         bytes.withUnsafeBytes { _ = sqlite3_bind_blob(handle, index, $0.baseAddress, Int32($0.count), Self.copied) }
     }
@@ -70,6 +74,10 @@ final class Statement {
 
     func integer(_ column: Int32) -> Int64 {
         sqlite3_column_int64(handle, column)
+    }
+
+    func isNull(_ column: Int32) -> Bool {
+        sqlite3_column_type(handle, column) == SQLITE_NULL
     }
 
     func text(_ column: Int32) -> String {

@@ -17,6 +17,9 @@ struct ServeOptions: ParsableArguments {
     @Option(help: .init("How long an assignment lives after it was last saved (default: forever).", valueName: "time"))
     var assignmentTTL: String?
 
+    @Option(help: .init("How long an entry of the audit log is kept (default: 400d).", valueName: "time"))
+    var auditRetention: String?
+
     @Option(help: .init("Event loops (default: one for each core).", valueName: "n"))
     var eventLoops: String?
 
@@ -79,6 +82,7 @@ struct ServeOptions: ParsableArguments {
         var ttl = Period(seconds: 0)
         try settings.apply(assignmentTTL, "assignment-ttl", to: &ttl)
         if ttl.seconds > 0 { result.assignmentTTL = ttl }
+        try settings.apply(auditRetention, "audit-retention", to: &result.auditRetention)
         try settings.apply(eventLoops, "event-loops", in: 1...256, to: &result.eventLoops)
         try settings.apply(reusePort, "reuse-port", to: &result.reusePort)
         try settings.apply(cacheSize, "cache-size", to: &result.cacheSize)

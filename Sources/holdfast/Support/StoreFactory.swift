@@ -5,11 +5,12 @@ import StorageSQLite
 /// The only place that picks a store.
 enum StoreFactory {
     /// - Throws: `DatabaseError` when the database cannot be used.
-    static func open(_ configuration: ServeConfiguration) throws -> any ProfileStore & ProjectStore & EventStore {
+    static func open(_ configuration: ServeConfiguration) throws -> any ProfileStore & ProjectStore & EventStore & AuditStore {
         var options = SQLiteConfiguration(path: configuration.database)
         options.rules.assignmentLimit = configuration.maxAssignments
         options.rules.assignmentTTL = configuration.assignmentTTL.map { .milliseconds(Int64($0.seconds * 1_000)) }
         options.lockTimeout = configuration.lockTimeout.seconds
+        options.auditRetention = .milliseconds(Int64(configuration.auditRetention.seconds * 1_000))
         options.waitingChanges = configuration.maxWaitingWrites
         options.cacheBytes = configuration.cacheSize.bytes / configuration.eventLoops
         options.aroundCompletions = EventLoop.coalescingWakeUps
