@@ -12,6 +12,7 @@ enum StoreFactory {
         options.lockTimeout = configuration.lockTimeout.seconds
         options.auditRetention = .milliseconds(Int64(configuration.auditRetention.seconds * 1_000))
         options.waitingChanges = configuration.maxWaitingWrites
+        options.waitingSeconds = configuration.maxWriteWait.seconds
         options.cacheBytes = configuration.cacheSize.bytes / configuration.eventLoops
         options.aroundCompletions = EventLoop.coalescingWakeUps
         return try SQLiteStore(options)
