@@ -6,8 +6,8 @@ public final class SQLiteStore: Sendable {
     let file: DatabaseFile
     let writer: Writer
     let projectReader: ProjectReader
-    /// Of its own, as a look through a long audit log takes its time.
-    let auditReader: ProjectReader
+    /// Exports, results and the audit log, which datafiles need not wait for.
+    let eventReader: ProjectReader
     private let retention: Retention
 
     /// Opens the database, making it or bringing it up to date where needed.
@@ -23,7 +23,7 @@ public final class SQLiteStore: Sendable {
             throw DatabaseError(configuration.path, error)
         }
         projectReader = ProjectReader(file: file, lockTimeout: configuration.lockTimeout)
-        auditReader = ProjectReader(file: file, lockTimeout: configuration.lockTimeout)
+        eventReader = ProjectReader(file: file, lockTimeout: configuration.lockTimeout)
         retention = Retention(writer: writer, configuration: configuration)
     }
 
@@ -31,7 +31,7 @@ public final class SQLiteStore: Sendable {
         retention.stop()
         writer.notices.close()
         projectReader.close()
-        auditReader.close()
+        eventReader.close()
         writer.close()
     }
 }

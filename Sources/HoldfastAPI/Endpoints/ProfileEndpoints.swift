@@ -7,6 +7,8 @@ struct ProfileEndpoints {
     let store: any ProfileStore
     let audit: any AuditStore
     let reader: any ProfileReader
+    let events: EventQueue
+    let knownExposures: KnownExposures
 
     /// The profile; 404 if there is none. `?detail=true` adds to each entry where it came from.
     func get(_ request: borrowing Request, _ call: Call) {
@@ -55,14 +57,19 @@ struct ProfileEndpoints {
         }
     }
 
-    /// Erases all that is stored of the user.
+    /// Erases all that is stored of the user, after what is on its way to the store.
     func delete(_ request: borrowing Request, _ call: Call) {
         do throws(Problem) {
             let userID = try request.userID()
-            audit.submit(ProfileChange(userID: userID, operation: .erase), by: call.author(request)) { result in
-                switch result {
-                case .success: call.answer(Response(.noContent))
-                case .failure(let error): call.fail(error)
+            let change = ProfileChange(userID: userID, operation: .erase)
+            let author = call.author(request)
+            events.afterWaiting { [audit, knownExposures] in
+                audit.submit(change, by: author) { result in
+                    knownExposures.removeAll()
+                    switch result {
+                    case .success: call.answer(Response(.noContent))
+                    case .failure(let error): call.fail(error)
+                    }
                 }
             }
         } catch {

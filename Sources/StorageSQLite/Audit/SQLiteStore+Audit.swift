@@ -33,6 +33,6 @@ extension SQLiteStore: AuditStore {
     public func auditEntries(
         _ query: AuditQuery, completion: @escaping @Sendable (Result<[AuditEntry], StorageError>) -> Void
     ) {
-        auditReader.read({ connection throws(SQLiteError) in try AuditRows.find(query, on: connection) }, completion)
+        eventReader.read({ connection throws(SQLiteError) in try AuditRows.find(query, on: connection) }, completion)
     }
 }

@@ -25,6 +25,8 @@ public struct SQLiteConfiguration: Sendable {
     public var retentionBatch = 500
     /// How long an entry of the audit log is kept.
     public var auditRetention = Duration.seconds(400 * 86_400)
+    /// Milliseconds that goal events are kept, at least ``EventRules/minimumRetention``; `nil`: forever.
+    public var eventRetention: Timestamp?
     public var clock: WallClock = systemWallClock
     /// Called with the work of calling the completions of one transaction, which it must do: so that those who are
     /// told much at once need be woken only once.

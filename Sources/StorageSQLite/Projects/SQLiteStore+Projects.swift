@@ -64,15 +64,26 @@ extension SQLiteStore: ProjectStore {
             { transaction in
                 let former = try ForcedVariationRows.set(
                     variationKey, experimentKey: experimentKey, userID: userID, sdkKey: sdkKey, in: transaction)
-                guard former != variationKey else { return former }
-                func describe(_ key: Identifier?) -> JSONValue {
-                    key.map { ["variation_key": .string($0.string), "sdk_key": .string(sdkKey)] } ?? .null
+                if former != variationKey {
+                    let note = AuditNote(
+                        variationKey == nil ? .forcedVariationRemove : .forcedVariationSet, of: experimentKey.string,
+                        userID: userID, before: Self.describe(former, sdkKey), after: Self.describe(variationKey, sdkKey))
+                    try transaction.record(note, by: author, at: now)
                 }
-                let note = AuditNote(
-                    variationKey == nil ? .forcedVariationRemove : .forcedVariationSet, of: experimentKey.string,
-                    userID: userID, before: describe(former), after: describe(variationKey))
-                try transaction.record(note, by: author, at: now)
+                guard variationKey != nil else { return former }
+                var recording = EventRecording(in: transaction)
+                for experimentID in try ExposureRows.experimentIDs(
+                    ofUser: userID, key: experimentKey, sdkKey: sdkKey, on: transaction.connection)
+                {
+                    try recording.leaveOut(userID, of: experimentID)
+                }
+                try recording.finish()
                 return former
             }, completion: completion)
+    }
+
+    private static func describe(_ variationKey: Identifier?, _ sdkKey: String) -> JSONValue {
+        guard let variationKey else { return .null }
+        return ["variation_key": .string(variationKey.string), "sdk_key": .string(sdkKey)]
     }
 }

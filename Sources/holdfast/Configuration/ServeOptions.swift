@@ -1,5 +1,6 @@
 import ArgumentParser
 import HTTPServer
+import Storage
 
 /// The options of `holdfast serve`; see ``ServeConfiguration`` for the defaults.
 struct ServeOptions: ParsableArguments {
@@ -19,6 +20,9 @@ struct ServeOptions: ParsableArguments {
 
     @Option(help: .init("How long an entry of the audit log is kept (default: 400d).", valueName: "time"))
     var auditRetention: String?
+
+    @Option(help: .init("How long goal events are kept, at least 22d (default: forever).", valueName: "time"))
+    var eventRetention: String?
 
     @Option(help: .init("Event loops (default: one for each core).", valueName: "n"))
     var eventLoops: String?
@@ -89,6 +93,14 @@ struct ServeOptions: ParsableArguments {
         try settings.apply(assignmentTTL, "assignment-ttl", to: &ttl)
         if ttl.seconds > 0 { result.assignmentTTL = ttl }
         try settings.apply(auditRetention, "audit-retention", to: &result.auditRetention)
+        var retention = Period(seconds: 0)
+        try settings.apply(eventRetention, "event-retention", to: &retention)
+        if retention.seconds > 0 {
+            guard retention.milliseconds >= EventRules.minimumRetention else {
+                throw Failure("--event-retention: results need the events of the last 22 days; give 22d or more")
+            }
+            result.eventRetention = retention
+        }
         try settings.apply(eventLoops, "event-loops", in: 1...256, to: &result.eventLoops)
         try settings.apply(reusePort, "reuse-port", to: &result.reusePort)
         try settings.apply(cacheSize, "cache-size", to: &result.cacheSize)
