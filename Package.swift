@@ -22,7 +22,9 @@ let fuzz: Target =
 let package = Package(
     name: "holdfast",
     products: [
-        .executable(name: "holdfast", targets: ["holdfast"])
+        .executable(name: "holdfast", targets: ["holdfast"]),
+        // Only for tests, which load it into the server.
+        .library(name: "SetClock", type: .dynamic, targets: ["SetClock"]),
     ],
     dependencies: [
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.0"),
@@ -85,9 +87,10 @@ let package = Package(
             ],
             swiftSettings: strict
         ),
+        .target(name: "SetClock", path: "Tests/SetClock"),
         .testTarget(
             name: "IntegrationTests",
-            dependencies: ["holdfast", "Bucketing", "CSQLite"],
+            dependencies: ["holdfast", "Bucketing", "CSQLite", "Migrations"],
             exclude: ["Python"],
             swiftSettings: strict
         ),

@@ -11,7 +11,7 @@ enum StoreFactory {
         options.rules.assignmentTTL = configuration.assignmentTTL.map { .milliseconds($0.milliseconds) }
         options.eventRetention = configuration.eventRetention?.milliseconds
         options.lockTimeout = configuration.lockTimeout.seconds
-        options.auditRetention = .milliseconds(Int64(configuration.auditRetention.seconds * 1_000))
+        options.auditRetention = .milliseconds(configuration.auditRetention.milliseconds)
         options.waitingChanges = configuration.maxWaitingWrites
         options.waitingSeconds = configuration.maxWriteWait.seconds
         options.cacheBytes = configuration.cacheSize.bytes / configuration.eventLoops
