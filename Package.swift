@@ -25,6 +25,8 @@ let package = Package(
     products: [
         .executable(name: "holdfast", targets: ["holdfast"]),
         .library(name: "HoldfastClient", targets: ["HoldfastClient"]),
+        // Only for tests, which load it into the server.
+        .library(name: "SetClock", type: .dynamic, targets: ["SetClock"]),
     ],
     traits: [
         .trait(name: "Macros", description: "The macros of HoldfastClient's remote values; they build swift-syntax."),
@@ -50,7 +52,7 @@ let package = Package(
             path: "migrations",
             resources: [
                 .embedInCode("0001_profiles.sql"), .embedInCode("0002_projects.sql"),
-                .embedInCode("0003_exposures_and_goals.sql"),
+                .embedInCode("0003_exposures_and_goals.sql"), .embedInCode("0004_audit.sql"),
             ],
             swiftSettings: strict
         ),
@@ -117,9 +119,10 @@ let package = Package(
             ],
             swiftSettings: strict
         ),
+        .target(name: "SetClock", path: "Tests/SetClock"),
         .testTarget(
             name: "IntegrationTests",
-            dependencies: ["holdfast", "Bucketing", "CSQLite"],
+            dependencies: ["holdfast", "Bucketing", "CSQLite", "Migrations"],
             exclude: ["Python"],
             swiftSettings: strict
         ),

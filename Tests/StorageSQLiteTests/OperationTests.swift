@@ -108,6 +108,39 @@ extension SQLiteStoreTests {
             #expect(try RawDatabase(path).value("SELECT group_concat(user_id) FROM profiles") == "damaged,u0")
         }
 
+        @Test("A clock that goes back brings nothing back that was deleted, and deletes nothing")
+        func clockGoesBack() async throws {
+            let clock = ManualClock()
+            let (groups, continuation) = AsyncStream<Void>.makeStream()
+            let store = try SQLiteStore.make(
+                in: directory, rules: ProfileRules(assignmentTTL: .seconds(60)), clock: clock
+            ) {
+                $0.aroundCompletions = { complete in
+                    complete()
+                    continuation.yield()
+                }
+                $0.retentionInterval = 0.02
+            }
+            defer { store.close() }
+            let reader = try store.makeReader()
+            defer { reader.close() }
+            try await store.apply(.replace(["e": "v"]), to: "early")
+            clock.advance(by: .seconds(50))
+            try await store.apply(.replace(["e": "v"]), to: "late")
+            clock.advance(by: .seconds(20))
+            for await _ in groups where store.statistics().expiredAssignments == 1 { break }
+            clock.advance(by: .seconds(-1_000))
+            #expect(try reader.profile(of: "early") == nil)
+            #expect(try reader.variations(of: "late") == ["e": "v"])
+            // Renewed by the time that it is now, with the beginning that it had.
+            try await store.apply(.replace(["e": "v"]), to: "late")
+            let renewed = try #require(try reader.profile(of: "late")?["e"])
+            #expect(renewed.assignedAt - renewed.updatedAt == 980_000)
+            #expect(renewed.expiresAt == clock.now + 60_000)
+            clock.advance(by: .seconds(61))
+            #expect(try reader.profile(of: "late") == nil)
+        }
+
         @Test("A copy made under load is whole and consistent")
         func backup() async throws {
             let store = try SQLiteStore.make(in: directory) { $0.batchLimit = 50 }

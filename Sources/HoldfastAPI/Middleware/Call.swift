@@ -8,6 +8,11 @@ struct Call: Sendable {
     /// The name of the token; `nil` when the server asks for none.
     let caller: String?
 
+    /// Who answers for what this call changes.
+    func author(_ request: borrowing Request) -> Author {
+        Caller(name: caller, requestID: request.id).author
+    }
+
     func answer(_ response: Response) {
         responder.send(response)
     }

@@ -79,6 +79,9 @@ final class Connection {
     /// Whether a transaction has begun and neither been committed nor rolled back, by us or by SQLite.
     var isInTransaction: Bool { sqlite3_get_autocommit(handle) == 0 }
 
+    /// Rows that were inserted, updated or deleted since the connection was opened.
+    var totalChanges: Int64 { sqlite3_total_changes64(handle) }
+
     /// Whether the path no longer leads to the file that is open.
     var fileHasMoved: Bool {
         var hasMoved: Int32 = 0
