@@ -41,6 +41,7 @@ let package = Package(
         // C
         .target(name: "CSystem"),
         .systemLibrary(name: "CSQLite", pkgConfig: "sqlite3", providers: [.apt(["libsqlite3-dev"])]),
+        .target(name: "CSQLiteLog", dependencies: ["CSQLite"]),
 
         // The server, from what depends on nothing to what depends on all.
         .target(name: "Bucketing", swiftSettings: strict),
@@ -55,7 +56,7 @@ let package = Package(
             ],
             swiftSettings: strict
         ),
-        .target(name: "StorageSQLite", dependencies: ["Storage", "Bucketing", "CSQLite", "Migrations"], swiftSettings: strict),
+        .target(name: "StorageSQLite", dependencies: ["Storage", "Bucketing", "CSQLite", "CSQLiteLog", "Migrations"], swiftSettings: strict),
         .target(
             name: "HoldfastAPI",
             dependencies: ["HTTPServer", "Bucketing", "Storage", .product(name: "Logging", package: "swift-log")],
@@ -104,7 +105,7 @@ let package = Package(
         .testTarget(
             name: "HoldfastAPITests",
             dependencies: [
-                "HoldfastAPI", "HTTPServer", "Bucketing", "Storage", "StorageSQLite",
+                "HoldfastAPI", "HTTPServer", "Bucketing", "Storage", "StorageSQLite", "TestSupport",
                 .product(name: "Logging", package: "swift-log"),
             ],
             swiftSettings: strict

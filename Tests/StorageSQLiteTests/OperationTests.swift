@@ -41,6 +41,25 @@ extension SQLiteStoreTests {
             #expect(store.statistics().commits == 5)
         }
 
+        @Test("A commit greater than what is collected for one write to the log is whole, and seen by other connections")
+        func greatCommit() async throws {
+            let store = try SQLiteStore.make(in: directory) { $0.batchLimit = 2_000 }
+            let reader = try store.makeReader()
+            let release = await store.holdWriter()
+            let map = ExperimentBucketMap(
+                Dictionary(uniqueKeysWithValues: (0..<50).map { (Identifier("e\($0)"), Identifier("v\($0)")) }))
+            let submitted = store.submitTogether(
+                (0..<2_000).map { .init(userID: Identifier("u\($0)"), operation: .replace(map)) })
+            release.signal()
+            for result in await submitted.results() { _ = try result.get() }
+            #expect(store.statistics().logBytes > 1024 * 1024)
+            #expect(try reader.variations(of: "u1999")?.count == 50)
+            #expect(try RawDatabase(path).value("PRAGMA integrity_check") == "ok")
+            reader.close()
+            store.close()
+            #expect(try RawDatabase(path).value("SELECT count(*) FROM profiles") == "2000")
+        }
+
         @Test("What changes nothing is not committed")
         func noCommit() async throws {
             let store = try SQLiteStore.make(in: directory)
@@ -170,7 +189,7 @@ extension SQLiteStoreTests {
         private func write(rounds: Int, to store: SQLiteStore) async throws {
             for round in 0..<rounds {
                 let changes = (0..<500).map { number in
-                    let map: [Identifier: Identifier] = ["e": Identifier("v\(round)")]
+                    let map: ExperimentBucketMap = ["e": Identifier("v\(round)")]
                     return ProfileChange(userID: Identifier("u\(number * 7)"), operation: .replace(map))
                 }
                 for result in await store.applyTogether(changes) { _ = try result.get() }

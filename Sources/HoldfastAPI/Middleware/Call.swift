@@ -24,6 +24,11 @@ struct Call: Sendable {
         responder.send(Response(status, contentType: MediaType.json, entityTag: entityTag, body: .bytes(json)))
     }
 
+    /// Runs work that ends in the answer where the request was received.
+    func onEventLoop(_ work: @escaping @Sendable () -> Void) {
+        responder.onEventLoop(work)
+    }
+
     func fail(_ problem: Problem) {
         responder.send(problem.response)
     }

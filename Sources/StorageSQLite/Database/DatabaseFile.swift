@@ -117,7 +117,7 @@ struct DatabaseFile: Sendable {
 
     /// A connection that writes. What it has committed survives a loss of power.
     func writer(lockTimeout: Double) throws(SQLiteError) -> Connection {
-        let connection = try Connection(path: path, access: .write, lockTimeout: lockTimeout)
+        let connection = try Connection(path: path, access: .commit, lockTimeout: lockTimeout)
         try connection.execute(
             """
             PRAGMA synchronous = FULL;
