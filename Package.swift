@@ -10,7 +10,9 @@ let strict: [SwiftSetting] = [
 let package = Package(
     name: "holdfast",
     products: [
-        .executable(name: "holdfast", targets: ["holdfast"])
+        .executable(name: "holdfast", targets: ["holdfast"]),
+        // Only for tests, which load it into the server.
+        .library(name: "FaultyDisk", type: .dynamic, targets: ["FaultyDisk"]),
     ],
     dependencies: [
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.0"),
@@ -69,9 +71,10 @@ let package = Package(
             ],
             swiftSettings: strict
         ),
+        .target(name: "FaultyDisk", path: "Tests/FaultyDisk"),
         .testTarget(
             name: "IntegrationTests",
-            dependencies: ["holdfast", "Bucketing", "CSQLite"],
+            dependencies: ["holdfast", "Bucketing", "CSQLite", "TestSupport"],
             exclude: ["Python"],
             swiftSettings: strict
         ),

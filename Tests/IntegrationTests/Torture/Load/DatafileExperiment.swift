@@ -1,0 +1,21 @@
+/// An experiment that the server buckets users into.
+struct DatafileExperiment: Sendable {
+    let key: String
+    let id: String
+    let variations: [String]
+
+    static let all = [
+        DatafileExperiment(key: "alpha", id: "9001", variations: ["90011", "90012", "90013"]),
+        DatafileExperiment(key: "beta", id: "9002", variations: ["90021", "90022"]),
+    ]
+
+    /// The body that makes it, or changes its weights so that most new users get the variation of this number.
+    func definition(favouring favourite: Int) -> String {
+        let rest = 1_000
+        let list = variations.indices.map { index in
+            let weight = index == favourite % variations.count ? 10_000 - rest * (variations.count - 1) : rest
+            return "{\"key\":\"v\(index)\",\"id\":\"\(variations[index])\",\"weight\":\(weight)}"
+        }
+        return "{\"id\":\"\(id)\",\"variations\":[\(list.joined(separator: ","))]}"
+    }
+}
