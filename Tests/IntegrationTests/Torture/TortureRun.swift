@@ -79,18 +79,12 @@ final class TortureRun {
             report.slowestStart = max(report.slowestStart, .now - begin)
             servers.append(server)
         }
-        if report.rounds == 1 { try makeExperiments(servers[0]) }
-        return servers
-    }
-
-    private func makeExperiments(_ server: ServerProcess) throws {
-        for experiment in DatafileExperiment.all {
-            let answer = try server.request("PUT", "/v1/experiments/\(experiment.key)", experiment.definition(favouring: 0))
-            guard answer.status == 201 else { throw TestFailure("no experiment: \(answer.text)") }
+        if report.rounds == 1 {
+            try DatafileExperiment.make(on: servers[0])
+            // The other sees it within a second.
+            if servers.count > 1 { usleep(1_100_000) }
         }
-        // The others see it within a second.
-        guard scenario.servers > 1 else { return }
-        usleep(1_100_000)
+        return servers
     }
 
     private func waitUntilReady(_ server: ServerProcess) throws {
@@ -106,7 +100,9 @@ final class TortureRun {
     // MARK: Disturbing
 
     private func disturb(_ servers: [ServerProcess], _ load: Load) throws {
-        try waitForWork(of: load, Int.random(in: 20...150, using: &random))
+        // In a long run some rounds last until the log is copied into the database.
+        let length = TortureSettings.isLong && Int.random(in: 0..<5, using: &random) == 0 ? 20 : 1
+        try waitForWork(of: load, length * Int.random(in: 20...150, using: &random))
         guard scenario.disk == .failing, let disk else { return }
         for _ in 0..<Int.random(in: 1...3, using: &random) {
             failSomehow(disk)

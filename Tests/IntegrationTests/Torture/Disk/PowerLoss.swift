@@ -50,7 +50,7 @@ struct PowerLoss {
             try Self.store(files[index])
         }
         // Nobody synchronises the shared memory; anything may be in it.
-        let garbage = (0..<32_768).map { _ in UInt8.random(in: .min ... .max, using: &random) }
+        let garbage = [UInt8](repeating: UInt8.random(in: .min ... .max, using: &random), count: 32_768)
         try Data(garbage).write(to: URL(fileURLWithPath: sharedMemory))
     }
 

@@ -9,6 +9,14 @@ struct DatafileExperiment: Sendable {
         DatafileExperiment(key: "beta", id: "9002", variations: ["90021", "90022"]),
     ]
 
+    /// Puts all in force.
+    static func make(on server: ServerProcess) throws {
+        for experiment in all {
+            let answer = try server.request("PUT", "/v1/experiments/\(experiment.key)", experiment.definition(favouring: 0))
+            guard answer.status == 201 else { throw TestFailure("no experiment: \(answer.text)") }
+        }
+    }
+
     /// The body that makes it, or changes its weights so that most new users get the variation of this number.
     func definition(favouring favourite: Int) -> String {
         let rest = 1_000

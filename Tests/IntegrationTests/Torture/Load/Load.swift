@@ -59,6 +59,11 @@ final class Load: Sendable {
         return false
     }
 
+    /// Blocks until all clients have done what they had to do.
+    func waitForEnd() {
+        clients.wait()
+    }
+
     /// Blocks until all clients have stopped: each ends what it has begun, and begins nothing more.
     func end() {
         over.store(true, ordering: .releasing)
