@@ -60,7 +60,7 @@ import Testing
 
     @Test func `A second signal under load ends the server at once and loses nothing`() throws {
         let server = try ServerProcess(database: database, ["--shutdown-timeout", "60s"])
-        try DatafileExperiment.make(on: server)
+        try DatafileExperiment.make(on: [server])
         let clients = (0..<4).map { LoadClient(number: $0, seed: 1, users: ["user\($0)"], insists: true) }
         let load = Load(of: clients, on: [server.port])
         #expect(load.wait { $0.acknowledged >= 50 })
@@ -90,6 +90,7 @@ import Testing
             for (user, events) in Dictionary(grouping: client.history, by: \.user) {
                 let (method, target, body) = Operation.read.request(for: user)
                 let last = try Operation.read.observation(in: restarted.request(method, target, body))
+                #expect(last != .nothing)
                 var checker = HistoryChecker(ProfileModel())
                 let read = HistoryEvent(
                     client: -1, user: user, operation: .read, invokedAt: end + 1, returnedAt: end + 2, observation: last)

@@ -134,7 +134,7 @@ import Testing
 
     private static func record(clients: Int, in directory: TemporaryDirectory) throws -> [HistoryEvent] {
         let server = try ServerProcess(database: directory.file("holdfast.db"))
-        try DatafileExperiment.make(on: server)
+        try DatafileExperiment.make(on: [server])
         let clients = (0..<clients).map {
             LoadClient(number: $0, seed: 3, users: ["ada"], insists: false, limit: 200 / clients)
         }

@@ -41,9 +41,7 @@ final class HistoryRun {
         self.model = model
         checkers = Dictionary(uniqueKeysWithValues: users.map { ($0, HistoryChecker(model)) })
         servers = try (0..<setting.servers).map { _ in try start() }
-        try DatafileExperiment.make(on: servers[0])
-        // The others see it within a second.
-        if setting.servers > 1 { usleep(1_100_000) }
+        try DatafileExperiment.make(on: servers)
     }
 
     private func start() throws -> ServerProcess {

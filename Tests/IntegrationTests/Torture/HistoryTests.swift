@@ -24,7 +24,7 @@ import Testing
     @Test func `One client asks and is told the same with the same seed`() throws {
         let runs = try (0..<2).map { number in
             let server = try ServerProcess(database: directory.file("\(number).db"))
-            try DatafileExperiment.make(on: server)
+            try DatafileExperiment.make(on: [server])
             let client = LoadClient(number: 0, seed: 7, users: ["ada", "bob"], insists: false, limit: 300)
             Load(of: [client], on: [server.port]).waitForEnd()
             return client.history.map { ($0.user, $0.operation, $0.observation) }

@@ -9,11 +9,20 @@ struct DatafileExperiment: Sendable {
         DatafileExperiment(key: "beta", id: "9002", variations: ["90021", "90022"]),
     ]
 
-    /// Puts all in force.
-    static func make(on server: ServerProcess) throws {
+    /// Puts all in force, and waits until each server on the database knows them.
+    static func make(on servers: [ServerProcess]) throws {
         for experiment in all {
-            let answer = try server.request("PUT", "/v1/experiments/\(experiment.key)", experiment.definition(favouring: 0))
+            let answer = try servers[0].request("PUT", "/v1/experiments/\(experiment.key)", experiment.definition(favouring: 0))
             guard answer.status == 201 else { throw TestFailure("no experiment: \(answer.text)") }
+        }
+        let deadline = ContinuousClock.now + .seconds(30)
+        for server in servers {
+            let client = try server.client()
+            for experiment in all {
+                while try client.request("GET", "/v1/experiments/\(experiment.key)").status != 200 {
+                    guard .now < deadline else { throw TestFailure("another server's experiment is not seen") }
+                }
+            }
         }
     }
 

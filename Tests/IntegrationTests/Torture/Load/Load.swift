@@ -1,9 +1,10 @@
 import Dispatch
 import Foundation
-import Synchronization
 
 /// What clients do to servers at the same time, from its beginning to its end; they count here what comes of it.
-final class Load: Sendable {
+final class Load: @unchecked Sendable {
+    // Safe: `state` and `over` are only used with the condition's lock held.
+
     struct Counts: Sendable {
         /// Operations that were answered, and those of them that may have changed something.
         var answered = 0
@@ -26,12 +27,13 @@ final class Load: Sendable {
         }
     }
 
-    private let state = Mutex(Counts())
-    private let over = Atomic(false)
+    private var state = Counts()
+    private var over = false
+    private let condition = NSCondition()
     private let clients = DispatchGroup()
 
-    var counts: Counts { state.withLock { $0 } }
-    var isOver: Bool { over.load(ordering: .acquiring) }
+    var counts: Counts { condition.withLock { state } }
+    var isOver: Bool { condition.withLock { over } }
 
     /// Starts a thread for each client.
     init(of clients: [LoadClient], on ports: [UInt16]) {
@@ -45,18 +47,24 @@ final class Load: Sendable {
     }
 
     func count(_ change: (inout Counts) -> Void) {
-        state.withLock { change(&$0) }
+        condition.withLock {
+            change(&state)
+            condition.broadcast()
+        }
     }
 
     /// Blocks until the counts are as wanted, or the time is over.
+    ///
+    /// - Returns: whether they are.
     @discardableResult
-    func wait(atMost time: Duration = .seconds(30), until isEnough: (Counts) -> Bool) -> Bool {
-        let deadline = ContinuousClock.now + time
-        while .now < deadline {
-            if isEnough(counts) { return true }
-            usleep(500)
+    func wait(atMost seconds: TimeInterval = 30, until isEnough: (Counts) -> Bool) -> Bool {
+        let deadline = Date(timeIntervalSinceNow: seconds)
+        return condition.withLock {
+            while !isEnough(state) {
+                guard condition.wait(until: deadline) else { return isEnough(state) }
+            }
+            return true
         }
-        return false
     }
 
     /// Blocks until all clients have done what they had to do.
@@ -66,7 +74,7 @@ final class Load: Sendable {
 
     /// Blocks until all clients have stopped: each ends what it has begun, and begins nothing more.
     func end() {
-        over.store(true, ordering: .releasing)
+        condition.withLock { over = true }
         clients.wait()
     }
 }
