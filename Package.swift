@@ -25,7 +25,8 @@ let package = Package(
     products: [
         .executable(name: "holdfast", targets: ["holdfast"]),
         .library(name: "HoldfastClient", targets: ["HoldfastClient"]),
-        // Only for tests, which load it into the server.
+        // Only for tests, which load them into the server.
+        .library(name: "FaultyDisk", type: .dynamic, targets: ["FaultyDisk"]),
         .library(name: "SetClock", type: .dynamic, targets: ["SetClock"]),
     ],
     traits: [
@@ -119,10 +120,11 @@ let package = Package(
             ],
             swiftSettings: strict
         ),
+        .target(name: "FaultyDisk", path: "Tests/FaultyDisk"),
         .target(name: "SetClock", path: "Tests/SetClock"),
         .testTarget(
             name: "IntegrationTests",
-            dependencies: ["holdfast", "Bucketing", "CSQLite", "Migrations"],
+            dependencies: ["holdfast", "Bucketing", "CSQLite", "Migrations", "TestSupport"],
             exclude: ["Python"],
             swiftSettings: strict
         ),

@@ -58,6 +58,48 @@ import Testing
         #expect(server.child.wait() == .exit(1))
     }
 
+    @Test func `A second signal under load ends the server at once and loses nothing`() throws {
+        let server = try ServerProcess(database: database, ["--shutdown-timeout", "60s"])
+        try DatafileExperiment.make(on: [server])
+        let clients = (0..<4).map { LoadClient(number: $0, seed: 1, users: ["user\($0)"], insists: true) }
+        let load = Load(of: clients, on: [server.port])
+        #expect(load.wait { $0.acknowledged >= 50 })
+        // An answer that waits for a body which never comes keeps the server from ending by itself.
+        let unfinished = try server.client()
+        try unfinished.send("POST /ups/save HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{")
+        try passAllLoops(server)
+        server.child.send(SIGTERM)
+        #expect(server.child.errors.first { $0.contains(#""message":"stopping""#) } != nil)
+        let begin = ContinuousClock.now
+        server.child.send(SIGTERM)
+        #expect(server.child.wait() == .exit(1))
+        #expect(ContinuousClock.now - begin < .seconds(10))
+        load.end()
+        #expect(load.counts.wrong.isEmpty)
+        try expectExplanation(of: clients)
+    }
+
+    /// What the clients were told agrees with what a server finds afterwards.
+    private func expectExplanation(of clients: [LoadClient]) throws {
+        let restarted = try ServerProcess(database: database)
+        let end = monotonicNanoseconds()
+        for client in clients {
+            for index in client.history.indices { 
+                client.history[index].returnedAt = min(client.history[index].returnedAt, end)
+            }
+            for (user, events) in Dictionary(grouping: client.history, by: \.user) {
+                let (method, target, body) = Operation.read.request(for: user)
+                let last = try Operation.read.observation(in: restarted.request(method, target, body))
+                #expect(last != .nothing)
+                var checker = HistoryChecker(ProfileModel())
+                let read = HistoryEvent(
+                    client: -1, user: user, operation: .read, invokedAt: end + 1, returnedAt: end + 2, observation: last)
+                try checker.check(events + [read])
+            }
+        }
+        restarted.stop()
+    }
+
     @Test func `A signal right after the start line is a clean shutdown`() throws {
         for _ in 0..<10 { try ServerProcess(database: database).stop() }
     }

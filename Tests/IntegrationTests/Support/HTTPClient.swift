@@ -6,6 +6,10 @@ final class HTTPClient: @unchecked Sendable {
     private let descriptor: Int32
     private var received: [UInt8] = []
     private var isAtEnd = false
+    /// Whether the peer ended the connection by a reset.
+    private(set) var wasReset = false
+    /// Whether an answer has begun to come in and has not been read to its end.
+    private(set) var isWithinAnswer = false
 
     /// - Parameter seconds: how long one call may block.
     init(port: UInt16, seconds: Int = 20) throws {
@@ -64,14 +68,21 @@ final class HTTPClient: @unchecked Sendable {
                 Glibc.send(descriptor, bytes.baseAddress, bytes.count, Int32(MSG_NOSIGNAL))
             }
             if count < 0, errno == EINTR { continue }
-            guard count > 0 else { throw Self.failure("send") }
+            guard count > 0 else {
+                wasReset = errno == ECONNRESET || errno == EPIPE
+                throw Self.failure("send")
+            }
             rest = rest.dropFirst(count)
         }
     }
 
     /// Reads one answer, however it says where it ends.
     func receive(isHead: Bool = false) throws -> Answer {
-        guard let line = try receiveLine() else { throw TestFailure("the connection ended before an answer") }
+        guard let line = try receiveLine() else {
+            isWithinAnswer = !received.isEmpty
+            throw TestFailure("the connection ended before an answer")
+        }
+        isWithinAnswer = true
         let words = line.split(separator: " ", maxSplits: 2)
         guard words.count >= 2, words[0].hasPrefix("HTTP/1."), let status = Int(words[1]) else {
             throw TestFailure("not a status line: \(line)")
@@ -88,6 +99,7 @@ final class HTTPClient: @unchecked Sendable {
         } else {
             body = try receiveToEnd()
         }
+        isWithinAnswer = false
         return Answer(status: status, fields: fields, body: body)
     }
 
@@ -162,6 +174,7 @@ final class HTTPClient: @unchecked Sendable {
             }
             if count < 0, errno == EINTR { continue }
             if count == 0 || errno == ECONNRESET {
+                wasReset = count < 0
                 isAtEnd = true
                 return false
             }

@@ -1,0 +1,163 @@
+import Bucketing
+import TestSupport
+import Testing
+
+/// The checker explains what is right, and finds out what is wrong.
+@Suite struct HistoryCheckerTests {
+    /// One history and whether it can be explained.
+    struct Case: Sendable, CustomTestStringConvertible {
+        let testDescription: String
+        let events: [HistoryEvent]
+        var timeToLive: UInt64?
+
+        init(_ fact: String, timeToLive: UInt64? = nil, _ events: HistoryEvent...) {
+            testDescription = fact
+            self.events = events
+            self.timeToLive = timeToLive
+        }
+    }
+
+    private static let ms: UInt64 = 1_000_000
+
+    private static func event(
+        _ time: ClosedRange<UInt64>, _ operation: Operation, _ observation: Observation, client: Int = 0
+    ) -> HistoryEvent {
+        HistoryEvent(
+            client: client, user: "ada", operation: operation, invokedAt: time.lowerBound * ms,
+            returnedAt: time.upperBound * ms, observation: observation)
+    }
+
+    private static func detail(_ variation: String, _ source: ModelProfile.Source = .saved) -> Observation {
+        .detail(["e": .init(variation: variation, source: source)])
+    }
+
+    private static let assign = Operation.assign(experiment: "e", among: ["a", "b"])
+
+    static let right = [
+        Case(
+            "concurrent saves happen in either order",
+            event(0...10, .save(["e": "1"]), .profile(["e": "1"])), event(0...10, .save(["e": "2"]), .profile(["e": "2"])),
+            event(11...12, .read, detail("1"))),
+        Case(
+            "a save is seen before it is answered",
+            event(0...10, .save(["e": "1"]), .profile(["e": "1"])), event(2...3, .read, detail("1"))),
+        Case(
+            "a save without an answer has happened or not",
+            event(0...10, .save(["e": "1"]), .nothing), event(2...3, .read, .detail(nil)), event(5...6, .read, detail("1"))),
+        Case(
+            "what has expired is gone, and the profile with it", timeToLive: 100 * ms,
+            event(0...1, .save(["e": "1"]), .profile(["e": "1"])), event(50...51, .read, detail("1")),
+            event(150...151, .read, .detail(nil))),
+        Case(
+            "a later save for the same variation keeps its origin",
+            event(0...1, assign, .variation("a")), event(2...3, .put(["e": "a"]), .replacement(existed: true, ["e": "a"])),
+            event(4...5, .read, detail("a", .bucketed))),
+    ]
+
+    static let wrong = [
+        Case(
+            "an acknowledged save is not there",
+            event(0...1, .save(["e": "1"]), .profile(["e": "1"])), event(2...3, .read, .detail(nil))),
+        Case(
+            "one of two concurrent saves of different experiments is lost",
+            event(0...9, .save(["e": "1"]), .profile(["e": "1"])), event(0...9, .save(["f": "2"]), .profile(["f": "2"])),
+            event(10...11, .lookup, .profile(["e": "1", "f": "2"]))),
+        Case(
+            "half of a save is there",
+            event(0...9, .save(["e": "1", "f": "1"]), .nothing), event(10...11, .lookup, .profile(["e": "1"]))),
+        Case(
+            "two who ask at once get different variations",
+            event(0...9, assign, .variation("a")), event(0...9, assign, .variation("b"), client: 1)),
+        Case(
+            "a variation moves",
+            event(0...1, assign, .variation("a")), event(2...3, assign, .variation("b"))),
+        Case(
+            "a save goes over an override",
+            event(0...1, .override(experiment: "e", variation: "a"), .variation("a")),
+            event(2...3, .save(["e": "1"]), .profile(["e": "1"]))),
+        Case(
+            "a replacement drops an override",
+            event(0...1, .override(experiment: "e", variation: "a"), .variation("a")),
+            event(2...3, .put(["f": "1"]), .replacement(existed: true, ["f": "1"]))),
+        Case(
+            "a save that keeps has replaced",
+            event(0...1, .save(["e": "1"]), .profile(["e": "1"])), event(2...3, .keep(["e": "2"]), .profile(["e": "2"]))),
+        Case(
+            "a read goes back behind an earlier one on the same connection",
+            event(0...9, .save(["e": "1"]), .profile(["e": "1"])), event(2...3, .read, detail("1"), client: 1),
+            event(4...5, .read, .detail(nil), client: 1)),
+        Case(
+            "what was erased comes back",
+            event(0...1, .save(["e": "1"]), .profile(["e": "1"])), event(2...3, .erase, .acknowledgement),
+            event(4...5, .read, detail("1"))),
+        Case(
+            "a save without an answer happens after the server's end",
+            event(0...5, .save(["e": "1"]), .nothing), event(6...7, .read, .detail(nil)), event(8...9, .read, detail("1"))),
+        Case(
+            "an assignment outlives its time", timeToLive: 100 * ms,
+            event(0...1, .save(["e": "1"]), .profile(["e": "1"])), event(150...151, .read, detail("1"))),
+        Case(
+            "an assignment is gone before its time", timeToLive: 100 * ms,
+            event(0...1, .save(["e": "1"]), .profile(["e": "1"])), event(50...51, .read, .detail(nil))),
+    ]
+
+    @Test(arguments: right)
+    func `What is right is explained`(history: Case) throws {
+        var checker = HistoryChecker(ProfileModel(timeToLive: history.timeToLive))
+        try checker.check(history.events)
+    }
+
+    @Test(arguments: wrong)
+    func `What is wrong is found out`(history: Case) {
+        var checker = HistoryChecker(ProfileModel(timeToLive: history.timeToLive))
+        #expect(throws: HistoryChecker.Violation.self) { try checker.check(history.events) }
+    }
+
+    /// A true history, recorded from the real server, with one answer in it made wrong. With several clients at once an
+    /// answer may lack what another one adds meanwhile; a variation that nobody gave is wrong in any case.
+    @Test(arguments: [1, 4])
+    func `One wrong answer in a long history is found out`(clients: Int) throws {
+        let directory = try TemporaryDirectory()
+        let history = try Self.record(clients: clients, in: directory)
+        var checker = HistoryChecker(ProfileModel())
+        try checker.check(history)
+        var random = SeededGenerator(seed: 5)
+        for place in history.indices.shuffled(using: &random).prefix(80) {
+            var wrong = history
+            let drops = clients == 1 && Bool.random(using: &random)
+            guard let answer = Self.spoiled(history[place].observation, drops: drops) else { continue }
+            wrong[place].observation = answer
+            var checker = HistoryChecker(ProfileModel())
+            #expect(throws: HistoryChecker.Violation.self, "\(wrong[place])") { try checker.check(wrong) }
+        }
+    }
+
+    private static func record(clients: Int, in directory: TemporaryDirectory) throws -> [HistoryEvent] {
+        let server = try ServerProcess(database: directory.file("holdfast.db"))
+        try DatafileExperiment.make(on: [server])
+        let clients = (0..<clients).map {
+            LoadClient(number: $0, seed: 3, users: ["ada"], insists: false, limit: 200 / clients)
+        }
+        let load = Load(of: clients, on: [server.port])
+        load.waitForEnd()
+        #expect(load.counts.wrong.isEmpty)
+        return clients.flatMap(\.history)
+    }
+
+    /// The answer with an assignment dropped, or with another variation; `nil` when it has none.
+    private static func spoiled(_ observation: Observation, drops: Bool) -> Observation? {
+        func spoil<Value>(_ map: [String: Value], _ other: Value) -> [String: Value]? {
+            guard let experiment = map.keys.min() else { return nil }
+            var map = map
+            map[experiment] = drops ? nil : other
+            return map
+        }
+        return switch observation {
+        case .profile(let map): spoil(map, "other").map { .profile($0) }
+        case .replacement(let existed, let map): spoil(map, "other").map { .replacement(existed: existed, $0) }
+        case .detail(let map?): spoil(map, .init(variation: "other", source: .saved)).map { .detail($0) }
+        case .variation: .variation("other")
+        default: nil
+        }
+    }
+}

@@ -1,0 +1,84 @@
+import Foundation
+import TestSupport
+import Testing
+
+/// Many clients on few users, all of whom change the same, and a check that all their answers together can be explained.
+final class HistoryRun {
+    struct Setting: Sendable, CustomStringConvertible {
+        let description: String
+        var servers = 1
+        var clients = 8
+        /// Milliseconds.
+        var timeToLive: UInt64?
+        /// Whether a server is killed in the middle of each round.
+        var kills = false
+
+        static let all = [
+            Setting(description: "one server"),
+            Setting(description: "two servers on one file", servers: 2),
+            Setting(description: "two servers, assignments that expire", servers: 2, timeToLive: 80),
+            Setting(description: "two servers, one of them killed", servers: 2, kills: true),
+            Setting(description: "one client", clients: 1),
+        ]
+    }
+
+    private let setting: Setting
+    private let database: String
+    private let seed: UInt64
+    private let users = (0..<4).map { "shared\($0)" }
+    private let model: ProfileModel
+    private var checkers: [String: HistoryChecker]
+    private var servers: [ServerProcess] = []
+    /// Operations that were explained.
+    private(set) var checked = 0
+    private(set) var rounds = 0
+
+    init(_ setting: Setting, in directory: TemporaryDirectory, seed: UInt64) throws {
+        self.setting = setting
+        self.seed = seed
+        database = directory.file("holdfast.db")
+        let model = ProfileModel(timeToLive: setting.timeToLive.map { $0 * 1_000_000 })
+        self.model = model
+        checkers = Dictionary(uniqueKeysWithValues: users.map { ($0, HistoryChecker(model)) })
+        servers = try (0..<setting.servers).map { _ in try start() }
+        try DatafileExperiment.make(on: servers)
+    }
+
+    private func start() throws -> ServerProcess {
+        let options = setting.timeToLive.map { ["--assignment-ttl", "\($0)ms"] } ?? []
+        return try ServerProcess(database: database, options)
+    }
+
+    /// - Parameter operations: of all clients together.
+    func round(operations: Int) throws {
+        rounds += 1
+        let clients = (0..<setting.clients).map { number in
+            LoadClient(
+                number: (rounds - 1) * setting.clients + number, seed: seed, users: users, insists: false,
+                limit: operations / setting.clients)
+        }
+        let load = Load(of: clients, on: servers.map(\.port))
+        if setting.kills {
+            load.wait { $0.answered >= operations / 2 }
+            servers.removeLast().kill()
+        }
+        load.waitForEnd()
+        if let wrong = load.counts.wrong.first { throw TestFailure(wrong) }
+        try check(clients.flatMap(\.history))
+        if setting.kills { servers.append(try start()) }
+    }
+
+    private func check(_ history: [HistoryEvent]) throws(HistoryChecker.Violation) {
+        let end = monotonicNanoseconds()
+        var events = history
+        for index in events.indices { events[index].returnedAt = min(events[index].returnedAt, end) }
+        for (user, events) in Dictionary(grouping: events, by: \.user) {
+            try checkers[user]?.check(events)
+            checked += events.count
+        }
+    }
+
+    func stop() {
+        for server in servers { server.stop() }
+    }
+}

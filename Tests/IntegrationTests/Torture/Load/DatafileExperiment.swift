@@ -1,0 +1,38 @@
+/// An experiment that the server buckets users into.
+struct DatafileExperiment: Sendable {
+    let key: String
+    let id: String
+    let variations: [String]
+
+    static let all = [
+        DatafileExperiment(key: "alpha", id: "9001", variations: ["90011", "90012", "90013"]),
+        DatafileExperiment(key: "beta", id: "9002", variations: ["90021", "90022"]),
+    ]
+
+    /// Puts all in force, and waits until each server on the database knows them.
+    static func make(on servers: [ServerProcess]) throws {
+        for experiment in all {
+            let answer = try servers[0].request("PUT", "/v1/experiments/\(experiment.key)", experiment.definition(favouring: 0))
+            guard answer.status == 201 else { throw TestFailure("no experiment: \(answer.text)") }
+        }
+        let deadline = ContinuousClock.now + .seconds(30)
+        for server in servers {
+            let client = try server.client()
+            for experiment in all {
+                while try client.request("GET", "/v1/experiments/\(experiment.key)").status != 200 {
+                    guard .now < deadline else { throw TestFailure("another server's experiment is not seen") }
+                }
+            }
+        }
+    }
+
+    /// The body that makes it, or changes its weights so that most new users get the variation of this number.
+    func definition(favouring favourite: Int) -> String {
+        let rest = 1_000
+        let list = variations.indices.map { index in
+            let weight = index == favourite % variations.count ? 10_000 - rest * (variations.count - 1) : rest
+            return "{\"key\":\"v\(index)\",\"id\":\"\(variations[index])\",\"weight\":\(weight)}"
+        }
+        return "{\"id\":\"\(id)\",\"variations\":[\(list.joined(separator: ","))]}"
+    }
+}

@@ -1,0 +1,132 @@
+import Bucketing
+import Glibc
+
+/// A client that asks for one random thing after the other, and writes down what it was told.
+// Safe: only one thread at a time uses it, that of the load or that which has waited for the load's end.
+final class LoadClient: @unchecked Sendable {
+    let number: Int
+    /// In the order in which it asked. An operation without an answer has not returned (`UInt64.max`).
+    var history: [HistoryEvent] = []
+    private let users: [String]
+    /// Whether it asks again for what it was refused, until it is done; only if nobody else changes its users.
+    private let insists: Bool
+    private let limit: Int
+    private var generator: OperationGenerator
+
+    /// - Parameter limit: operations that it makes; it stops earlier when the load is over.
+    init(number: Int, seed: UInt64, users: [String], insists: Bool, limit: Int = .max) {
+        self.number = number
+        self.users = users
+        self.insists = insists
+        self.limit = limit
+        generator = OperationGenerator(client: number, seed: seed)
+    }
+
+    /// Works until the load is over or no server can be reached.
+    func work(on ports: [UInt16], in load: Load) {
+        var connections = ports.compactMap { try? HTTPClient(port: $0) }
+        var made = 0
+        while !load.isOver, !connections.isEmpty, made < limit {
+            made += 1
+            let index = Int(generator.element(of: Array(connections.indices)))
+            do {
+                try workOnce(on: connections[index], in: load)
+            } catch let wrong as WrongAnswer {
+                load.count { $0.wrong.append(wrong.description) }
+                return
+            } catch {
+                let connection = connections.remove(at: index)
+                load.count { counts in
+                    counts.cut += 1
+                    if connection.wasReset { counts.reset += 1 }
+                    if connection.isWithinAnswer { counts.wrong.append("an answer was cut short: \(error)") }
+                }
+            }
+        }
+    }
+
+    private func workOnce(on connection: HTTPClient, in load: Load) throws {
+        if generator.chance(25) {
+            try importUsers(on: connection, in: load)
+        } else if generator.chance(10) {
+            try changeExperiment(on: connection, in: load)
+        } else {
+            try perform(generator.operation(), for: generator.element(of: users), on: connection, in: load)
+        }
+    }
+
+    /// Asks, and writes down the answer. When the connection ends before it there is none.
+    private func perform(
+        _ operation: Operation, for user: String, on connection: HTTPClient, in load: Load
+    ) throws {
+        let request = operation.request(for: user)
+        let place = begin(operation, for: user)
+        var tries = 0
+        while true {
+            let answer = try connection.request(request.method, request.target, request.body)
+            tries += 1
+            let observation = try operation.observation(in: answer)
+            guard observation == .nothing else {
+                end(place, tries == 1 ? observation : observation.ofRepetition)
+                return load.count { counts in
+                    counts.answered += 1
+                    if !operation.changesNothing { counts.acknowledged += 1 }
+                }
+            }
+            load.count { $0.refused += 1 }
+            if !insists || load.isOver { return }
+            usleep(3_000)
+        }
+    }
+
+    /// Saves a part of each of the users in one request, which as a whole is answered once.
+    private func importUsers(on connection: HTTPClient, in load: Load) throws {
+        let maps = users.map { ($0, generator.map()) }
+        let places = maps.map { begin(.save($0.1), for: $0.0) }
+        let body = maps.map { Operation.body($0.1, of: $0.0) }.joined(separator: "\n")
+        while true {
+            let answer = try connection.request("POST", "/v1/profiles", body)
+            if answer.status == 200, answer["imported"] == .integer(Int64(maps.count)) {
+                for place in places { end(place, .acknowledgement) }
+                return load.count { counts in
+                    counts.answered += 1
+                    counts.acknowledged += 1
+                }
+            }
+            guard answer.status == 503 else { throw WrongAnswer(description: "import: \(answer.text)") }
+            load.count { $0.refused += 1 }
+            if !insists || load.isOver { return }
+            usleep(3_000)
+        }
+    }
+
+    /// Which variation most new users get is of no consequence to those who have one.
+    private func changeExperiment(on connection: HTTPClient, in load: Load) throws {
+        let experiment = generator.element(of: DatafileExperiment.all)
+        let definition = experiment.definition(favouring: generator.element(of: [0, 1, 2]))
+        let answer = try connection.request("PUT", "/v1/experiments/\(experiment.key)", definition)
+        guard [200, 409, 503].contains(answer.status) else {
+            throw WrongAnswer(description: "experiment: \(answer.status) \(answer.text)")
+        }
+    }
+
+    private func begin(_ operation: Operation, for user: String) -> Int {
+        history.append(
+            HistoryEvent(
+                client: number, user: user, operation: operation, invokedAt: monotonicNanoseconds(), returnedAt: .max,
+                observation: .nothing))
+        return history.count - 1
+    }
+
+    private func end(_ place: Int, _ observation: Observation) {
+        history[place].returnedAt = monotonicNanoseconds()
+        history[place].observation = observation
+    }
+}
+
+/// The clock of all histories.
+func monotonicNanoseconds() -> UInt64 {
+    var time = timespec()
+    clock_gettime(CLOCK_MONOTONIC, &time)
+    return UInt64(time.tv_sec) * 1_000_000_000 + UInt64(time.tv_nsec)
+}

@@ -1,0 +1,91 @@
+import Bucketing
+
+/// An answer that no rule of the API allows.
+struct WrongAnswer: Error, CustomStringConvertible {
+    let description: String
+}
+
+extension Operation {
+    /// How the server is asked for it.
+    func request(for user: String) -> (method: String, target: String, body: String?) {
+        let path = "/v1/profiles/\(user)"
+        return switch self {
+        case .save(let map): ("POST", "/ups/save", Self.body(map, of: user))
+        case .keep(let map): ("PATCH", path + "?on_conflict=keep", Self.body(map, of: user))
+        case .put(let map): ("PUT", path, Self.body(map, of: user))
+        case .override(let experiment, let variation):
+            ("PUT", "\(path)/experiments/\(experiment)", "{\"variation_id\":\"\(variation)\"}")
+        case .remove(let experiment): ("DELETE", "\(path)/experiments/\(experiment)", nil)
+        case .erase: ("DELETE", path, nil)
+        case .assign(let experiment, _):
+            ("POST", "/v1/assign", "{\"user_id\":\"\(user)\",\"experiment\":\"\(experiment)\"}")
+        case .read: ("GET", path + "?detail=true", nil)
+        case .lookup: ("POST", "/ups/lookup", "{\"user_id\":\"\(user)\"}")
+        }
+    }
+
+    static func body(_ map: [String: String], of user: String) -> String {
+        let entries = map.sorted { $0.key < $1.key }.map { "\"\($0.key)\":{\"variation_id\":\"\($0.value)\"}" }
+        return "{\"user_id\":\"\(user)\",\"experiment_bucket_map\":{\(entries.joined(separator: ","))}}"
+    }
+
+    /// What the answer says.
+    ///
+    /// - Returns: `nothing` when the server says that it could not do it.
+    func observation(in answer: Answer) throws(WrongAnswer) -> Observation {
+        if answer.status == 503 { return .nothing }
+        switch (self, answer.status) {
+        case (.save, 200), (.keep, 200), (.lookup, 200): return .profile(try Self.variations(answer))
+        case (.put, 200): return .replacement(existed: true, try Self.variations(answer))
+        case (.put, 201): return .replacement(existed: false, try Self.variations(answer))
+        case (.override, 200), (.assign, 200):
+            guard let variation = answer["variation_id"].string else { break }
+            return .variation(variation)
+        case (.remove, 204): return .removal(found: true)
+        case (.remove, 404): return .removal(found: false)
+        case (.erase, 204): return .acknowledgement
+        case (.read, 200): return .detail(try Self.detail(answer))
+        case (.read, 404): return .detail(nil)
+        default: break
+        }
+        throw WrongAnswer(description: "\(self): \(answer.status) \(answer.text)")
+    }
+
+    private static func variations(_ answer: Answer) throws(WrongAnswer) -> [String: String] {
+        try entries(answer) { $0["variation_id"].string }
+    }
+
+    private static func detail(_ answer: Answer) throws(WrongAnswer) -> [String: Observation.Detail] {
+        try entries(answer) { entry in
+            guard let variation = entry["variation_id"].string,
+                let source = entry["source"].string.flatMap(ModelProfile.Source.init)
+            else { return nil }
+            return .init(variation: variation, source: source)
+        }
+    }
+
+    private static func entries<Value>(
+        _ answer: Answer, _ value: (JSONValue) -> Value?
+    ) throws(WrongAnswer) -> [String: Value] {
+        guard let map = answer["experiment_bucket_map"].object else {
+            throw WrongAnswer(description: "not a profile: \(answer.text)")
+        }
+        var entries: [String: Value] = [:]
+        for member in map {
+            guard let value = value(member.value) else { throw WrongAnswer(description: "not a profile: \(answer.text)") }
+            entries[member.key] = value
+        }
+        return entries
+    }
+}
+
+extension Observation {
+    /// What is left of it when the operation may have happened before, without an answer.
+    var ofRepetition: Observation {
+        switch self {
+        case .replacement(_, let map): .profile(map)
+        case .removal: .acknowledgement
+        default: self
+        }
+    }
+}

@@ -1,0 +1,73 @@
+import TestSupport
+
+/// Random operations, the same with the same seed.
+struct OperationGenerator {
+    /// Experiments of no datafile, in which any variation may be saved.
+    private static let free = ["p1", "p2", "p3"]
+    /// Experiments of the datafile that ``DatafileExperiment`` puts in force.
+    private static let known = DatafileExperiment.all
+
+    private let client: Int
+    private var random: SeededGenerator
+    private var count = 0
+
+    init(client: Int, seed: UInt64) {
+        self.client = client
+        random = SeededGenerator(seed: seed &* 1_000_003 &+ UInt64(client))
+    }
+
+    mutating func chance(_ thousandths: Int) -> Bool {
+        Int.random(in: 0..<1_000, using: &random) < thousandths
+    }
+
+    mutating func element<Element>(of list: [Element]) -> Element {
+        list[Int.random(in: list.indices, using: &random)]
+    }
+
+    mutating func operation() -> Operation {
+        switch Int.random(in: 0..<100, using: &random) {
+        case ..<30: .save(map())
+        case ..<38: .keep(map())
+        case ..<46: .put(map())
+        case ..<54: override()
+        case ..<62: .remove(experiment: experiment())
+        case ..<65: .erase
+        case ..<80: assign()
+        case ..<92: .read
+        default: .lookup
+        }
+    }
+
+    /// One to three experiments; what is free gets a variation that nobody gives a second time.
+    mutating func map() -> [String: String] {
+        var map: [String: String] = [:]
+        for _ in 0..<Int.random(in: 1...3, using: &random) {
+            let (experiment, variation) = assignment()
+            map[experiment] = variation
+        }
+        return map
+    }
+
+    private mutating func assignment() -> (experiment: String, variation: String) {
+        if chance(400) {
+            let experiment = element(of: Self.known)
+            return (experiment.id, element(of: experiment.variations))
+        }
+        count += 1
+        return (element(of: Self.free), "c\(client)n\(count)")
+    }
+
+    private mutating func override() -> Operation {
+        let (experiment, variation) = assignment()
+        return .override(experiment: experiment, variation: variation)
+    }
+
+    private mutating func assign() -> Operation {
+        let experiment = element(of: Self.known)
+        return .assign(experiment: experiment.id, among: experiment.variations)
+    }
+
+    private mutating func experiment() -> String {
+        chance(500) ? element(of: Self.free) : element(of: Self.known).id
+    }
+}

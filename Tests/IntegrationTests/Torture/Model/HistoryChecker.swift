@@ -1,0 +1,95 @@
+/// Checks that what clients observed of one user can be explained by operations that happened one after the other,
+/// each at some moment between its being asked and its being answered (linearizability, Herlihy and Wing 1990; found
+/// just in time, as Lowe 2017 does).
+///
+/// All that the design promises of a profile follows: an assignment that was acknowledged is seen by everybody who
+/// asks afterwards, by whatever process; a user has one variation in an experiment while it exists; an override stays
+/// until it is removed; and nobody sees an older profile than before.
+struct HistoryChecker: Sendable {
+    /// What cannot be explained.
+    struct Violation: Error, CustomStringConvertible {
+        let event: HistoryEvent
+        /// What could have been there before, by all that was observed until then.
+        let before: [ModelProfile]
+        /// What else was under way.
+        let concurrent: [HistoryEvent]
+
+        var description: String {
+            let profiles = before.map { "\($0.exists ? "" : "(absent) ")\($0.entries)" }.joined(separator: "\n    or ")
+            return "\(event)\n  cannot be explained: the profile was \(profiles)"
+                + concurrent.map { "\n  under way: \($0)" }.joined()
+        }
+    }
+
+    private struct Configuration: Hashable {
+        var profile: ModelProfile
+        /// Operations that have happened and are not answered yet.
+        var happened: Set<Int> = []
+    }
+
+    private let model: ProfileModel
+    private var configurations: Set<Configuration>
+
+    init(_ model: ProfileModel, initially profile: ModelProfile = .absent) {
+        self.model = model
+        configurations = [Configuration(profile: profile)]
+    }
+
+    /// Goes on with the events of this user that follow those checked before. None may be under way at the end.
+    mutating func check(_ events: [HistoryEvent]) throws(Violation) {
+        var open: Set<Int> = []
+        for moment in Self.moments(of: events) {
+            if moment.isReturn {
+                try complete(moment.event, open, events)
+                open.remove(moment.event)
+            } else {
+                open.insert(moment.event)
+            }
+        }
+    }
+
+    /// When something is asked or answered, in order; what is asked at the moment of an answer may have been earlier.
+    private static func moments(of events: [HistoryEvent]) -> [(time: UInt64, isReturn: Bool, event: Int)] {
+        let all = events.indices.flatMap { index in
+            [
+                (time: events[index].invokedAt, isReturn: false, event: index),
+                (time: events[index].returnedAt, isReturn: true, event: index),
+            ]
+        }
+        return all.sorted { ($0.time, $0.isReturn ? 1 : 0) < ($1.time, $1.isReturn ? 1 : 0) }
+    }
+
+    /// By the time that an operation is answered it has happened, after some of those under way.
+    private mutating func complete(_ index: Int, _ open: Set<Int>, _ events: [HistoryEvent]) throws(Violation) {
+        let mayNotHaveHappened = events[index].observation == .nothing
+        var explained: Set<Configuration> = []
+        var seen = configurations
+        var waiting = Array(configurations)
+        while var configuration = waiting.popLast() {
+            if mayNotHaveHappened || configuration.happened.contains(index) {
+                var done = configuration
+                done.happened.remove(index)
+                explained.insert(done)
+            }
+            if configuration.happened.contains(index) { continue }
+            for next in open where !configuration.happened.contains(next) {
+                let event = events[next]
+                configuration.happened.insert(next)
+                for profile in model.profiles(
+                    after: event.operation, on: configuration.profile, observed: event.observation,
+                    during: event.invokedAt...event.returnedAt)
+                {
+                    let following = Configuration(profile: profile, happened: configuration.happened)
+                    if seen.insert(following).inserted { waiting.append(following) }
+                }
+                configuration.happened.remove(next)
+            }
+        }
+        guard !explained.isEmpty else {
+            throw Violation(
+                event: events[index], before: Array(Set(configurations.map(\.profile))),
+                concurrent: open.filter { $0 != index }.map { events[$0] })
+        }
+        configurations = explained
+    }
+}

@@ -1,0 +1,40 @@
+/// A profile as the design tells of it, written anew and without the server's code.
+struct ModelProfile: Hashable, Sendable {
+    enum Source: String, Sendable {
+        case saved
+        case bucketed
+        case override
+    }
+
+    struct Entry: Hashable, Sendable {
+        var variation: String
+        var source: Source
+        /// The moments between which it expires, as it is not known when exactly it was saved; `nil`: it does not.
+        var expiry: ClosedRange<UInt64>?
+    }
+
+    static let absent = ModelProfile(exists: false)
+
+    var exists = true
+    var entries: [String: Entry] = [:]
+
+    var variations: [String: String] { entries.mapValues(\.variation) }
+
+    /// All that may be left of the profile for one who looks during this time.
+    func afterExpiry(during time: ClosedRange<UInt64>) -> [ModelProfile] {
+        var variants = [self]
+        for (experiment, entry) in entries {
+            guard let expiry = entry.expiry, expiry.lowerBound <= time.upperBound else { continue }
+            let without = variants.map { $0.losing(experiment) }
+            variants = expiry.upperBound < time.lowerBound ? without : variants + without
+        }
+        return variants
+    }
+
+    /// A profile of which the last assignment has expired is gone.
+    private func losing(_ experiment: String) -> ModelProfile {
+        var rest = self
+        rest.entries[experiment] = nil
+        return rest.entries.isEmpty ? .absent : rest
+    }
+}

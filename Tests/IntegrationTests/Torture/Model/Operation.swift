@@ -1,0 +1,41 @@
+/// What a client asks of one user's profile. Maps are from experiment to variation.
+enum Operation: Hashable, Sendable {
+    case save([String: String])
+    case keep([String: String])
+    case put([String: String])
+    case override(experiment: String, variation: String)
+    case remove(experiment: String)
+    case erase
+    case assign(experiment: String, among: [String])
+    /// With where each assignment came from.
+    case read
+    case lookup
+
+    var changesNothing: Bool {
+        switch self {
+        case .read, .lookup: true
+        default: false
+        }
+    }
+}
+
+/// What a client was told.
+enum Observation: Hashable, Sendable {
+    /// Nothing, or that the store had failed: the operation may have happened, and may not.
+    case nothing
+    /// That it was done.
+    case acknowledgement
+    /// The profile as it is then; a user without one has an empty map.
+    case profile([String: String])
+    /// Whether there was one before, and the profile as it is then.
+    case replacement(existed: Bool, [String: String])
+    /// The profile with where each assignment came from; `nil` when there is none.
+    case detail([String: Detail]?)
+    case variation(String)
+    case removal(found: Bool)
+
+    struct Detail: Hashable, Sendable {
+        let variation: String
+        let source: ModelProfile.Source
+    }
+}

@@ -1,0 +1,103 @@
+/// What each operation makes of a profile, and what may be answered to it.
+struct ProfileModel: Sendable {
+    /// Nanoseconds that an assignment lives after it was last saved.
+    var timeToLive: UInt64?
+
+    /// The server's clock counts milliseconds, and is read some time before or after ours.
+    private static let slack: UInt64 = 10_000_000
+
+    /// The profiles that may be there after an operation that was observed like this, made somewhen during this time;
+    /// none when it could not have been observed so.
+    func profiles(
+        after operation: Operation, on profile: ModelProfile, observed: Observation, during time: ClosedRange<UInt64>
+    ) -> [ModelProfile] {
+        profile.afterExpiry(during: time).flatMap { before in
+            results(of: operation, on: before, during: time).filter { after in
+                Self.agrees(observed, with: operation, before: before, after: after)
+            }
+        }
+    }
+
+    private func results(
+        of operation: Operation, on before: ModelProfile, during time: ClosedRange<UInt64>
+    ) -> [ModelProfile] {
+        var after = before
+        switch operation {
+        case .read, .lookup:
+            break
+        case .save(let map), .keep(let map):
+            var keeps = false
+            if case .keep = operation { keeps = true }
+            save(map, keeps: keeps, in: &after, time)
+        case .put(let map):
+            after.entries = after.entries.filter { $0.value.source == .override || map[$0.key] != nil }
+            save(map, keeps: false, in: &after, time)
+        case .override(let experiment, let variation):
+            after.exists = true
+            after.entries[experiment] = .init(variation: variation, source: .override, expiry: nil)
+        case .remove(let experiment):
+            after.entries[experiment] = nil
+        case .erase:
+            after = .absent
+        case .assign(let experiment, let variations):
+            return assigned(experiment, among: variations, on: before, time)
+        }
+        return [after]
+    }
+
+    private func save(
+        _ map: [String: String], keeps: Bool, in profile: inout ModelProfile, _ time: ClosedRange<UInt64>
+    ) {
+        profile.exists = true
+        for (experiment, variation) in map {
+            let stored = profile.entries[experiment]
+            if stored?.source == .override { continue }
+            if let stored, stored.variation != variation, keeps { continue }
+            // Saved again with the same variation, it lives longer and came from where it came from.
+            let source = stored?.variation == variation ? stored?.source ?? .saved : .saved
+            profile.entries[experiment] = .init(variation: variation, source: source, expiry: expiry(from: time))
+        }
+    }
+
+    /// Who has a variation keeps it; anybody else gets one of the experiment's.
+    private func assigned(
+        _ experiment: String, among variations: [String], on before: ModelProfile, _ time: ClosedRange<UInt64>
+    ) -> [ModelProfile] {
+        if before.entries[experiment] != nil { return [before] }
+        return variations.map { variation in
+            var after = before
+            after.exists = true
+            after.entries[experiment] = .init(variation: variation, source: .bucketed, expiry: expiry(from: time))
+            return after
+        }
+    }
+
+    private func expiry(from time: ClosedRange<UInt64>) -> ClosedRange<UInt64>? {
+        timeToLive.map { time.lowerBound + $0 - min($0, Self.slack)...time.upperBound + $0 + Self.slack }
+    }
+
+    private static func agrees(
+        _ observed: Observation, with operation: Operation, before: ModelProfile, after: ModelProfile
+    ) -> Bool {
+        switch observed {
+        case .nothing, .acknowledgement:
+            true
+        case .profile(let variations):
+            after.variations == variations
+        case .replacement(let existed, let variations):
+            before.exists == existed && after.variations == variations
+        case .detail(nil):
+            !after.exists
+        case .detail(let detail?):
+            after.exists && after.entries.mapValues { .init(variation: $0.variation, source: $0.source) } == detail
+        case .variation(let variation):
+            switch operation {
+            case .assign(let experiment, _), .override(let experiment, _):
+                after.entries[experiment]?.variation == variation
+            default: false
+            }
+        case .removal(let found):
+            before.variations != after.variations ? found : !found
+        }
+    }
+}
