@@ -6,6 +6,8 @@ public final class SQLiteStore: Sendable {
     let file: DatabaseFile
     let writer: Writer
     let projectReader: ProjectReader
+    let attributeRemoval: AttributeRemoval
+    let segmentReader: SegmentReader
     private let retention: Retention
 
     /// Opens the database, making it or bringing it up to date where needed.
@@ -21,13 +23,17 @@ public final class SQLiteStore: Sendable {
             throw DatabaseError(configuration.path, error)
         }
         projectReader = ProjectReader(file: file, lockTimeout: configuration.lockTimeout)
+        segmentReader = SegmentReader(file: file, lockTimeout: configuration.lockTimeout)
+        attributeRemoval = AttributeRemoval(writer: writer, configuration: configuration)
         retention = Retention(writer: writer, configuration: configuration)
     }
 
     public func close() {
         retention.stop()
+        attributeRemoval.stop()
         writer.notices.close()
         projectReader.close()
+        segmentReader.close()
         writer.close()
     }
 }

@@ -2,12 +2,7 @@ public import Storage
 
 extension SQLiteStore: ProfileStore {
     public func makeReader() throws(StorageError) -> sending any ProfileReader {
-        guard !writer.notices.isClosed else { throw .closed }
-        do throws(SQLiteError) {
-            return try SQLiteProfileReader(file: file, notices: writer.notices, configuration: configuration)
-        } catch {
-            throw error.asStorageError
-        }
+        try makeSQLiteReader()
     }
 
     public func submit(
@@ -38,6 +33,7 @@ extension SQLiteStore: ProfileStore {
         if case .erase = change.operation {
             try ForcedVariationRows.erase(change.userID, in: transaction)
             try EventRows.erase(change.userID, in: transaction)
+            try AttributeRows.erase(change.userID, in: transaction)
         }
         return outcome.result
     }
