@@ -11,9 +11,7 @@ public struct Segment: Sendable {
         self.name = name
         self.conditions = conditions
         condition = Condition(audience: conditions)
-        var mentions = Mentions()
-        condition.collectMentions(into: &mentions)
-        self.mentions = mentions
+        mentions = Mentions(audience: conditions)
     }
 
     /// Whether the conditions name an attribute.

@@ -2,6 +2,13 @@
 public struct Mentions: Sendable {
     public internal(set) var attributes: Set<Identifier> = []
     public internal(set) var segments: Set<Identifier> = []
+
+    init() {}
+
+    /// - Parameter audience: conditions as an audience of a datafile has them.
+    public init(audience: JSONValue) {
+        Condition(audience: audience).collectMentions(into: &self)
+    }
 }
 
 extension Condition {

@@ -5,6 +5,7 @@ public import Storage
 /// What all event loops of one server share.
 public final class Services: Sendable {
     public let profiles: any ProfileStore
+    public let attributes: any AttributeStore
     public let projects: ProjectCatalog
     public let events: EventQueue
     public let access: AccessControl
@@ -14,6 +15,7 @@ public final class Services: Sendable {
     let build: BuildInfo
     let collector = MetricsCollector()
     let decisions = DecisionFigures()
+    let attributeFigures = AttributeFigures()
 
     public struct Options: Sendable {
         /// Whether each request is logged.
@@ -31,9 +33,10 @@ public final class Services: Sendable {
     }
 
     public init(
-        profiles: any ProfileStore, projects: ProjectCatalog, events: EventQueue, access: AccessControl, build: BuildInfo, logger: Logger, options: Options = Options()
+        profiles: any ProfileStore, attributes: any AttributeStore, projects: ProjectCatalog, events: EventQueue, access: AccessControl, build: BuildInfo, logger: Logger, options: Options = Options()
     ) {
         self.profiles = profiles
+        self.attributes = attributes
         self.projects = projects
         self.events = events
         self.access = access
