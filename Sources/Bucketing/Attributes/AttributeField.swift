@@ -129,10 +129,11 @@ private struct AttributeOptions: Sequence, IteratorProtocol {
     var isAtEnd: Bool { position == content.count }
 
     mutating func next() -> UnsafeRawBufferPointer? {
-        guard let length = AttributeFields.varint(content, &position).flatMap({ Int(exactly: $0) }),
-            length <= content.count - position
+        var start = position
+        guard let length = AttributeFields.varint(content, &start).flatMap({ Int(exactly: $0) }),
+            length <= content.count - start
         else { return nil }
-        defer { position += length }
-        return UnsafeRawBufferPointer(rebasing: content[position..<position + length])
+        position = start + length
+        return UnsafeRawBufferPointer(rebasing: content[start..<position])
     }
 }

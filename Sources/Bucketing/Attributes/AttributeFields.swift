@@ -20,8 +20,8 @@ struct AttributeFields {
     }
 
     mutating func next() -> AttributeField? {
-        let start = position
-        guard let tag = AttributeFields.varint(bytes, &position),
+        var end = position
+        guard let tag = AttributeFields.varint(bytes, &end),
             let kind = AttributeField.Kind(rawValue: UInt8(tag & 7)), let number = UInt32(exactly: tag >> 3)
         else { return nil }
         var length = 0
@@ -29,15 +29,15 @@ struct AttributeFields {
         case .no, .yes: break
         case .number: length = 8
         case .text, .moment, .selection:
-            guard let stated = AttributeFields.varint(bytes, &position).flatMap({ Int(exactly: $0) }) else { return nil }
+            guard let stated = AttributeFields.varint(bytes, &end).flatMap({ Int(exactly: $0) }) else { return nil }
             length = stated
         }
-        guard length <= bytes.count - position else { return nil }
-        defer { position += length }
+        guard length <= bytes.count - end else { return nil }
+        let content = end..<end + length
+        defer { position = content.upperBound }
         return AttributeField(
-            number: number, kind: kind,
-            content: UnsafeRawBufferPointer(rebasing: bytes[position..<position + length]),
-            encoded: UnsafeRawBufferPointer(rebasing: bytes[start..<position + length]))
+            number: number, kind: kind, content: UnsafeRawBufferPointer(rebasing: bytes[content]),
+            encoded: UnsafeRawBufferPointer(rebasing: bytes[position..<content.upperBound]))
     }
 
     /// Seven bits a byte, the lowest first; bit 7 says that another byte follows.
