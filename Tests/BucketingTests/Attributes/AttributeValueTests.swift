@@ -66,7 +66,7 @@ import Testing
 
     @Test func `Days from year 0 to year 9999 have their numbers, and the numbers their days`() throws {
         var former = ""
-        for day in stride(from: Int64(-719_528), through: 2_932_896, by: 61) {
+        for day in stride(from: Int64(-719_528), through: 2_932_896, by: 997) {
             let instant = try #require(UTCInstant(milliseconds: day * 86_400_000))
             guard UTCInstant(rfc3339: instant.description) == instant, former < instant.description else {
                 Issue.record("\(instant)")
