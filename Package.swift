@@ -7,6 +7,18 @@ let strict: [SwiftSetting] = [
     .enableUpcomingFeature("MemberImportVisibility"),
 ]
 
+/// With `HOLDFAST_FUZZING` set the fuzz targets are a program for libFuzzer (`Tests/Fuzz/run`), else a test.
+let fuzz: Target =
+    Context.environment["HOLDFAST_FUZZING"] == nil
+    ? .testTarget(
+        name: "FuzzTests", dependencies: ["Bucketing", "HTTPServer", "Storage", "HoldfastAPI", "TestSupport"],
+        path: "Tests/Fuzz", exclude: ["Dictionaries", "Driver", "run"], sources: ["Suite", "Targets"],
+        resources: [.copy("Corpus")], swiftSettings: strict)
+    : .executableTarget(
+        name: "holdfast-fuzz", dependencies: ["Bucketing", "HTTPServer", "Storage", "HoldfastAPI", "TestSupport"],
+        path: "Tests/Fuzz", exclude: ["Corpus", "Dictionaries", "Suite", "run"], sources: ["Driver", "Targets"],
+        swiftSettings: strict)
+
 let package = Package(
     name: "holdfast",
     products: [
@@ -29,7 +41,8 @@ let package = Package(
             name: "Migrations",
             path: "migrations",
             resources: [
-                .embedInCode("0001_profiles.sql"), .embedInCode("0002_projects.sql"), .embedInCode("0003_attributes.sql"),
+                .embedInCode("0001_profiles.sql"), .embedInCode("0002_projects.sql"),
+                .embedInCode("0003_exposures_and_goals.sql"), .embedInCode("0004_attributes.sql"),
             ],
             swiftSettings: strict
         ),
@@ -61,6 +74,7 @@ let package = Package(
             name: "TestSupport", dependencies: ["Bucketing", "Storage"], path: "Tests/TestSupport", swiftSettings: strict),
         .testTarget(
             name: "BucketingTests", dependencies: ["Bucketing", "TestSupport"], resources: [.copy("Vectors")], swiftSettings: strict),
+        fuzz,
         .testTarget(
             name: "HTTPServerTests", dependencies: ["HTTPServer", "CSystem", "TestSupport"], swiftSettings: strict),
         .testTarget(

@@ -6,7 +6,8 @@ import Storage
 func apiRoutes(_ services: Services, _ reader: any UserReader, _ gate: AccessGate) -> [APIRoute] {
     let operations = OperationsEndpoints(services: services)
     let metrics = MetricsEndpoint(services: services)
-    let profile = ProfileEndpoints(store: services.profiles, reader: reader)
+    let profile = ProfileEndpoints(
+        store: services.profiles, reader: reader, events: services.events, knownExposures: services.knownExposures)
     let projects = ProjectView(services.projects)
     let assignment = AssignmentEndpoints(store: services.profiles, reader: reader, projects: projects)
     let decider = Decider(profiles: services.profiles, reader: reader)
@@ -20,18 +21,19 @@ func apiRoutes(_ services: Services, _ reader: any UserReader, _ gate: AccessGat
     let attribute = AttributeEndpoints(catalog: services.projects, projects: projects)
     let userAttributes = UserAttributeEndpoints(services: services, reader: reader, projects: projects)
     let segment = SegmentEndpoints(services: services, projects: projects)
+    let event = EventEndpoints(services: services, reader: reader, projects: projects)
     let userProfileService = UserProfileServiceEndpoints(store: services.profiles, reader: reader)
 
     let agent = agentOperations(services, reader, projects, decider)
     let batch = BatchEndpoint(operations: agent, projects: projects, gate: gate)
 
     return [
-        APIRoute(.get, "/livez", scope: .none, operations.live),
-        APIRoute(.get, "/readyz", scope: .none, operations.ready),
-        APIRoute(.get, "/health", scope: .none, operations.health),
+        APIRoute(.get, "/livez", scope: .none, isVital: true, operations.live),
+        APIRoute(.get, "/readyz", scope: .none, isVital: true, operations.ready),
+        APIRoute(.get, "/health", scope: .none, isVital: true, operations.health),
         APIRoute(.get, "/info", scope: .none, operations.info),
         APIRoute(.get, "/openapi.json", scope: .none, operations.openAPI),
-        APIRoute(.get, "/metrics", scope: .token(.read), metrics.get),
+        APIRoute(.get, "/metrics", scope: .token(.read), isVital: true, metrics.get),
 
         APIRoute(.get, "/v1/profiles", scope: .token(.read), transfer.exportProfiles),
         APIRoute(.post, "/v1/profiles", scope: .token(.write), streamed: transfer.importProfiles),
@@ -69,6 +71,11 @@ func apiRoutes(_ services: Services, _ reader: any UserReader, _ gate: AccessGat
         APIRoute(.put, "/v1/experiments/{key}", scope: .token(.admin), experiment.put),
         APIRoute(.delete, "/v1/experiments/{key}", scope: .token(.admin), experiment.delete),
 
+        APIRoute(.post, "/v1/exposures", scope: .token(.write), event.postExposures),
+        APIRoute(.get, "/v1/exposures", scope: .token(.admin), event.exportExposures),
+        APIRoute(.post, "/v1/events", scope: .token(.write), event.postEvents),
+        APIRoute(.get, "/v1/events", scope: .token(.admin), event.exportEvents),
+
         APIRoute(.post, "/ups/lookup", scope: .token(.read), userProfileService.postLookup),
         APIRoute(.get, "/ups/lookup", scope: .token(.read), userProfileService.getLookup),
         APIRoute(.post, "/ups/save", scope: .token(.write), userProfileService.postSave),
@@ -82,7 +89,7 @@ func apiRoutes(_ services: Services, _ reader: any UserReader, _ gate: AccessGat
 private func agentOperations(
     _ services: Services, _ reader: any ProfileReader, _ projects: ProjectView, _ decider: Decider
 ) -> [AgentOperation] {
-    let exposures = Exposures(events: services.events)
+    let exposures = Exposures(events: services.events, known: services.knownExposures)
     let decide = DecideEndpoint(decider: decider, exposures: exposures, figures: services.decisions)
     let activate = ActivateEndpoint(decider: decider, exposures: exposures, figures: services.decisions)
     let track = TrackEndpoint(events: services.events)

@@ -8,6 +8,8 @@ public final class SQLiteStore: Sendable {
     let projectReader: ProjectReader
     let attributeRemoval: AttributeRemoval
     let segmentReader: SegmentReader
+    /// Exports and results, which datafiles need not wait for.
+    let eventReader: ProjectReader
     private let retention: Retention
 
     /// Opens the database, making it or bringing it up to date where needed.
@@ -25,6 +27,7 @@ public final class SQLiteStore: Sendable {
         projectReader = ProjectReader(file: file, lockTimeout: configuration.lockTimeout)
         segmentReader = SegmentReader(file: file, lockTimeout: configuration.lockTimeout)
         attributeRemoval = AttributeRemoval(writer: writer, configuration: configuration)
+        eventReader = ProjectReader(file: file, lockTimeout: configuration.lockTimeout)
         retention = Retention(writer: writer, configuration: configuration)
     }
 
@@ -34,6 +37,7 @@ public final class SQLiteStore: Sendable {
         writer.notices.close()
         projectReader.close()
         segmentReader.close()
+        eventReader.close()
         writer.close()
     }
 }

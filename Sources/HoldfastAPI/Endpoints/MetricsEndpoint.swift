@@ -57,6 +57,9 @@ struct MetricsEndpoint {
             "holdfast_connections_refused_total", .counter, "Connections refused because there were too many.",
             all.map(\.refused).reduce(0, &+))
         page.single(
+            "holdfast_http_overload_refusals_total", .counter, "Requests refused because the event loop was behind.",
+            all.map(\.overloaded).reduce(0, &+))
+        page.single(
             "holdfast_connections_timed_out_total", .counter, "Connections closed because of a time-out.",
             all.map(\.timedOut).reduce(0, &+))
         page.single(
@@ -80,6 +83,9 @@ struct MetricsEndpoint {
         page.single("holdfast_store_changes_total", .counter, "Changes committed.", store.changes)
         page.single("holdfast_store_failed_changes_total", .counter, "Changes that failed.", store.failedChanges)
         page.single(
+            "holdfast_store_refused_changes_total", .counter, "Changes refused because too many waited, or for too long.",
+            store.refusedChanges)
+        page.single(
             "holdfast_store_expired_assignments_total", .counter, "Assignments that retention deleted.",
             store.expiredAssignments)
         page.single("holdfast_store_database_bytes", .gauge, "Size of the database file.", store.databaseBytes)
@@ -100,8 +106,14 @@ struct MetricsEndpoint {
         }
         let events = services.events.statistics
         page.single("holdfast_events_waiting", .gauge, "Events that wait for their commit.", events.waiting)
-        page.single("holdfast_events_stored_total", .counter, "Events stored.", events.stored)
-        page.single("holdfast_events_dropped_total", .counter, "Exposures for which there was no room.", events.dropped)
+        page.begin("holdfast_events_stored_total", .counter, "Exposures and goal events stored.")
+        page.sample("kind=\"exposure\"", events.storedExposures)
+        page.sample("kind=\"goal\"", events.storedGoals)
+        page.single("holdfast_events_repeated_total", .counter, "Events that were known already.", events.repeated)
+        page.single("holdfast_events_failed_total", .counter, "Events that could not be stored.", events.failed)
+        page.single(
+            "holdfast_events_dropped_total", .counter, "Exposures of decisions for which there was no room.",
+            events.dropped)
     }
 
     private static func appendAttributes(_ services: Services, to page: inout MetricsPage) {

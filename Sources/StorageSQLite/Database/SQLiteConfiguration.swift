@@ -11,6 +11,8 @@ public struct SQLiteConfiguration: Sendable {
     public var readLockTimeout = 0.2
     /// Changes that may wait for their commit; beyond it they are refused.
     public var waitingChanges = 10_000
+    /// Seconds that the oldest of them may have waited; beyond it further changes are refused.
+    public var waitingSeconds = 5.0
     /// Changes of one transaction.
     public var batchLimit = 1_024
     /// Pages of 1 KiB in the write-ahead log at which it is copied into the database.
@@ -21,6 +23,8 @@ public struct SQLiteConfiguration: Sendable {
     public var retentionInterval = 5.0
     /// Expired profiles that one transaction deletes.
     public var retentionBatch = 500
+    /// Milliseconds that goal events are kept, at least ``EventRules/minimumRetention``; `nil`: forever.
+    public var eventRetention: Timestamp?
     public var clock: WallClock = systemWallClock
     /// Called with the work of calling the completions of one transaction, which it must do: so that those who are
     /// told much at once need be woken only once.

@@ -10,6 +10,8 @@ struct ServeConfiguration: Sendable {
     var datafile: String?
     /// `nil`: assignments never expire.
     var assignmentTTL: Period?
+    /// How long goal events are kept; `nil`: forever.
+    var eventRetention: Period?
     var eventLoops = HTTPServer.availableCores
     var reusePort = false
     /// For all event loops together.
@@ -17,6 +19,8 @@ struct ServeConfiguration: Sendable {
     var maxAssignments = 1_000
     /// Writes that may wait for their commit; beyond it they are refused with 503.
     var maxWaitingWrites = 10_000
+    /// How long the oldest of them may have waited; beyond it further writes are refused with 503.
+    var maxWriteWait = Period(seconds: 5)
     /// How long a write waits for another process that holds the database.
     var lockTimeout = Period(seconds: 2)
     var limits = Limits()

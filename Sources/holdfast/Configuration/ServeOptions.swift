@@ -1,5 +1,6 @@
 import ArgumentParser
 import HTTPServer
+import Storage
 
 /// The options of `holdfast serve`; see ``ServeConfiguration`` for the defaults.
 struct ServeOptions: ParsableArguments {
@@ -17,6 +18,9 @@ struct ServeOptions: ParsableArguments {
     @Option(help: .init("How long an assignment lives after it was last saved (default: forever).", valueName: "time"))
     var assignmentTTL: String?
 
+    @Option(help: .init("How long goal events are kept, at least 22d (default: forever).", valueName: "time"))
+    var eventRetention: String?
+
     @Option(help: .init("Event loops (default: one for each core).", valueName: "n"))
     var eventLoops: String?
 
@@ -31,6 +35,9 @@ struct ServeOptions: ParsableArguments {
 
     @Option(help: .init("Writes that may wait for their commit (default: 10000).", valueName: "n"))
     var maxWaitingWrites: String?
+
+    @Option(help: .init("Time that a write may have waited for its commit before others are refused (default: 5s).", valueName: "time"))
+    var maxWriteWait: String?
 
     @Option(help: .init("Time that a write waits for another process (default: 2s).", valueName: "time"))
     var lockTimeout: String?
@@ -56,6 +63,9 @@ struct ServeOptions: ParsableArguments {
     @Option(help: .init("Time that a client may take nothing of its answer (default: 30s).", valueName: "time"))
     var writeTimeout: String?
 
+    @Option(help: .init("Time that an event loop may be behind before it refuses requests (default: 2s).", valueName: "time"))
+    var maxLoopDelay: String?
+
     @Option(help: .init("Time to answer what is in flight at the end (default: 10s).", valueName: "time"))
     var shutdownTimeout: String?
 
@@ -79,11 +89,20 @@ struct ServeOptions: ParsableArguments {
         var ttl = Period(seconds: 0)
         try settings.apply(assignmentTTL, "assignment-ttl", to: &ttl)
         if ttl.seconds > 0 { result.assignmentTTL = ttl }
+        var retention = Period(seconds: 0)
+        try settings.apply(eventRetention, "event-retention", to: &retention)
+        if retention.seconds > 0 {
+            guard retention.milliseconds >= EventRules.minimumRetention else {
+                throw Failure("--event-retention: results need the events of the last 22 days; give 22d or more")
+            }
+            result.eventRetention = retention
+        }
         try settings.apply(eventLoops, "event-loops", in: 1...256, to: &result.eventLoops)
         try settings.apply(reusePort, "reuse-port", to: &result.reusePort)
         try settings.apply(cacheSize, "cache-size", to: &result.cacheSize)
         try settings.apply(maxAssignments, "max-assignments", in: 1...100_000, to: &result.maxAssignments)
         try settings.apply(maxWaitingWrites, "max-waiting-writes", in: 1...10_000_000, to: &result.maxWaitingWrites)
+        try settings.apply(maxWriteWait, "max-write-wait", to: &result.maxWriteWait)
         try settings.apply(lockTimeout, "lock-timeout", to: &result.lockTimeout)
         try applyLimits(settings, to: &result)
         try settings.apply(shutdownTimeout, "shutdown-timeout", to: &result.shutdownTimeout)
@@ -105,6 +124,7 @@ struct ServeOptions: ParsableArguments {
             (headerTimeout, "header-timeout", \ServeConfiguration.limits.headerSeconds),
             (bodyTimeout, "body-timeout", \.limits.bodySeconds), (idleTimeout, "idle-timeout", \.limits.idleSeconds),
             (writeTimeout, "write-timeout", \.limits.writeSeconds),
+            (maxLoopDelay, "max-loop-delay", \.limits.turnSeconds),
         ] {
             var period = Period(seconds: result[keyPath: path])
             try settings.apply(option, name, to: &period)
