@@ -26,7 +26,7 @@ public final class SQLiteStore: Sendable {
         }
         projectReader = ProjectReader(file: file, lockTimeout: configuration.lockTimeout)
         segmentReader = SegmentReader(file: file, lockTimeout: configuration.lockTimeout)
-        attributeRemoval = AttributeRemoval(writer: writer, configuration: configuration)
+        attributeRemoval = AttributeRemoval(writer: writer, reader: projectReader, configuration: configuration)
         eventReader = ProjectReader(file: file, lockTimeout: configuration.lockTimeout)
         retention = Retention(writer: writer, configuration: configuration)
     }

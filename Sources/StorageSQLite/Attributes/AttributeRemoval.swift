@@ -8,24 +8,34 @@ import Storage
 final class AttributeRemoval: @unchecked Sendable {
     // Safe: all is constant, and a timer source may be cancelled from any thread.
     private let writer: Writer
+    private let reader: ProjectReader
     private let batch: Int
     private let timer: any DispatchSourceTimer
 
     /// Rows that one transaction looks at for each that it changes.
     private static let reach = 4
 
-    init(writer: Writer, configuration: SQLiteConfiguration) {
+    init(writer: Writer, reader: ProjectReader, configuration: SQLiteConfiguration) {
         self.writer = writer
+        self.reader = reader
         batch = configuration.retentionBatch
         timer = DispatchSource.makeTimerSource(queue: DispatchQueue(label: "attribute-removal", qos: .utility))
         let interval = DispatchTimeInterval.milliseconds(Int(configuration.retentionInterval * 1_000))
         timer.schedule(deadline: .now(), repeating: interval, leeway: .milliseconds(100))
-        timer.setEventHandler { [weak self] in self?.sweep() }
+        timer.setEventHandler { [weak self] in self?.lookForWork() }
         timer.resume()
     }
 
     func stop() {
         timer.cancel()
+    }
+
+    /// Goes on with what another process, or this one before a restart, has left undone.
+    private func lookForWork() {
+        let hasWork = try? reader.read { connection throws(SQLiteError) in
+            try connection.integer("SELECT EXISTS (SELECT 1 FROM attribute_removals)") == 1
+        }
+        if hasWork == true { sweep() }
     }
 
     /// Deletes what there is to delete.

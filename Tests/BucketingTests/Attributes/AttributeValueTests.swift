@@ -74,7 +74,7 @@ import Testing
             }
             former = instant.description
         }
-        #expect(former.hasPrefix("9999-"))
+        #expect(former > "9990")
         #expect(UTCInstant(milliseconds: 2_932_897 * 86_400_000) == nil)
         #expect(UTCInstant(milliseconds: -719_528 * 86_400_000 - 1) == nil)
     }
