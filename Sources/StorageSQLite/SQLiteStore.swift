@@ -8,7 +8,7 @@ public final class SQLiteStore: Sendable {
     let projectReader: ProjectReader
     let attributeRemoval: AttributeRemoval
     let segmentReader: SegmentReader
-    /// Exports and results, which datafiles need not wait for.
+    /// Exports, results and the audit log, which datafiles need not wait for.
     let eventReader: ProjectReader
     private let retention: Retention
 

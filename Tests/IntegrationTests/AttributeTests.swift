@@ -121,6 +121,20 @@ import Testing
         #expect(try attributes(of: "ada") == #"{"user_id":"ada","attributes":{"country":"de"}}"#)
     }
 
+    @Test func `Definitions of attributes and segments leave notes in the audit log, with who made them`() throws {
+        let condition = #"{"type":"custom_attribute","name":"age","match":"ge","value":18}"#
+        for (method, target, body) in [
+            ("PUT", "/v1/segments/s", #"{"conditions":\#(condition)}"#), ("PUT", "/v1/segments/s", #"{"conditions":\#(condition)}"#),
+            ("DELETE", "/v1/segments/s", nil), ("DELETE", "/v1/attributes/age", nil),
+        ] {
+            #expect(try ask(method, target, body).status < 300)
+        }
+        let entries = try ask("GET", "/v1/audit?limit=3")["entries"].array ?? []
+        #expect(entries.map { $0["action"] } == ["attribute.delete", "segment.delete", "segment.put"])
+        #expect(entries.map { $0["before"]["name"] } == [.null, "age", .null])
+        #expect(entries.allSatisfy { $0["author"] == "on-call" })
+    }
+
     @Test(arguments: [
         #"{"type":"text"}"#, "{}", "[]", #"{"type":"selection"}"#, #"{"type":"selection","values":[]}"#,
         #"{"type":"selection","values":["a","a"]}"#, #"{"type":"selection","values":["a;b"],"multiple":true}"#,

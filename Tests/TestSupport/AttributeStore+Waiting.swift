@@ -22,14 +22,14 @@ extension AttributeStore {
     @discardableResult
     public func define(_ definition: AttributeDefinition) async throws -> AttributeDefinitionResult {
         try await withCheckedContinuation { continuation in
-            putAttribute(definition) { continuation.resume(returning: $0) }
+            putAttribute(definition, by: .processUser) { continuation.resume(returning: $0) }
         }.get()
     }
 
     @discardableResult
     public func removeDefinition(_ name: Identifier) async throws -> Bool {
         try await withCheckedContinuation { continuation in
-            removeAttribute(name) { continuation.resume(returning: $0) }
+            removeAttribute(name, by: .processUser) { continuation.resume(returning: $0) }
         }.get()
     }
 

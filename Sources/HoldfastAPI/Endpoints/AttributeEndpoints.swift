@@ -35,7 +35,7 @@ struct AttributeEndpoints {
             guard schema.attributes.count < Self.limit || schema.attribute(name) != nil else {
                 throw Problem(.conflict, "there are \(Self.limit) attributes, which is the limit")
             }
-            catalog.store.putAttribute(definition) { [catalog] result in
+            catalog.store.putAttribute(definition, by: call.author(request)) { [catalog] result in
                 switch result {
                 case .success(.created(let stored)): catalog.answer(call, .created, stored.json)
                 case .success(.changed(let stored)): catalog.answer(call, .ok, stored.json)
@@ -58,7 +58,7 @@ struct AttributeEndpoints {
                 let list = users.map { "'\($0)'" }.joined(separator: ", ")
                 throw Problem(.conflict, "segments ask for the attribute '\(name)': \(list)")
             }
-            catalog.store.removeAttribute(name) { [catalog] result in
+            catalog.store.removeAttribute(name, by: call.author(request)) { [catalog] result in
                 switch result {
                 case .success(true): catalog.answer(call, .noContent, nil)
                 case .success(false): call.fail(Self.unknown(name))

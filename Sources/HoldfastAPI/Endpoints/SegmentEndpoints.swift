@@ -53,7 +53,7 @@ struct SegmentEndpoints {
                 throw Problem(.conflict, "there are \(Self.limit) segments, which is the limit")
             }
             let catalog = services.projects
-            services.attributes.putSegment(segment) { result in
+            services.attributes.putSegment(segment, by: call.author(request)) { result in
                 switch result {
                 case .success(let isNew): catalog.answer(call, isNew ? .created : .ok, .object(segment.json))
                 case .failure(let error): call.fail(error)
@@ -97,7 +97,7 @@ struct SegmentEndpoints {
                         .conflict, "the segment '\(name)' is an audience in the project '\(project.sdkKey)', of \(list)")
                 }
             }
-            services.attributes.removeSegment(name) { result in
+            services.attributes.removeSegment(name, by: call.author(request)) { result in
                 switch result {
                 case .success(true): catalog.answer(call, .noContent, nil)
                 case .success(false): call.fail(Self.unknown(name))

@@ -1,7 +1,7 @@
 public import Bucketing
 
 /// Where the attributes of users are kept, their schema, and segments of users. The promises of ``ProfileStore`` hold
-/// here too. The schema and the segments count as changes of ``ProjectStore/projectChanges()``.
+/// here too, and changes of the schema and of segments leave a note in the audit log. The schema and the segments count as changes of ``ProjectStore/projectChanges()``.
 public protocol AttributeStore: Sendable {
     /// A reader for the exclusive use of one thread.
     ///
@@ -20,7 +20,7 @@ public protocol AttributeStore: Sendable {
 
     /// Defines an attribute, or gives a selection other values; the number of the definition does not count.
     func putAttribute(
-        _ definition: AttributeDefinition,
+        _ definition: AttributeDefinition, by author: Author,
         completion: @escaping @Sendable (Result<AttributeDefinitionResult, StorageError>) -> Void
     )
 
@@ -28,18 +28,21 @@ public protocol AttributeStore: Sendable {
     ///
     /// - Parameter completion: called with whether there was one.
     func removeAttribute(
-        _ name: Identifier, completion: @escaping @Sendable (Result<Bool, StorageError>) -> Void
+        _ name: Identifier, by author: Author,
+        completion: @escaping @Sendable (Result<Bool, StorageError>) -> Void
     )
 
     // MARK: Segments
 
     /// - Parameter completion: called with whether the segment is new.
     func putSegment(
-        _ segment: Segment, completion: @escaping @Sendable (Result<Bool, StorageError>) -> Void
+        _ segment: Segment, by author: Author, completion: @escaping @Sendable (Result<Bool, StorageError>) -> Void
     )
 
     /// - Parameter completion: called with whether there was one.
-    func removeSegment(_ name: Identifier, completion: @escaping @Sendable (Result<Bool, StorageError>) -> Void)
+    func removeSegment(
+        _ name: Identifier, by author: Author, completion: @escaping @Sendable (Result<Bool, StorageError>) -> Void
+    )
 
     /// Looks through the users who have attributes, in the order of their ids' bytes, without making changes or
     /// readers wait. A user's attributes are as they are when the look reaches the user.

@@ -44,7 +44,7 @@ enum AttributeSchemaRows {
         guard definition != former else { return .unchanged(former) }
         try transaction.connection.statement("UPDATE attributes SET definition = ?2 WHERE number = ?1").run {
             $0.bind(Int64(former.number), at: 1)
-            $0.bind(encode(definition), at: 2)
+            $0.bind(String(decoding: describe(definition).encoded(), as: UTF8.self), at: 2)
         }
         try transaction.changedProjects()
         return .changed(definition)
@@ -58,7 +58,7 @@ enum AttributeSchemaRows {
             "INSERT INTO attributes (name, definition) VALUES (?1, ?2) RETURNING number"
         ).run {
             $0.bind(wanted.name.string, at: 1)
-            $0.bind(encode(wanted), at: 2)
+            $0.bind(String(decoding: describe(wanted).encoded(), as: UTF8.self), at: 2)
         } row: {
             number = UInt32(clamping: $0.integer(0))
         }
@@ -69,8 +69,12 @@ enum AttributeSchemaRows {
     }
 
     /// Takes an attribute out of the schema; its values are left to ``AttributeRemoval``.
-    static func remove(_ name: Identifier, in transaction: WriteTransaction) throws(SQLiteError) -> Bool {
-        guard let former = try find(name, on: transaction.connection) else { return false }
+    ///
+    /// - Returns: the attribute, if there was one.
+    static func remove(
+        _ name: Identifier, in transaction: WriteTransaction
+    ) throws(SQLiteError) -> AttributeDefinition? {
+        guard let former = try find(name, on: transaction.connection) else { return nil }
         for sql: StaticString in [
             "DELETE FROM attributes WHERE number = ?1",
             "INSERT INTO attribute_removals (number, after_user_id) VALUES (?1, '')",
@@ -78,17 +82,18 @@ enum AttributeSchemaRows {
             try transaction.connection.statement(sql).run { $0.bind(Int64(former.number), at: 1) }
         }
         try transaction.changedProjects()
-        return true
+        return former
     }
 
-    private static func encode(_ definition: AttributeDefinition) -> String {
+    /// The definition but for its name, as a row and the audit log have it.
+    static func describe(_ definition: AttributeDefinition) -> JSONValue {
         var object = JSONObject()
         object["type"] = .string(definition.type.rawValue)
         if definition.type == .selection {
             object["values"] = .array(definition.allowedValues.map { .string($0.string) })
             object["multiple"] = .bool(definition.isMultiple)
         }
-        return String(decoding: JSONValue.object(object).encoded(), as: UTF8.self)
+        return .object(object)
     }
 
     private static func decode(_ row: Statement) -> AttributeDefinition? {

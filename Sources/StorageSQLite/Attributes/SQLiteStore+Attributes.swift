@@ -29,31 +29,69 @@ extension SQLiteStore: AttributeStore {
     }
 
     public func putAttribute(
-        _ definition: AttributeDefinition,
+        _ definition: AttributeDefinition, by author: Author,
         completion: @escaping @Sendable (Result<AttributeDefinitionResult, StorageError>) -> Void
     ) {
-        writer.submit({ try AttributeSchemaRows.put(definition, in: $0) }, completion: completion)
+        let now = configuration.clock()
+        writer.submit(
+            { transaction in
+                let former = try AttributeSchemaRows.find(definition.name, on: transaction.connection)
+                let result = try AttributeSchemaRows.put(definition, in: transaction)
+                switch result {
+                case .created(let stored), .changed(let stored):
+                    let note = AuditNote(
+                        .attributePut, of: stored.name.string,
+                        before: former.map { AttributeSchemaRows.describe($0) } ?? .null,
+                        after: AttributeSchemaRows.describe(stored))
+                    try transaction.record(note, by: author, at: now)
+                case .unchanged, .otherType: break
+                }
+                return result
+            }, completion: completion)
     }
 
     public func removeAttribute(
-        _ name: Identifier, completion: @escaping @Sendable (Result<Bool, StorageError>) -> Void
+        _ name: Identifier, by author: Author, completion: @escaping @Sendable (Result<Bool, StorageError>) -> Void
     ) {
-        writer.submit({ try AttributeSchemaRows.remove(name, in: $0) }) { [attributeRemoval] result in
+        let now = configuration.clock()
+        writer.submit({ transaction in
+            guard let former = try AttributeSchemaRows.remove(name, in: transaction) else { return false }
+            let note = AuditNote(.attributeDelete, of: name.string, before: AttributeSchemaRows.describe(former))
+            try transaction.record(note, by: author, at: now)
+            return true
+        }) { [attributeRemoval] result in
             completion(result)
             if case .success(true) = result { attributeRemoval.sweep() }
         }
     }
 
     public func putSegment(
-        _ segment: Segment, completion: @escaping @Sendable (Result<Bool, StorageError>) -> Void
+        _ segment: Segment, by author: Author, completion: @escaping @Sendable (Result<Bool, StorageError>) -> Void
     ) {
-        writer.submit({ try SegmentRows.put(segment, in: $0) }, completion: completion)
+        let now = configuration.clock()
+        writer.submit(
+            { transaction in
+                let former = try SegmentRows.find(segment.name, on: transaction.connection)
+                guard former != segment.conditions else { return false }
+                try SegmentRows.put(segment, in: transaction)
+                let note = AuditNote(
+                    .segmentPut, of: segment.name.string, before: former ?? .null, after: segment.conditions)
+                try transaction.record(note, by: author, at: now)
+                return former == nil
+            }, completion: completion)
     }
 
     public func removeSegment(
-        _ name: Identifier, completion: @escaping @Sendable (Result<Bool, StorageError>) -> Void
+        _ name: Identifier, by author: Author, completion: @escaping @Sendable (Result<Bool, StorageError>) -> Void
     ) {
-        writer.submit({ try SegmentRows.remove(name, in: $0) }, completion: completion)
+        let now = configuration.clock()
+        writer.submit(
+            { transaction in
+                guard let former = try SegmentRows.find(name, on: transaction.connection) else { return false }
+                try SegmentRows.remove(name, in: transaction)
+                try transaction.record(AuditNote(.segmentDelete, of: name.string, before: former), by: author, at: now)
+                return true
+            }, completion: completion)
     }
 
     public func scan(

@@ -12,33 +12,28 @@ enum SegmentRows {
         return segments
     }
 
-    /// - Returns: whether the segment is new.
-    static func put(_ segment: Segment, in transaction: WriteTransaction) throws(SQLiteError) -> Bool {
-        let conditions = String(decoding: segment.conditions.encoded(), as: UTF8.self)
-        var former: String?
-        try transaction.connection.statement("SELECT conditions FROM segments WHERE name = ?1").run {
-            $0.bind(segment.name.string, at: 1)
+    /// The conditions of a segment.
+    static func find(_ name: Identifier, on connection: Connection) throws(SQLiteError) -> JSONValue? {
+        var conditions: JSONValue?
+        try connection.statement("SELECT conditions FROM segments WHERE name = ?1").run {
+            $0.bind(name.string, at: 1)
         } row: {
-            former = $0.text(0)
+            conditions = (try? JSONParser(maximumDepth: 128).parse($0.text(0))) ?? .null
         }
-        if let former, former.utf8.elementsEqual(conditions.utf8) { return false }
+        return conditions
+    }
+
+    static func put(_ segment: Segment, in transaction: WriteTransaction) throws(SQLiteError) {
+        let conditions = String(decoding: segment.conditions.encoded(), as: UTF8.self)
         try transaction.connection.statement("INSERT OR REPLACE INTO segments (name, conditions) VALUES (?1, ?2)").run {
             $0.bind(segment.name.string, at: 1)
             $0.bind(conditions, at: 2)
         }
         try transaction.changedProjects()
-        return former == nil
     }
 
-    /// - Returns: whether there was one.
-    static func remove(_ name: Identifier, in transaction: WriteTransaction) throws(SQLiteError) -> Bool {
-        var found = false
-        try transaction.connection.statement("DELETE FROM segments WHERE name = ?1 RETURNING 1").run {
-            $0.bind(name.string, at: 1)
-        } row: { _ in
-            found = true
-        }
-        if found { try transaction.changedProjects() }
-        return found
+    static func remove(_ name: Identifier, in transaction: WriteTransaction) throws(SQLiteError) {
+        try transaction.connection.statement("DELETE FROM segments WHERE name = ?1").run { $0.bind(name.string, at: 1) }
+        try transaction.changedProjects()
     }
 }
