@@ -6,5 +6,6 @@ public enum Migrations {
         PackageResources._002_projects_sql,
         PackageResources._003_exposures_and_goals_sql,
         PackageResources._004_audit_sql,
+        PackageResources._005_attributes_sql,
     ]
 }

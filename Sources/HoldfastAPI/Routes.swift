@@ -3,7 +3,7 @@ import Storage
 
 /// All that Holdfast answers, for one event loop. `GET /openapi.json` describes the same routes; a test holds the two
 /// together.
-func apiRoutes(_ services: Services, _ reader: any ProfileReader, _ gate: AccessGate) -> [APIRoute] {
+func apiRoutes(_ services: Services, _ reader: any UserReader, _ gate: AccessGate) -> [APIRoute] {
     let operations = OperationsEndpoints(services: services)
     let metrics = MetricsEndpoint(services: services)
     let profile = ProfileEndpoints(
@@ -20,6 +20,9 @@ func apiRoutes(_ services: Services, _ reader: any ProfileReader, _ gate: Access
     let audit = AuditEndpoint(store: services.audit)
     let lookup = LookupEndpoint(reader: reader, limit: services.options.lookupLimit)
     let transfer = TransferEndpoints(services: services, reader: reader)
+    let attribute = AttributeEndpoints(catalog: services.projects, projects: projects)
+    let userAttributes = UserAttributeEndpoints(services: services, reader: reader, projects: projects)
+    let segment = SegmentEndpoints(services: services, projects: projects)
     let event = EventEndpoints(services: services, reader: reader, projects: projects)
     let userProfileService = UserProfileServiceEndpoints(store: services.profiles, reader: reader)
 
@@ -45,6 +48,20 @@ func apiRoutes(_ services: Services, _ reader: any ProfileReader, _ gate: Access
         APIRoute(.put, "/v1/profiles/{user_id}/experiments/{experiment_id}", scope: .token(.admin), assignment.put),
         APIRoute(
             .delete, "/v1/profiles/{user_id}/experiments/{experiment_id}", scope: .token(.admin), assignment.delete),
+
+        APIRoute(.get, "/v1/attributes", scope: .token(.read), attribute.list),
+        APIRoute(.get, "/v1/attributes/{name}", scope: .token(.read), attribute.get),
+        APIRoute(.put, "/v1/attributes/{name}", scope: .token(.admin), attribute.put),
+        APIRoute(.delete, "/v1/attributes/{name}", scope: .token(.admin), attribute.delete),
+        APIRoute(.get, "/v1/profiles/{user_id}/attributes", scope: .token(.attributes), userAttributes.get),
+        APIRoute(.patch, "/v1/profiles/{user_id}/attributes", scope: .token(.write), userAttributes.patch),
+        APIRoute(.delete, "/v1/profiles/{user_id}/attributes", scope: .token(.write), userAttributes.delete),
+        APIRoute(.post, "/v1/profiles/attributes", scope: .token(.write), streamed: userAttributes.importLines),
+        APIRoute(.get, "/v1/segments", scope: .token(.read), segment.list),
+        APIRoute(.get, "/v1/segments/{name}", scope: .token(.read), segment.get),
+        APIRoute(.put, "/v1/segments/{name}", scope: .token(.admin), segment.put),
+        APIRoute(.delete, "/v1/segments/{name}", scope: .token(.admin), segment.delete),
+        APIRoute(.get, "/v1/segments/{name}/users", scope: .token(.attributes), segment.users),
 
         APIRoute(.post, "/v1/bucket", scope: .token(.read), bucket.post),
         APIRoute(.post, "/v1/assign", scope: .token(.write), assign.post),

@@ -16,6 +16,14 @@ public enum AuditAction: String, Sendable, CaseIterable {
     case experimentPut = "experiment.put"
     /// An experiment was deleted; the target is its key.
     case experimentDelete = "experiment.delete"
+    /// An attribute was defined, or a selection got other values; the target is its name.
+    case attributePut = "attribute.put"
+    /// An attribute was deleted with all its values; the target is its name.
+    case attributeDelete = "attribute.delete"
+    /// A segment was defined or got other conditions; the target is its name.
+    case segmentPut = "segment.put"
+    /// A segment was deleted; the target is its name.
+    case segmentDelete = "segment.delete"
     /// The access tokens were read anew; the target is their file.
     case tokensReload = "tokens.reload"
     /// The database was brought to another version; the target is that version.

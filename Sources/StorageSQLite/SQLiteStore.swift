@@ -6,6 +6,8 @@ public final class SQLiteStore: Sendable {
     let file: DatabaseFile
     let writer: Writer
     let projectReader: ProjectReader
+    let attributeRemoval: AttributeRemoval
+    let segmentReader: SegmentReader
     /// Exports, results and the audit log, which datafiles need not wait for.
     let eventReader: ProjectReader
     private let retention: Retention
@@ -23,14 +25,18 @@ public final class SQLiteStore: Sendable {
             throw DatabaseError(configuration.path, error)
         }
         projectReader = ProjectReader(file: file, lockTimeout: configuration.lockTimeout)
+        segmentReader = SegmentReader(file: file, lockTimeout: configuration.lockTimeout)
+        attributeRemoval = AttributeRemoval(writer: writer, reader: projectReader, configuration: configuration)
         eventReader = ProjectReader(file: file, lockTimeout: configuration.lockTimeout)
         retention = Retention(writer: writer, configuration: configuration)
     }
 
     public func close() {
         retention.stop()
+        attributeRemoval.stop()
         writer.notices.close()
         projectReader.close()
+        segmentReader.close()
         eventReader.close()
         writer.close()
     }

@@ -31,9 +31,9 @@ import Testing
             for suffix in ["", "-wal", "-shm"] { try? FileManager.default.removeItem(atPath: path + suffix) }
         }
         let services = Services(
-            profiles: store, projects: try ProjectCatalog(store: store, logger: logger), events: EventQueue(store: store),
-            audit: store, access: AccessControl(), build: BuildInfo(version: "0", startedAt: 0), logger: logger)
-        let reader = try store.makeReader()
+            profiles: store, attributes: store, projects: try ProjectCatalog(store: store, logger: logger),
+            events: EventQueue(store: store), audit: store, access: AccessControl(), build: BuildInfo(version: "0", startedAt: 0), logger: logger)
+        let reader = try store.makeUserReader()
         defer { reader.close() }
         routes = apiRoutes(services, reader, AccessGate(services.access))
     }

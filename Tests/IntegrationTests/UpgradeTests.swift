@@ -52,6 +52,13 @@ import Testing
         INSERT INTO audit (recorded_at, author, request_id, action, user_id, target, before, after) VALUES
             (5000, 'on-call', 'r-1', 'override.set', 'ada', '22', NULL, '{"variation_id":"9","source":"override"}');
         """,
+        """
+        INSERT INTO attributes (number, name, definition) VALUES
+            (1, 'age', '{"type":"number"}'), (2, 'likes', '{"type":"selection","values":["One","Two"],"multiple":true}');
+        INSERT INTO user_attributes VALUES ('ada', x'010A00000000000042401504034F6E65');
+        INSERT INTO attribute_removals VALUES (3, '');
+        INSERT INTO segments VALUES ('adults', '{"type":"custom_attribute","name":"age","match":"ge","value":18}');
+        """,
     ]
 
     /// Makes a database as a program that knew only the first steps would have left it.
@@ -87,6 +94,7 @@ import Testing
             try expectEvents(server, of: version)
         }
         try expectAudit(server, of: version)
+        if version >= 5 { try expectAttributes(server) }
         server.stop()
         #expect(try DatabaseConnection(database).text("PRAGMA integrity_check") == "ok")
     }
@@ -132,5 +140,11 @@ import Testing
             #expect(entry["after"] == ["version": .integer(Int64(Migrations.all.count))])
         }
         #expect(entries.contains { $0["request_id"] == "r-1" && $0["user_id"] == "ada" } == (version >= 4))
+    }
+
+    private func expectAttributes(_ server: ServerProcess) throws {
+        let attributes = try server.request("GET", "/v1/profiles/ada/attributes")["attributes"]
+        #expect(attributes == ["age": 36, "likes": ["One"]])
+        #expect(try server.request("GET", "/v1/segments/adults?size=true")["size"] == 1)
     }
 }

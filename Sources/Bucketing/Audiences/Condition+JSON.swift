@@ -16,10 +16,12 @@ extension Condition {
         }
     }
 
-    /// The conditions of an audience: the leaves are conditions on attributes.
+    /// The conditions of an audience: the leaves are conditions on attributes, or `{"segment":"…"}`.
     init(audience value: JSONValue) {
         self.init(value) { leaf in
-            leaf.object.map { .attribute(AttributeCondition($0)) } ?? .invalid
+            guard let object = leaf.object else { return .invalid }
+            if object.count == 1, let segment = object["segment"]?.string { return .segment(Identifier(segment)) }
+            return .attribute(AttributeCondition(object))
         }
     }
 

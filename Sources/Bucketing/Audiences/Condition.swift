@@ -8,6 +8,8 @@ indirect enum Condition: Sendable {
     case audience(Identifier, Condition)
     /// An audience that the datafile lacks.
     case missingAudience(String)
+    /// A segment that is kept beside the datafile; which conditions it has is found when they are evaluated.
+    case segment(Identifier)
     /// What cannot be evaluated at all.
     case invalid
 }
@@ -21,6 +23,7 @@ extension Condition {
         case .attribute(let condition): condition.evaluate(for: user, &reasons)
         case .audience(let id, let condition): Self.audience(id, condition, user, &reasons)
         case .missingAudience(let id): Self.missingAudience(id, &reasons)
+        case .segment(let name): Self.segment(name, user, &reasons)
         case .invalid: nil
         }
     }
@@ -64,5 +67,13 @@ extension Condition {
     private static func missingAudience(_ id: String, _ reasons: inout Reasons) -> Bool? {
         reasons.add("unable to evaluate nested tree for audience ID \"\(id)\"")
         return nil
+    }
+
+    private static func segment(_ name: Identifier, _ user: User, _ reasons: inout Reasons) -> Bool? {
+        guard let segment = user.known?.schema.segments[name] else {
+            reasons.add("there is no segment \"\(name)\"")
+            return nil
+        }
+        return segment.condition.evaluate(for: user, &reasons)
     }
 }

@@ -26,6 +26,8 @@ public final class Datafile: Sendable {
     public let rollouts: [Rollout]
     /// Global and local ones, also those that do not run.
     public let holdouts: [Holdout]
+    /// What the audiences ask of users.
+    public let mentions: Mentions
 
     /// Those that run, in the order of the datafile.
     let globalHoldouts: [Holdout]
@@ -61,6 +63,7 @@ public final class Datafile: Sendable {
         flags = parts.flags
         rollouts = parts.rollouts
         holdouts = parts.holdouts
+        mentions = parts.mentions
         globalHoldouts = holdouts.filter { $0.isRunning && $0.includedRules == nil }
         holdoutsByRule = Self.byRule(holdouts.filter(\.isRunning))
         experimentsByKey = Dictionary(experiments.map { ($0.key, $0) }, uniquingKeysWith: { $1 })
@@ -100,5 +103,16 @@ extension Datafile {
     /// The running holdouts of one rule.
     func holdouts(ofRule id: Identifier) -> [Holdout] {
         holdoutsByRule.isEmpty ? [] : holdoutsByRule[id] ?? []
+    }
+
+    /// The keys of the experiments, delivery rules and holdouts whose audience names a segment.
+    public func keys(usingSegment name: Identifier) -> [Identifier] {
+        guard mentions.segments.contains(name) else { return [] }
+        let audiences = experiments.map { ($0.key, $0.audience) } + holdouts.map { ($0.key, $0.audience) }
+        return audiences.compactMap { key, audience in
+            var mentions = Mentions()
+            audience?.collectMentions(into: &mentions)
+            return mentions.segments.contains(name) ? key : nil
+        }
     }
 }

@@ -18,6 +18,7 @@ struct DatafileCompiler {
         var flags: [Flag] = []
         var rollouts: [Rollout] = []
         var holdouts: [Holdout] = []
+        var mentions = Mentions()
     }
 
     let root: DatafileReader.Node
@@ -44,6 +45,7 @@ struct DatafileCompiler {
         }
         readProject(&parts)
         parts.audiences = readAudiences()
+        for condition in conditions.values { condition.collectMentions(into: &parts.mentions) }
         readExperiments()
         let flags = readFlags()
         parts.holdouts = readHoldouts()

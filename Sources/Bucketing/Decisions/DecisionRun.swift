@@ -1,7 +1,7 @@
 /// One call of the decision service: the same user and options for all flags.
 final class DecisionRun {
     let datafile: Datafile
-    let user: User
+    private(set) var user: User
     let bucketingID: Identifier
     let stored: (any StoredAssignments)?
     let options: DecideOptions
@@ -20,6 +20,7 @@ final class DecisionRun {
         self.user = user
         bucketingID = user.bucketingID
         self.stored = stored
+        self.user.known = stored?.attributes
         self.options = options
         self.detail = detail ?? (options.contains(.includeReasons) ? .agent : .none)
         reasons = Reasons(self.detail)

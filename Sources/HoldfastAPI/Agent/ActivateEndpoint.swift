@@ -14,7 +14,7 @@ struct ActivateEndpoint {
         let project = request.project
         let exposures = exposures
         let figures = figures
-        decider.decide(for: asked.user.id, in: project) { stored in
+        decider.decide(for: asked.user, in: project) { stored in
             Self.activate(asked, stored, project)
         } completion: { result in
             switch result {

@@ -26,10 +26,8 @@ struct DecideEndpoint {
             exposures.record(result.impressions, of: asked.user, in: project)
             receiver(Self.answer(result.value, to: asked, project.datafile))
         }
-        guard !asked.options.contains(.ignoreUserProfileService) else {
-            return finish(decide(StickyAssignments(nil, asked.user.id, project)))
-        }
-        decider.decide(for: asked.user.id, in: project, decide) { result in
+        let usesProfile = !asked.options.contains(.ignoreUserProfileService)
+        decider.decide(for: asked.user, in: project, usesProfile: usesProfile, decide) { result in
             switch result {
             case .success(let result): finish(result)
             case .failure(let error): receiver(AgentError(error).answer)

@@ -6,14 +6,14 @@ import Storage
 public final class HoldfastApplication: Application {
     public let router: Router
     private let services: Services
-    private let reader: any ProfileReader
+    private let reader: any UserReader
     private let routes: [APIRoute]
     private var figures: LoopFigures
 
     /// - Throws: ``StorageError`` when the store cannot be read.
     public init(services: Services) throws {
         self.services = services
-        reader = try services.profiles.makeReader()
+        reader = try services.attributes.makeUserReader()
         let gate = AccessGate(services.access)
         routes = apiRoutes(services, reader, gate)
         router = Router(routes.map { $0.route(gate: gate) })

@@ -6,6 +6,7 @@ public import Storage
 /// What all event loops of one server share.
 public final class Services: Sendable {
     public let profiles: any ProfileStore
+    public let attributes: any AttributeStore
     public let projects: ProjectCatalog
     public let events: EventQueue
     public let audit: any AuditStore
@@ -17,6 +18,7 @@ public final class Services: Sendable {
     let build: BuildInfo
     let collector = MetricsCollector()
     let decisions = DecisionFigures()
+    let attributeFigures = AttributeFigures()
     let knownExposures = KnownExposures()
     /// Where exports and results are read, one at a time, while event loops go on.
     let eventReads = DispatchQueue(label: "event-reads", qos: .userInitiated)
@@ -37,10 +39,11 @@ public final class Services: Sendable {
     }
 
     public init(
-        profiles: any ProfileStore, projects: ProjectCatalog, events: EventQueue, audit: any AuditStore,
-        access: AccessControl, build: BuildInfo, logger: Logger, options: Options = Options()
+        profiles: any ProfileStore, attributes: any AttributeStore, projects: ProjectCatalog, events: EventQueue,
+        audit: any AuditStore, access: AccessControl, build: BuildInfo, logger: Logger, options: Options = Options()
     ) {
         self.profiles = profiles
+        self.attributes = attributes
         self.projects = projects
         self.events = events
         self.audit = audit

@@ -70,7 +70,7 @@ struct AssignEndpoints {
             let project = try projects.project(named: request.sdkKey)
             let experiment = try Self.experiment(request, in: project)
             let service = DecisionService(datafile: project.datafile)
-            decider.decide(for: request.user.id, in: project, storesAssignments: enrols) { stored in
+            decider.decide(for: request.user, in: project, storesAssignments: enrols) { stored in
                 let decision = service.assign(experiment, for: request.user, stored: stored, options: .includeReasons)
                 let new = decision.newAssignment.map { [$0] } ?? []
                 return DecisionResult(value: decision, newAssignments: new)

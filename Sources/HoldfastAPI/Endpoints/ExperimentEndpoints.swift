@@ -38,6 +38,7 @@ struct ExperimentEndpoints {
             let key = try Self.key(request)
             let value = try request.withBody { bytes throws(Problem) in try ProfileBody.parse(bytes) }
             let definition = try ExperimentDefinition(value, key: key)
+            try checkSegments(definition)
             let sdkKey = try sdkKey(request)
             Self.edit(catalog, sdkKey, .experimentPut, of: key, by: call.author(request), call) {
                 editor, datafile throws(Problem) in
@@ -135,6 +136,14 @@ struct ExperimentEndpoints {
         if let named = request.field("x-optimizely-sdk-key") { return try SDKKey.check(named) }
         if catalog.snapshot().projects.isEmpty { return ProjectView.defaultKey }
         return try projects.project(named: nil).sdkKey
+    }
+
+    /// A segment that is not defined is most likely misspelt, and would admit nobody.
+    private func checkSegments(_ definition: ExperimentDefinition) throws(Problem) {
+        guard let audience = definition.audience else { return }
+        for name in Mentions(audience: audience).segments.sorted() where projects.schema.segments[name] == nil {
+            throw Problem(.unprocessableContent, "there is no segment '\(name)'", at: ["audience"])
+        }
     }
 
     private static func key(_ request: borrowing Request) throws(Problem) -> String {

@@ -23,6 +23,7 @@ struct MetricsEndpoint {
         appendCache(snapshots, to: &page)
         appendStore(services.profiles.statistics(), to: &page)
         appendDecisions(services, to: &page)
+        appendAttributes(services, to: &page)
         appendProcess(services.build, to: &page)
         return page.text
     }
@@ -119,6 +120,19 @@ struct MetricsEndpoint {
         page.single(
             "holdfast_events_dropped_total", .counter, "Exposures of decisions for which there was no room.",
             events.dropped)
+    }
+
+    private static func appendAttributes(_ services: Services, to page: inout MetricsPage) {
+        let schema = services.projects.snapshot().schema
+        let totals = services.attributeFigures.totals
+        page.single("holdfast_attributes", .gauge, "Attributes defined.", schema.attributes.count)
+        page.single("holdfast_segments", .gauge, "Segments defined.", schema.segments.count)
+        page.begin("holdfast_attribute_values_total", .counter, "Values of attributes that single requests set or removed.")
+        page.sample("outcome=\"changed\"", totals.changed)
+        page.sample("outcome=\"unchanged\"", totals.unchanged)
+        page.single("holdfast_segment_scans_total", .counter, "Looks through the users for a segment.", totals.scans)
+        page.single(
+            "holdfast_segment_users_examined_total", .counter, "Users that were looked at for segments.", totals.examined)
     }
 
     private static func appendProcess(_ build: BuildInfo, to page: inout MetricsPage) {

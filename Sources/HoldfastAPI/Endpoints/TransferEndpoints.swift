@@ -12,17 +12,10 @@ struct TransferEndpoints {
     func exportProfiles(_ request: borrowing Request, _ call: Call) {
         do throws(Problem) {
             let query = try request.query(knowing: ["after", "limit", "detail"])
-            var limit = Int.max
-            if let text = query["limit"] {
-                guard let number = Int(text), number > 0 else {
-                    throw Problem(.badRequest, "limit is a whole number greater than 0")
-                }
-                limit = number
-            }
             var after: Identifier?
             if let text = query["after"] { after = try ProfileBody.checkUserID(text, at: nil) }
             let stream = ProfileExport(
-                reader: reader, after: after, limit: limit, page: services.options.exportPage,
+                reader: reader, after: after, limit: try Request.limit(query), page: services.options.exportPage,
                 detail: try Request.flag("detail", query))
             call.answer(Response(.ok, contentType: MediaType.lines, body: .stream(stream)))
         } catch {
@@ -35,12 +28,24 @@ struct TransferEndpoints {
     func importProfiles(_ request: borrowing Request, _ call: Call) -> (any BodyReceiver)? {
         do throws(Problem) {
             let rule = try Request.conflictRule(request.query(knowing: ["on_conflict"]))
-            return ProfileImport(
-                store: services.profiles, call: call, rule: rule, window: services.options.importWindow,
-                lineLimit: services.options.importLineBytes)
+            let profiles = services.profiles
+            return LineImport(call: call, options: services.options) { line throws(Problem) in
+                let change = try ProfileLine.parse(line, rule)
+                return { finished in
+                    profiles.submit(change) { finished(Self.outcome($0)) }
+                }
+            }
         } catch {
             call.fail(error)
             return nil
+        }
+    }
+
+    private static func outcome(_ result: Result<ProfileChangeResult, StorageError>) -> LineImport.Outcome {
+        switch result {
+        case .success(let result): result.changed ? .changed : .unchanged
+        case .failure(.tooManyAssignments(let limit)): .refused(Problem(.tooManyAssignments(limit: limit)))
+        case .failure(let error): .failed(error)
         }
     }
 }

@@ -28,7 +28,7 @@ final class AccessGate {
         var found: Token?
         for token in tokens where token.hasSecret(secret.utf8) { found = token }
         guard let found else { return .failure(unauthorized("the token is not known")) }
-        guard found.scope >= needed else {
+        guard found.scope.allows(needed) else {
             return .failure(
                 Problem(.forbidden, "the token '\(found.name)' has the scope \(found.scope), and this needs \(needed)"))
         }

@@ -43,6 +43,15 @@ extension Request {
         }
     }
 
+    /// The `limit` of a query: a number of things, by default all.
+    static func limit(_ query: [String: String]) throws(Problem) -> Int {
+        guard let text = query["limit"] else { return .max }
+        guard let number = Int(text), number > 0 else {
+            throw Problem(.badRequest, "limit is a whole number greater than 0")
+        }
+        return number
+    }
+
     /// A query parameter that is `true` or `false`, by default `false`.
     static func flag(_ name: String, _ query: [String: String]) throws(Problem) -> Bool {
         switch query[name] {

@@ -3,16 +3,20 @@ import Storage
 
 /// A secret that lets its bearer do things.
 public struct Token: Sendable {
-    /// What a token allows; each scope includes those before it.
-    public enum Scope: Int, Sendable, Comparable, CaseIterable {
-        case read, write, admin
+    /// What a token allows. `write` and `attributes` include `read` but not each other, so that an app cannot read
+    /// back the attributes that it sets; `admin` includes all.
+    public enum Scope: Sendable, CaseIterable {
+        case read, write, attributes, admin
 
-        public static func < (left: Scope, right: Scope) -> Bool { left.rawValue < right.rawValue }
+        func allows(_ needed: Scope) -> Bool {
+            self == needed || self == .admin || needed == .read
+        }
 
         init?(name: Substring) {
             switch name {
             case "read": self = .read
             case "write": self = .write
+            case "attributes": self = .attributes
             case "admin": self = .admin
             default: return nil
             }
@@ -73,7 +77,7 @@ extension Token {
             guard let first = words.first, !first.hasPrefix("#") else { continue }
             func wrong(_ reason: String) -> TokenFileError { TokenFileError(line: index + 1, reason: reason) }
             guard words.count == 3 else { throw wrong("a line is 'scope name secret', with single words") }
-            guard let scope = Scope(name: first) else { throw wrong("the scope is not read, write or admin") }
+            guard let scope = Scope(name: first) else { throw wrong("the scope is not read, write, attributes or admin") }
             let name = String(words[1])
             let secret = Array(words[2].utf8)
             guard secret.count >= minimumSecretLength else {

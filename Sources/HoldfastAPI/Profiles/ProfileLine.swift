@@ -24,7 +24,7 @@ public enum ProfileLine {
         from line: UnsafeRawBufferPointer, onConflict rule: ProfileChange.ConflictRule
     ) throws(Refusal) -> ProfileChange? {
         do throws(Problem) {
-            return try parse(line, rule)
+            return LineImport.isBlank(line) ? nil : try parse(line, rule)
         } catch {
             let place = error.pointer.map { $0.string.isEmpty ? "" : "\($0.string): " } ?? ""
             throw Refusal(description: place + error.detail)
@@ -33,8 +33,7 @@ public enum ProfileLine {
 
     static func parse(
         _ line: UnsafeRawBufferPointer, _ rule: ProfileChange.ConflictRule
-    ) throws(Problem) -> ProfileChange? {
-        if line.allSatisfy({ $0 == 0x20 || $0 == 0x09 || $0 == 0x0D }) { return nil }
+    ) throws(Problem) -> ProfileChange {
         let body = try ProfileBody(line)
         return ProfileChange(userID: body.userID, operation: .merge(body.assignments, onConflict: rule))
     }

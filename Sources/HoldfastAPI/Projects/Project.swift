@@ -13,6 +13,10 @@ final class Project: Sendable {
     let entityTag: EntityTag
     /// By user, then by experiment id: the id of the variation that is forced.
     let forcedVariations: [Identifier: [Identifier: Identifier]]
+    /// The attributes and segments that are defined, for all projects.
+    let schema: AttributeSchema
+    /// The names of the stored attributes that the audiences ask for.
+    let askedAttributes: [String]
 
     /// - Throws: `Problem` when the datafile is not usable, naming every member that is wrong.
     init(_ stored: StoredDatafile, forced: [ForcedVariation]) throws(Problem) {
@@ -22,16 +26,20 @@ final class Project: Sendable {
         entityTag = stored.content.withUnsafeBytes { EntityTag(hashing: $0) }
         datafile = try Self.compile(stored.content)
         forcedVariations = Self.resolve(forced, datafile)
+        schema = .empty
+        askedAttributes = []
     }
 
-    /// The same datafile with other forced variations.
-    init(_ former: Project, forced: [ForcedVariation]) {
+    /// The same datafile with other forced variations and another schema.
+    init(_ former: Project, forced: [ForcedVariation], schema: AttributeSchema) {
         sdkKey = former.sdkKey
         version = former.version
         content = former.content
         entityTag = former.entityTag
         datafile = former.datafile
         forcedVariations = Self.resolve(forced, former.datafile)
+        self.schema = schema
+        askedAttributes = schema.attributes(for: former.datafile.mentions)
     }
 
     private static let parser = JSONParser(maximumDepth: 128)

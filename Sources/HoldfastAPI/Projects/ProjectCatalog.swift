@@ -5,17 +5,18 @@ public import Logging
 public import Storage
 internal import Synchronization
 
-/// The projects in force, kept in memory and up to date with what this and other processes store.
+/// The projects in force and the schema of attributes, kept in memory and up to date with what this and other processes store.
 public final class ProjectCatalog: Sendable {
     struct Snapshot: Sendable {
         var projects: [String: Project] = [:]
+        var schema = AttributeSchema.empty
         /// The last datafile that was read from the store.
         var version: Int64 = 0
         /// The store's change number when it was read; -1 before the first time.
         var changes: Int64 = -1
     }
 
-    let store: any ProjectStore
+    let store: any ProjectStore & AttributeStore
     private let logger: Logger
     private let current = Mutex(Snapshot())
     /// Rises with each new snapshot, so that event loops need the lock only then.
@@ -26,7 +27,7 @@ public final class ProjectCatalog: Sendable {
     private static let interval = DispatchTimeInterval.milliseconds(250)
 
     /// - Throws: `StorageError` when the store cannot be read.
-    public init(store: any ProjectStore, logger: Logger) throws(StorageError) {
+    public init(store: any ProjectStore & AttributeStore, logger: Logger) throws(StorageError) {
         self.store = store
         self.logger = logger
         try update()
@@ -65,6 +66,7 @@ public final class ProjectCatalog: Sendable {
         var next = snapshot()
         guard changes != next.changes else { return }
         next.changes = changes
+        next.schema = try store.attributeSchema()
         let forced = Dictionary(grouping: try store.forcedVariations(), by: \.sdkKey)
         for stored in try store.datafiles(after: next.version) {
             next.version = max(next.version, stored.version)
@@ -77,7 +79,9 @@ public final class ProjectCatalog: Sendable {
                     metadata: ["sdk_key": "\(stored.sdkKey)", "error": "\(error.detail)"])
             }
         }
-        next.projects = next.projects.mapValues { Project($0, forced: forced[$0.sdkKey] ?? []) }
+        next.projects = next.projects.mapValues { [schema = next.schema] project in
+            Project(project, forced: forced[project.sdkKey] ?? [], schema: schema)
+        }
         current.withLock { [next] in $0 = next }
         generation.add(1, ordering: .releasing)
     }
@@ -93,7 +97,8 @@ public final class ProjectCatalog: Sendable {
 final class ProjectView {
     private let catalog: ProjectCatalog
     private var generation: UInt64 = 0
-    private var projects: [String: Project] = [:]
+    private var snapshot = ProjectCatalog.Snapshot()
+    private var projects: [String: Project] { snapshot.projects }
 
     init(_ catalog: ProjectCatalog) {
         self.catalog = catalog
@@ -103,6 +108,12 @@ final class ProjectView {
     func project(_ sdkKey: String) -> Project? {
         refresh()
         return projects[sdkKey]
+    }
+
+    /// The attributes and segments that are defined now.
+    var schema: AttributeSchema {
+        refresh()
+        return snapshot.schema
     }
 
     /// The SDK key of experiments that were made without naming a project.
@@ -136,7 +147,7 @@ final class ProjectView {
         let current = catalog.currentGeneration
         guard current != generation else { return }
         generation = current
-        projects = catalog.snapshot().projects
+        snapshot = catalog.snapshot()
     }
 }
 

@@ -6,9 +6,11 @@ struct StickyAssignments: StoredAssignments {
     let profile: ProfileRecord?
     /// By experiment id.
     let forced: [Identifier: Identifier]?
+    let attributes: StoredAttributes?
 
-    init(_ profile: ProfileRecord?, _ userID: Identifier, _ project: Project) {
+    init(_ profile: ProfileRecord?, _ userID: Identifier, _ project: Project, attributes: StoredAttributes? = nil) {
         self.profile = profile
+        self.attributes = attributes
         forced = project.forcedVariations.isEmpty ? nil : project.forcedVariations[userID]
     }
 

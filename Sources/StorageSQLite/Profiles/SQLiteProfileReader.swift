@@ -1,7 +1,7 @@
 import Bucketing
 import Storage
 
-/// Reads profiles on one thread, from its cache or else from its own connection.
+/// Reads profiles and attributes on one thread, from its caches or else from its own connection.
 ///
 /// Why the cache is never behind what was acknowledged: every commit raises a number in the database. Before the first
 /// lookup of a batch the reader takes note of the commits of its own process, which name the users they changed, and
@@ -9,13 +9,16 @@ import Storage
 /// its own process is just about to tell it, and it reads past the cache until then; or another process wrote, and
 /// the cache is emptied. What is read after this check may be newer than the check, never older, and the notice of a
 /// commit that was read early does no harm. All requests of a batch were received before the check.
-final class SQLiteProfileReader: ProfileReader {
+final class SQLiteProfileReader: UserReader {
     private let file: DatabaseFile
     private let notices: CommitNotices
     private let inbox: CommitNotices.Inbox
     private let clock: WallClock
     private let lockTimeout: Double
     private let cache: RecordCache
+    /// Made at the first look for attributes; most servers never need it.
+    private var attributeCache: RecordCache?
+    private let attributeCacheBytes: Int
     private var connection: Connection?
     private var isClosed = false
     private var hits: UInt64 = 0
@@ -38,6 +41,7 @@ final class SQLiteProfileReader: ProfileReader {
         clock = configuration.clock
         lockTimeout = configuration.readLockTimeout
         cache = RecordCache(bytes: configuration.cacheBytes)
+        attributeCacheBytes = configuration.cacheBytes / 4
         connection = try file.reader(lockTimeout: configuration.readLockTimeout)
         inbox = notices.makeInbox()
     }
@@ -99,6 +103,30 @@ final class SQLiteProfileReader: ProfileReader {
         let record = try bytes.map { try ProfileRows.decode($0, of: userID) }
         cache.insert(userID, bytes)
         return record.flatMap(visible)
+    }
+
+    func attributes(of userID: Identifier, _ completion: @escaping (Result<AttributeRecord?, StorageError>) -> Void) {
+        completion(read { try findAttributes(userID, $0) })
+    }
+
+    private func findAttributes(_ userID: Identifier, _ connection: Connection) throws -> AttributeRecord? {
+        let cache = attributeCache ?? RecordCache(bytes: attributeCacheBytes)
+        attributeCache = cache
+        switch isCacheCurrent ? cache.find(userID) : .unknown {
+        case .absent:
+            hits &+= 1
+            return nil
+        case .record(let bytes):
+            hits &+= 1
+            return AttributeRecord(trusting: bytes)
+        case .unknown:
+            misses &+= 1
+            try beginTransaction(connection)
+            let bytes = try AttributeRows.find(userID, on: connection)
+            let record = try bytes.map { try AttributeRows.decode($0, of: userID) }
+            cache.insert(userID, bytes)
+            return record
+        }
     }
 
     @inline(__always)
@@ -181,7 +209,7 @@ final class SQLiteProfileReader: ProfileReader {
         if commit == knownCommit + 1, notices.isAnnounced(commit) {
             isCacheCurrent = false
         } else {
-            cache.removeAll()
+            forgetUsers()
             knownCommit = commit
         }
     }
@@ -189,18 +217,28 @@ final class SQLiteProfileReader: ProfileReader {
     private func takeNote(of notice: CommitNotices.Notice) {
         guard notice.number > knownCommit else {
             // Seen already in the database; users may have been read before that.
-            return notice.userIDs?.forEach(cache.remove) ?? cache.removeAll()
+            return notice.userIDs?.forEach(forget) ?? forgetUsers()
         }
         if notice.number == knownCommit + 1, let userIDs = notice.userIDs {
-            userIDs.forEach(cache.remove)
+            userIDs.forEach(forget)
         } else {
-            cache.removeAll()
+            forgetUsers()
         }
         knownCommit = notice.number
     }
 
-    private func forgetEverything() {
+    private func forget(_ userID: Identifier) {
+        cache.remove(userID)
+        attributeCache?.remove(userID)
+    }
+
+    private func forgetUsers() {
         cache.removeAll()
+        attributeCache?.removeAll()
+    }
+
+    private func forgetEverything() {
+        forgetUsers()
         dataVersion = -1
         isCacheCurrent = false
     }
@@ -209,8 +247,8 @@ final class SQLiteProfileReader: ProfileReader {
         var statistics = CacheStatistics()
         statistics.hits = hits
         statistics.misses = misses
-        statistics.bytes = cache.usedBytes
-        statistics.entries = cache.count
+        statistics.bytes = cache.usedBytes + (attributeCache?.usedBytes ?? 0)
+        statistics.entries = cache.count + (attributeCache?.count ?? 0)
         return statistics
     }
 
@@ -218,7 +256,7 @@ final class SQLiteProfileReader: ProfileReader {
         isClosed = true
         endTransaction()
         connection = nil
-        cache.removeAll()
+        forgetUsers()
         notices.remove(inbox)
     }
 }

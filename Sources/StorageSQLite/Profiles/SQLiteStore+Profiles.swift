@@ -2,12 +2,7 @@ public import Storage
 
 extension SQLiteStore: ProfileStore {
     public func makeReader() throws(StorageError) -> sending any ProfileReader {
-        guard !writer.notices.isClosed else { throw .closed }
-        do throws(SQLiteError) {
-            return try SQLiteProfileReader(file: file, notices: writer.notices, configuration: configuration)
-        } catch {
-            throw error.asStorageError
-        }
+        try makeSQLiteReader()
     }
 
     public func submit(
@@ -37,6 +32,7 @@ extension SQLiteStore: ProfileStore {
         // Erasing a user leaves nothing behind, wherever it is kept.
         if case .erase = change.operation {
             try ForcedVariationRows.erase(change.userID, in: transaction)
+            try AttributeRows.erase(change.userID, in: transaction)
             try AuditRows.erase(change.userID, in: transaction)
             var recording = EventRecording(in: transaction)
             try recording.erase(change.userID)

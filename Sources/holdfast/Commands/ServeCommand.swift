@@ -30,7 +30,7 @@ struct ServeCommand: ParsableCommand {
         options.accessLog = configuration.accessLog
         options.importLineBytes = configuration.limits.bodyBytes
         let services = Services(
-            profiles: store, projects: projects, events: EventQueue(store: store), audit: store,
+            profiles: store, attributes: store, projects: projects, events: EventQueue(store: store), audit: store,
             access: access,
             build: BuildInfo(version: Holdfast.version, startedAt: Date().timeIntervalSince1970), logger: logger,
             options: options)

@@ -5,7 +5,9 @@ import StorageSQLite
 /// The only place that picks a store.
 enum StoreFactory {
     /// - Throws: `DatabaseError` when the database cannot be used.
-    static func open(_ configuration: ServeConfiguration) throws -> any ProfileStore & ProjectStore & EventStore & AuditStore {
+    static func open(
+        _ configuration: ServeConfiguration
+    ) throws -> any ProfileStore & AttributeStore & ProjectStore & EventStore & AuditStore {
         var options = SQLiteConfiguration(path: configuration.database)
         options.rules.assignmentLimit = configuration.maxAssignments
         options.rules.assignmentTTL = configuration.assignmentTTL.map { .milliseconds($0.milliseconds) }

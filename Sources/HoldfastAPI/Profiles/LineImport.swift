@@ -4,20 +4,35 @@ import Storage
 
 /// One import in progress: lines become changes as they arrive; reading pauses while many wait for their commit.
 /// Belongs to the connection's event loop.
-final class ProfileImport: BodyReceiver {
+final class LineImport: BodyReceiver {
+    /// What became of a line.
+    enum Outcome: Sendable {
+        case changed
+        /// What it says was stored already.
+        case unchanged
+        case refused(Problem)
+        /// The store could not take it; the import stops.
+        case failed(StorageError)
+    }
+
+    /// Makes the change of a line, and calls back once, from any thread.
+    typealias Change = (_ finished: @escaping @Sendable (Outcome) -> Void) -> Void
+
     private struct Refusal {
         let line: Int
         let problem: Problem
     }
 
-    private let store: any ProfileStore
     private let call: Call
-    private let rule: ProfileChange.ConflictRule
+    /// The change that a line asks for.
+    private let parse: (UnsafeRawBufferPointer) throws(Problem) -> Change
     private let window: Int
     private let lineLimit: Int
     private var splitter: LineSplitter
     private var lines = 0
     private var imported = 0
+    /// Imported lines that changed nothing; `nil` if nobody wants to know.
+    private var unchanged: Int?
     private var refused = 0
     private var refusals: [Refusal] = []
     private var waiting = 0
@@ -30,12 +45,15 @@ final class ProfileImport: BodyReceiver {
     /// Refused lines that an answer names; more are only counted.
     private static let namedRefusals = 1_000
 
-    init(store: any ProfileStore, call: Call, rule: ProfileChange.ConflictRule, window: Int, lineLimit: Int) {
-        self.store = store
+    init(
+        call: Call, options: Services.Options, tellsUnchanged: Bool = false,
+        parse: @escaping (UnsafeRawBufferPointer) throws(Problem) -> Change
+    ) {
         self.call = call
-        self.rule = rule
-        self.window = window
-        self.lineLimit = lineLimit
+        self.parse = parse
+        window = options.importWindow
+        lineLimit = options.importLineBytes
+        unchanged = tellsUnchanged ? 0 : nil
         splitter = LineSplitter(limit: lineLimit)
     }
 
@@ -64,28 +82,35 @@ final class ProfileImport: BodyReceiver {
             guard let line else {
                 throw Problem(.contentTooLarge, "the line is longer than \(lineLimit) bytes")
             }
-            if let change = try ProfileLine.parse(line, rule) { submit(change, number) }
+            guard !Self.isBlank(line) else { return }
+            submit(try parse(line), number)
         } catch {
             refuse(number, error)
         }
     }
 
-    private func submit(_ change: ProfileChange, _ line: Int) {
+    static func isBlank(_ line: UnsafeRawBufferPointer) -> Bool {
+        line.allSatisfy { $0 == 0x20 || $0 == 0x09 || $0 == 0x0D }
+    }
+
+    private func submit(_ change: Change, _ line: Int) {
         waiting += 1
         let handover = Handover(import: self)
         let responder = call.responder
-        store.submit(change) { result in
-            let error: StorageError? = if case .failure(let error) = result { error } else { nil }
-            responder.onEventLoop { handover.import.finished(line, error) }
+        change { outcome in
+            responder.onEventLoop { handover.import.finished(line, outcome) }
         }
     }
 
-    private func finished(_ line: Int, _ error: StorageError?) {
+    private func finished(_ line: Int, _ outcome: Outcome) {
         waiting -= 1
-        switch error {
-        case nil: imported += 1
-        case .tooManyAssignments(let limit): refuse(line, Problem(.tooManyAssignments(limit: limit)))
-        case let error?: failure = failure.map { $0.line < line ? $0 : (line, error) } ?? (line, error)
+        switch outcome {
+        case .changed: imported += 1
+        case .unchanged:
+            imported += 1
+            unchanged? += 1
+        case .refused(let problem): refuse(line, problem)
+        case .failed(let error): failure = failure.map { $0.line < line ? $0 : (line, error) } ?? (line, error)
         }
         if isPaused, waiting <= window / 2 {
             isPaused = false
@@ -121,6 +146,10 @@ final class ProfileImport: BodyReceiver {
         writer.beginObject()
         writer.key("imported")
         writer.integer(imported)
+        if let unchanged {
+            writer.key("unchanged")
+            writer.integer(unchanged)
+        }
         writer.key("refused")
         writer.integer(refused)
         writer.key("errors")
@@ -135,6 +164,10 @@ final class ProfileImport: BodyReceiver {
                 writer.key("pointer")
                 writer.string(pointer.string)
             }
+            for member in refusal.problem.members {
+                writer.key(member.key)
+                writer.value(member.value)
+            }
             writer.endObject()
         }
         writer.endArray()
@@ -145,5 +178,5 @@ final class ProfileImport: BodyReceiver {
 
 /// An import as the store's completions hold it. Safe: they only bring it back to its event loop.
 private struct Handover: @unchecked Sendable {
-    let `import`: ProfileImport
+    let `import`: LineImport
 }

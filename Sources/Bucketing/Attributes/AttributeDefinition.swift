@@ -1,0 +1,142 @@
+/// One attribute of the schema that an admin keeps.
+public struct AttributeDefinition: Sendable, Equatable {
+    /// 1 to 255 bytes.
+    public let name: Identifier
+    /// What records call it; never given to another attribute, even when this one is gone.
+    public let number: UInt32
+    public let type: AttributeType
+    /// What a selection allows, each once; empty for all other types.
+    public let allowedValues: [Identifier]
+    /// Whether a user may have several of the allowed values.
+    public let isMultiple: Bool
+
+    /// Bytes of the longest value of the type `string`.
+    public static let longestText = 1_024
+
+    public init(
+        name: Identifier, number: UInt32, type: AttributeType, allowedValues: [Identifier] = [],
+        isMultiple: Bool = false
+    ) {
+        self.name = name
+        self.number = number
+        self.type = type
+        self.allowedValues = allowedValues
+        self.isMultiple = isMultiple
+    }
+}
+
+extension AttributeDefinition {
+    /// Checks a value that came from outside, and brings it into the form in which it is stored and compared.
+    ///
+    /// - Throws: ``AttributeRefusal``, which says what the attribute takes.
+    public func value(_ json: JSONValue) throws(AttributeRefusal) -> AttributeValue {
+        switch type {
+        case .string: .text(try text(json))
+        case .number: .number(try number(json))
+        case .boolean: .bool(try boolean(json))
+        case .country: .text(try country(json))
+        case .date: .moment(try date(json))
+        case .time: .moment(try time(json))
+        case .timestamp: .moment(try timestamp(json))
+        case .selection: .selection(try selection(json))
+        }
+    }
+
+    private func string(_ json: JSONValue, _ wanted: String) throws(AttributeRefusal) -> String {
+        guard let text = json.string else { throw AttributeRefusal("\(wanted), not \(json.kind)") }
+        return text
+    }
+
+    private func text(_ json: JSONValue) throws(AttributeRefusal) -> Identifier {
+        let wanted = "the value is a string of at the most \(Self.longestText) bytes"
+        let text = try string(json, wanted)
+        guard text.utf8.count <= Self.longestText else {
+            throw AttributeRefusal("\(wanted), and this has \(text.utf8.count)")
+        }
+        return Identifier(text)
+    }
+
+    private func number(_ json: JSONValue) throws(AttributeRefusal) -> Double {
+        guard let number = json.double, number.isFinite else {
+            throw AttributeRefusal("the value is a number, not \(json.kind)")
+        }
+        // What a double cannot hold would come back as another number.
+        if case .integer(let integer) = json, integer.magnitude > 1 << 53 {
+            throw AttributeRefusal("a whole number is kept from -2^53 to 2^53")
+        }
+        return number == 0 ? 0 : number
+    }
+
+    private func boolean(_ json: JSONValue) throws(AttributeRefusal) -> Bool {
+        guard let bool = json.bool else { throw AttributeRefusal("the value is true or false, not \(json.kind)") }
+        return bool
+    }
+
+    private func country(_ json: JSONValue) throws(AttributeRefusal) -> Identifier {
+        let wanted = "the value is a country of ISO 3166-1 alpha-2 in lower case, such as \"de\""
+        let text = try string(json, wanted)
+        guard CountryCode.isAssigned(text) else { throw AttributeRefusal("\(wanted), not \(Self.quoted(text))") }
+        return Identifier(text)
+    }
+
+    private func date(_ json: JSONValue) throws(AttributeRefusal) -> Identifier {
+        let wanted = "the value is a day of the calendar as yyyy-mm-dd"
+        let text = try string(json, wanted)
+        guard let date = CalendarDate(text.utf8) else { throw AttributeRefusal("\(wanted), not \(Self.quoted(text))") }
+        return Identifier(date.description)
+    }
+
+    private func time(_ json: JSONValue) throws(AttributeRefusal) -> Identifier {
+        let wanted = "the value is a time from 00:00 to 23:59 as HH:MM"
+        let text = try string(json, wanted)
+        var reader = DigitReader(text.utf8)
+        guard let hour = reader.number(2), hour < 24, reader.skip(":"), let minute = reader.number(2), minute < 60,
+            reader.isAtEnd
+        else { throw AttributeRefusal("\(wanted), not \(Self.quoted(text))") }
+        return Identifier(text)
+    }
+
+    private func timestamp(_ json: JSONValue) throws(AttributeRefusal) -> Identifier {
+        let wanted = "the value is a timestamp of RFC 3339 with an offset, such as 2026-01-31T12:00:00Z"
+        let text = try string(json, wanted)
+        guard let instant = UTCInstant(rfc3339: text) else {
+            throw AttributeRefusal("\(wanted), not \(Self.quoted(text))")
+        }
+        return Identifier(instant.description)
+    }
+
+    private func selection(_ json: JSONValue) throws(AttributeRefusal) -> [Identifier] {
+        let given = try selected(json)
+        guard !given.isEmpty else { throw AttributeRefusal("the selection is empty; DELETE removes an attribute") }
+        for value in given where !allowedValues.contains(value) {
+            let list = allowedValues.prefix(20).map { Self.quoted($0.string) }.joined(separator: ", ")
+            let more = allowedValues.count > 20 ? ", …" : ""
+            throw AttributeRefusal("\(Self.quoted(value.string)) is not allowed; allowed: \(list)\(more)")
+        }
+        return allowedValues.filter(given.contains)
+    }
+
+    private func selected(_ json: JSONValue) throws(AttributeRefusal) -> [Identifier] {
+        guard isMultiple else { return [Identifier(try string(json, "the value is one of those allowed, as a string"))] }
+        let wanted = "the values are an array of strings, or one string such as \"One; Two\""
+        guard let list = json.array else { return Self.separated(try string(json, wanted)) }
+        var values: [Identifier] = []
+        for element in list { values.append(Identifier(try string(element, wanted))) }
+        return values
+    }
+
+    /// `One; Two`: between semicolons, without the blanks around.
+    private static func separated(_ text: String) -> [Identifier] {
+        text.utf8.split(separator: UInt8(ascii: ";")).map { part in
+            let isBlank = { (byte: UInt8) in byte == 0x20 || byte == 0x09 }
+            let bytes = Array(part.drop(while: isBlank).reversed().drop(while: isBlank).reversed())
+            return Identifier(String(decoding: bytes, as: UTF8.self))
+        }.filter { !$0.string.isEmpty }
+    }
+
+    /// At most 64 characters of a text, for a message.
+    private static func quoted(_ text: String) -> String {
+        let head = text.prefix(64)
+        return "\"\(head)\(head.endIndex == text.endIndex ? "" : "…")\""
+    }
+}

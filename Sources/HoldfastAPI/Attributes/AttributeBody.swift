@@ -1,0 +1,107 @@
+import Bucketing
+import HTTPServer
+
+/// What becomes of a user's attributes, as a client asks for it, checked against the schema as a whole.
+struct AttributeBody {
+    /// By the number of the attribute.
+    private(set) var updates: [UInt32: AttributeUpdate] = [:]
+    private var faults: [(pointer: JSONPointer, reason: String)] = []
+    private let schema: AttributeSchema
+
+    private init(_ schema: AttributeSchema) {
+        self.schema = schema
+    }
+
+    /// `{"country":"de","age":30}`
+    ///
+    /// - Throws: 422 with every member that is wrong as `errors`.
+    init(values: JSONValue, schema: AttributeSchema) throws(Problem) {
+        self.init(schema)
+        set(values, at: [])
+        try check()
+    }
+
+    /// A line of an import: `{"user_id":"u","attributes":{…},"remove":["a"]}`; the latter two may be absent.
+    ///
+    /// - Throws: as ``init(values:schema:)``
+    init(line: JSONObject, schema: AttributeSchema) throws(Problem) {
+        self.init(schema)
+        if let values = line["attributes"] { set(values, at: ["attributes"]) }
+        if let names = line["remove"] { remove(names, at: ["remove"]) }
+        try check()
+    }
+
+    /// Removes attributes by their names.
+    ///
+    /// - Throws: 422 when there is no attribute of a name.
+    init(removing names: [String], schema: AttributeSchema) throws(Problem) {
+        self.init(schema)
+        for name in names {
+            guard let definition = schema.attribute(Identifier(name)) else {
+                throw Problem(.unprocessableContent, "there is no attribute '\(name)'")
+            }
+            updates[definition.number] = .remove
+        }
+    }
+
+    private mutating func set(_ values: JSONValue, at place: JSONPointer) {
+        guard let object = values.object else {
+            return refuse(place, "attributes are an object, not \(values.kind)")
+        }
+        for member in object {
+            let pointer = place.appending(member.key)
+            guard let definition = definition(member.key, pointer) else { continue }
+            if member.value.isNull {
+                refuse(pointer, "null is no value; an attribute is removed with DELETE")
+                continue
+            }
+            do throws(AttributeRefusal) {
+                updates[definition.number] = .set(try definition.value(member.value))
+            } catch {
+                refuse(pointer, error.description)
+            }
+        }
+    }
+
+    private mutating func remove(_ names: JSONValue, at place: JSONPointer) {
+        guard let list = names.array else { return refuse(place, "the names are an array, not \(names.kind)") }
+        for (index, name) in list.enumerated() {
+            let pointer = place.appending(index)
+            guard let definition = definition(name.string ?? "", pointer) else { continue }
+            if updates.updateValue(.remove, forKey: definition.number) != nil {
+                refuse(pointer, "'\(definition.name)' stands twice")
+            }
+        }
+    }
+
+    private mutating func definition(_ name: String, _ pointer: JSONPointer) -> AttributeDefinition? {
+        if let definition = schema.attribute(Identifier(name)) { return definition }
+        refuse(pointer, "there is no attribute of this name")
+        return nil
+    }
+
+    private mutating func refuse(_ pointer: JSONPointer, _ reason: String) {
+        faults.append((pointer, reason))
+    }
+
+    private func check() throws(Problem) {
+        if let problem = Problem(faults: faults, "nothing was stored") { throw problem }
+    }
+}
+
+extension Problem {
+    /// 422 with everything that is wrong as `errors`; `nil` if there is nothing.
+    ///
+    /// - Parameter consequence: what came of it.
+    init?(faults: [(pointer: JSONPointer, reason: String)], _ consequence: String) {
+        guard let first = faults.first else { return nil }
+        let detail = faults.count == 1 ? first.reason : "\(faults.count) members are wrong"
+        self.init(.unprocessableContent, "\(detail); \(consequence)", at: first.pointer)
+        members = [
+            (
+                "errors",
+                .array(faults.prefix(100).map { ["pointer": .string($0.pointer.string), "detail": .string($0.reason)] })
+            )
+        ]
+    }
+}

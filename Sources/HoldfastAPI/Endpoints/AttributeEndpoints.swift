@@ -1,0 +1,107 @@
+import Bucketing
+import HTTPServer
+import Storage
+
+/// `/v1/attributes`: which attributes users may have, and what their values are.
+struct AttributeEndpoints {
+    let catalog: ProjectCatalog
+    let projects: ProjectView
+
+    /// Attributes that may be defined.
+    private static let limit = 500
+
+    func list(_ request: borrowing Request, _ call: Call) {
+        let answer: JSONValue = ["attributes": .array(projects.schema.attributes.map(\.json))]
+        call.answer(json: answer.encoded())
+    }
+
+    func get(_ request: borrowing Request, _ call: Call) {
+        do throws(Problem) {
+            let name = try request.definedName()
+            guard let definition = projects.schema.attribute(name) else { throw Self.unknown(name) }
+            call.answer(json: definition.json.encoded())
+        } catch {
+            call.fail(error)
+        }
+    }
+
+    /// Defines an attribute, or gives a selection other values; 201 if it is new.
+    func put(_ request: borrowing Request, _ call: Call) {
+        do throws(Problem) {
+            let name = try request.definedName()
+            let value = try request.withBody { bytes throws(Problem) in try ProfileBody.parse(bytes) }
+            let definition = try AttributeDefinition(value, name: name)
+            let schema = projects.schema
+            guard schema.attributes.count < Self.limit || schema.attribute(name) != nil else {
+                throw Problem(.conflict, "there are \(Self.limit) attributes, which is the limit")
+            }
+            catalog.store.putAttribute(definition, by: call.author(request)) { [catalog] result in
+                switch result {
+                case .success(.created(let stored)): catalog.answer(call, .created, stored.json)
+                case .success(.changed(let stored)): catalog.answer(call, .ok, stored.json)
+                case .success(.unchanged(let stored)): call.answer(json: stored.json.encoded())
+                case .success(.otherType(let stored)): call.fail(Self.conflict(with: stored))
+                case .failure(let error): call.fail(error)
+                }
+            }
+        } catch {
+            call.fail(error)
+        }
+    }
+
+    /// Deletes an attribute and all its values, which are gone at once for whoever reads.
+    func delete(_ request: borrowing Request, _ call: Call) {
+        do throws(Problem) {
+            let name = try request.definedName()
+            let users = projects.schema.segments.values.filter { $0.asks(for: name) }.map(\.name).sorted()
+            guard users.isEmpty else {
+                let list = users.map { "'\($0)'" }.joined(separator: ", ")
+                throw Problem(.conflict, "segments ask for the attribute '\(name)': \(list)")
+            }
+            catalog.store.removeAttribute(name, by: call.author(request)) { [catalog] result in
+                switch result {
+                case .success(true): catalog.answer(call, .noContent, nil)
+                case .success(false): call.fail(Self.unknown(name))
+                case .failure(let error): call.fail(error)
+                }
+            }
+        } catch {
+            call.fail(error)
+        }
+    }
+
+    private static func unknown(_ name: Identifier) -> Problem {
+        Problem(.notFound, "there is no attribute '\(name)'")
+    }
+
+    private static func conflict(with stored: AttributeDefinition) -> Problem {
+        let multiple = stored.isMultiple ? " of several values" : ""
+        return Problem(
+            .conflict,
+            "the attribute '\(stored.name)' is a \(stored.type)\(multiple), which its values are too; delete it before it becomes another",
+            at: ["type"])
+    }
+}
+
+extension ProjectCatalog {
+    /// Answers when this process knows what has been stored.
+    func answer(_ call: Call, _ status: Status, _ json: JSONValue?) {
+        refresh { result in
+            switch result {
+            case .success:
+                if let json { call.answer(status, json: json.encoded()) } else { call.answer(Response(status)) }
+            case .failure(let error): call.fail(error)
+            }
+        }
+    }
+}
+
+extension Request {
+    /// The name of an attribute or a segment in the path: 1 to 255 bytes without control characters.
+    func definedName() throws(Problem) -> Identifier {
+        guard let name = parameter(0), (1...255).contains(name.utf8.count), name.utf8.allSatisfy({ $0 >= 0x20 }) else {
+            throw Problem(.badRequest, "the name in the path is 1 to 255 bytes of UTF-8 without control characters")
+        }
+        return Identifier(name)
+    }
+}

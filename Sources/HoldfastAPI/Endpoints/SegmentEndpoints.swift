@@ -1,0 +1,138 @@
+import Bucketing
+import HTTPServer
+import Storage
+
+/// `/v1/segments`: users who meet conditions on their stored attributes. An experiment names a segment as its audience
+/// with `{"segment":"…"}`.
+struct SegmentEndpoints {
+    let services: Services
+    let projects: ProjectView
+
+    /// Segments that may be defined.
+    private static let limit = 1_000
+
+    func list(_ request: borrowing Request, _ call: Call) {
+        let segments = projects.schema.segments.values.sorted { $0.name < $1.name }
+        let answer: JSONValue = ["segments": .array(segments.map { .object($0.json) })]
+        call.answer(json: answer.encoded())
+    }
+
+    /// The definition; `?size=true` counts the users, which looks at every user who has attributes.
+    func get(_ request: borrowing Request, _ call: Call) {
+        do throws(Problem) {
+            let segment = try segment(request)
+            guard try Request.flag("size", try request.query(knowing: ["size"])) else {
+                return call.answer(json: JSONValue.object(segment.json).encoded())
+            }
+            let services = services
+            services.attributes.scan(SegmentMatcher(segment, schema: projects.schema), .size) { result in
+                switch result {
+                case .success(let page):
+                    services.attributeFigures.countScan(of: page.examined)
+                    var answer = segment.json
+                    answer["size"] = .integer(Int64(page.matches))
+                    answer["examined"] = .integer(Int64(page.examined))
+                    call.answer(json: JSONValue.object(answer).encoded())
+                case .failure(let error):
+                    call.fail(error)
+                }
+            }
+        } catch {
+            call.fail(error)
+        }
+    }
+
+    /// Defines a segment, or gives it other conditions; 201 if it is new.
+    func put(_ request: borrowing Request, _ call: Call) {
+        do throws(Problem) {
+            let name = try request.definedName()
+            let value = try request.withBody { bytes throws(Problem) in try ProfileBody.parse(bytes) }
+            let schema = projects.schema
+            let segment = try Self.segment(name, value, schema)
+            guard schema.segments.count < Self.limit || schema.segments[name] != nil else {
+                throw Problem(.conflict, "there are \(Self.limit) segments, which is the limit")
+            }
+            let catalog = services.projects
+            services.attributes.putSegment(segment, by: call.author(request)) { result in
+                switch result {
+                case .success(let isNew): catalog.answer(call, isNew ? .created : .ok, .object(segment.json))
+                case .failure(let error): call.fail(error)
+                }
+            }
+        } catch {
+            call.fail(error)
+        }
+    }
+
+    /// `{"conditions":[…]}`
+    private static func segment(
+        _ name: Identifier, _ body: JSONValue, _ schema: AttributeSchema
+    ) throws(Problem) -> Segment {
+        guard let object = body.object else {
+            throw Problem(.badRequest, "a segment is an object, not \(body.kind)", at: [])
+        }
+        for member in object where !["name", "conditions"].contains(member.key) {
+            throw Problem(.badRequest, "the member \(member.key) is not known", at: JSONPointer().appending(member.key))
+        }
+        if let given = try object.optionalText("name"), !given.utf8.elementsEqual(name.string.utf8) {
+            throw Problem(.badRequest, "name is another than the path names", at: ["name"])
+        }
+        guard let conditions = object["conditions"] else {
+            throw Problem(.badRequest, "conditions is missing", at: ["conditions"])
+        }
+        let faults = SegmentRules.faults(in: conditions, at: ["conditions"], schema: schema)
+        if let problem = Problem(faults: faults.map { ($0.pointer, $0.reason) }, "nothing was stored") { throw problem }
+        return Segment(name: name, conditions: conditions)
+    }
+
+    func delete(_ request: borrowing Request, _ call: Call) {
+        do throws(Problem) {
+            let name = try request.definedName()
+            let catalog = services.projects
+            for project in catalog.snapshot().projects.values {
+                let users = project.datafile.keys(usingSegment: name)
+                guard users.isEmpty else {
+                    let list = users.map { "'\($0)'" }.joined(separator: ", ")
+                    throw Problem(
+                        .conflict, "the segment '\(name)' is an audience in the project '\(project.sdkKey)', of \(list)")
+                }
+            }
+            services.attributes.removeSegment(name, by: call.author(request)) { result in
+                switch result {
+                case .success(true): catalog.answer(call, .noContent, nil)
+                case .success(false): call.fail(Self.unknown(name))
+                case .failure(let error): call.fail(error)
+                }
+            }
+        } catch {
+            call.fail(error)
+        }
+    }
+
+    /// The users in the order of their ids' bytes, one a line. `?after=USER_ID` resumes behind a user, `?limit=N` ends
+    /// after N.
+    func users(_ request: borrowing Request, _ call: Call) {
+        do throws(Problem) {
+            let segment = try segment(request)
+            let query = try request.query(knowing: ["after", "limit"])
+            var after: Identifier?
+            if let text = query["after"] { after = try ProfileBody.checkUserID(text, at: nil) }
+            let stream = SegmentUsers(
+                services: services, matcher: SegmentMatcher(segment, schema: projects.schema), after: after,
+                limit: try Request.limit(query))
+            call.answer(Response(.ok, contentType: MediaType.lines, body: .stream(stream)))
+        } catch {
+            call.fail(error)
+        }
+    }
+
+    private func segment(_ request: borrowing Request) throws(Problem) -> Segment {
+        let name = try request.definedName()
+        guard let segment = projects.schema.segments[name] else { throw Self.unknown(name) }
+        return segment
+    }
+
+    private static func unknown(_ name: Identifier) -> Problem {
+        Problem(.notFound, "there is no segment '\(name)'")
+    }
+}

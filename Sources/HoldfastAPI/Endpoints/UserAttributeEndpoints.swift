@@ -1,0 +1,137 @@
+import Bucketing
+import HTTPServer
+import Storage
+
+/// `/v1/profiles/{user_id}/attributes`: the attributes of one user, and of many in one request. Apps set them; to read
+/// them back is another scope.
+struct UserAttributeEndpoints {
+    let services: Services
+    let reader: any UserReader
+    let projects: ProjectView
+
+    func get(_ request: borrowing Request, _ call: Call) {
+        do throws(Problem) {
+            let userID = try request.userID()
+            let schema = projects.schema
+            reader.attributes(of: userID) { result in
+                switch result {
+                case .success(let record):
+                    let answer: JSONValue = [
+                        "user_id": .string(userID.string), "attributes": (record ?? .empty).json(schema),
+                    ]
+                    call.answer(json: answer.encoded())
+                case .failure(let error):
+                    call.fail(error)
+                }
+            }
+        } catch {
+            call.fail(error)
+        }
+    }
+
+    /// Sets the attributes that the body names, all or none, and leaves the others.
+    func patch(_ request: borrowing Request, _ call: Call) {
+        do throws(Problem) {
+            let userID = try request.userID()
+            let schema = projects.schema
+            let body = try request.withBody { bytes throws(Problem) in
+                try AttributeBody(values: ProfileBody.parse(bytes), schema: schema)
+            }
+            submit(AttributeChange(userID: userID, operation: .update(body.updates)), call) { [services] changed in
+                services.attributeFigures.count(changed: changed.count, of: body.updates.count)
+                return [
+                    "user_id": .string(userID.string), "changed": schema.names(changed),
+                    "unchanged": schema.names(Set(body.updates.keys).subtracting(changed)),
+                ]
+            }
+        } catch {
+            call.fail(error)
+        }
+    }
+
+    /// Removes the attributes that the query names, or all.
+    func delete(_ request: borrowing Request, _ call: Call) {
+        do throws(Problem) {
+            let userID = try request.userID()
+            let schema = projects.schema
+            let names = try Self.names(request)
+            let operation: AttributeChange.Operation =
+                names.isEmpty ? .removeAll : .update(try AttributeBody(removing: names, schema: schema).updates)
+            submit(AttributeChange(userID: userID, operation: operation), call) { [services] changed in
+                services.attributeFigures.count(changed: changed.count, of: changed.count)
+                return ["user_id": .string(userID.string), "removed": schema.names(changed)]
+            }
+        } catch {
+            call.fail(error)
+        }
+    }
+
+    private static func names(_ request: borrowing Request) throws(Problem) -> [String] {
+        guard request.hasQuery else { return [] }
+        guard let items = request.queryItems() else { throw Problem(.badRequest, "the query is not UTF-8") }
+        // A misspelt name must not erase everything.
+        for item in items where item.name != "name" {
+            throw Problem(.badRequest, "the query parameter '\(item.name)' is not known here; known: name")
+        }
+        return items.map(\.value)
+    }
+
+    private func submit(
+        _ change: AttributeChange, _ call: Call, answer: @escaping @Sendable (_ changed: [UInt32]) -> JSONValue
+    ) {
+        services.attributes.submit(change) { result in
+            switch result {
+            case .success(.applied(let changed)): call.answer(json: answer(changed).encoded())
+            case .success(.schemaHasChanged): call.fail(.deletedAttribute)
+            case .failure(let error): call.fail(error)
+            }
+        }
+    }
+
+    /// Sets and removes attributes of a user with each line. Answers how many lines were imported, how many of them
+    /// changed nothing, and which were refused and why.
+    func importLines(_ request: borrowing Request, _ call: Call) -> (any BodyReceiver)? {
+        do throws(Problem) {
+            _ = try request.query(knowing: [])
+            let services = services
+            let projects = projects
+            return LineImport(call: call, options: services.options, tellsUnchanged: true) { line throws(Problem) in
+                let change = try Self.change(from: line, projects.schema)
+                return { finished in
+                    services.attributes.submit(change) { finished(Self.outcome($0)) }
+                }
+            }
+        } catch {
+            call.fail(error)
+            return nil
+        }
+    }
+
+    private static func change(
+        from line: UnsafeRawBufferPointer, _ schema: AttributeSchema
+    ) throws(Problem) -> AttributeChange {
+        let value = try ProfileBody.parse(line)
+        guard let object = value.object else {
+            throw Problem(.badRequest, "a line is an object, not \(value.kind)", at: [])
+        }
+        for member in object where !["user_id", "attributes", "remove"].contains(member.key) {
+            throw Problem(.badRequest, "the member \(member.key) is not known", at: JSONPointer().appending(member.key))
+        }
+        let userID = try ProfileBody.checkUserID(try object.text("user_id"), at: ["user_id"])
+        let body = try AttributeBody(line: object, schema: schema)
+        return AttributeChange(userID: userID, operation: .update(body.updates))
+    }
+
+    private static func outcome(_ result: Result<AttributeChangeResult, StorageError>) -> LineImport.Outcome {
+        switch result {
+        case .success(.applied(let changed)): changed.isEmpty ? .unchanged : .changed
+        case .success(.schemaHasChanged): .refused(.deletedAttribute)
+        case .failure(let error): .failed(error)
+        }
+    }
+}
+
+extension Problem {
+    fileprivate static let deletedAttribute = Problem(
+        .unprocessableContent, "one of the attributes has been deleted meanwhile; nothing was stored")
+}
