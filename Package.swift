@@ -7,6 +7,18 @@ let strict: [SwiftSetting] = [
     .enableUpcomingFeature("MemberImportVisibility"),
 ]
 
+/// With `HOLDFAST_FUZZING` set the fuzz targets are a program for libFuzzer (`Tests/Fuzz/run`), else a test.
+let fuzz: Target =
+    Context.environment["HOLDFAST_FUZZING"] == nil
+    ? .testTarget(
+        name: "FuzzTests", dependencies: ["Bucketing", "HTTPServer", "Storage", "HoldfastAPI", "TestSupport"],
+        path: "Tests/Fuzz", exclude: ["Dictionaries", "Driver", "run"], sources: ["Suite", "Targets"],
+        resources: [.copy("Corpus")], swiftSettings: strict)
+    : .executableTarget(
+        name: "holdfast-fuzz", dependencies: ["Bucketing", "HTTPServer", "Storage", "HoldfastAPI", "TestSupport"],
+        path: "Tests/Fuzz", exclude: ["Corpus", "Dictionaries", "Suite", "run"], sources: ["Driver", "Targets"],
+        swiftSettings: strict)
+
 let package = Package(
     name: "holdfast",
     products: [
@@ -59,6 +71,7 @@ let package = Package(
             name: "TestSupport", dependencies: ["Bucketing", "Storage"], path: "Tests/TestSupport", swiftSettings: strict),
         .testTarget(
             name: "BucketingTests", dependencies: ["Bucketing", "TestSupport"], resources: [.copy("Vectors")], swiftSettings: strict),
+        fuzz,
         .testTarget(
             name: "HTTPServerTests", dependencies: ["HTTPServer", "CSystem", "TestSupport"], swiftSettings: strict),
         .testTarget(

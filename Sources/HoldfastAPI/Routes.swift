@@ -25,12 +25,12 @@ func apiRoutes(_ services: Services, _ reader: any ProfileReader, _ gate: Access
     let batch = BatchEndpoint(operations: agent, projects: projects, gate: gate)
 
     return [
-        APIRoute(.get, "/livez", scope: .none, operations.live),
-        APIRoute(.get, "/readyz", scope: .none, operations.ready),
-        APIRoute(.get, "/health", scope: .none, operations.health),
+        APIRoute(.get, "/livez", scope: .none, isVital: true, operations.live),
+        APIRoute(.get, "/readyz", scope: .none, isVital: true, operations.ready),
+        APIRoute(.get, "/health", scope: .none, isVital: true, operations.health),
         APIRoute(.get, "/info", scope: .none, operations.info),
         APIRoute(.get, "/openapi.json", scope: .none, operations.openAPI),
-        APIRoute(.get, "/metrics", scope: .token(.read), metrics.get),
+        APIRoute(.get, "/metrics", scope: .token(.read), isVital: true, metrics.get),
 
         APIRoute(.get, "/v1/profiles", scope: .token(.read), transfer.exportProfiles),
         APIRoute(.post, "/v1/profiles", scope: .token(.write), streamed: transfer.importProfiles),

@@ -161,9 +161,25 @@ extension SQLiteStoreTests {
             defer { store.close() }
             let release = await store.holdWriter()
             let submitted = store.submitTogether(.newUsers(30))
-            #expect(store.statistics().failedChanges == 20)
+            #expect(store.statistics().refusedChanges == 20)
             release.signal()
             #expect(await submitted.results().filter { (try? $0.get()) != nil }.count == 10)
+        }
+
+        @Test("While one has waited for too long further writes are refused, and that one is done")
+        func waitedTooLong() async throws {
+            let store = try SQLiteStore.make(in: directory) { $0.waitingSeconds = 0 }
+            defer { store.close() }
+            let release = await store.holdWriter()
+            let first = store.submitTogether(.newUsers(1))
+            let others = store.submitTogether(.newUsers(10))
+            #expect(store.statistics().refusedChanges == 10)
+            release.signal()
+            #expect(await first.results().allSatisfy { (try? $0.get()) != nil })
+            #expect(await others.results().allSatisfy { if case .failure(.overloaded) = $0 { true } else { false } })
+            // What was refused left nothing behind, and there is room again.
+            try await store.apply(.replace(["e": "v"]), to: "last")
+            #expect(store.statistics().profiles == 2)
         }
 
         @Test("A crash loses nothing that was acknowledged")

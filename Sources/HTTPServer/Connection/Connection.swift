@@ -13,6 +13,8 @@ final class Connection {
     private var state = State.open
     private var isReading = true
     private var isWriting = false
+    /// Whether the turn ended before all was handled that had been received.
+    private var isUnfinished = false
     /// When the peer last took something, or its answer began to wait for room.
     private var lastWrite: UInt64
     /// The deadline that the worker's queue has for this connection.
@@ -64,9 +66,14 @@ final class Connection {
 
     // MARK: Handling
 
+    /// Steps of one connection in one turn; each request takes at least two. Others have their turn then.
+    private static let stepsOfATurn = 256
+
     /// Handles the requests that are whole.
     func process() {
-        while !isClosed {
+        isUnfinished = false
+        for _ in 0..<Self.stepsOfATurn {
+            if isClosed { return }
             switch machine.nextStep(now: worker.now) {
             case .wait:
                 return
@@ -85,6 +92,7 @@ final class Connection {
                 refuse(failure)
             }
         }
+        isUnfinished = true
     }
 
     private var matched: (route: Int, parameters: PathParameters)?
@@ -142,6 +150,10 @@ final class Connection {
         if let (route, parameters) = matched,
             case .buffered(let handler) = worker.application.router.routes[route].handler
         {
+            if worker.isBehind, !worker.application.router.routes[route].isVital {
+                responder.send(worker.refusalForLackOfTime())
+                return machine.handled()
+            }
             let request = Request(
                 head: machine.head, bytes: bytes, bodyRange: machine.bodyRange, parameters: parameters, id: currentID)
             handler(request, responder)
@@ -227,6 +239,7 @@ final class Connection {
             stream.produce(StreamWriter(connection: self, sequence: sequence))
             if isClosed { return }
         }
+        if isUnfinished { worker.activate(self) }
         do throws(SystemError) {
             try send()
             if machine.output.isEmpty, machine.isDone { return finish() }

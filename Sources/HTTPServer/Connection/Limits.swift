@@ -22,6 +22,8 @@ public struct Limits: Sendable {
     public var writeSeconds: Double = 30
     /// Seconds that a handler has for its answer; a connection whose handler fails to answer is closed.
     public var answerSeconds: Double = 60
+    /// Seconds that an event loop may take for all that has arrived; beyond it what came meanwhile is refused (503).
+    public var turnSeconds: Double = 2
 
     public init() {}
 }

@@ -11,10 +11,13 @@ public struct Route {
     /// A path such as `/v1/profiles/{user_id}`; a part in braces stands for any one non-empty part.
     public let pattern: String
     public let handler: Handler
+    /// Whether it is served also while the server has more to do than it can.
+    public let isVital: Bool
 
-    public init(_ method: Method, _ pattern: String, _ handler: Handler) {
+    public init(_ method: Method, _ pattern: String, isVital: Bool = false, _ handler: Handler) {
         self.method = method
         self.pattern = pattern
         self.handler = handler
+        self.isVital = isVital
     }
 }

@@ -55,6 +55,8 @@ public struct ConnectionStatistics: Sendable {
     public var accepted: UInt64 = 0
     public var refused: UInt64 = 0
     public var timedOut: UInt64 = 0
+    /// Requests refused because the event loop was behind.
+    public var overloaded: UInt64 = 0
     public var bytesReceived: UInt64 = 0
     public var bytesSent: UInt64 = 0
 

@@ -19,6 +19,11 @@ final class Worker {
     private var scratch = ByteBuffer(capacity: 64 * 1024)
     private var dateCache = DateCache()
     private var requests: UInt64 = 0
+    /// When the last answer was written.
+    private var lastAnswer: UInt64 = 0
+    /// Whether the turn before took so long that what came meanwhile has waited for too long already.
+    private(set) var isBehind = false
+    private let longestTurn: UInt64
     private let idPrefix = UInt32.random(in: 1...UInt32.max)
     private var isAccepting = true
     private var isDraining = false
@@ -36,6 +41,7 @@ final class Worker {
         self.configuration = configuration
         self.shared = shared
         self.application = application
+        longestTurn = configuration.limits.turnSeconds.nanoseconds
     }
 
     var date: [UInt8] { dateCache.line }
@@ -52,6 +58,7 @@ final class Worker {
 
     private func turn() throws(SystemError) {
         let count = try loop.wait(atMost: active.isEmpty ? -1 : 0, now: now)
+        isBehind = lastAnswer > now && lastAnswer - now > longestTurn
         now = SystemCall.monotonicNanoseconds()
         dateCache.refresh()
         for index in 0..<count { take(loop.selector.event(index)) }
@@ -117,10 +124,20 @@ final class Worker {
 
     func completed(_ request: PendingRequest, _ status: Status) {
         let end = SystemCall.monotonicNanoseconds()
+        lastAnswer = end
         application.requestWasAnswered(
             RequestSummary(
                 route: request.route, method: request.method, status: status, nanoseconds: end &- request.startedAt,
                 id: request.id, target: request.target))
+    }
+
+    /// The answer to a request that is not handled because the event loop is behind.
+    func refusalForLackOfTime() -> Response {
+        statistics.overloaded &+= 1
+        var response = application.response(
+            to: RequestFailure(.serviceUnavailable, "the server has more to do than it can; nothing was done"))
+        response.fields.append(("Retry-After", "1"))
+        return response
     }
 
     // MARK: Accepting

@@ -10,15 +10,23 @@ public final class Readiness: Sendable {
         var lastResult: Result<Void, StorageError>?
         var lastLook = DispatchTime(uptimeNanoseconds: 0)
         var waiting: [@Sendable (String?) -> Void] = []
+        /// How many looks have begun, and whether the last of them goes on.
+        var looks: UInt64 = 0
+        var isLooking = false
+        /// Whether it has gone on for longer than ``patience``.
+        var isLate = false
     }
 
     private let store: any ProfileStore
     private let state = Mutex(State())
     /// For how long one look at the store serves those who ask.
     private let freshness = DispatchTimeInterval.milliseconds(500)
+    /// Seconds after which a store that says nothing is not ready.
+    private let patience: Double
 
-    init(store: any ProfileStore) {
+    init(store: any ProfileStore, patience: Double = 5) {
         self.store = store
+        self.patience = patience
     }
 
     /// From now on the server is not ready.
@@ -31,25 +39,46 @@ public final class Readiness: Sendable {
         enum Step {
             case answer(String?)
             case wait
-            case look
+            case look(UInt64)
         }
         let step = state.withLock { state -> Step in
             if state.isShuttingDown { return .answer("the server is shutting down") }
-            if let result = state.lastResult, DispatchTime.now() < state.lastLook + freshness {
+            if let result = state.lastResult, state.isLate || DispatchTime.now() < state.lastLook + freshness {
                 return .answer(Self.reason(result))
             }
             state.waiting.append(completion)
-            return state.waiting.count == 1 ? .look : .wait
+            if state.isLooking { return .wait }
+            state.isLooking = true
+            state.looks += 1
+            return .look(state.looks)
         }
         switch step {
         case .answer(let reason): completion(reason)
         case .wait: break
-        case .look: store.probe { [self] in looked($0) }
+        case .look(let number): look(number)
         }
     }
 
-    private func looked(_ result: Result<Void, StorageError>) {
-        let waiting = state.withLock { state in
+    private func look(_ number: UInt64) {
+        store.probe { [self] result in
+            tell(result) { state in
+                state.isLooking = false
+                state.isLate = false
+                return true
+            }
+        }
+        DispatchQueue.global().asyncAfter(deadline: .now() + patience) { [self] in
+            tell(.failure(.unavailable(reason: "the store has not answered for \(patience) seconds"))) { state in
+                state.isLate = state.isLooking && state.looks == number
+                return state.isLate
+            }
+        }
+    }
+
+    /// Tells those who wait, if the state is still such that they are to be told.
+    private func tell(_ result: Result<Void, StorageError>, if isNews: (inout State) -> Bool) {
+        let waiting = state.withLock { state -> [@Sendable (String?) -> Void] in
+            guard isNews(&state) else { return [] }
             state.lastResult = result
             state.lastLook = .now()
             defer { state.waiting = [] }

@@ -56,6 +56,9 @@ struct MetricsEndpoint {
             "holdfast_connections_refused_total", .counter, "Connections refused because there were too many.",
             all.map(\.refused).reduce(0, &+))
         page.single(
+            "holdfast_http_overload_refusals_total", .counter, "Requests refused because the event loop was behind.",
+            all.map(\.overloaded).reduce(0, &+))
+        page.single(
             "holdfast_connections_timed_out_total", .counter, "Connections closed because of a time-out.",
             all.map(\.timedOut).reduce(0, &+))
         page.single(
@@ -78,6 +81,9 @@ struct MetricsEndpoint {
         page.single("holdfast_store_commits_total", .counter, "Commits done.", store.commits)
         page.single("holdfast_store_changes_total", .counter, "Changes committed.", store.changes)
         page.single("holdfast_store_failed_changes_total", .counter, "Changes that failed.", store.failedChanges)
+        page.single(
+            "holdfast_store_refused_changes_total", .counter, "Changes refused because too many waited, or for too long.",
+            store.refusedChanges)
         page.single(
             "holdfast_store_expired_assignments_total", .counter, "Assignments that retention deleted.",
             store.expiredAssignments)

@@ -16,12 +16,18 @@ struct APIRoute {
     let method: Method
     let pattern: String
     let scope: Scope
+    /// Whether it is served also under overload, for those who watch the server.
+    let isVital: Bool
     private let handler: Handler
 
-    init(_ method: Method, _ pattern: String, scope: Scope, _ handle: @escaping (borrowing Request, Call) -> Void) {
+    init(
+        _ method: Method, _ pattern: String, scope: Scope, isVital: Bool = false,
+        _ handle: @escaping (borrowing Request, Call) -> Void
+    ) {
         self.method = method
         self.pattern = pattern
         self.scope = scope
+        self.isVital = isVital
         handler = .buffered(handle)
     }
 
@@ -32,6 +38,7 @@ struct APIRoute {
         self.method = method
         self.pattern = pattern
         self.scope = scope
+        isVital = false
         handler = .streamed(handle)
     }
 
@@ -41,7 +48,7 @@ struct APIRoute {
         switch handler {
         case .buffered(let handle):
             return Route(
-                method, pattern,
+                method, pattern, isVital: isVital,
                 .buffered { request, responder in
                     switch gate.admit(request, to: scope) {
                     case .success(let caller): handle(request, Call(responder: responder, caller: caller))

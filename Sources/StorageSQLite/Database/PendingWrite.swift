@@ -1,8 +1,11 @@
+import Dispatch
 import Storage
 import Synchronization
 
 /// A change that waits for its transaction.
 protocol PendingWrite: Sendable {
+    /// Monotonic nanoseconds.
+    var submittedAt: UInt64 { get }
     /// Makes the change. A refusal by a rule is kept for ``complete()``.
     func perform(in transaction: WriteTransaction) throws(SQLiteError)
     /// Whether a rule refused the change.
@@ -14,6 +17,7 @@ protocol PendingWrite: Sendable {
 }
 
 final class Write<Value: Sendable>: PendingWrite {
+    let submittedAt = DispatchTime.now().uptimeNanoseconds
     private let body: @Sendable (WriteTransaction) throws -> Value
     private let completion: @Sendable (Result<Value, StorageError>) -> Void
     private let result = Mutex<Result<Value, StorageError>?>(nil)

@@ -11,6 +11,8 @@ public struct SQLiteConfiguration: Sendable {
     public var readLockTimeout = 0.2
     /// Changes that may wait for their commit; beyond it they are refused.
     public var waitingChanges = 10_000
+    /// Seconds that the oldest of them may have waited; beyond it further changes are refused.
+    public var waitingSeconds = 5.0
     /// Changes of one transaction.
     public var batchLimit = 1_024
     /// Pages of 1 KiB in the write-ahead log at which it is copied into the database.

@@ -64,8 +64,8 @@ final class Writer: Sendable {
         let write = Write(body: body, completion: completion)
         let refusal = state.withLock { state -> StorageError? in
             if state.isClosed { return .closed }
-            guard state.waiting.count < configuration.waitingChanges else {
-                state.statistics.failedChanges += 1
+            guard hasRoom(for: write, in: state) else {
+                state.statistics.refusedChanges += 1
                 return .overloaded
             }
             state.waiting.append(write)
@@ -73,6 +73,13 @@ final class Writer: Sendable {
             return nil
         }
         if let refusal { completion(.failure(refusal)) }
+    }
+
+    /// Whether not too many wait, and none has waited for too long: one that comes now would wait as long.
+    private func hasRoom(for write: any PendingWrite, in state: State) -> Bool {
+        guard let oldest = state.waiting.first else { return true }
+        return state.waiting.count < configuration.waitingChanges
+            && write.submittedAt &- oldest.submittedAt <= UInt64(configuration.waitingSeconds * 1e9)
     }
 
     private func schedule(_ state: inout State) {

@@ -17,6 +17,8 @@ struct ServeConfiguration: Sendable {
     var maxAssignments = 1_000
     /// Writes that may wait for their commit; beyond it they are refused with 503.
     var maxWaitingWrites = 10_000
+    /// How long the oldest of them may have waited; beyond it further writes are refused with 503.
+    var maxWriteWait = Period(seconds: 5)
     /// How long a write waits for another process that holds the database.
     var lockTimeout = Period(seconds: 2)
     var maxChangeStreams = 1_000

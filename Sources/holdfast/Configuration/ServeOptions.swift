@@ -32,6 +32,9 @@ struct ServeOptions: ParsableArguments {
     @Option(help: .init("Writes that may wait for their commit (default: 10000).", valueName: "n"))
     var maxWaitingWrites: String?
 
+    @Option(help: .init("Time that a write may have waited for its commit before others are refused (default: 5s).", valueName: "time"))
+    var maxWriteWait: String?
+
     @Option(help: .init("Time that a write waits for another process (default: 2s).", valueName: "time"))
     var lockTimeout: String?
 
@@ -62,6 +65,9 @@ struct ServeOptions: ParsableArguments {
     @Option(help: .init("Time that a client may take nothing of its answer (default: 30s).", valueName: "time"))
     var writeTimeout: String?
 
+    @Option(help: .init("Time that an event loop may be behind before it refuses requests (default: 2s).", valueName: "time"))
+    var maxLoopDelay: String?
+
     @Option(help: .init("Time to answer what is in flight at the end (default: 10s).", valueName: "time"))
     var shutdownTimeout: String?
 
@@ -90,6 +96,7 @@ struct ServeOptions: ParsableArguments {
         try settings.apply(cacheSize, "cache-size", to: &result.cacheSize)
         try settings.apply(maxAssignments, "max-assignments", in: 1...100_000, to: &result.maxAssignments)
         try settings.apply(maxWaitingWrites, "max-waiting-writes", in: 1...10_000_000, to: &result.maxWaitingWrites)
+        try settings.apply(maxWriteWait, "max-write-wait", to: &result.maxWriteWait)
         try settings.apply(lockTimeout, "lock-timeout", to: &result.lockTimeout)
         try settings.apply(maxChangeStreams, "max-change-streams", in: 1...1_000_000, to: &result.maxChangeStreams)
         try settings.apply(changeHeartbeat, "change-heartbeat", to: &result.changeHeartbeat)
@@ -116,6 +123,7 @@ struct ServeOptions: ParsableArguments {
             (headerTimeout, "header-timeout", \ServeConfiguration.limits.headerSeconds),
             (bodyTimeout, "body-timeout", \.limits.bodySeconds), (idleTimeout, "idle-timeout", \.limits.idleSeconds),
             (writeTimeout, "write-timeout", \.limits.writeSeconds),
+            (maxLoopDelay, "max-loop-delay", \.limits.turnSeconds),
         ] {
             var period = Period(seconds: result[keyPath: path])
             try settings.apply(option, name, to: &period)

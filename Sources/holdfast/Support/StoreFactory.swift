@@ -11,6 +11,7 @@ enum StoreFactory {
         options.rules.assignmentTTL = configuration.assignmentTTL.map { .milliseconds(Int64($0.seconds * 1_000)) }
         options.lockTimeout = configuration.lockTimeout.seconds
         options.waitingChanges = configuration.maxWaitingWrites
+        options.waitingSeconds = configuration.maxWriteWait.seconds
         options.cacheBytes = configuration.cacheSize.bytes / configuration.eventLoops
         options.aroundCompletions = EventLoop.coalescingWakeUps
         return try SQLiteStore(options)

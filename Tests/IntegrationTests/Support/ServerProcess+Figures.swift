@@ -1,0 +1,30 @@
+import Foundation
+
+extension ServerProcess {
+    /// The most memory that the process has had at once, in bytes (`VmHWM` in proc(5)).
+    func peakMemory() throws -> Int {
+        let status = try String(contentsOfFile: "/proc/\(child.identifier)/status", encoding: .utf8)
+        guard let line = status.split(separator: "\n").first(where: { $0.hasPrefix("VmHWM:") }),
+            let kibibytes = line.split(whereSeparator: \.isWhitespace).dropFirst().first.flatMap({ Int($0) })
+        else { throw TestFailure("there is no VmHWM of the server") }
+        return kibibytes << 10
+    }
+
+    /// One figure without labels of `GET /metrics`.
+    func metric(_ name: String) throws -> Int {
+        let line = try request("GET", "/metrics").text.split(separator: "\n").first { $0.hasPrefix("\(name) ") }
+        guard let number = line?.split(separator: " ").last.flatMap({ Double($0) }) else {
+            throw TestFailure("there is no metric \(name)")
+        }
+        return Int(number)
+    }
+
+    /// Waits until a figure is as it should be; the last value if it never is.
+    func awaitMetric(_ name: String, _ isReached: (Int) -> Bool) throws -> Int {
+        let deadline = ContinuousClock.now + .seconds(20)
+        while true {
+            let value = try metric(name)
+            if isReached(value) || .now > deadline { return value }
+        }
+    }
+}
