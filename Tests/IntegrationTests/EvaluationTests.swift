@@ -100,7 +100,7 @@ import Testing
 
     @Test func `An exposure is not recorded`() throws {
         _ = try evaluate("ada")
-        #expect(try server.request("GET", "/metrics").text.contains("holdfast_events_stored_total 0\n"))
+        #expect(try server.request("GET", "/metrics").text.contains("holdfast_events_stored_total{kind=\"exposure\"} 0\n"))
         server.stop()
     }
 
