@@ -38,6 +38,10 @@ import Testing
                 count += 1
                 let parameters = parameters(path.value) + parameters(operation)
                 let target = target(path.key, parameters)
+                if operation["responses"]["200"]["content"]["text/event-stream"].object != nil {
+                    try expectStream(at: target, "\(method) \(target)")
+                    continue
+                }
                 let answer = try client.request(
                     method.uppercased(), target, requestExample(operation), fields: fields(parameters, operation))
                 let described = operation["responses"]["\(answer.status)"]
@@ -51,6 +55,16 @@ import Testing
             }
         }
         #expect(count > 20)
+    }
+
+    /// An answer without end is read to its first event.
+    private func expectStream(at target: String, _ name: String) throws {
+        let client = try server.client()
+        try client.send(HTTPClient.head("GET", target))
+        let head = try client.receiveHead()
+        #expect(head.status == 200, "\(name)")
+        #expect(head.field("content-type") == "text/event-stream", "\(name)")
+        #expect(try client.receiveChunk()?.hasPrefix("event: ") == true, "\(name)")
     }
 
     private func parameters(_ item: JSONValue) -> [JSONValue] {
