@@ -155,9 +155,11 @@ public final class HoldfastClient: Sendable {
     ///   - experiment: its key or id.
     ///   - variationID: by default the one that the server has stored.
     ///   - userID: by default the current user; without one nothing is reported.
-    public func reportExposure(experiment: String, variationID: String? = nil, userID: String? = nil) {
-        guard let userID = userID ?? flags.user?.id else { return }
-        core.enqueue(
+    /// - Returns: whether the report is kept until the server has it.
+    @discardableResult
+    public func reportExposure(experiment: String, variationID: String? = nil, userID: String? = nil) -> Bool {
+        guard let userID = userID ?? flags.user?.id else { return false }
+        return core.enqueue(
             .exposure(
                 Exposure(
                     userID: userID, experiment: experiment, variationID: variationID,

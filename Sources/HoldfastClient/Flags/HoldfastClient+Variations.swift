@@ -73,6 +73,11 @@ extension HoldfastClient {
         return flag
     }
 
+    /// Reports the exposure of a flag that the app acts on, the first time.
+    func reportUse(featureID: String) {
+        _ = usedFlag(featureID)
+    }
+
     private func report(_ flag: Evaluations.Flag, _ userID: String) {
         guard let experimentID = flag.details.experimentID else { return }
         reportExposure(experiment: experimentID, variationID: flag.details.variationID, userID: userID)

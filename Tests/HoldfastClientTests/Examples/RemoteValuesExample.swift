@@ -69,6 +69,14 @@ struct RemoteValuesExample {
         for await title in titles.stream where title == "Buy now" { break }
     }
 
+    @Test func `Values come out of flags`() async throws {
+        let stub = try Client()
+        let client = stub.client
+        try await client.initialize(user: HoldfastUser(id: "ada"))
+        let service = RemoteValueService(keeper: HoldfastValueKeeper(client: client), hooks: CheckoutHooks { print($0) })
+        #expect(service.remoteValue(for: RemoteValue("checkout.title", default: "")) == "Pay")
+    }
+
     private func follow(_ service: RemoteValueService, show: (CheckoutValues) -> Void) async {
         let changes = service.changes()
         show(service.getValues(for: CheckoutValues.self))

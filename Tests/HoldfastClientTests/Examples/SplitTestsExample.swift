@@ -49,4 +49,19 @@ struct SplitTestsExample {
         }
         #expect(try await tests.group(of: OnboardingTest.self) != nil)
     }
+
+    @Test func `A test runs with a server`() async throws {
+        let (server, directory) = (try RealServer(), try TemporaryDirectory())
+        try await server.request("PUT", "/v1/experiments/onboarding", #"{"variations":["control","control_check","short"]}"#)
+        let client = try server.client(in: directory)
+        let file = directory.url.appending(path: "groups.json")
+
+        let tests = SplitTestService(
+            userID: "ada", assigner: HoldfastSplitTestAssigner(client: client), storage: FileSplitTestStorage(file: file),
+            exposures: HoldfastExposureReporter(client: client), analytics: AppAnalytics { print($0) })
+        #expect(try await tests.hit(OnboardingTest.self) != nil)
+        try await client.flush()
+        #expect(try await server.exposures().count == 1)
+        client.destroy()
+    }
 }
