@@ -52,6 +52,21 @@ import Testing
         server.stop()
     }
 
+    @Test(.enabled(if: SmallFileSystem.canBeMade, "a file system can only be mounted by the administrator"))
+    func `A backup for which there is no room is refused and leaves nothing behind`() throws {
+        #expect(try server.request("POST", "/ups/save", profile("ada", ["1": "1"])).status == 200)
+        let target = try TemporaryDirectory()
+        let disk = try SmallFileSystem(at: target.path)
+        let ballast = try disk.fill()
+        let backup = try Command("backup", "--database", database, target.file("copy.db"))
+        #expect(backup.end == .exit(1))
+        #expect(backup.errors.contains("full"), "\(backup.errors)")
+        #expect(try FileManager.default.contentsOfDirectory(atPath: target.path) == ["ballast"])
+        unlink(ballast)
+        #expect(try Command("backup", "--database", database, target.file("copy.db")).end == .exit(0))
+        server.stop()
+    }
+
     /// What each writer does again and again: a new user, a user that all change, and an override with its audit entry.
     private static func write(_ number: Int, as writer: Int, _ client: HTTPClient) throws {
         let user = "w\(writer)n\(number)"
