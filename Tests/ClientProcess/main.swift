@@ -31,9 +31,9 @@ case "fill":
     while true { try await Task.sleep(for: .seconds(3_600)) }
 case "send":
     let client = try HoldfastClient(configuration: configuration)
-    var deliveries = client.deliveries().makeAsyncIterator()
+    let deliveries = client.deliveries()
     let telling = Task {
-        while let notice = await deliveries.next() {
+        for await notice in deliveries {
             if case .delivered = notice.outcome { say("delivered") }
         }
     }

@@ -114,29 +114,4 @@ import Testing
         #expect(client.waitingEvents == 1)
         client.destroy()
     }
-
-    @Test func `Attributes are stored, and one that is wrong is refused by its name`() async throws {
-        for (name, type) in [("country", "country"), ("age", "number")] {
-            try await server.request("PUT", "/v1/attributes/\(name)", #"{"type":"\#(type)"}"#)
-        }
-        let client = try server.client(in: directory)
-        let service = AttributeService(client: client)
-        var outcomes = service.outcomes().makeAsyncIterator()
-        service.update(attributes: ["country": "de", "age": 30], userId: "ada")
-        service.update(attributes: ["age": 31], userId: "ada")
-        service.update(attributes: ["age": "old"], userId: "bob")
-        service.update(attributes: ["country": "fr"], userId: "bob")
-        service.delete(attributes: ["country"], userId: "ada")
-        try await client.flush()
-        var refused: [String] = []
-        for _ in 0..<5 {
-            guard let notice = await outcomes.next(), case .attributes(let update) = notice.event else { continue }
-            if case .refused(let reason) = notice.outcome { refused.append("\(update.userID): \(reason)") }
-        }
-        #expect(refused.count == 1 && refused.first?.hasPrefix("bob: ") == true && refused.first?.contains("age") == true)
-        #expect(try await server.request("GET", "/v1/profiles/ada/attributes").contains(#""age":31"#))
-        #expect(try await !server.request("GET", "/v1/profiles/ada/attributes").contains("country"))
-        #expect(try await server.request("GET", "/v1/profiles/bob/attributes").contains(#""country":"fr""#))
-        client.destroy()
-    }
 }
