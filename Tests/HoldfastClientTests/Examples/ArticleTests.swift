@@ -5,7 +5,7 @@ import Testing
 struct ArticleTests {
     private static let here = URL(filePath: #filePath).deletingLastPathComponent()
 
-    @Test(arguments: ["RemoteValues", "SplitTests"])
+    @Test(arguments: ["Attributes", "Flags", "RemoteValues", "SplitTests", "UserProfiles"])
     func `Code in an article is code of its example`(name: String) throws {
         let articles = Self.here.appending(path: "../../../Sources/HoldfastClient/HoldfastClient.docc")
         let article = try String(contentsOf: articles.appending(path: "\(name).md"), encoding: .utf8)
