@@ -22,6 +22,8 @@ let fuzz: Target =
 
 let package = Package(
     name: "holdfast",
+    // The client library's; the server is for Linux.
+    platforms: [.macOS(.v15), .iOS(.v18), .tvOS(.v18), .watchOS(.v11), .visionOS(.v2)],
     products: [
         .executable(name: "holdfast", targets: ["holdfast"]),
         .library(name: "HoldfastClient", targets: ["HoldfastClient"]),
@@ -112,7 +114,14 @@ let package = Package(
             ],
             swiftSettings: strict
         ),
-        .testTarget(name: "HoldfastClientTests", dependencies: ["HoldfastClient"], swiftSettings: strict),
+        .executableTarget(
+            name: "holdfast-client-parts", dependencies: ["HoldfastClient"], path: "Tests/Benchmarks/Client",
+            swiftSettings: strict),
+        .executableTarget(
+            name: "client-process", dependencies: ["HoldfastClient"], path: "Tests/ClientProcess", swiftSettings: strict),
+        .testTarget(
+            name: "HoldfastClientTests", dependencies: ["HoldfastClient", "holdfast", "client-process"],
+            swiftSettings: strict),
         .testTarget(
             name: "HoldfastMacrosTests",
             dependencies: [

@@ -14,6 +14,8 @@ func apiRoutes(_ services: Services, _ reader: any UserReader, _ gate: AccessGat
     let decider = Decider(profiles: services.profiles, reader: reader)
     let assign = AssignEndpoints(
         decider: decider, projects: projects, figures: services.decisions, limit: services.options.lookupLimit)
+    let evaluation = EvaluationEndpoint(decider: decider, projects: projects, figures: services.decisions)
+    let changes = ChangesEndpoint(feed: services.changes, projects: projects)
     let bucket = BucketEndpoint()
     let datafile = DatafileEndpoints(catalog: services.projects, projects: projects)
     let experiment = ExperimentEndpoints(catalog: services.projects, projects: projects)
@@ -66,6 +68,8 @@ func apiRoutes(_ services: Services, _ reader: any UserReader, _ gate: AccessGat
         APIRoute(.post, "/v1/bucket", scope: .token(.read), bucket.post),
         APIRoute(.post, "/v1/assign", scope: .token(.write), assign.post),
         APIRoute(.get, "/v1/assign", scope: .token(.read), assign.get),
+        APIRoute(.post, "/v1/evaluations", scope: .token(.write), evaluation.post),
+        APIRoute(.get, "/v1/changes", scope: .token(.read), changes.get),
         APIRoute(.put, "/v1/datafile", scope: .token(.admin), datafile.put),
         APIRoute(.get, "/v1/datafile/history", scope: .token(.read), datafile.history),
         APIRoute(.get, "/v1/experiments", scope: .token(.read), experiment.list),

@@ -97,7 +97,7 @@ struct MisuseTests {
     ]
 
     @Test(arguments: misuses)
-    func isToldWhereItIs(misuse: Misuse) {
+    func `Misuse is told where it is`(misuse: Misuse) {
         func source(_ line: String) -> String { "extension RemoteValues {\n    \(line)\n}" }
         expectExpansion(
             of: source("\(misuse.attribute) \(misuse.property)"), is: source(misuse.expansion),
@@ -109,7 +109,7 @@ struct MisuseTests {
             fixed: misuse.fix.map { source($0.line) })
     }
 
-    @Test func aPropertyHasNoAccessorsOfItsOwn() {
+    @Test func `A property has no accessors of its own`() {
         expectExpansion(
             of: """
                 extension RemoteValues {
@@ -134,7 +134,7 @@ struct MisuseTests {
             ])
     }
 
-    @Test func aPropertyIsOneRemoteValue() {
+    @Test func `A property is one remote value`() {
         expectExpansion(
             of: """
                 extension RemoteValues {
@@ -170,7 +170,7 @@ struct MisuseTests {
     }
 
     @Test(arguments: ["struct Plain", "extension FeedValues", "func local()"])
-    func aValueStandsInANamespaceOrInRemoteValues(place: String) {
+    func `A value stands in a namespace or in RemoteValues`(place: String) {
         expectExpansion(
             of: "\(place) {\n    @StringRemoteValue var title = \"News\"\n}",
             is: """

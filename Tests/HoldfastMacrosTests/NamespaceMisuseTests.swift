@@ -26,7 +26,7 @@ struct NamespaceMisuseTests {
     }
 
     @Test(arguments: ["enum", "class", "actor"])
-    func aNamespaceIsAStruct(keyword: String) {
+    func `A namespace is a struct`(keyword: String) {
         expectExpansion(
             of: "@RemoteValuesNamespace \(keyword) FeedValues {}", is: "\(keyword) FeedValues {}",
             diagnostics: [
@@ -37,13 +37,13 @@ struct NamespaceMisuseTests {
             fixed: "@RemoteValuesNamespace struct FeedValues {}")
     }
 
-    @Test func aProtocolCannotBeMadeOne() {
+    @Test func `A protocol cannot be made one`() {
         expectExpansion(
             of: "@RemoteValuesNamespace protocol FeedValues {}", is: "protocol FeedValues {}",
             diagnostics: [DiagnosticSpec(message: "@RemoteValuesNamespace belongs on a struct", line: 1, column: 1)])
     }
 
-    @Test func storedPropertiesAreRemoteValues() {
+    @Test func `Stored properties are remote values`() {
         expectExpansion(
             of: """
                 @RemoteValuesNamespace struct FeedValues {
@@ -72,7 +72,7 @@ struct NamespaceMisuseTests {
             ])
     }
 
-    @Test func aKeyIsUsedOnce() {
+    @Test func `A key is used once`() {
         expectExpansion(
             of: """
                 @RemoteValuesNamespace("a") struct FeedValues {
@@ -112,7 +112,7 @@ struct NamespaceMisuseTests {
             ])
     }
 
-    @Test func anEmptyNamespaceIsWarnedOf() {
+    @Test func `An empty namespace is warned of`() {
         expectExpansion(
             of: "@RemoteValuesNamespace struct FeedValues {\n}",
             is: namespace("", keys: ""),
@@ -121,7 +121,7 @@ struct NamespaceMisuseTests {
             ])
     }
 
-    @Test func aPrefixIsALiteral() {
+    @Test func `A prefix is a literal`() {
         expectExpansion(
             of: "@RemoteValuesNamespace(prefix) struct FeedValues {}",
             is: "struct FeedValues {}\n\nextension FeedValues: RemoteValuesNamespace {\n}",

@@ -2,7 +2,7 @@ import Testing
 
 /// Each macro for one value, used rightly.
 struct RemoteValueMacroTests {
-    @Test func stringBecomesAGetterAndADescription() {
+    @Test func `String becomes a getter and a description`() {
         expectExpansion(
             of: """
                 extension RemoteValues {
@@ -24,7 +24,7 @@ struct RemoteValueMacroTests {
                 """)
     }
 
-    @Test func boolTakesItsDefaultFromTheAttribute() {
+    @Test func `Bool takes its default from the attribute`() {
         expectExpansion(
             of: """
                 extension RemoteValues {
@@ -46,7 +46,7 @@ struct RemoteValueMacroTests {
                 """)
     }
 
-    @Test func baselineStringHasTwoKeysAndTwoProperties() {
+    @Test func `Baseline string has two keys and two properties`() {
         expectExpansion(
             of: """
                 extension RemoteValues {
@@ -72,7 +72,7 @@ struct RemoteValueMacroTests {
                 """)
     }
 
-    @Test func baselineBoolHasTwoKeysAndTwoProperties() {
+    @Test func `Baseline bool has two keys and two properties`() {
         expectExpansion(
             of: """
                 extension RemoteValues {
@@ -98,7 +98,7 @@ struct RemoteValueMacroTests {
                 """)
     }
 
-    @Test func namespaceGathersItsKeysUnderItsPrefix() {
+    @Test func `Namespace gathers its keys under its prefix`() {
         expectExpansion(
             of: """
                 @RemoteValuesNamespace("feed")
@@ -152,7 +152,7 @@ struct RemoteValueMacroTests {
                 """)
     }
 
-    @Test func namespaceWithoutAPrefixLeavesKeysAsTheyAre() {
+    @Test func `Namespace without a prefix leaves keys as they are`() {
         expectExpansion(
             of: """
                 @RemoteValuesNamespace

@@ -35,6 +35,10 @@ import Testing
         let examples = ExampleRequest.all(in: document)
         for example in examples {
             let name = "\(example.method) \(example.target)"
+            if example.operation["responses"]["200"]["content"]["text/event-stream"].object != nil {
+                try expectStream(at: example.target, name)
+                continue
+            }
             let answer = try client.request(example.method, example.target, example.body, fields: example.fields)
             let described = example.operation["responses"]["\(answer.status)"]
             #expect((200..<300).contains(answer.status), "\(name): \(answer.text)")
@@ -46,6 +50,16 @@ import Testing
             }
         }
         #expect(examples.count > 20)
+    }
+
+    /// An answer without end is read to its first event.
+    private func expectStream(at target: String, _ name: String) throws {
+        let client = try server.client()
+        try client.send(HTTPClient.head("GET", target))
+        let head = try client.receiveHead()
+        #expect(head.status == 200, "\(name)")
+        #expect(head.field("content-type") == "text/event-stream", "\(name)")
+        #expect(try client.receiveChunk()?.hasPrefix("event: ") == true, "\(name)")
     }
 
     /// Ids and times differ from those of the example; the members do not.

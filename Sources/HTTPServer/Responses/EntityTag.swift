@@ -37,7 +37,7 @@ public struct EntityTag: Hashable, Sendable {
     }
 
     /// Whether an `If-None-Match` value names this tag, by weak comparison (RFC 9110 §13.1.2).
-    func isListed(in ifNoneMatch: String) -> Bool {
+    public func isListed(in ifNoneMatch: String) -> Bool {
         if ifNoneMatch == "*" { return true }
         return ifNoneMatch.split(separator: ",").contains { element in
             let tag = element.drop { $0 == " " || $0 == "\t" }

@@ -19,6 +19,7 @@ public final class Services: Sendable {
     let collector = MetricsCollector()
     let decisions = DecisionFigures()
     let attributeFigures = AttributeFigures()
+    public let changes: ChangeFeed
     let knownExposures = KnownExposures()
     /// Where exports and results are read, one at a time, while event loops go on.
     let eventReads = DispatchQueue(label: "event-reads", qos: .userInitiated)
@@ -34,6 +35,10 @@ public final class Services: Sendable {
         public var importWindow = 2_048
         /// Profiles that an export reads from the store at once.
         public var exportPage = 256
+        /// Streams of changes that may be open at once.
+        public var changeStreams = 1_000
+        /// Seconds between two signs of life of a stream of changes that has nothing to tell.
+        public var changeHeartbeat: Double = 15
 
         public init() {}
     }
@@ -53,6 +58,7 @@ public final class Services: Sendable {
         self.logger = logger
         self.options = options
         readiness = Readiness(store: profiles)
+        changes = ChangeFeed(projects, limit: options.changeStreams, heartbeat: options.changeHeartbeat)
     }
 
     /// The server whose event loops `GET /metrics` asks for their figures.

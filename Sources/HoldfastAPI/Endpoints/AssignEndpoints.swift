@@ -126,17 +126,9 @@ private struct AssignRequest: Sendable {
         guard let object = value.object else {
             throw Problem(.badRequest, "a request is an object, not \(value.kind)", at: place)
         }
-        let userID = try ProfileBody.checkUserID(try object.text("user_id", in: place), at: place.appending("user_id"))
+        user = try ProfileBody.user(of: object, at: place)
         experiment = Identifier(try object.text("experiment", in: place))
         sdkKey = try object.optionalText("sdk_key", in: place)
-        var attributes = JSONObject()
-        if let value = object["attributes"], !value.isNull {
-            guard let given = value.object else {
-                throw Problem(.badRequest, "attributes is an object, not \(value.kind)", at: place.appending("attributes"))
-            }
-            attributes = given
-        }
-        user = User(id: userID, attributes: attributes)
     }
 }
 

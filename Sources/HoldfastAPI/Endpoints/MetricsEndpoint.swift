@@ -110,6 +110,12 @@ struct MetricsEndpoint {
         for project in services.projects.snapshot().projects.values.sorted(by: { $0.sdkKey < $1.sdkKey }) {
             page.sample("sdk_key=\"\(project.sdkKey)\"", project.version)
         }
+        let changes = services.changes.statistics
+        page.single("holdfast_change_streams", .gauge, "Streams of changes open now.", changes.open)
+        page.single("holdfast_change_events_total", .counter, "Changes told to streams.", changes.events)
+        page.single(
+            "holdfast_change_streams_refused_total", .counter, "Streams refused because there were too many.",
+            changes.refused)
         let events = services.events.statistics
         page.single("holdfast_events_waiting", .gauge, "Events that wait for their commit.", events.waiting)
         page.begin("holdfast_events_stored_total", .counter, "Exposures and goal events stored.")

@@ -24,6 +24,17 @@ struct Call: Sendable {
         responder.send(Response(status, contentType: MediaType.json, entityTag: entityTag, body: .bytes(json)))
     }
 
+    /// Answers with JSON, or with 304 when the caller's `If-None-Match` names it already. For methods other than `GET`;
+    /// for that one the server compares by itself.
+    func answer(json: [UInt8], unlessKnownAs ifNoneMatch: String?) {
+        let tag = json.withUnsafeBytes { EntityTag(hashing: $0) }
+        if let ifNoneMatch, tag.isListed(in: ifNoneMatch) {
+            responder.send(Response(.notModified, entityTag: tag))
+        } else {
+            answer(json: json, entityTag: tag)
+        }
+    }
+
     /// Runs work that ends in the answer where the request was received.
     func onEventLoop(_ work: @escaping @Sendable () -> Void) {
         responder.onEventLoop(work)
@@ -42,4 +53,5 @@ enum MediaType {
     static let json: StaticString = "application/json"
     static let problem: StaticString = "application/problem+json"
     static let lines: StaticString = "application/x-ndjson"
+    static let events: StaticString = "text/event-stream"
 }

@@ -21,6 +21,7 @@ public final class ProjectCatalog: Sendable {
     private let current = Mutex(Snapshot())
     /// Rises with each new snapshot, so that event loops need the lock only then.
     private let generation = Atomic<UInt64>(1)
+    private let observers = Mutex<[@Sendable () -> Void]>([])
     private let queue = DispatchQueue(label: "project-catalog", qos: .userInitiated)
 
     /// How often the store is asked for changes by other processes.
@@ -61,6 +62,11 @@ public final class ProjectCatalog: Sendable {
         }
     }
 
+    /// Has a function called after each change, on a queue of the catalog, for as long as the catalog lives.
+    func observe(_ changed: @escaping @Sendable () -> Void) {
+        observers.withLock { $0.append(changed) }
+    }
+
     private func update() throws(StorageError) {
         let changes = try store.projectChanges()
         var next = snapshot()
@@ -84,6 +90,7 @@ public final class ProjectCatalog: Sendable {
         }
         current.withLock { [next] in $0 = next }
         generation.add(1, ordering: .releasing)
+        for changed in observers.withLock({ $0 }) { changed() }
     }
 
     func snapshot() -> Snapshot {

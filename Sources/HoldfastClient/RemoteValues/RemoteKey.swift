@@ -12,6 +12,9 @@ public struct RemoteKey: Sendable, ExpressibleByStringLiteral, CustomStringConve
         self.name = name
     }
 
+    /// The key of the baseline: the same name with the suffix `_baseline`.
+    public var baseline: RemoteKey { RemoteKey(name + "_baseline") }
+
     public var description: String { name }
 }
 

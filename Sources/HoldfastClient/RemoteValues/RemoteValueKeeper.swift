@@ -11,10 +11,15 @@ public protocol RemoteValueKeeper: Sendable {
     /// All values whenever the keeper gets new ones on its own account, until it has no more to tell.
     /// A keeper that only fetches when asked finishes the stream at once.
     func updates() -> AsyncStream<[RemoteKey: FetchedValue]>
+
+    /// The app has read a value which an experiment gave the user. Called at each read, on the thread that reads.
+    func didRead(_ key: RemoteKey, of group: ExperimentalGroup)
 }
 
 extension RemoteValueKeeper {
     public func updates() -> AsyncStream<[RemoteKey: FetchedValue]> {
         AsyncStream { $0.finish() }
     }
+
+    public func didRead(_ key: RemoteKey, of group: ExperimentalGroup) {}
 }

@@ -21,7 +21,7 @@ public final class RemoteValueService: Sendable {
 
     /// Begins with what the keeper has kept, and follows its updates for as long as the service lives.
     public init(keeper: any RemoteValueKeeper, hooks: any RemoteValueHooks = NoHooks()) {
-        let current = CurrentRemoteValues(RemoteValues(fetched: keeper.keptValues, hooks: hooks))
+        let current = CurrentRemoteValues(RemoteValues(keeper: keeper, hooks: hooks))
         let updates = keeper.updates()
         self.keeper = keeper
         self.current = current

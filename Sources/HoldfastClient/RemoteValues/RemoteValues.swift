@@ -18,10 +18,13 @@ public struct RemoteValues: Sendable {
     /// What the app sets, for reasons of its own.
     var custom: [RemoteKey: RemoteRawValue] = [:]
     var fetched: [RemoteKey: FetchedValue]
-    let hooks: any RemoteValueHooks
+    private let keeper: any RemoteValueKeeper
+    private let hooks: any RemoteValueHooks
 
-    init(fetched: [RemoteKey: FetchedValue], hooks: any RemoteValueHooks) {
-        self.fetched = fetched
+    /// Begins with what the keeper has kept.
+    init(keeper: any RemoteValueKeeper, hooks: any RemoteValueHooks) {
+        fetched = keeper.keptValues
+        self.keeper = keeper
         self.hooks = hooks
     }
 
@@ -52,7 +55,10 @@ public struct RemoteValues: Sendable {
             if let raw, let found: Value = checked(raw, for: key) { return found }
         }
         guard let fetched = fetched[key], let found: Value = checked(fetched.raw, for: key) else { return nil }
-        if let group = fetched.group { hooks.readValue(for: key, of: group) }
+        if let group = fetched.group {
+            keeper.didRead(key, of: group)
+            hooks.readValue(for: key, of: group)
+        }
         return found
     }
 

@@ -29,6 +29,8 @@ struct ServeCommand: ParsableCommand {
         var options = Services.Options()
         options.accessLog = configuration.accessLog
         options.importLineBytes = configuration.limits.bodyBytes
+        options.changeStreams = configuration.maxChangeStreams
+        options.changeHeartbeat = configuration.changeHeartbeat.seconds
         let services = Services(
             profiles: store, attributes: store, projects: projects, events: EventQueue(store: store), audit: store,
             access: access,
@@ -94,6 +96,7 @@ struct ServeCommand: ParsableCommand {
     ) {
         services.logger.notice("stopping", metadata: ["signal": "\(signal)"])
         services.readiness.shutDown()
+        services.changes.close()
         server.stop(within: configuration.shutdownTimeout.seconds)
         server.wait()
         services.events.waitUntilStored()

@@ -25,6 +25,9 @@ struct ServeConfiguration: Sendable {
     var maxWriteWait = Period(seconds: 5)
     /// How long a write waits for another process that holds the database.
     var lockTimeout = Period(seconds: 2)
+    var maxChangeStreams = 1_000
+    /// Far less than the time after which a connection whose handler does not answer is closed.
+    var changeHeartbeat = Period(seconds: 15)
     var limits = Limits()
     var shutdownTimeout = Period(seconds: 10)
     var accessLog = false

@@ -45,6 +45,12 @@ struct ServeOptions: ParsableArguments {
     @Option(help: .init("Time that a write waits for another process (default: 2s).", valueName: "time"))
     var lockTimeout: String?
 
+    @Option(help: .init("Streams of changes open at once (default: 1000).", valueName: "n"))
+    var maxChangeStreams: String?
+
+    @Option(help: .init("Time between signs of life of a stream of changes, to 30s (default: 15s).", valueName: "time"))
+    var changeHeartbeat: String?
+
     @Option(help: .init("Connections open at once (default: 10000).", valueName: "n"))
     var maxConnections: String?
 
@@ -108,6 +114,11 @@ struct ServeOptions: ParsableArguments {
         try settings.apply(maxWaitingWrites, "max-waiting-writes", in: 1...10_000_000, to: &result.maxWaitingWrites)
         try settings.apply(maxWriteWait, "max-write-wait", to: &result.maxWriteWait)
         try settings.apply(lockTimeout, "lock-timeout", to: &result.lockTimeout)
+        try settings.apply(maxChangeStreams, "max-change-streams", in: 1...1_000_000, to: &result.maxChangeStreams)
+        try settings.apply(changeHeartbeat, "change-heartbeat", to: &result.changeHeartbeat)
+        guard (0.1...30).contains(result.changeHeartbeat.seconds) else {
+            throw Failure("--change-heartbeat: a time from 100ms to 30s is wanted")
+        }
         try applyLimits(settings, to: &result)
         try settings.apply(shutdownTimeout, "shutdown-timeout", to: &result.shutdownTimeout)
         try settings.apply(accessLog, "access-log", to: &result.accessLog)

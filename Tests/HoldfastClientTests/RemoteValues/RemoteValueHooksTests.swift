@@ -2,9 +2,9 @@ import HoldfastClient
 import Testing
 
 struct RemoteValueHooksTests {
-    private let group = ExperimentalGroup(experimentID: "1", variationID: "2", variationKey: "bold")
+    private let group = ExperimentalGroup(flagKey: "feed", experimentID: "1", variationID: "2", variationKey: "bold")
 
-    @Test func aMissingValueIsToldAtEachRead() {
+    @Test func `A missing value is told at each read`() {
         let hooks = RecordingHooks()
         let service = RemoteValueService(keeper: InMemoryValueKeeper(), hooks: hooks)
 
@@ -14,7 +14,7 @@ struct RemoteValueHooksTests {
         #expect(hooks.takeNotes() == ["missing feed.title"])
     }
 
-    @Test func aValueUnderTestIsMissingOnlyWithItsBaseline() {
+    @Test func `A value under test is missing only with its baseline`() {
         let hooks = RecordingHooks()
         let keeper = InMemoryValueKeeper(["feed.sound_baseline": FetchedValue(.bool(false))])
         let service = RemoteValueService(keeper: keeper, hooks: hooks)
@@ -25,7 +25,7 @@ struct RemoteValueHooksTests {
         #expect(hooks.takeNotes() == ["missing feed.layout_baseline"])
     }
 
-    @Test func anIncorrectValueIsToldAndPassedOver() {
+    @Test func `An incorrect value is told and passed over`() {
         let hooks = RecordingHooks()
         let service = RemoteValueService(keeper: InMemoryValueKeeper(["feed.layout": FetchedValue(.string("circle"))]), hooks: hooks)
         service.setCustomValue("oval", for: RemoteValue("feed.layout", default: ""))
@@ -37,7 +37,7 @@ struct RemoteValueHooksTests {
             ])
     }
 
-    @Test func aHookMayGiveTheValueToUse() {
+    @Test func `A hook may give the value to use`() {
         let hooks = RecordingHooks(replacement: .string("list"))
         let service = RemoteValueService(keeper: InMemoryValueKeeper(["feed.layout": FetchedValue(.bool(true))]), hooks: hooks)
 
@@ -46,7 +46,7 @@ struct RemoteValueHooksTests {
         #expect(service.remoteValue(for: FeedValues.$showsStories) == false)
     }
 
-    @Test func onlyAValueThatCameFromTheExperimentIsAnExposure() {
+    @Test func `Only a value that came from the experiment is an exposure`() {
         let hooks = RecordingHooks()
         let keeper = InMemoryValueKeeper([
             "feed.title": FetchedValue(.string("BIG NEWS"), group: group), "feed.shows_stories": FetchedValue(.bool(true)),

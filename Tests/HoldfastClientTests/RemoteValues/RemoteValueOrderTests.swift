@@ -11,7 +11,7 @@ struct RemoteValueOrderTests {
         (debug: "d", custom: nil, fetched: nil, result: "d"),
         (debug: nil, custom: "c", fetched: nil, result: "c"),
     ] as [(debug: String?, custom: String?, fetched: String?, result: String)])
-    func debugThenCustomThenFetchedThenDefault(debug: String?, custom: String?, fetched: String?, result: String) {
+    func `Debug then custom then fetched then default`(debug: String?, custom: String?, fetched: String?, result: String) {
         let service = RemoteValueService(keeper: InMemoryValueKeeper(fetched.map { ["feed.title": FetchedValue(.string($0))] } ?? [:]))
         service.setDebugValue(debug, for: FeedValues.$title)
         service.setCustomValue(custom, for: FeedValues.$title)
@@ -22,7 +22,7 @@ struct RemoteValueOrderTests {
         #expect(service.customValue(for: FeedValues.$title) == custom)
     }
 
-    @Test func valuesTakenBackUncoverThoseBelow() {
+    @Test func `Values taken back uncover those below`() {
         let service = RemoteValueService(keeper: InMemoryValueKeeper(["feed.title": FetchedValue(.string("fetched"))]))
         service.setDebugValue("debug", for: FeedValues.$title)
         service.setCustomValue("custom", for: FeedValues.$title)
@@ -41,7 +41,7 @@ struct RemoteValueOrderTests {
         (test: "circle", baseline: "list", result: .list, baselineResult: .list),
         (test: "circle", baseline: "oval", result: .grid, baselineResult: .grid),
     ] as [(test: String?, baseline: String?, result: Layout, baselineResult: Layout)])
-    func aBaselineHoldsForThoseOutsideTheExperiment(test: String?, baseline: String?, result: Layout, baselineResult: Layout) {
+    func `A baseline holds for those outside the experiment`(test: String?, baseline: String?, result: Layout, baselineResult: Layout) {
         var fetched: [RemoteKey: FetchedValue] = [:]
         fetched["feed.layout"] = test.map { FetchedValue(.string($0)) }
         fetched["feed.layout_baseline"] = baseline.map { FetchedValue(.string($0)) }
@@ -51,7 +51,7 @@ struct RemoteValueOrderTests {
         #expect(feed.layoutBaseline == baselineResult)
     }
 
-    @Test func aDebugValueOfTheBaselineDoesNotHideTheTest() {
+    @Test func `A debug value of the baseline does not hide the test`() {
         let service = RemoteValueService(keeper: InMemoryValueKeeper(["feed.sound": FetchedValue(.bool(false))]))
         service.setDebugValue(true, for: FeedValues.$playsSound.baseline)
 
@@ -64,18 +64,18 @@ struct RemoteValueOrderTests {
         (.string("on"), "on", nil), (.bool(true), nil, true), (.number(1), nil, nil),
         (.variation(key: "big", enabled: true), "big", true), (.variation(key: "off", enabled: false), "off", false),
     ] as [(RemoteRawValue, String?, Bool?)])
-    func aValueHasItsTypeOrNone(raw: RemoteRawValue, string: String?, bool: Bool?) {
+    func `A value has its type or none`(raw: RemoteRawValue, string: String?, bool: Bool?) {
         #expect(String(raw) == string)
         #expect(Bool(raw) == bool)
     }
 
-    @Test func keysAreTheSameOnlyIfTheirBytesAre() {
+    @Test func `Keys are the same only if their bytes are`() {
         let service = RemoteValueService(keeper: InMemoryValueKeeper(["caf\u{E9}": FetchedValue(.string("found"))]))
         #expect(service.remoteValue(for: RemoteValue("caf\u{E9}", default: "default")) == "found")
         #expect(service.remoteValue(for: RemoteValue("cafe\u{301}", default: "default")) == "default")
     }
 
-    @Test func rawValuesAreThoseThatThereAre() {
+    @Test func `Raw values are those that there are`() {
         let service = RemoteValueService(keeper: InMemoryValueKeeper(["feed.title": FetchedValue(.string("fetched"))]))
         service.setDebugValue(true, for: FeedValues.$showsStories)
 

@@ -3,12 +3,12 @@ import Testing
 
 @Suite(.timeLimit(.minutes(1)))
 struct RemoteValueServiceTests {
-    @Test func beginsWithWhatIsKept() {
+    @Test func `A service begins with what is kept`() {
         let service = RemoteValueService(keeper: InMemoryValueKeeper(["greeting": FetchedValue(.string("Kept"))]))
         #expect(service.values.greeting == "Kept")
     }
 
-    @Test func aFailedFetchLeavesTheValues() async throws {
+    @Test func `A failed fetch leaves the values`() async throws {
         let keeper = InMemoryValueKeeper()
         let service = RemoteValueService(keeper: keeper)
         keeper.set(FetchedValue(.string("Good morning")), for: "greeting")
@@ -19,7 +19,7 @@ struct RemoteValueServiceTests {
         #expect(service.values.greeting == "Good morning")
     }
 
-    @Test func anAnswerThatComesLateDoesNotUndoALaterOne() async throws {
+    @Test func `An answer that comes late does not undo a later one`() async throws {
         let keeper = GatedKeeper()
         let service = RemoteValueService(keeper: keeper)
         var fetches = keeper.fetches.makeAsyncIterator()
@@ -35,7 +35,7 @@ struct RemoteValueServiceTests {
         #expect(try await first.greeting == "second")
     }
 
-    @Test func aNamespaceIsOfOneMoment() async throws {
+    @Test func `A namespace is of one moment`() async throws {
         let keeper = InMemoryValueKeeper()
         let service = RemoteValueService(keeper: keeper)
         let before = service.getValues(for: FeedValues.self)
@@ -46,7 +46,7 @@ struct RemoteValueServiceTests {
         #expect(service.getValues(for: FeedValues.self).title == "Weather")
     }
 
-    @Test func changesTellWhatChangedFromWhateverSide() async throws {
+    @Test func `Changes tell what changed from whatever side`() async throws {
         let keeper = InMemoryValueKeeper()
         let service = RemoteValueService(keeper: keeper)
         var changes = service.changes().makeAsyncIterator()
@@ -64,7 +64,7 @@ struct RemoteValueServiceTests {
         #expect(try #require(await changes.next()).keys == ["feed.shows_stories"])
     }
 
-    @Test func aSlowReaderGetsAllChangesAsOne() async throws {
+    @Test func `A slow reader gets all changes as one`() async throws {
         let service = RemoteValueService(keeper: InMemoryValueKeeper())
         var changes = service.changes().makeAsyncIterator()
         for number in 1...1_000 {
@@ -76,7 +76,7 @@ struct RemoteValueServiceTests {
         #expect(change.values[RemoteKey("key0")] == .string("1000"))
     }
 
-    @Test func whatLooksTheSameIsNoChange() async throws {
+    @Test func `What looks the same is no change`() async throws {
         let service = RemoteValueService(keeper: InMemoryValueKeeper(["greeting": FetchedValue(.string("Hello"))]))
         var changes = service.changes().makeAsyncIterator()
         try await service.fetch()
@@ -87,7 +87,7 @@ struct RemoteValueServiceTests {
         #expect(change.values.greeting == "Goodbye")
     }
 
-    @Test func changesEndWithTheService() async {
+    @Test func `Changes end with the service`() async {
         var service: RemoteValueService? = RemoteValueService(keeper: InMemoryValueKeeper())
         var changes = service?.changes().makeAsyncIterator()
         service = nil

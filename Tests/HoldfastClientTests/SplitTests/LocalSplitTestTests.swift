@@ -5,7 +5,7 @@ import Testing
 
 /// Split tests without a server: groups drawn at random, kept by a storage of the app's choice.
 struct LocalSplitTestTests {
-    @Test func eachGroupIsDrawnFromAllOfThem() async {
+    @Test func `Each group is drawn from all of them`() async {
         let request = SplitTestRequest(userID: "ann", testKey: "paywall", groups: ["a", "b", "c"])
         for (index, group) in request.groups.enumerated() {
             let assigner = RandomSplitTestAssigner { count in
@@ -16,7 +16,7 @@ struct LocalSplitTestTests {
         }
     }
 
-    @Test func theChancesAreEqual() async {
+    @Test func `The chances are equal`() async {
         let assigner = RandomSplitTestAssigner()
         let request = SplitTestRequest(userID: "ann", testKey: "paywall", groups: ["a", "b", "c", "d"])
         var counts: [String: Int] = [:]
@@ -27,7 +27,7 @@ struct LocalSplitTestTests {
         #expect(counts.values.allSatisfy { (1_768...2_232).contains($0) }, "\(counts)")
     }
 
-    @Test func aGroupKeptInAFileOutlivesTheService() async throws {
+    @Test func `A group kept in a file outlives the service`() async throws {
         let directory = FileManager.default.temporaryDirectory.appending(path: UUID().uuidString)
         defer { try? FileManager.default.removeItem(at: directory) }
         let file = directory.appending(path: "split-tests.json")
@@ -42,7 +42,7 @@ struct LocalSplitTestTests {
         #expect(groups == [.annualFirst])
     }
 
-    @Test func aDamagedFileIsAnErrorAndNotANewGroup() async throws {
+    @Test func `A damaged file is an error and not a new group`() async throws {
         let file = FileManager.default.temporaryDirectory.appending(path: UUID().uuidString)
         defer { try? FileManager.default.removeItem(at: file) }
         try Data("{".utf8).write(to: file)
@@ -59,7 +59,7 @@ struct LocalSplitTestTests {
         }
     }
 
-    @Test func aFileForgetsWhatIsRemoved() async throws {
+    @Test func `A file forgets what is removed`() async throws {
         let file = FileManager.default.temporaryDirectory.appending(path: UUID().uuidString)
         defer { try? FileManager.default.removeItem(at: file) }
         let storage = FileSplitTestStorage(file: file)

@@ -13,12 +13,12 @@ struct SplitTestServiceTests {
     }
 
     @Test(arguments: PaywallTest.Group.allCases)
-    func theGroupIsTheOneAssigned(group: PaywallTest.Group) async throws {
+    func `The group is the one assigned`(group: PaywallTest.Group) async throws {
         #expect(try await service(ScriptedAssigner(group.rawValue)).group(of: PaywallTest.self) == group)
         #expect(analytics.told == [])
     }
 
-    @Test func aKeptGroupStaysWhateverIsAssignedLater() async throws {
+    @Test func `A kept group stays whatever is assigned later`() async throws {
         let assigner = ScriptedAssigner("control")
         #expect(try await service(assigner).group(of: PaywallTest.self) == .control)
         assigner.answer("annual_first")
@@ -29,7 +29,7 @@ struct SplitTestServiceTests {
         #expect(assigner.count == 1)
     }
 
-    @Test func manyHitsAtOnceAreOneAssignmentAndOneExposure() async throws {
+    @Test func `Many hits at once are one assignment and one exposure`() async throws {
         let assigner = ScriptedAssigner("control_check")
         let service = service(assigner)
         let groups = try await withThrowingTaskGroup(of: PaywallTest.Group?.self) { tasks in
@@ -42,19 +42,19 @@ struct SplitTestServiceTests {
         #expect(analytics.told == ["report ann paywall control_check", "analytics ann paywall control_check"])
     }
 
-    @Test func theExposureIsReportedOnceOverAllRuns() async throws {
+    @Test func `The exposure is reported once over all runs`() async throws {
         for _ in 0..<3 { _ = try await service(ScriptedAssigner("control")).hit(PaywallTest.self) }
         #expect(analytics.told == ["report ann paywall control", "analytics ann paywall control"])
     }
 
-    @Test func eachUserHasAnExposureOfTheirOwn() async throws {
+    @Test func `Each user has an exposure of their own`() async throws {
         for user in ["caf\u{E9}", "cafe\u{301}"] {
             _ = try await service(ScriptedAssigner("control"), userID: user).hit(PaywallTest.self)
         }
         #expect(analytics.told.count == 4)
     }
 
-    @Test func anExposureThatCouldNotBeReportedIsReportedByTheNextHit() async throws {
+    @Test func `An exposure that could not be reported is reported by the next hit`() async throws {
         let service = service(ScriptedAssigner("control"))
         analytics.failReports(with: .storage(reason: "queue is full"))
         #expect(try await service.hit(PaywallTest.self) == .control)
@@ -65,7 +65,7 @@ struct SplitTestServiceTests {
         #expect(analytics.told.dropFirst() == ["report ann paywall control", "analytics ann paywall control"])
     }
 
-    @Test func aUserOutsideTheTestHasNoGroupAndNoExposure() async throws {
+    @Test func `A user outside the test has no group and no exposure`() async throws {
         let assigner = ScriptedAssigner(nil)
         let service = service(assigner)
         #expect(try await service.hit(PaywallTest.self) == nil)
@@ -74,13 +74,13 @@ struct SplitTestServiceTests {
         #expect(analytics.told == [])
     }
 
-    @Test func anUnknownVariationIsAnError() async {
+    @Test func `An unknown variation is an error`() async {
         await #expect(throws: SplitTestError.unknownGroup(testKey: "paywall", variationKey: "weekly")) {
             try await service(ScriptedAssigner("weekly")).group(of: PaywallTest.self)
         }
     }
 
-    @Test func anAssignerThatFailsIsAskedAgain() async throws {
+    @Test func `An assigner that fails is asked again`() async throws {
         let assigner = ScriptedAssigner("control")
         let service = service(assigner)
         assigner.fail(.unavailable(reason: "no network"))
@@ -91,7 +91,7 @@ struct SplitTestServiceTests {
         #expect(try await service.hit(PaywallTest.self) == .control)
     }
 
-    @Test func aGroupThatCannotBeKeptIsAnError() async throws {
+    @Test func `A group that cannot be kept is an error`() async throws {
         let failing = FailingStorage()
         let service = service(ScriptedAssigner("control"), storage: failing)
         failing.fail(reads: true)
@@ -105,7 +105,7 @@ struct SplitTestServiceTests {
         #expect(analytics.told.count == 2)
     }
 
-    @Test func refreshFollowsAnOverrideAndExposesAgain() async throws {
+    @Test func `Refresh follows an override and exposes again`() async throws {
         let assigner = ScriptedAssigner("control")
         let service = service(assigner)
         _ = try await service.hit(PaywallTest.self)
@@ -123,7 +123,7 @@ struct SplitTestServiceTests {
         #expect(try await self.service(assigner).group(of: PaywallTest.self) == nil)
     }
 
-    @Test func aRefreshThatFailsLeavesTheGroup() async throws {
+    @Test func `A refresh that fails leaves the group`() async throws {
         let assigner = ScriptedAssigner("control")
         let service = service(assigner)
         _ = try await service.group(of: PaywallTest.self)
@@ -132,7 +132,7 @@ struct SplitTestServiceTests {
         #expect(try await service.group(of: PaywallTest.self) == .control)
     }
 
-    @Test func aRefreshBeforeTheFirstUseKnowsWhatWasKept() async throws {
+    @Test func `A refresh before the first use knows what was kept`() async throws {
         _ = try await service(ScriptedAssigner("control")).hit(PaywallTest.self)
         let next = service(ScriptedAssigner("control"))
         try await next.refresh(PaywallTest.self)

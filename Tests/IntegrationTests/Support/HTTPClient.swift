@@ -11,8 +11,10 @@ final class HTTPClient: @unchecked Sendable {
     /// Whether an answer has begun to come in and has not been read to its end.
     private(set) var isWithinAnswer = false
 
-    /// - Parameter seconds: how long one call may block.
-    init(port: UInt16, seconds: Int = 20) throws {
+    /// - Parameters:
+    ///   - seconds: how long one call may block.
+    ///   - receiveBuffer: bytes that the kernel is to keep for this client; by default as many as it likes.
+    init(port: UInt16, seconds: Int = 20, receiveBuffer: Int32? = nil) throws {
         descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
         guard descriptor >= 0 else { throw Self.failure("socket") }
         var limit = timeval(tv_sec: seconds, tv_usec: 0)
@@ -21,6 +23,9 @@ final class HTTPClient: @unchecked Sendable {
             setsockopt(descriptor, SOL_SOCKET, option, &limit, socklen_t(MemoryLayout<timeval>.size))
         }
         setsockopt(descriptor, Int32(IPPROTO_TCP), TCP_NODELAY, &one, socklen_t(MemoryLayout<Int32>.size))
+        if var size = receiveBuffer {
+            setsockopt(descriptor, SOL_SOCKET, SO_RCVBUF, &size, socklen_t(MemoryLayout<Int32>.size))
+        }
         var address = sockaddr_in()
         address.sin_family = sa_family_t(AF_INET)
         address.sin_port = port.bigEndian
@@ -78,17 +83,9 @@ final class HTTPClient: @unchecked Sendable {
 
     /// Reads one answer, however it says where it ends.
     func receive(isHead: Bool = false) throws -> Answer {
-        guard let line = try receiveLine() else {
-            isWithinAnswer = !received.isEmpty
-            throw TestFailure("the connection ended before an answer")
-        }
-        isWithinAnswer = true
-        let words = line.split(separator: " ", maxSplits: 2)
-        guard words.count >= 2, words[0].hasPrefix("HTTP/1."), let status = Int(words[1]) else {
-            throw TestFailure("not a status line: \(line)")
-        }
-        let fields = try receiveFields()
-        func value(_ name: String) -> String? { fields.first { $0.name == name }?.value }
+        let head = try receiveHead()
+        let (status, fields) = (head.status, head.fields)
+        func value(_ name: String) -> String? { head.field(name) }
         let body: [UInt8]
         if isHead || status == 204 || status == 304 || status < 200 {
             body = []
@@ -101,6 +98,34 @@ final class HTTPClient: @unchecked Sendable {
         }
         isWithinAnswer = false
         return Answer(status: status, fields: fields, body: body)
+    }
+
+    /// Reads the head of an answer, for a body that is read by ``receiveChunk()``.
+    func receiveHead() throws -> Answer {
+        guard let line = try receiveLine() else {
+            isWithinAnswer = !received.isEmpty
+            throw TestFailure("the connection ended before an answer")
+        }
+        isWithinAnswer = true
+        let words = line.split(separator: " ", maxSplits: 2)
+        guard words.count >= 2, words[0].hasPrefix("HTTP/1."), let status = Int(words[1]) else {
+            throw TestFailure("not a status line: \(line)")
+        }
+        return Answer(status: status, fields: try receiveFields(), body: [])
+    }
+
+    /// Reads one chunk of a body; `nil` at the body's end.
+    func receiveChunk() throws -> String? {
+        try receiveChunkBytes().map { String(decoding: $0, as: UTF8.self) }
+    }
+
+    private func receiveChunkBytes() throws -> [UInt8]? {
+        guard let line = try receiveLine(), let length = Int(line, radix: 16) else {
+            throw TestFailure("the body ended before its last chunk")
+        }
+        let chunk = try receive(count: length)
+        guard try receiveLine() == "" else { throw TestFailure("a chunk is longer than it says") }
+        return length == 0 ? nil : chunk
     }
 
     /// Whether the peer has closed the connection and sent nothing more before; blocks until it has done either.
@@ -126,14 +151,8 @@ final class HTTPClient: @unchecked Sendable {
 
     private func receiveChunks() throws -> [UInt8] {
         var body: [UInt8] = []
-        while true {
-            guard let line = try receiveLine(), let length = Int(line, radix: 16) else {
-                throw TestFailure("the body ended before its last chunk")
-            }
-            body += try receive(count: length)
-            guard try receiveLine() == "" else { throw TestFailure("a chunk is longer than it says") }
-            if length == 0 { return body }
-        }
+        while let chunk = try receiveChunkBytes() { body += chunk }
+        return body
     }
 
     private func receiveLine() throws -> String? {

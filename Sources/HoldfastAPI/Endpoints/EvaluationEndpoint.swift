@@ -1,0 +1,97 @@
+import Bucketing
+import HTTPServer
+
+/// `POST /v1/evaluations`: what one user gets of every flag, for a client library to keep. Assignments that are made
+/// on the way stick, as with `/v1/assign`; no exposure is recorded, since only the client knows when the user really
+/// sees something.
+struct EvaluationEndpoint {
+    let decider: Decider
+    let projects: ProjectView
+    let figures: DecisionFigures
+
+    /// Answers 304 to an `If-None-Match` that names what the client has already.
+    func post(_ request: borrowing Request, _ call: Call) {
+        let known = request.field("if-none-match")
+        do throws(Problem) {
+            let asked = try request.withBody { bytes throws(Problem) in try EvaluationRequest(ProfileBody.parse(bytes)) }
+            let project = try projects.project(named: asked.sdkKey)
+            let service = DecisionService(datafile: project.datafile)
+            let figures = figures
+            decider.decide(for: asked.user.id, in: project) { stored in
+                service.decideAll(for: asked.user, stored: stored, options: asked.options)
+            } completion: { result in
+                switch result {
+                case .success(let decided):
+                    for decision in decided.value { figures.count(decision.origin) }
+                    call.answer(json: Self.encode(decided.value, of: asked.user, in: project), unlessKnownAs: known)
+                case .failure(let error):
+                    call.fail(error)
+                }
+            }
+        } catch {
+            call.fail(error)
+        }
+    }
+
+    private static func encode(_ decisions: [Decision], of user: User, in project: Project) -> [UInt8] {
+        var writer = JSONWriter()
+        writer.beginObject()
+        writer.member("user_id", user.id.string)
+        writer.member("revision", project.datafile.revision)
+        writer.key("evaluations")
+        writer.beginArray()
+        for decision in decisions { append(decision, project.datafile, to: &writer) }
+        writer.endArray()
+        writer.endObject()
+        return writer.bytes
+    }
+
+    private static func append(_ decision: Decision, _ datafile: Datafile, to writer: inout JSONWriter) {
+        writer.beginObject()
+        writer.member("flag_key", decision.flagKey.string)
+        let experiment = decision.ruleType == .featureTest ? decision.ruleKey.flatMap(datafile.experiment(key:)) : nil
+        for (name, value) in [
+            ("variation_key", decision.variation?.key), ("variation_id", decision.variation?.id),
+            ("experiment_id", experiment?.id),
+        ] {
+            writer.key(name)
+            if let value { writer.string(value.string) } else { writer.null() }
+        }
+        writer.member("enabled", decision.isEnabled)
+        writer.key("variables")
+        writer.beginObject()
+        for variable in decision.variables {
+            writer.key(variable.key.string)
+            writer.value(variable.value)
+        }
+        writer.endObject()
+        writer.key("rule_key")
+        if let key = decision.ruleKey { writer.string(key.string) } else { writer.null() }
+        writer.member("source", decision.origin.rawValue)
+        if !decision.reasons.isEmpty { writer.member("reasons", decision.reasons) }
+        writer.endObject()
+    }
+}
+
+/// `{"user_id","attributes"?,"sdk_key"?,"include_reasons"?}`
+private struct EvaluationRequest: Sendable {
+    let user: User
+    let sdkKey: String?
+    let options: DecideOptions
+
+    init(_ value: JSONValue) throws(Problem) {
+        guard let object = value.object else {
+            throw Problem(.badRequest, "a request is an object, not \(value.kind)", at: [])
+        }
+        user = try ProfileBody.user(of: object, at: [])
+        sdkKey = try object.optionalText("sdk_key")
+        var includesReasons = false
+        if let value = object["include_reasons"], !value.isNull {
+            guard let flag = value.bool else {
+                throw Problem(.badRequest, "include_reasons is true or false, not \(value.kind)", at: ["include_reasons"])
+            }
+            includesReasons = flag
+        }
+        options = includesReasons ? [.disableDecisionEvent, .includeReasons] : .disableDecisionEvent
+    }
+}

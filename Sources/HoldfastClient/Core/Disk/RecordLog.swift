@@ -1,0 +1,111 @@
+/// A file of records that is only appended to. A record that a crash left half written, and one that the disk has
+/// damaged, are found by their checksums and left out.
+///
+/// ```
+/// "HFLOG001"                                                8 bytes, once
+/// length of body | CRC-32 of body | kind | number | payload  4 + 4 bytes, then the body: 1 + 8 + n
+/// ```
+/// Numbers are little-endian.
+struct RecordLog: ~Copyable {
+    struct Record {
+        var kind: UInt8
+        var number: UInt64
+        var payload: [UInt8]
+    }
+
+    private static let magic = Array("HFLOG001".utf8)
+    private static let bodyHeader = 9
+    /// Longer than any record that is written; a length beyond it is damage.
+    static let maximumPayload = 2 * 1024 * 1024
+
+    private let path: String
+    private(set) var file: FileDescriptor
+    /// Bytes of the file.
+    private(set) var length: Int
+
+    /// Opens the log and hands over what it holds; cuts off what comes after the last record that is whole.
+    init(path: String, _ take: (Record) -> Void) throws(HoldfastError) {
+        let file = try FileDescriptor(path: path)
+        let length = try Self.read(file, take)
+        self.path = path
+        self.file = file
+        self.length = length
+    }
+
+    private static func read(_ file: FileDescriptor, _ take: (Record) -> Void) throws(HoldfastError) -> Int {
+        let bytes = try file.contents()
+        guard bytes.starts(with: magic) else {
+            try file.truncate(to: 0)
+            try file.append(magic)
+            return magic.count
+        }
+        let length = read(bytes, take)
+        if length < bytes.count { try file.truncate(to: length) }
+        return length
+    }
+
+    /// - Returns: where the last record ends that has its whole length.
+    private static func read(_ bytes: [UInt8], _ take: (Record) -> Void) -> Int {
+        var position = magic.count
+        while bytes.count - position >= 8 {
+            let length = Int(word(bytes[position...]))
+            let start = position + 8
+            guard length >= bodyHeader, length <= maximumPayload + bodyHeader, length <= bytes.count - start else { break }
+            let body = bytes[start..<start + length]
+            if Checksum.crc32(body) == word(bytes[(position + 4)...]) {
+                let number = body.dropFirst().prefix(8).reversed().reduce(0) { $0 << 8 | UInt64($1) }
+                take(Record(kind: body[start], number: number, payload: Array(body.dropFirst(bodyHeader))))
+            }
+            position = start + length
+        }
+        return position
+    }
+
+    /// Appends a record. It survives the end of this process at once, and the machine's after ``FileDescriptor/synchronize()``.
+    mutating func append(_ record: Record) throws(HoldfastError) {
+        let bytes = Self.encode(record)
+        do throws(HoldfastError) {
+            try file.append(bytes)
+            length += bytes.count
+        } catch {
+            // What was written of it would hide the records after it.
+            try? file.truncate(to: length)
+            throw error
+        }
+    }
+
+    /// Forgets all records.
+    mutating func removeAll() throws(HoldfastError) {
+        try file.truncate(to: Self.magic.count)
+        length = Self.magic.count
+    }
+
+    /// Replaces what the file holds, as a whole or not at all.
+    mutating func rewrite(_ records: [Record]) throws(HoldfastError) {
+        let temporary = path + ".new"
+        let replacement = try FileDescriptor(path: temporary)
+        try replacement.truncate(to: 0)
+        let bytes = records.reduce(into: Self.magic) { $0 += Self.encode($1) }
+        try replacement.append(bytes)
+        try replacement.synchronize()
+        try FileDescriptor.replace(path, with: temporary)
+        file = replacement
+        length = bytes.count
+    }
+
+    private static func encode(_ record: Record) -> [UInt8] {
+        var body = [record.kind]
+        body.reserveCapacity(bodyHeader + record.payload.count)
+        withUnsafeBytes(of: record.number.littleEndian) { body += $0 }
+        body += record.payload
+        var bytes: [UInt8] = []
+        bytes.reserveCapacity(8 + body.count)
+        withUnsafeBytes(of: UInt32(body.count).littleEndian) { bytes += $0 }
+        withUnsafeBytes(of: Checksum.crc32(body).littleEndian) { bytes += $0 }
+        return bytes + body
+    }
+
+    private static func word(_ bytes: ArraySlice<UInt8>) -> UInt32 {
+        bytes.prefix(4).reversed().reduce(0) { $0 << 8 | UInt32($1) }
+    }
+}

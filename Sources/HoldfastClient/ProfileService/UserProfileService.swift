@@ -1,0 +1,244 @@
+import Foundation
+import Synchronization
+
+/// A User Profile Service as experiment SDKs want one: they look a user up before they decide, and save what they
+/// decided.
+///
+/// ```swift
+/// let profiles = UserProfileService(client: client)
+/// try await profiles.load(userIds: ["ada"])
+/// let variation = profiles.lookup(userId: "ada")?.experimentBucketMap["7001"]
+/// profiles.save(userProfile: UserProfile(userId: "ada", experimentBucketMap: ["7001": "70012"]))
+/// ```
+///
+/// Neither call waits for the network. A user who is not cached is unknown at first and is asked for in the
+/// background; should the SDK decide meanwhile, the server keeps the variation that it has, and the next look-up tells
+/// it. Saves are kept on disk until the server has them; what it has already is not saved again.
+public final class UserProfileService: Sendable {
+    public enum Mode: Sendable {
+        case lookupAndSave
+        /// What is saved reaches the server; nothing is ever looked up.
+        case trackingOnly
+    }
+
+    /// What is known of a user.
+    private struct Entry: Codable {
+        var userID: String
+        /// By experiment; what was saved here is in it at once.
+        var variations: [String: String]
+        /// Whether the server knows the user, or will.
+        var exists: Bool
+        /// When the server said so; seconds since 1970, 0 if it has not.
+        var loadedAt: Double
+    }
+
+    private struct State {
+        var cache: BoundedCache<Entry>
+        /// Users to be asked for.
+        var wanted: Set<Key> = []
+        /// What was saved and is not with the server yet, and in how many events.
+        var unsent: [Key: (variations: [String: String], events: Int)] = [:]
+        var hasChanged = false
+    }
+
+    private let core: ClientCore
+    private let mode: Mode
+    private let state: Mutex<State>
+    /// Saves come one after the other; look-ups do not wait for them.
+    private let saving = Mutex(())
+    private let wanted = Signal()
+    private let changed = Signal()
+
+    private static let cacheName = "profiles.cache"
+    private static let idsOfRequest = 1_000
+    private static let idsWaiting = 100_000
+    private static let writeInterval = Duration.seconds(30)
+
+    /// - Parameter preloading: users to be asked for at once, in the background.
+    public init(client: HoldfastClient, mode: Mode = .lookupAndSave, preloading userIds: [String] = []) {
+        core = client.core
+        self.mode = mode
+        var state = State(cache: BoundedCache(capacity: core.configuration.cachedProfiles))
+        for entry in core.cache.read(Self.cacheName, as: [Entry].self) ?? [] { state.cache.set(Key(entry.userID), entry) }
+        for case .save(let profile, _) in core.waiting(.save) + core.waiting(.replacingSave) {
+            Self.add(profile, to: &state)
+        }
+        state.wanted = mode == .trackingOnly ? [] : Set(userIds.prefix(Self.idsWaiting).map { Key($0) })
+        self.state = Mutex(state)
+        core.notices.observe { [weak self] in self?.settled($0) }
+        core.beforeDestroy { [weak self] in self?.write() }
+        core.start { [weak self, wanted, core] in
+            var backoff = Backoff()
+            while !Task.isCancelled {
+                guard let rest = await self?.loadWanted(&backoff) else { return }
+                if rest > .zero { try? await core.clock.sleep(for: rest) } else { await wanted.wait() }
+            }
+        }
+        core.start { [weak self, changed, core] in
+            while !Task.isCancelled {
+                await changed.wait()
+                try? await core.clock.sleep(for: Self.writeInterval)
+                self?.write()
+            }
+        }
+        wanted.ring()
+    }
+
+    // MARK: Looking up
+
+    /// What is known of a user here and now.
+    ///
+    /// - Returns: `nil` for a user of whom nothing is stored, or not known yet; the server is then asked in the
+    ///   background. Always `nil` with ``Mode/trackingOnly``.
+    public func lookup(userId: String) -> UserProfile? {
+        guard mode == .lookupAndSave else { return nil }
+        let key = Key(userId)
+        let now = core.clock.now.timeIntervalSince1970
+        let (entry, isNew) = state.withLock { state -> (Entry?, Bool) in
+            let entry = state.cache.value(key)
+            if let entry, abs(now - entry.loadedAt) < refreshSeconds { return (entry, false) }
+            guard state.wanted.count < Self.idsWaiting else { return (entry, false) }
+            return (entry, state.wanted.insert(key).inserted)
+        }
+        if isNew { wanted.ring() }
+        guard let entry, entry.exists else { return nil }
+        return UserProfile(userId: userId, experimentBucketMap: entry.variations)
+    }
+
+    private var refreshSeconds: Double { core.configuration.profileRefreshInterval.inSeconds }
+
+    /// Asks for users now, so that ``lookup(userId:)`` knows them; in groups of a thousand.
+    ///
+    /// - Throws: ``HoldfastError``; those whose answer had come are known.
+    public func load(userIds: [String]) async throws(HoldfastError) {
+        guard !core.isDestroyed else { throw .destroyed }
+        guard mode == .lookupAndSave else { return }
+        for id in userIds { try HoldfastUser.check(id: id) }
+        for start in stride(from: 0, to: userIds.count, by: Self.idsOfRequest) {
+            try await request(Array(userIds[start..<min(start + Self.idsOfRequest, userIds.count)]))
+        }
+    }
+
+    // MARK: Saving
+
+    /// Keeps what an SDK has decided, and sends it to the server.
+    ///
+    /// What is new of it does not replace what the server has by then; a variation that is known here and is now
+    /// another one does. A profile that the server would refuse is dropped, and told to
+    /// ``HoldfastClient/deliveries()``.
+    public func save(userProfile: UserProfile) {
+        saving.withLock { _ in
+            do throws(HoldfastError) {
+                try userProfile.check()
+            } catch {
+                let event = HoldfastEvent.save(userProfile, replacing: false)
+                return core.notices.tell(DeliveryNotice(event: event, outcome: .dropped(reason: "\(error)")))
+            }
+            let known = state.withLock { $0.cache.value(Key(userProfile.userId))?.variations } ?? [:]
+            let different = userProfile.experimentBucketMap.filter { known[$0.key]?.hasSameBytes(as: $0.value) != true }
+            let replaced = different.filter { mode == .trackingOnly || known[$0.key] != nil }
+            for (variations, replacing) in [(different.filter { replaced[$0.key] == nil }, false), (replaced, true)]
+            where !variations.isEmpty {
+                let part = UserProfile(userId: userProfile.userId, experimentBucketMap: variations)
+                // Known before it is sent, so that its delivery cannot be told first.
+                state.withLock { Self.add(part, to: &$0) }
+                if !core.enqueue(.save(part, replacing: replacing)) { state.withLock { Self.remove(part, from: &$0) } }
+            }
+            changed.ring()
+        }
+    }
+
+    private static func add(_ profile: UserProfile, to state: inout State) {
+        let key = Key(profile.userId)
+        let unsent = state.unsent[key] ?? ([:], 0)
+        state.unsent[key] = (unsent.variations.merging(profile.experimentBucketMap) { $1 }, unsent.events + 1)
+        var entry = state.cache.value(key) ?? Entry(userID: profile.userId, variations: [:], exists: true, loadedAt: 0)
+        entry.variations.merge(profile.experimentBucketMap) { $1 }
+        entry.exists = true
+        state.cache.set(key, entry)
+        state.hasChanged = true
+    }
+
+    private static func remove(_ profile: UserProfile, from state: inout State) {
+        let key = Key(profile.userId)
+        guard let unsent = state.unsent[key] else { return }
+        state.unsent[key] = unsent.events > 1 ? (unsent.variations, unsent.events - 1) : nil
+    }
+
+    /// What the server made of a save is asked for: it may have kept what it had.
+    private func settled(_ notice: DeliveryNotice) {
+        guard case .save(let profile, _) = notice.event else { return }
+        switch notice.outcome {
+        case .delivered, .refused: break
+        case .dropped, .postponed: return
+        }
+        let isWanted = state.withLock { state in
+            Self.remove(profile, from: &state)
+            guard mode == .lookupAndSave, state.wanted.count < Self.idsWaiting else { return false }
+            return state.wanted.insert(Key(profile.userId)).inserted
+        }
+        if isWanted { wanted.ring() }
+    }
+
+    // MARK: The server
+
+    private struct Users: Encodable {
+        var userIDs: [String]
+
+        private enum CodingKeys: String, CodingKey {
+            case userIDs = "user_ids"
+        }
+    }
+
+    private struct Profiles: Decodable {
+        var profiles: [UserProfile?]
+    }
+
+    /// Asks for the users that are wanted.
+    ///
+    /// - Returns: after which time to ask for more; zero when none is wanted.
+    private func loadWanted(_ backoff: inout Backoff) async -> Duration {
+        while !Task.isCancelled {
+            let ids = state.withLock { Array($0.wanted.prefix(Self.idsOfRequest)) }
+            guard !ids.isEmpty else { return .zero }
+            // An id that the server would refuse keeps no other from being asked for.
+            let valid = ids.filter { (try? HoldfastUser.check(id: $0.string)) != nil }
+            do throws(HoldfastError) {
+                if !valid.isEmpty { try await request(valid.map(\.string)) }
+            } catch {
+                if case .unavailable(_, let retryAfter) = error { return backoff.failed(retryAfter: retryAfter) }
+                return backoff.failed()
+            }
+            state.withLock { $0.wanted.subtract(ids) }
+            backoff.succeeded()
+        }
+        return .zero
+    }
+
+    private func request(_ userIDs: [String]) async throws(HoldfastError) {
+        let body = try HoldfastServer.encode(Users(userIDs: userIDs))
+        let answer = try await core.server.request("POST", "v1/profiles/lookup", body: body)
+        let profiles = try HoldfastServer.decode(Profiles.self, answer.body).profiles
+        guard profiles.count == userIDs.count else { throw .invalidAnswer("it has not a profile for each user") }
+        let now = core.clock.now.timeIntervalSince1970
+        state.withLock { state in
+            for (id, profile) in zip(userIDs, profiles) {
+                let unsent = state.unsent[Key(id)]?.variations
+                let variations = (profile?.experimentBucketMap ?? [:]).merging(unsent ?? [:]) { $1 }
+                let exists = profile != nil || unsent != nil
+                state.cache.set(Key(id), Entry(userID: id, variations: variations, exists: exists, loadedAt: now))
+            }
+            state.hasChanged = true
+        }
+        changed.ring()
+    }
+
+    private func write() {
+        let entries = state.withLock { state -> [Entry]? in
+            guard state.hasChanged, !core.isDestroyed else { return nil }
+            state.hasChanged = false
+            return state.cache.all.map(\.value)
+        }
+        if let entries { core.cache.write(Self.cacheName, entries) }
+    }
+}

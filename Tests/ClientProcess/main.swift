@@ -1,0 +1,54 @@
+import Foundation
+import HoldfastClient
+
+/// A process that uses the library, to be killed by tests: `client-process ENDPOINT DIRECTORY fill|send|track`.
+let arguments = CommandLine.arguments
+guard arguments.count == 4, let endpoint = URL(string: arguments[1]) else {
+    fatalError("client-process ENDPOINT DIRECTORY fill|send|track")
+}
+var configuration = HoldfastConfiguration(
+    endpoint: endpoint, directory: URL(fileURLWithPath: arguments[2], isDirectory: true))
+configuration.batchSize = 10
+
+/// Writes a line at once, so that it is there however the process ends.
+func say(_ line: String) {
+    FileHandle.standardOutput.write(Data((line + "\n").utf8))
+}
+
+switch arguments[3] {
+case "fill":
+    // Nothing is sent for an hour.
+    configuration.flushInterval = .seconds(3_600)
+    configuration.batchSize = 1_000
+    let client = try HoldfastClient(configuration: configuration)
+    let profiles = UserProfileService(client: client, mode: .trackingOnly)
+    for number in 0..<500 { client.track(goal: "purchase", value: Double(number), userID: "user\(number % 100)") }
+    for number in 0..<100 {
+        profiles.save(userProfile: UserProfile(userId: "user\(number)", experimentBucketMap: ["7001": "70012"]))
+        client.reportExposure(experiment: "7001", variationID: "70012", userID: "user\(number)")
+    }
+    say("filled")
+    while true { try await Task.sleep(for: .seconds(3_600)) }
+case "send":
+    let client = try HoldfastClient(configuration: configuration)
+    let deliveries = client.deliveries()
+    let telling = Task {
+        for await notice in deliveries {
+            if case .delivered = notice.outcome { say("delivered") }
+        }
+    }
+    try await client.flush()
+    telling.cancel()
+    client.destroy()
+case "track":
+    configuration.flushInterval = .milliseconds(100)
+    let client = try HoldfastClient(configuration: configuration)
+    let first = Int(Date().timeIntervalSince1970 * 1_000) % 1_000_000_000 * 1_000
+    for number in 0... {
+        client.track(goal: "purchase", value: Double(first + number), userID: "ada")
+        say("\(first + number)")
+        try await Task.sleep(for: .milliseconds(1))
+    }
+default:
+    fatalError("no such mode: \(arguments[3])")
+}

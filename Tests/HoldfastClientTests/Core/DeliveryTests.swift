@@ -1,0 +1,169 @@
+import Foundation
+import Synchronization
+import Testing
+
+@testable import HoldfastClient
+
+@Suite struct DeliveryTests {
+    private func outcomes(_ test: Client) -> AsyncStream<DeliveryNotice>.Iterator {
+        test.client.deliveries().makeAsyncIterator()
+    }
+
+    private func track(_ test: Client, _ goals: some Sequence<Int>) {
+        for number in goals { test.client.track(goal: "goal\(number)", value: Double(number), userID: "ada") }
+    }
+
+    private func goals(_ call: StubServer.Call) throws -> [String] {
+        try JSONDecoder().decode([JSONValue].self, from: Data(call.body.utf8)).compactMap { $0["goal"]?.stringValue }
+    }
+
+    @Test func `Events wait for others, and are sent in groups when the time is over`() async throws {
+        let test = try Client { $0.batchSize = 10 }
+        track(test, 0..<5)
+        await test.clock.untilSleeping(for: .seconds(30))
+        #expect(test.server.calls("/v1/events").isEmpty)
+        var notices = outcomes(test)
+        test.clock.advance(by: .seconds(30))
+        for _ in 0..<5 {
+            guard case .delivered = await notices.next()?.outcome else {
+                Issue.record("not delivered")
+                return
+            }
+        }
+        #expect(try test.server.calls("/v1/events").map(goals) == [(0..<5).map { "goal\($0)" }])
+        #expect(test.client.waitingEvents == 0)
+    }
+
+    @Test func `A full group is sent at once`() async throws {
+        let test = try Client { $0.batchSize = 3 }
+        track(test, 0..<3)
+        await test.server.untilCalled("/v1/events")
+        #expect(try goals(test.server.calls("/v1/events")[0]).count == 3)
+    }
+
+    @Test func `Each goal event has an id of its own, its value and its time`() async throws {
+        let test = try Client()
+        test.client.track(goal: "bought", value: 12.5, tags: ["currency": "EUR"], userID: "ada")
+        test.client.track(goal: "bought", userID: "ada")
+        try await test.client.flush()
+        let sent = try JSONDecoder().decode([JSONValue].self, from: Data(test.server.calls("/v1/events")[0].body.utf8))
+        #expect(Set(sent.map { $0["id"] }).count == 2)
+        #expect(sent[0]["value"] == 12.5 && sent[1]["value"] == nil)
+        #expect(sent[0]["tags"] == ["currency": "EUR"])
+        #expect(sent[0]["timestamp"] == "2027-01-15T08:00:00.000Z")
+    }
+
+    @Test func `After failures the time until the next attempt grows, and what waits is sent in the end`() async throws {
+        let test = try Client(server: StubServer { _ throws(HoldfastError) in throw .unreachable("it is down") })
+        track(test, 0..<3)
+        await test.clock.untilSleeping(for: .seconds(30))
+        test.clock.advance(by: .seconds(30))
+        for attempt in 1...4 {
+            await test.server.untilCalled("/v1/events", count: attempt)
+            while test.server.calls("/v1/events").count == attempt {
+                test.clock.advance(by: .seconds(Double(1 << (attempt - 1))))
+                await Task.yield()
+            }
+        }
+        test.server.answer { call throws(HoldfastError) in Client.usual(call) }
+        try await test.client.flush()
+        #expect(test.client.waitingEvents == 0)
+    }
+
+    @Test func `What the server asks for is waited for, by flush too`() async throws {
+        let test = try Client(server: StubServer { _ throws(HoldfastError) in .status(429, ["retry-after": "120"]) })
+        track(test, 0..<1)
+        await #expect(throws: HoldfastError.unavailable(status: 429, retryAfter: .seconds(120))) { try await test.client.flush() }
+        test.server.answer { call throws(HoldfastError) in Client.usual(call) }
+        await #expect(throws: HoldfastError.self) { try await test.client.flush() }
+        #expect(test.server.calls("/v1/events").count == 1)
+        test.clock.advance(by: .seconds(121))
+        try await test.client.flush()
+        #expect(test.client.waitingEvents == 0)
+    }
+
+    @Test func `An event that is refused is dropped and told, and keeps no other from being sent`() async throws {
+        let test = try Client(
+            server: StubServer { call throws(HoldfastError) in
+                call.body.contains("goal5") ? .status(400, [:], #"{"detail":"no such goal"}"#) : Client.usual(call)
+            })
+        var notices = outcomes(test)
+        track(test, 0..<10)
+        try await test.client.flush()
+        #expect(test.client.waitingEvents == 0)
+        var refused: [String] = []
+        for _ in 0..<10 {
+            guard let notice = await notices.next(), case .goal(let goal) = notice.event else { continue }
+            if case .refused(let reason) = notice.outcome { refused.append("\(goal.goal): \(reason)") }
+        }
+        #expect(refused == ["goal5: no such goal"])
+    }
+
+    @Test func `Each event of a group has a result of its own`() async throws {
+        let test = try Client(
+            server: StubServer { _ throws(HoldfastError) in
+                .json(
+                    #"""
+                    {"results":[{"index":0,"status":"stored"},{"index":1,"status":"refused","reason":"too old","retriable":false},
+                     {"index":2,"status":"refused","reason":"busy","retriable":true},{"index":3,"status":"repeated"}]}
+                    """#)
+            })
+        var notices = outcomes(test)
+        track(test, 0..<4)
+        await #expect(throws: HoldfastError.self) { try await test.client.flush() }
+        #expect(test.client.waitingEvents == 1)
+        var told: [String] = []
+        for _ in 0..<4 {
+            switch await notices.next()?.outcome {
+            case .delivered: told.append("delivered")
+            case .refused(let reason): told.append(reason)
+            case .postponed: told.append("postponed")
+            default: told.append("?")
+            }
+        }
+        #expect(told == ["delivered", "too old", "postponed", "delivered"])
+    }
+
+    @Test(arguments: [401, 403, 404, 500, 503]) func `Events outlive what is not their fault`(_ status: Int) async throws {
+        let test = try Client(server: StubServer { _ throws(HoldfastError) in .status(status) })
+        track(test, 0..<3)
+        await #expect(throws: HoldfastError.self) { try await test.client.flush() }
+        #expect(test.client.waitingEvents == 3)
+        test.server.answer { call throws(HoldfastError) in Client.usual(call) }
+        try await test.client.flush()
+        #expect(test.client.waitingEvents == 0)
+    }
+
+    @Test func `More than may wait is dropped and told`() async throws {
+        let test = try Client(server: StubServer { _ throws(HoldfastError) in .status(500) }) { $0.queueSize = 2 }
+        var notices = outcomes(test)
+        track(test, 0..<3)
+        guard case .dropped = await notices.next()?.outcome else {
+            Issue.record("not told")
+            return
+        }
+        #expect(test.client.waitingEvents == 2)
+    }
+
+    @Test func `What waited is sent by the next client, with the same ids`() async throws {
+        let directory = try TemporaryDirectory()
+        let first = try Client(directory: directory, server: StubServer { _ throws(HoldfastError) in .status(500) })
+        track(first, 0..<5)
+        try? await first.client.flush()
+        first.client.destroy()
+        let second = try Client(directory: directory)
+        try await second.client.flush()
+        #expect(second.server.calls("/v1/events").map(\.body) == first.server.calls("/v1/events").map(\.body))
+    }
+
+    @Test func `Texts that are none are dropped by themselves`() async throws {
+        let test = try Client()
+        var notices = outcomes(test)
+        test.client.track(goal: "g", value: .infinity, userID: "ada")
+        guard case .dropped = await notices.next()?.outcome else {
+            Issue.record("not told")
+            return
+        }
+        #expect(test.client.waitingEvents == 0)
+    }
+}

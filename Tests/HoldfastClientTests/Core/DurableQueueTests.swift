@@ -1,0 +1,120 @@
+import Foundation
+import Testing
+
+@testable import HoldfastClient
+
+@Suite struct DurableQueueTests {
+    private let directory: TemporaryDirectory
+
+    init() throws {
+        directory = try TemporaryDirectory()
+    }
+
+    private func open(count: Int = 1_000, bytes: Int = 1 << 20) throws -> DurableQueue {
+        try DurableQueue(path: directory.path("queue.log"), maximumCount: count, maximumBytes: bytes)
+    }
+
+    private func texts(_ queue: DurableQueue, _ kind: EventKind = .goal) -> [String] {
+        queue.all(of: kind).map { String(decoding: $0.payload, as: UTF8.self) }
+    }
+
+    private func add(_ text: String, _ kind: EventKind = .goal, to queue: DurableQueue) throws {
+        try queue.append(kind, Array(text.utf8))
+    }
+
+    @Test func `Events are there again in their order after the file is opened anew`() throws {
+        let queue = try open()
+        for text in ["one", "two", "three"] { try add(text, to: queue) }
+        try add("a save", .save, to: queue)
+        let again = try open()
+        #expect(texts(again) == ["one", "two", "three"])
+        #expect(texts(again, .save) == ["a save"])
+        #expect(again.count == 4)
+    }
+
+    @Test func `What was sent does not come again, and what was not does`() throws {
+        let queue = try open()
+        for text in ["one", "two", "three"] { try add(text, to: queue) }
+        queue.remove([queue.all(of: .goal)[1]])
+        let again = try open()
+        #expect(texts(again) == ["one", "three"])
+        try add("four", to: again)
+        again.remove(Array(again.all(of: .goal).prefix(2)))
+        #expect(texts(try open()) == ["four"])
+    }
+
+    @Test func `A queue that was emptied takes no room`() throws {
+        let queue = try open()
+        for number in 0..<100 { try add("event \(number)", to: queue) }
+        queue.remove(queue.all(of: .goal))
+        #expect(try Data(contentsOf: URL(fileURLWithPath: directory.path("queue.log"))).count == 8)
+        try add("after", to: queue)
+        #expect(texts(try open()) == ["after"])
+    }
+
+    @Test(arguments: 1...24) func `A record that is cut off is forgotten, and those before it are not`(_ missing: Int) throws {
+        let queue = try open()
+        try add("whole", to: queue)
+        try add("torn off", to: queue)
+        let file = URL(fileURLWithPath: directory.path("queue.log"))
+        try Data(contentsOf: file).dropLast(missing).write(to: file)
+        let again = try open()
+        #expect(texts(again) == ["whole"])
+        try add("next", to: again)
+        #expect(texts(try open()) == ["whole", "next"])
+    }
+
+    @Test func `A damaged record is left out, and those behind it are not`() throws {
+        let queue = try open()
+        for text in ["one", "two", "three"] { try add(text, to: queue) }
+        let file = URL(fileURLWithPath: directory.path("queue.log"))
+        var content = try Data(contentsOf: file)
+        let place = try #require(content.range(of: Data("two".utf8)))
+        content[place.lowerBound] ^= 1
+        try content.write(to: file)
+        #expect(texts(try open()) == ["one", "three"])
+    }
+
+    @Test func `A file that is no queue is begun anew`() throws {
+        try Data("something else".utf8).write(to: URL(fileURLWithPath: directory.path("queue.log")))
+        let queue = try open()
+        #expect(queue.count == 0)
+        try add("one", to: queue)
+        #expect(texts(try open()) == ["one"])
+    }
+
+    @Test func `No more events are taken than may wait, nor more bytes`() throws {
+        let queue = try open(count: 2)
+        try add("one", to: queue)
+        try add("two", to: queue)
+        #expect(throws: DurableQueue.Refusal.self) { try add("three", to: queue) }
+        queue.remove([queue.all(of: .goal)[0]])
+        try add("three", to: queue)
+        #expect(texts(queue) == ["two", "three"])
+
+        let small = try DurableQueue(path: directory.path("small"), maximumCount: 100, maximumBytes: 10)
+        try add("1234567890", to: small)
+        #expect(throws: DurableQueue.Refusal.self) { try add("1", to: small) }
+    }
+
+    @Test func `The file stays bounded while events come and go and one stays`() throws {
+        let queue = try open(bytes: 100_000)
+        try add("stays", .save, to: queue)
+        let text = String(repeating: "x", count: 1_000)
+        for _ in 0..<1_000 {
+            try add(text, to: queue)
+            queue.remove(queue.all(of: .goal))
+        }
+        #expect(try Data(contentsOf: URL(fileURLWithPath: directory.path("queue.log"))).count < 400_000)
+        #expect(texts(try open(), .save) == ["stays"])
+    }
+
+    @Test func `A group has no more events and bytes than asked for, but one at least`() throws {
+        let queue = try open()
+        for number in 0..<10 { try add("event \(number)", to: queue) }
+        #expect(queue.first(of: .goal, atMost: 3, bytes: 1_000).count == 3)
+        #expect(queue.first(of: .goal, atMost: 10, bytes: 16).count == 2)
+        #expect(queue.first(of: .goal, atMost: 10, bytes: 1).count == 1)
+        #expect(queue.first(of: .save, atMost: 10, bytes: 1).isEmpty)
+    }
+}

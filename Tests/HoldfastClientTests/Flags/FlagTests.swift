@@ -1,0 +1,272 @@
+import Foundation
+import Synchronization
+import Testing
+
+@testable import HoldfastClient
+
+@Suite struct FlagTests {
+    private static let ada = HoldfastUser(id: "ada", attributes: ["country": "de"])
+
+    @Test func `Variations have the values of the server, and the default where there is none of the type`() async throws {
+        let test = try Client()
+        let client = test.client
+        #expect(client.boolVariation(featureId: "checkout", defaultValue: false) == false)
+        #expect(try await client.initialize(user: Self.ada) == .server)
+        #expect(client.boolVariation(featureId: "checkout", defaultValue: false))
+        #expect(client.boolVariation(featureId: "checkout", variable: "eager", defaultValue: false))
+        #expect(client.boolVariation(featureId: "checkout", variable: "columns", defaultValue: true))
+        #expect(client.boolVariation(featureId: "banner", defaultValue: true) == false)
+        #expect(client.boolVariation(featureId: "nothing", defaultValue: true))
+        #expect(client.stringVariation(featureId: "checkout", defaultValue: "none") == "new")
+        #expect(client.stringVariation(featureId: "checkout", variable: "title", defaultValue: "none") == "Pay")
+        #expect(client.stringVariation(featureId: "banner", defaultValue: "none") == "none")
+        #expect(client.intVariation(featureId: "checkout", defaultValue: 1) == 3)
+        #expect(client.intVariation(featureId: "checkout", variable: "title", defaultValue: 1) == 1)
+        #expect(client.intVariation(featureId: "banner", defaultValue: 1) == 1)
+        #expect(client.intVariation(featureId: "banner", variable: "limit", defaultValue: 1) == 9)
+        #expect(client.doubleVariation(featureId: "banner", variable: "ratio", defaultValue: 1) == 0.5)
+        #expect(client.doubleVariation(featureId: "checkout", defaultValue: 1) == 3)
+        #expect(client.jsonVariation(featureId: "checkout", variable: "theme", defaultValue: nil) == ["dark": true])
+        #expect(client.jsonVariation(featureId: "banner", defaultValue: nil) == ["ratio": 0.5, "limit": 9])
+        let details = try #require(client.evaluationDetails(featureId: "checkout"))
+        #expect(details.experimentID == "7001" && details.variationID == "70012" && details.ruleKey == "checkout_test")
+        #expect(client.evaluationDetails(featureId: "banner")?.reasons == ["why"])
+        #expect(client.evaluationDetails(featureId: "nothing") == nil)
+        #expect(client.currentUser == Self.ada)
+    }
+
+    @Test func `A request names the user, the project, the token and what is known`() async throws {
+        let test = try Client {
+            $0.tag = "shop"
+            $0.token = "secret"
+        }
+        try await test.client.initialize(user: Self.ada)
+        try await test.client.fetchEvaluations()
+        let calls = test.server.calls("/v1/evaluations")
+        let body = try JSONDecoder().decode(JSONValue.self, from: Data(calls[0].body.utf8))
+        #expect(body == ["user_id": "ada", "attributes": ["country": "de"], "sdk_key": "shop"])
+        #expect(calls[0].fields["Authorization"] == "Bearer secret")
+        #expect(calls.map { $0.fields["If-None-Match"] } == [nil, "\"1\""])
+        #expect(test.client.boolVariation(featureId: "checkout", defaultValue: false))
+    }
+
+    @Test func `A server that is late leaves the cache in use, and its answer is used when it comes`() async throws {
+        let directory = try TemporaryDirectory()
+        let first = try Client(directory: directory)
+        try await first.client.initialize(user: Self.ada)
+        first.client.destroy()
+
+        let gate = Gate()
+        let second = try Client(
+            directory: directory,
+            server: StubServer { call throws(HoldfastError) in
+                await gate.passed()
+                return .json(Client.evaluations(revision: "2", enabled: false), ["etag": "\"2\""])
+            })
+        async let freshness = second.client.initialize(user: Self.ada, timeout: .seconds(3))
+        await second.clock.untilSleeping(for: .seconds(3))
+        second.clock.advance(by: .seconds(3))
+        #expect(try await freshness == .cache)
+        #expect(second.client.boolVariation(featureId: "checkout", defaultValue: false))
+        var updates = second.client.updates().makeAsyncIterator()
+        gate.open()
+        #expect(await updates.next() == ["checkout"])
+        #expect(second.client.boolVariation(featureId: "checkout", defaultValue: true) == false)
+    }
+
+    @Test func `What is cached of one user is not shown to another`() async throws {
+        let directory = try TemporaryDirectory()
+        let first = try Client(directory: directory)
+        try await first.client.initialize(user: Self.ada)
+        first.client.destroy()
+        let down = StubServer { _ throws(HoldfastError) in throw .unreachable("it is down") }
+        let second = try Client(directory: directory, server: down)
+        #expect(try await second.client.initialize(user: HoldfastUser(id: "bob")) == .nothing)
+        #expect(second.client.boolVariation(featureId: "checkout", defaultValue: false) == false)
+        #expect(try await second.client.initialize(user: Self.ada) == .cache)
+        #expect(second.client.boolVariation(featureId: "checkout", defaultValue: false))
+    }
+
+    @Test func `Listeners are told the keys that changed, and nothing when nothing did`() async throws {
+        let test = try Client()
+        let told = Mutex<[Set<String>]>([])
+        let token = test.client.addUpdateListener { keys in told.withLock { $0.append(keys) } }
+        try await test.client.initialize(user: Self.ada)
+        try await test.client.fetchEvaluations()
+        test.server.answer { _ throws(HoldfastError) in .json(Client.evaluations(revision: "2", columns: 4), ["etag": "\"2\""]) }
+        try await test.client.fetchEvaluations()
+        token.cancel()
+        test.server.answer { _ throws(HoldfastError) in .json(Client.evaluations(revision: "3", columns: 5)) }
+        try await test.client.fetchEvaluations()
+        #expect(told.withLock { $0 } == [["checkout", "banner"], ["checkout"]])
+    }
+
+    @Test func `A failed poll is retried each minute five times, and a success goes back to the interval`() async throws {
+        let test = try Client(server: StubServer { _ throws(HoldfastError) in .status(500) })
+        #expect(try await test.client.initialize(user: Self.ada) == .nothing)
+        for attempt in 1...5 {
+            await test.clock.untilSleeping(for: .seconds(60))
+            test.clock.advance(by: .seconds(60))
+            await test.server.untilCalled("/v1/evaluations", count: 1 + attempt)
+        }
+        await test.clock.untilSleeping(for: .seconds(600))
+        test.clock.advance(by: .seconds(600))
+        await test.server.untilCalled("/v1/evaluations", count: 7)
+        await test.clock.untilSleeping(for: .seconds(60))
+        test.server.answer { call throws(HoldfastError) in Client.usual(call) }
+        test.clock.advance(by: .seconds(60))
+        await test.clock.untilSleeping(for: .seconds(600))
+        #expect(test.client.boolVariation(featureId: "checkout", defaultValue: false))
+        #expect(test.server.calls("/v1/evaluations").count == 8)
+    }
+
+    @Test func `The background has an interval of its own, and an overdue poll is made up for in the foreground`() async throws {
+        let test = try Client()
+        try await test.client.initialize(user: Self.ada)
+        await test.clock.untilSleeping(for: .seconds(600))
+        test.client.enterBackground()
+        await test.clock.untilSleeping(for: .seconds(3_600))
+        test.clock.advance(by: .seconds(1_000))
+        #expect(test.server.calls("/v1/evaluations").count == 1)
+        test.client.enterForeground()
+        await test.server.untilCalled("/v1/evaluations", count: 2)
+        await test.clock.untilSleeping(for: .seconds(600))
+    }
+
+    @Test func `Other attributes are asked for at once`() async throws {
+        let test = try Client()
+        try await test.client.initialize(user: Self.ada)
+        test.client.updateUserAttributes(["country": "fr"])
+        await test.server.untilCalled("/v1/evaluations", count: 2)
+        #expect(test.server.calls("/v1/evaluations")[1].body.contains(#""country":"fr""#))
+        #expect(test.client.currentUser?.attributes == ["country": "fr"])
+    }
+
+    @Test func `A server that tells of a change is asked at once, and again after the connection broke`() async throws {
+        let server = StubServer { call throws(HoldfastError) in
+            guard call.path == "/v1/changes" else { return Client.usual(call) }
+            return StubServer.Answer(body: "event: datafile\ndata: {\"sdk_key\":\"shop\",\"revision\":\"2\"}\n\n")
+        }
+        let test = try Client(server: server) {
+            $0.listensToChanges = true
+            $0.tag = "a+b"
+        }
+        try await test.client.initialize(user: Self.ada)
+        await server.untilCalled("/v1/changes", count: 1)
+        #expect(server.calls("/v1/changes")[0].query == "sdk_key=a%2Bb")
+        await server.untilCalled("/v1/evaluations", count: 2)
+        // The stream has ended; the back-off is between half a second and a second.
+        while server.calls("/v1/changes").count < 2 {
+            test.clock.advance(by: .seconds(1))
+            await Task.yield()
+        }
+        await server.untilCalled("/v1/evaluations", count: 3)
+        test.client.enterBackground()
+        test.client.destroy()
+    }
+
+    @Test func `The first use of an experiment's variation is an exposure, later ones are not, and another variation is`()
+        async throws
+    {
+        let test = try Client()
+        try await test.client.initialize(user: Self.ada)
+        #expect(test.client.waitingEvents == 0)
+        for _ in 0..<10 { _ = test.client.boolVariation(featureId: "checkout", defaultValue: false) }
+        _ = test.client.boolVariation(featureId: "banner", defaultValue: false)
+        _ = test.client.evaluationDetails(featureId: "checkout")
+        #expect(test.client.waitingEvents == 1)
+        test.server.answer { call throws(HoldfastError) in
+            guard call.path == "/v1/evaluations" else { return Client.usual(call) }
+            return .json(Client.evaluations(revision: "2", columns: 4))
+        }
+        try await test.client.fetchEvaluations()
+        _ = test.client.intVariation(featureId: "checkout", defaultValue: 1)
+        #expect(test.client.waitingEvents == 1)
+        test.server.answer { call throws(HoldfastError) in
+            guard call.path == "/v1/evaluations" else { return Client.usual(call) }
+            return .json(Client.evaluations(revision: "3").replacing("70012", with: "70011"))
+        }
+        try await test.client.fetchEvaluations()
+        _ = test.client.stringVariation(featureId: "checkout", defaultValue: "")
+        #expect(test.client.waitingEvents == 2)
+        try await test.client.flush()
+        let sent = try JSONDecoder().decode([JSONValue].self, from: Data(test.server.calls("/v1/exposures")[0].body.utf8))
+        #expect(sent.map { $0["variation_id"] } == ["70012", "70011"])
+        #expect(sent.allSatisfy { $0["user_id"] == "ada" && $0["experiment"] == "7001" })
+        #expect(sent[0]["timestamp"] == "2027-01-15T08:00:00.000Z")
+    }
+
+    @Test func `Errors have their types`() async throws {
+        let test = try Client()
+        await #expect(throws: HoldfastError.notInitialized) { try await test.client.fetchEvaluations() }
+        await #expect(throws: HoldfastError.notInitialized) { try await test.client.assignment(experiment: "7001") }
+        await #expect(throws: HoldfastError.self) { try await test.client.initialize(user: HoldfastUser(id: "")) }
+        try await test.client.initialize(user: Self.ada)
+        for (answer, error) in [
+            (StubServer.Answer.status(400, [:], #"{"detail":"no","pointer":"/a"}"#), HoldfastError.refused(status: 400, detail: "no", pointer: "/a")),
+            (.status(503, ["retry-after": "7"]), .unavailable(status: 503, retryAfter: .seconds(7))),
+            (.status(429), .unavailable(status: 429, retryAfter: nil)),
+        ] {
+            test.server.answer { _ throws(HoldfastError) in answer }
+            await #expect(throws: error) { try await test.client.fetchEvaluations() }
+        }
+        for body in ["", "[]", "{}", "not JSON"] {
+            test.server.answer { _ throws(HoldfastError) in .json(body) }
+            let thrown = await #expect(throws: HoldfastError.self) { try await test.client.fetchEvaluations() }
+            guard case .invalidAnswer = thrown else {
+                Issue.record("\(String(describing: thrown))")
+                continue
+            }
+        }
+        #expect(test.client.boolVariation(featureId: "checkout", defaultValue: false))
+        test.client.destroy()
+        await #expect(throws: HoldfastError.destroyed) { try await test.client.fetchEvaluations() }
+        await #expect(throws: HoldfastError.destroyed) { try await test.client.flush() }
+    }
+
+    @Test func `A directory is used by one client at a time`() async throws {
+        let directory = try TemporaryDirectory()
+        let first = try Client(directory: directory)
+        #expect(throws: HoldfastError.directoryInUse(directory.url.path)) { try Client(directory: directory) }
+        first.client.destroy()
+        _ = try Client(directory: directory)
+    }
+
+    @Test func `A client that is let go of destroys itself`() async throws {
+        let directory = try TemporaryDirectory()
+        do {
+            let test = try Client(directory: directory) { $0.listensToChanges = true }
+            try await test.client.initialize(user: Self.ada)
+            _ = UserProfileService(client: test.client)
+            _ = AttributeService(client: test.client)
+        }
+        _ = try Client(directory: directory)
+    }
+
+    @Test func `A fetch takes no longer than it may`() async throws {
+        let gate = Gate()
+        let test = try Client()
+        try await test.client.initialize(user: Self.ada)
+        test.server.answer { call throws(HoldfastError) in
+            await gate.passed()
+            return Client.usual(call)
+        }
+        let fetched = Task { try await test.client.fetchEvaluations(timeout: .seconds(7)) }
+        await test.clock.untilSleeping(for: .seconds(7))
+        test.clock.advance(by: .seconds(7))
+        await #expect(throws: HoldfastError.timedOut) { try await fetched.value }
+        gate.open()
+    }
+
+    @Test func `An assignment is what the server says`() async throws {
+        let test = try Client(
+            server: StubServer { call throws(HoldfastError) in
+                call.path == "/v1/assign"
+                    ? .json(
+                        #"{"experiment_id":"7001","experiment_key":"checkout_test","variation_id":"70012","variation_key":"new","source":"stored","reasons":[]}"#)
+                    : Client.usual(call)
+            })
+        let assignment = try await test.client.assignment(experiment: "checkout_test", user: Self.ada)
+        #expect(assignment.variationKey == "new" && assignment.experimentID == "7001")
+    }
+}

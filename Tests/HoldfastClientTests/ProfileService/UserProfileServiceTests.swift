@@ -1,0 +1,154 @@
+import Foundation
+import Synchronization
+import Testing
+
+@testable import HoldfastClient
+
+@Suite struct UserProfileServiceTests {
+    private func profile(_ userID: String, _ map: [String: String]) -> UserProfile {
+        UserProfile(userId: userID, experimentBucketMap: map)
+    }
+
+    /// A server that knows one user.
+    private static func server() -> StubServer {
+        StubServer { call throws(HoldfastError) in
+            guard call.path == "/v1/profiles/lookup" else { return Client.usual(call) }
+            let ids = (try? JSONDecoder().decode([String: [String]].self, from: Data(call.body.utf8)))?["user_ids"] ?? []
+            let profiles = ids.map { id in
+                id == "ada" ? #"{"user_id":"ada","experiment_bucket_map":{"1":{"variation_id":"a"}}}"# : "null"
+            }
+            return .json(#"{"profiles":[\#(profiles.joined(separator: ","))]}"#)
+        }
+    }
+
+    @Test func `A user who was loaded is known, and one of whom nothing is stored is not`() async throws {
+        let test = try Client(server: Self.server())
+        let service = UserProfileService(client: test.client)
+        try await service.load(userIds: ["ada", "bob"])
+        #expect(service.lookup(userId: "ada") == profile("ada", ["1": "a"]))
+        #expect(service.lookup(userId: "bob") == nil)
+        #expect(test.server.calls("/v1/profiles/lookup").count == 1)
+    }
+
+    @Test func `A user who is not known is asked for in the background`() async throws {
+        let test = try Client(server: Self.server())
+        let service = UserProfileService(client: test.client)
+        #expect(service.lookup(userId: "ada") == nil)
+        while service.lookup(userId: "ada") == nil { await Task.yield() }
+        #expect(service.lookup(userId: "ada") == profile("ada", ["1": "a"]))
+    }
+
+    @Test func `Users are asked for ahead, and again when what is known is old`() async throws {
+        let test = try Client(server: Self.server())
+        let service = UserProfileService(client: test.client, preloading: ["ada"])
+        await test.server.untilCalled("/v1/profiles/lookup", count: 1)
+        while service.lookup(userId: "ada") == nil { await Task.yield() }
+        #expect(test.server.calls("/v1/profiles/lookup").count == 1)
+        test.clock.advance(by: .seconds(601))
+        #expect(service.lookup(userId: "ada") != nil)
+        await test.server.untilCalled("/v1/profiles/lookup", count: 2)
+    }
+
+    @Test func `What was saved is known at once and sent once, and what the server has is not sent again`() async throws {
+        let test = try Client(server: Self.server())
+        let service = UserProfileService(client: test.client)
+        try await service.load(userIds: ["ada"])
+        service.save(userProfile: profile("ada", ["1": "a"]))
+        #expect(test.client.waitingEvents == 0)
+        service.save(userProfile: profile("ada", ["1": "a", "2": "b"]))
+        service.save(userProfile: profile("ada", ["1": "a", "2": "b"]))
+        #expect(service.lookup(userId: "ada") == profile("ada", ["1": "a", "2": "b"]))
+        #expect(test.client.waitingEvents == 1)
+        try await test.client.flush()
+        let calls = test.server.calls("/v1/profiles")
+        #expect(calls.map(\.query) == ["on_conflict=keep"])
+        #expect(
+            try JSONDecoder().decode(UserProfile.self, from: Data(calls[0].body.utf8)) == profile("ada", ["2": "b"]))
+    }
+
+    @Test func `Only a variation that was known and is another one now replaces what the server has`() async throws {
+        let test = try Client(server: Self.server())
+        let service = UserProfileService(client: test.client)
+        try await service.load(userIds: ["ada"])
+        service.save(userProfile: profile("ada", ["1": "z", "2": "b"]))
+        try await test.client.flush()
+        let calls = test.server.calls("/v1/profiles")
+        #expect(calls.map(\.query) == ["on_conflict=keep", nil])
+        #expect(
+            try calls.map { try JSONDecoder().decode(UserProfile.self, from: Data($0.body.utf8)) }
+                == [profile("ada", ["2": "b"]), profile("ada", ["1": "z"])])
+    }
+
+    @Test func `Saves of many users go in one request, and a line that is refused keeps no other`() async throws {
+        let test = try Client(
+            server: StubServer { call throws(HoldfastError) in
+                guard call.path == "/v1/profiles" else { return Client.usual(call) }
+                return .json(#"{"imported":2,"refused":1,"errors":[{"line":2,"detail":"too many","pointer":"/a"}]}"#)
+            })
+        let service = UserProfileService(client: test.client)
+        var notices = test.client.deliveries().makeAsyncIterator()
+        for user in ["u1", "u2", "u3"] { service.save(userProfile: profile(user, ["1": "a"])) }
+        try await test.client.flush()
+        #expect(test.server.calls("/v1/profiles").map(\.lines.count) == [3])
+        var told: [String] = []
+        for _ in 0..<3 {
+            guard let notice = await notices.next(), case .save(let saved, _) = notice.event else { continue }
+            if case .refused(let reason) = notice.outcome { told.append("\(saved.userId): \(reason)") }
+        }
+        #expect(told == ["u2: too many (/a)"])
+    }
+
+    @Test func `A save that is not with the server yet goes before what the server says, and survives a restart`() async throws {
+        let directory = try TemporaryDirectory()
+        let server = Self.server()
+        let first = try Client(directory: directory, server: server)
+        UserProfileService(client: first.client).save(userProfile: profile("ada", ["1": "mine", "2": "b"]))
+        first.client.destroy()
+        let second = try Client(directory: directory, server: server)
+        let service = UserProfileService(client: second.client)
+        #expect(service.lookup(userId: "ada") == profile("ada", ["1": "mine", "2": "b"]))
+        try await service.load(userIds: ["ada"])
+        #expect(service.lookup(userId: "ada") == profile("ada", ["1": "mine", "2": "b"]))
+        try await second.client.flush()
+        // The server kept its own of the first, and is asked for what it has.
+        try await service.load(userIds: ["ada"])
+        #expect(service.lookup(userId: "ada") == profile("ada", ["1": "a"]))
+    }
+
+    @Test func `What was loaded is known to the next client without a server`() async throws {
+        let directory = try TemporaryDirectory()
+        let first = try Client(directory: directory, server: Self.server())
+        try await UserProfileService(client: first.client).load(userIds: ["ada", "bob"])
+        let kept = UserProfileService(client: first.client)
+        try await kept.load(userIds: ["ada"])
+        first.client.destroy()
+        let second = try Client(directory: directory, server: StubServer { _ throws(HoldfastError) in .status(500) })
+        #expect(UserProfileService(client: second.client).lookup(userId: "ada") == profile("ada", ["1": "a"]))
+    }
+
+    @Test func `Tracking only saves and never looks up`() async throws {
+        let test = try Client(server: Self.server())
+        let service = UserProfileService(client: test.client, mode: .trackingOnly, preloading: ["ada"])
+        service.save(userProfile: profile("ada", ["1": "z"]))
+        #expect(service.lookup(userId: "ada") == nil)
+        try await service.load(userIds: ["ada"])
+        try await test.client.flush()
+        #expect(test.server.calls("/v1/profiles").map(\.query) == [nil])
+        #expect(test.server.calls("/v1/profiles/lookup").isEmpty)
+    }
+
+    @Test(arguments: [
+        UserProfile(userId: ""), UserProfile(userId: String(repeating: "x", count: 1_025)), UserProfile(userId: "a\0b"),
+        UserProfile(userId: "ada", experimentBucketMap: ["a b": "1"]), UserProfile(userId: "ada", experimentBucketMap: ["1": ""]),
+    ])
+    func `A profile that the server would refuse is dropped and told`(_ profile: UserProfile) async throws {
+        let test = try Client(server: Self.server())
+        var notices = test.client.deliveries().makeAsyncIterator()
+        UserProfileService(client: test.client).save(userProfile: profile)
+        guard case .dropped = await notices.next()?.outcome else {
+            Issue.record("not told")
+            return
+        }
+        #expect(test.client.waitingEvents == 0)
+    }
+}

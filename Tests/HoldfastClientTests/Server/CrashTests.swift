@@ -1,0 +1,56 @@
+import Foundation
+import Testing
+
+@testable import HoldfastClient
+
+/// Processes of the client that are killed, as `kill -9` does.
+@Suite struct CrashTests {
+    private let directory: TemporaryDirectory
+    private let server: RealServer
+
+    init() throws {
+        directory = try TemporaryDirectory()
+        server = try RealServer()
+    }
+
+    private func start(_ mode: String) throws -> Program {
+        try Program(
+            "client-process", [try server.endpoint.absoluteString, directory.url.path, mode], reading: .standard)
+    }
+
+    @Test func `A full queue outlives its process, and arrives once`() async throws {
+        try await server.putDatafile(revision: 1)
+        let filling = try start("fill")
+        #expect(filling.line { $0 == "filled" } != nil)
+        filling.kill()
+        #expect(try await server.goalEvents().isEmpty)
+        // Another one begins to send and is killed in the midst of it, then one may end its work.
+        let sending = try start("send")
+        #expect(sending.line { $0 == "delivered" } != nil)
+        sending.kill()
+        #expect(try start("send").wait() == 0)
+
+        let goals = try await server.goalEvents()
+        #expect(goals.count == 500)
+        #expect(Set(goals.compactMap { $0["value"]?.intValue }) == Set(0..<500))
+        #expect(try await server.request("GET", "/v1/profiles").split(separator: "\n").count == 100)
+        #expect(try await server.exposures().count == 100)
+    }
+
+    @Test func `Each event that was taken arrives once, however often the process is killed`() async throws {
+        var taken: Set<Int> = []
+        for round in 0..<4 {
+            let program = try start("track")
+            // Killed at another moment each time.
+            _ = program.line { $0.hasSuffix("\(round)7") }
+            program.kill()
+            taken.formUnion(program.output.compactMap { Int($0) })
+        }
+        #expect(try start("send").wait() == 0)
+        let arrived = try await server.goalEvents().compactMap { $0["value"]?.intValue }
+        #expect(Set(arrived).count == arrived.count)
+        #expect(taken.isSubset(of: Set(arrived)))
+        // One may have been taken in each round whose number could not be written any more.
+        #expect(arrived.count <= taken.count + 4)
+    }
+}

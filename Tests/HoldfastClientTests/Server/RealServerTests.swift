@@ -1,0 +1,117 @@
+import Foundation
+import Testing
+
+@testable import HoldfastClient
+
+/// The library against the built server over real sockets.
+@Suite struct RealServerTests {
+    private let directory: TemporaryDirectory
+    private let server: RealServer
+    private static let ada = HoldfastUser(id: "ada", attributes: ["country": "de"])
+
+    init() throws {
+        directory = try TemporaryDirectory()
+        server = try RealServer()
+    }
+
+    @Test func `A user gets flags, keeps the variation, and is told of a change at once`() async throws {
+        try await server.putDatafile(revision: 1, controlEnd: 0)
+        let client = try server.client(in: directory)
+        #expect(try await client.initialize(user: Self.ada, timeout: .seconds(60)) == .server)
+        #expect(client.boolVariation(featureId: "checkout", defaultValue: false))
+        #expect(client.stringVariation(featureId: "checkout", defaultValue: "") == "new")
+        #expect(client.intVariation(featureId: "checkout", defaultValue: 1) == 3)
+        let assignment = try await client.assignment(experiment: "checkout_test")
+        #expect(assignment.variationKey == "new" && assignment.source == "stored")
+
+        var updates = client.updates().makeAsyncIterator()
+        try await server.putDatafile(revision: 2, controlEnd: 10_000, columns: 4)
+        #expect(await updates.next() == ["checkout"])
+        #expect(client.intVariation(featureId: "checkout", defaultValue: 1) == 4)
+        #expect(client.evaluationDetails(featureId: "checkout")?.source == "stored")
+        try await client.fetchEvaluations()
+        client.destroy()
+    }
+
+    @Test func `Exposures and goals reach the server, once each`() async throws {
+        try await server.putDatafile(revision: 1, controlEnd: 0)
+        let client = try server.client(in: directory)
+        try await client.initialize(user: Self.ada, timeout: .seconds(60))
+        for _ in 0..<3 { _ = client.boolVariation(featureId: "checkout", defaultValue: false) }
+        client.track(goal: "purchase", value: 49.5)
+        client.track(goal: "purchase")
+        try await client.flush()
+        #expect(client.waitingEvents == 0)
+        let exposures = try await server.exposures()
+        #expect(exposures.count == 1)
+        #expect(exposures.first?["user_id"] == "ada" && exposures.first?["variation_id"] == "70012")
+        let goals = try await server.goalEvents()
+        #expect(goals.count == 2)
+        #expect(Set(goals.compactMap { $0["id"] }).count == 2)
+        #expect(goals.first?["value"] == 49.5)
+        client.destroy()
+    }
+
+    @Test func `Profiles are saved and looked up, and what the server has first stays`() async throws {
+        try await server.request("PUT", "/v1/profiles/bob", #"{"experiment_bucket_map":{"1":{"variation_id":"first"}}}"#)
+        let client = try server.client(in: directory)
+        let service = UserProfileService(client: client)
+        // Nothing is known of the user yet; the SDK decides by itself.
+        service.save(userProfile: UserProfile(userId: "bob", experimentBucketMap: ["1": "other", "2": "b"]))
+        try await client.flush()
+        try await service.load(userIds: ["bob", "nobody"])
+        #expect(service.lookup(userId: "bob")?.experimentBucketMap == ["1": "first", "2": "b"])
+        #expect(service.lookup(userId: "nobody") == nil)
+        // What is known is replaced on purpose.
+        service.save(userProfile: UserProfile(userId: "bob", experimentBucketMap: ["1": "third"]))
+        try await client.flush()
+        #expect(try await server.request("GET", "/v1/profiles/bob").contains(#""1":{"variation_id":"third"}"#))
+        client.destroy()
+    }
+
+    @Test func `A server that is killed and comes back is served all that happened meanwhile`() async throws {
+        try await server.putDatafile(revision: 1, controlEnd: 0)
+        let client = try server.client(in: directory)
+        let service = UserProfileService(client: client)
+        try await client.initialize(user: Self.ada, timeout: .seconds(60))
+        server.kill()
+        #expect(client.boolVariation(featureId: "checkout", defaultValue: false))
+        for number in 0..<20 {
+            client.track(goal: "purchase", value: Double(number))
+            service.save(userProfile: UserProfile(userId: "user\(number)", experimentBucketMap: ["1": "a"]))
+        }
+        await #expect(throws: HoldfastError.self) { try await client.flush() }
+        await #expect(throws: HoldfastError.self) { try await client.fetchEvaluations() }
+        #expect(client.waitingEvents == 41)
+
+        var updates = client.updates().makeAsyncIterator()
+        let again = try RealServer(after: server)
+        try await client.flush()
+        #expect(client.waitingEvents == 0)
+        #expect(try await again.goalEvents().count == 20)
+        #expect(try await again.request("GET", "/v1/profiles").split(separator: "\n").count == 21)
+        // The stream of changes is taken up again by itself.
+        try await again.putDatafile(revision: 2, columns: 5)
+        #expect(await updates.next() == ["checkout"])
+        client.destroy()
+    }
+
+    @Test func `A token that the server does not know is an error with the server's words`() async throws {
+        let tokens = directory.path("tokens")
+        try "write app a-secret-that-is-long-enough\n".write(toFile: tokens, atomically: false, encoding: .utf8)
+        try FileManager.default.setAttributes([.posixPermissions: 0o600], ofItemAtPath: tokens)
+        let guarded = try RealServer(tokens: tokens)
+        let client = try guarded.client(in: TemporaryDirectory()) { $0.token = "another-secret-altogether" }
+        try await client.initialize(user: Self.ada, timeout: .seconds(60))
+        let error = await #expect(throws: HoldfastError.self) { try await client.fetchEvaluations() }
+        guard case .refused(401, let detail, _) = error else {
+            Issue.record("\(String(describing: error))")
+            return
+        }
+        #expect(detail.contains("token"))
+        client.track(goal: "purchase")
+        await #expect(throws: HoldfastError.self) { try await client.flush() }
+        #expect(client.waitingEvents == 1)
+        client.destroy()
+    }
+}

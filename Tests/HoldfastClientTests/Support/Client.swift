@@ -1,0 +1,60 @@
+import Foundation
+
+@testable import HoldfastClient
+
+/// A client of a stub server, with a clock of the test's.
+struct Client {
+    let client: HoldfastClient
+    let server: StubServer
+    let clock: ManualClock
+    let directory: TemporaryDirectory
+
+    init(
+        directory: TemporaryDirectory? = nil, server: StubServer? = nil, clock: ManualClock? = nil,
+        _ change: (inout HoldfastConfiguration) -> Void = { _ in }
+    ) throws {
+        self.directory = try directory ?? TemporaryDirectory()
+        self.server = server ?? StubServer { call throws(HoldfastError) in Client.usual(call) }
+        self.clock = clock ?? ManualClock()
+        var configuration = HoldfastConfiguration(endpoint: Self.endpoint, directory: self.directory.url)
+        configuration.listensToChanges = false
+        change(&configuration)
+        client = try HoldfastClient(configuration: configuration, transport: self.server, clock: self.clock)
+    }
+
+    static let endpoint = URL(string: "http://holdfast.test") ?? URL(fileURLWithPath: "/")
+
+    /// As a server with two flags answers.
+    static func usual(_ call: StubServer.Call) -> StubServer.Answer {
+        switch call.path {
+        case "/v1/evaluations":
+            if call.fields["If-None-Match"] == "\"1\"" { return .status(304, ["etag": "\"1\""]) }
+            return .json(evaluations(), ["etag": "\"1\""])
+        case "/v1/events", "/v1/exposures":
+            return .json(results(call))
+        case "/v1/profiles", "/v1/profiles/attributes":
+            return .json(#"{"imported":\#(call.lines.count),"refused":0,"errors":[]}"#)
+        case "/v1/profiles/lookup":
+            return .json(#"{"profiles":[null]}"#)
+        default:
+            return .status(404)
+        }
+    }
+
+    /// Each event of a call is stored.
+    static func results(_ call: StubServer.Call) -> String {
+        let count = (try? JSONDecoder().decode([JSONValue].self, from: Data(call.body.utf8)))?.count ?? 0
+        let results = (0..<count).map { #"{"index":\#($0),"status":"stored"}"# }
+        return #"{"results":[\#(results.joined(separator: ","))]}"#
+    }
+
+    static func evaluations(revision: String = "1", enabled: Bool = true, columns: Int = 3) -> String {
+        #"""
+        {"user_id":"ada","revision":"\#(revision)","evaluations":[
+         {"flag_key":"checkout","variation_key":"new","variation_id":"70012","experiment_id":"7001","enabled":\#(enabled),
+          "variables":{"columns":\#(columns),"title":"Pay","eager":true,"theme":{"dark":true}},"rule_key":"checkout_test","source":"stored"},
+         {"flag_key":"banner","variation_key":null,"variation_id":null,"experiment_id":null,"enabled":false,
+          "variables":{"ratio":0.5,"limit":9},"rule_key":null,"source":"none","reasons":["why"]}]}
+        """#
+    }
+}

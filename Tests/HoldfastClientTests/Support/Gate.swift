@@ -1,0 +1,30 @@
+import Synchronization
+
+/// Holds those up who come to it until it is opened.
+final class Gate: Sendable {
+    private struct State {
+        var isOpen = false
+        var waiting: [CheckedContinuation<Void, Never>] = []
+    }
+
+    private let state = Mutex(State())
+
+    func passed() async {
+        await withCheckedContinuation { continuation in
+            let isOpen = state.withLock { state in
+                if !state.isOpen { state.waiting.append(continuation) }
+                return state.isOpen
+            }
+            if isOpen { continuation.resume() }
+        }
+    }
+
+    func open() {
+        let waiting = state.withLock { state in
+            defer { state.waiting = [] }
+            state.isOpen = true
+            return state.waiting
+        }
+        for continuation in waiting { continuation.resume() }
+    }
+}

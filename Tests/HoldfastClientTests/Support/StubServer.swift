@@ -1,0 +1,94 @@
+import Foundation
+import Synchronization
+
+@testable import HoldfastClient
+
+/// A server that is a function, and remembers what it was asked.
+final class StubServer: HoldfastTransport {
+    struct Answer: Sendable {
+        var status = 200
+        var fields: [String: String] = [:]
+        var body = ""
+        /// Whether the body goes on for ever after what is there.
+        var isOpen = false
+
+        static func json(_ body: String, _ fields: [String: String] = [:]) -> Answer {
+            Answer(fields: fields, body: body)
+        }
+
+        static func status(_ status: Int, _ fields: [String: String] = [:], _ body: String = "") -> Answer {
+            Answer(status: status, fields: fields, body: body)
+        }
+    }
+
+    struct Call: Sendable {
+        var path: String
+        var query: String?
+        var fields: [String: String]
+        var body: String
+
+        var lines: [Substring] { body.split(separator: "\n") }
+    }
+
+    typealias Handler = @Sendable (Call) async throws(HoldfastError) -> Answer
+
+    private struct State {
+        var handler: Handler
+        var calls: [Call] = []
+        var waiters: [(path: String, count: Int, continuation: CheckedContinuation<Void, Never>)] = []
+    }
+
+    private let state: Mutex<State>
+
+    init(_ handler: @escaping Handler) {
+        state = Mutex(State(handler: handler))
+    }
+
+    func answer(with handler: @escaping Handler) {
+        state.withLock { $0.handler = handler }
+    }
+
+    func calls(_ path: String) -> [Call] {
+        state.withLock { $0.calls.filter { $0.path == path } }
+    }
+
+    /// Returns when a path was asked for so many times.
+    func untilCalled(_ path: String, count: Int = 1) async {
+        await withCheckedContinuation { continuation in
+            let ready = state.withLock { state in
+                state.waiters.append((path, count, continuation))
+                return Self.takeReady(&state)
+            }
+            for waiter in ready { waiter.resume() }
+        }
+    }
+
+    private static func takeReady(_ state: inout State) -> [CheckedContinuation<Void, Never>] {
+        var ready: [CheckedContinuation<Void, Never>] = []
+        let calls = state.calls
+        state.waiters.removeAll { waiter in
+            let isReady = calls.count { $0.path == waiter.path } >= waiter.count
+            if isReady { ready.append(waiter.continuation) }
+            return isReady
+        }
+        return ready
+    }
+
+    func open(_ request: TransportRequest) async throws(HoldfastError) -> TransportAnswer {
+        let call = Call(
+            path: request.url.path, query: request.url.query, fields: request.fields,
+            body: String(decoding: request.body ?? Data(), as: UTF8.self))
+        let (handler, ready) = state.withLock { state in
+            state.calls.append(call)
+            return (state.handler, Self.takeReady(&state))
+        }
+        for waiter in ready { waiter.resume() }
+        let answer = try await handler(call)
+        let (body, continuation) = AsyncThrowingStream<Data, any Error>.makeStream()
+        continuation.yield(Data(answer.body.utf8))
+        if !answer.isOpen { continuation.finish() }
+        return TransportAnswer(status: answer.status, fields: answer.fields, body: body)
+    }
+
+    func close() {}
+}
