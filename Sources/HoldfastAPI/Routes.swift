@@ -18,6 +18,7 @@ func apiRoutes(_ services: Services, _ reader: any ProfileReader, _ gate: Access
     let experiment = ExperimentEndpoints(catalog: services.projects, projects: projects)
     let lookup = LookupEndpoint(reader: reader, limit: services.options.lookupLimit)
     let transfer = TransferEndpoints(services: services, reader: reader)
+    let results = ResultsEndpoints(services: services, projects: projects)
     let event = EventEndpoints(services: services, reader: reader, projects: projects)
     let userProfileService = UserProfileServiceEndpoints(store: services.profiles, reader: reader)
 
@@ -53,6 +54,8 @@ func apiRoutes(_ services: Services, _ reader: any ProfileReader, _ gate: Access
         APIRoute(.get, "/v1/experiments/{key}", scope: .token(.read), experiment.get),
         APIRoute(.put, "/v1/experiments/{key}", scope: .token(.admin), experiment.put),
         APIRoute(.delete, "/v1/experiments/{key}", scope: .token(.admin), experiment.delete),
+        APIRoute(.get, "/v1/experiments/{key}/results", scope: .token(.read), results.get),
+        APIRoute(.get, "/v1/experiments/{key}/results.svg", scope: .token(.read), results.getChart),
 
         APIRoute(.post, "/v1/exposures", scope: .token(.write), event.postExposures),
         APIRoute(.get, "/v1/exposures", scope: .token(.admin), event.exportExposures),
