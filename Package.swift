@@ -25,6 +25,8 @@ let package = Package(
     products: [
         .executable(name: "holdfast", targets: ["holdfast"]),
         .library(name: "HoldfastClient", targets: ["HoldfastClient"]),
+        // Only for tests, which load it into the server.
+        .library(name: "SetClock", type: .dynamic, targets: ["SetClock"]),
     ],
     traits: [
         .trait(name: "Macros", description: "The macros of HoldfastClient's remote values; they build swift-syntax."),
@@ -39,6 +41,7 @@ let package = Package(
         // C
         .target(name: "CSystem"),
         .systemLibrary(name: "CSQLite", pkgConfig: "sqlite3", providers: [.apt(["libsqlite3-dev"])]),
+        .target(name: "CSQLiteLog", dependencies: ["CSQLite"]),
 
         // The server, from what depends on nothing to what depends on all.
         .target(name: "Bucketing", swiftSettings: strict),
@@ -50,11 +53,11 @@ let package = Package(
             path: "migrations",
             resources: [
                 .embedInCode("0001_profiles.sql"), .embedInCode("0002_projects.sql"),
-                .embedInCode("0003_exposures_and_goals.sql"),
+                .embedInCode("0003_exposures_and_goals.sql"), .embedInCode("0004_audit.sql"),
             ],
             swiftSettings: strict
         ),
-        .target(name: "StorageSQLite", dependencies: ["Storage", "Bucketing", "CSQLite", "Migrations"], swiftSettings: strict),
+        .target(name: "StorageSQLite", dependencies: ["Storage", "Bucketing", "CSQLite", "CSQLiteLog", "Migrations"], swiftSettings: strict),
         .target(
             name: "HoldfastAPI",
             dependencies: ["HTTPServer", "Bucketing", "Statistics", "Storage", .product(name: "Logging", package: "swift-log")],
@@ -103,7 +106,7 @@ let package = Package(
         .testTarget(
             name: "HoldfastAPITests",
             dependencies: [
-                "HoldfastAPI", "HTTPServer", "Bucketing", "Storage", "StorageSQLite",
+                "HoldfastAPI", "HTTPServer", "Bucketing", "Storage", "StorageSQLite", "TestSupport",
                 .product(name: "Logging", package: "swift-log"),
             ],
             swiftSettings: strict
@@ -117,9 +120,10 @@ let package = Package(
             ],
             swiftSettings: strict
         ),
+        .target(name: "SetClock", path: "Tests/SetClock"),
         .testTarget(
             name: "IntegrationTests",
-            dependencies: ["holdfast", "Bucketing", "CSQLite"],
+            dependencies: ["holdfast", "Bucketing", "CSQLite", "Migrations"],
             exclude: ["Python"],
             swiftSettings: strict
         ),
