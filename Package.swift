@@ -49,6 +49,7 @@ let package = Package(
         // The server, from what depends on nothing to what depends on all.
         .target(name: "Bucketing", swiftSettings: strict),
         .target(name: "HTTPServer", dependencies: ["CSystem"], swiftSettings: strict),
+        .target(name: "Statistics", swiftSettings: strict),
         .target(name: "Storage", dependencies: ["Bucketing"], swiftSettings: strict),
         .target(
             name: "Migrations",
@@ -63,7 +64,7 @@ let package = Package(
         .target(name: "StorageSQLite", dependencies: ["Storage", "Bucketing", "CSQLite", "CSQLiteLog", "Migrations"], swiftSettings: strict),
         .target(
             name: "HoldfastAPI",
-            dependencies: ["HTTPServer", "Bucketing", "Storage", .product(name: "Logging", package: "swift-log")],
+            dependencies: ["HTTPServer", "Bucketing", "Statistics", "Storage", .product(name: "Logging", package: "swift-log")],
             resources: [.embedInCode("openapi.json")],
             swiftSettings: strict
         ),
@@ -138,6 +139,9 @@ let package = Package(
             exclude: ["Python"],
             swiftSettings: strict
         ),
+        .testTarget(
+            name: "StatisticsTests", dependencies: ["Statistics", "Bucketing"],
+            exclude: ["vectors.py"], resources: [.copy("vectors.jsonl")], swiftSettings: strict),
         .testTarget(
             name: "StorageSQLiteTests", dependencies: ["StorageSQLite", "Storage", "Bucketing", "CSQLite", "Migrations", "TestSupport"],
             swiftSettings: strict),

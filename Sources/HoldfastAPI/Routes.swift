@@ -25,6 +25,7 @@ func apiRoutes(_ services: Services, _ reader: any UserReader, _ gate: AccessGat
     let attribute = AttributeEndpoints(catalog: services.projects, projects: projects)
     let userAttributes = UserAttributeEndpoints(services: services, reader: reader, projects: projects)
     let segment = SegmentEndpoints(services: services, projects: projects)
+    let results = ResultsEndpoints(services: services, projects: projects)
     let event = EventEndpoints(services: services, reader: reader, projects: projects)
     let userProfileService = UserProfileServiceEndpoints(store: services.profiles, reader: reader)
 
@@ -76,6 +77,8 @@ func apiRoutes(_ services: Services, _ reader: any UserReader, _ gate: AccessGat
         APIRoute(.get, "/v1/experiments/{key}", scope: .token(.read), experiment.get),
         APIRoute(.put, "/v1/experiments/{key}", scope: .token(.admin), experiment.put),
         APIRoute(.delete, "/v1/experiments/{key}", scope: .token(.admin), experiment.delete),
+        APIRoute(.get, "/v1/experiments/{key}/results", scope: .token(.read), results.get),
+        APIRoute(.get, "/v1/experiments/{key}/results.svg", scope: .token(.read), results.getChart),
 
         APIRoute(.post, "/v1/exposures", scope: .token(.write), event.postExposures),
         APIRoute(.get, "/v1/exposures", scope: .token(.admin), event.exportExposures),

@@ -1,0 +1,78 @@
+import Bucketing
+import Dispatch
+import HTTPServer
+import Storage
+
+/// `/v1/experiments/{key}/results`: what came of an experiment. Read from what was counted up before, away from event
+/// loops.
+struct ResultsEndpoints {
+    let services: Services
+    let projects: ProjectView
+
+    /// As JSON, or with `?format=csv` for a spreadsheet.
+    func get(_ request: borrowing Request, _ call: Call) {
+        answer(request, knowing: ResultsQuery.parameters, call) { results in
+            switch results.query.format {
+            case .json: call.answer(json: results.json)
+            case .csv:
+                call.answer(
+                    Response(.ok, contentType: "text/csv; charset=utf-8", body: .bytes(Array(results.csv.utf8))))
+            }
+        }
+    }
+
+    /// A plot of the lifts with their intervals.
+    func getChart(_ request: borrowing Request, _ call: Call) {
+        answer(request, knowing: ResultsQuery.parameters.subtracting(["format"]), call) { results in
+            let chart = ResultsChart(results).svg
+            call.answer(Response(.ok, contentType: "image/svg+xml", body: .bytes(Array(chart.utf8))))
+        }
+    }
+
+    private func answer(
+        _ request: borrowing Request, knowing parameters: Set<String>, _ call: Call,
+        _ send: @escaping @Sendable (ExperimentResults) -> Void
+    ) {
+        do throws(Problem) {
+            let query = try ResultsQuery(try request.query(knowing: parameters))
+            let project = try projects.project(named: request.field("x-optimizely-sdk-key"))
+            guard let key = request.parameter(0) else { throw Problem(.badRequest, "the key in the path is not UTF-8") }
+            let name = Identifier(key)
+            guard let experiment = project.datafile.experiment(key: name) ?? project.datafile.experiment(id: name) else {
+                throw Problem(.notFound, "there is no experiment of the key '\(key)'")
+            }
+            let store = services.eventStore
+            services.eventReads.async {
+                switch Self.results(experiment, project.sdkKey, query, store) {
+                case .success(let results): send(results)
+                case .failure(let problem): call.fail(problem)
+                }
+            }
+        } catch {
+            call.fail(error)
+        }
+    }
+
+    /// Goals that a warning names.
+    private static let namedGoals = 20
+
+    private static func results(
+        _ experiment: Experiment, _ sdkKey: String, _ query: ResultsQuery, _ store: any EventStore
+    ) -> Result<ExperimentResults, Problem> {
+        let tallies: [VariationTally]
+        var others: [Identifier] = []
+        do throws(StorageError) {
+            tallies = try store.tallies(experimentID: experiment.id, goal: query.goal)
+            if tallies.allSatisfy({ $0.goal.events == 0 }) {
+                others = try store.goals(experimentID: experiment.id, limit: namedGoals)
+            }
+        } catch {
+            return .failure(Problem(error))
+        }
+        do throws(Problem) {
+            return .success(try ExperimentResults(experiment, sdkKey: sdkKey, query, tallies, otherGoals: others))
+        } catch {
+            return .failure(error)
+        }
+    }
+}

@@ -1,0 +1,59 @@
+import Statistics
+
+/// What is told of a variation against the baseline.
+struct ComparisonFigures: Sendable {
+    /// The same with what is known of the users from before the exposure taken into account (CUPED).
+    struct Adjusted: Sendable {
+        var lift: Double?
+        var liftInterval: ClosedRange<Double>?
+        var pValue: Double?
+        var sequentialLiftInterval: ClosedRange<Double>?
+        /// The share of the variance of the difference that is gone.
+        var varianceReduction: Double
+    }
+
+    var difference: Double
+    var differenceInterval: ClosedRange<Double>
+    /// As a share of the baseline's mean; `nil` when that is 0, as for all lifts.
+    var lift: Double?
+    var liftInterval: ClosedRange<Double>?
+    /// `nil` when all users did the same.
+    var pValue: Double?
+    var chanceToWin: Double?
+    /// In the unit of the mean.
+    var expectedLoss: Double?
+    var sequentialLiftInterval: ClosedRange<Double>?
+    var sequentialPValue: Double?
+    /// `nil` when there is nothing from before.
+    var adjusted: Adjusted?
+
+    /// - Parameter factor: standard errors to each side of an estimate.
+    init(
+        _ comparison: Comparison, pValue: Double?, factor: Double, chanceToWin: Double?, expectedLoss: Double?,
+        adjusted: AdjustedComparison?, _ query: ResultsQuery
+    ) {
+        let effect = comparison.difference
+        difference = effect.estimate
+        differenceInterval = effect.interval(halfWidth: factor)
+        lift = comparison.lift?.estimate
+        liftInterval = comparison.lift?.interval(halfWidth: factor)
+        self.pValue = pValue
+        self.chanceToWin = chanceToWin
+        self.expectedLoss = expectedLoss
+        let sequence = ConfidenceSequence(alpha: 1 - query.confidence, tuning: query.tuning)
+        let count = comparison.baseline.count + comparison.variation.count
+        if let lift = comparison.lift {
+            sequentialLiftInterval = sequence.interval(lift, count: count)
+            sequentialPValue = sequence.pValue(lift, count: count)
+        }
+        self.adjusted = adjusted.flatMap { adjusted in
+            guard let degrees = adjusted.comparison.degreesOfFreedom else { return nil }
+            let factor = StudentT(degreesOfFreedom: degrees).distance(exceededWith: 1 - query.confidence)
+            return Adjusted(
+                lift: adjusted.lift?.estimate, liftInterval: adjusted.lift?.interval(halfWidth: factor),
+                pValue: adjusted.comparison.welchPValue,
+                sequentialLiftInterval: adjusted.lift.flatMap { sequence.interval($0, count: count) },
+                varianceReduction: 1 - adjusted.comparison.difference.variance / effect.variance)
+        }
+    }
+}

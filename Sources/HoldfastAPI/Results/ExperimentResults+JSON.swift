@@ -1,0 +1,128 @@
+import Bucketing
+import Storage
+
+extension ExperimentResults {
+    var json: [UInt8] {
+        var writer = JSONWriter()
+        writer.beginObject()
+        writer.member("experiment_id", experiment.id.string)
+        writer.member("experiment_key", experiment.key.string)
+        writer.member("sdk_key", sdkKey)
+        writer.member("goal", query.goal.string)
+        writer.member("baseline", baseline?.name ?? "")
+        writer.member("confidence", query.confidence)
+        writer.key("users")
+        writer.beginObject()
+        writer.member("counted", counted)
+        writer.member("crossed", crossed)
+        writer.member("forced", forced)
+        writer.endObject()
+        writer.key("sample_ratio")
+        writer.beginObject()
+        writer.member("p_value", sampleRatioPValue)
+        writer.member("mismatch", hasSampleRatioMismatch)
+        writer.endObject()
+        writeControlCheck(to: &writer)
+        writer.key("variations")
+        writer.beginArray()
+        for arm in arms { write(arm, to: &writer) }
+        writer.endArray()
+        writer.key("warnings")
+        writer.beginArray()
+        for warning in warnings {
+            writer.beginObject()
+            writer.member("code", warning.code)
+            writer.member("message", warning.message)
+            writer.endObject()
+        }
+        writer.endArray()
+        writer.endObject()
+        return writer.bytes
+    }
+
+    private func writeControlCheck(to writer: inout JSONWriter) {
+        writer.key("control_check")
+        guard let controlCheck else { return writer.null() }
+        writer.beginObject()
+        writer.member("conversion_p_value", controlCheck.conversionPValue)
+        writer.member("value_p_value", controlCheck.valuePValue)
+        writer.member("differs", controlCheck.isSuspicious)
+        writer.endObject()
+    }
+
+    private func write(_ arm: Arm, to writer: inout JSONWriter) {
+        let weights = arms.reduce(0) { $0 + $1.weight }
+        writer.beginObject()
+        writer.member("variation_id", arm.id.string)
+        writer.key("variation_key")
+        if let key = arm.key { writer.string(key.string) } else { writer.null() }
+        writer.member("users", arm.tally.counted)
+        writer.member("share", counted > 0 ? Double(arm.tally.counted) / Double(counted) : nil)
+        writer.member("expected_share", weights > 0 ? Double(arm.weight) / Double(weights) : nil)
+        writer.member("crossed", arm.tally.crossed)
+        writer.member("forced", arm.tally.forced)
+        writer.member("events", arm.tally.goal.events)
+        writer.member("converted", arm.tally.goal.converted)
+        writer.key("conversion")
+        write(arm.conversion, "rate", to: &writer)
+        writer.key("value")
+        if let value = arm.value { write(value, "mean", to: &writer) } else { writer.null() }
+        writer.endObject()
+    }
+
+    private func write(_ figures: Figures, _ name: String, to writer: inout JSONWriter) {
+        writer.beginObject()
+        writer.member(name, figures.mean)
+        writer.member("standard_deviation", figures.standardDeviation)
+        writer.key("comparison")
+        if let comparison = figures.comparison { write(comparison, to: &writer) } else { writer.null() }
+        writer.endObject()
+    }
+
+    private func write(_ comparison: ComparisonFigures, to writer: inout JSONWriter) {
+        writer.beginObject()
+        writer.member("difference", comparison.difference)
+        writer.member("difference_interval", comparison.differenceInterval)
+        writer.member("lift", comparison.lift)
+        writer.member("lift_interval", comparison.liftInterval)
+        writer.member("p_value", comparison.pValue)
+        writer.member("chance_to_win", comparison.chanceToWin)
+        writer.member("expected_loss", comparison.expectedLoss)
+        writer.member("sequential_lift_interval", comparison.sequentialLiftInterval)
+        writer.member("sequential_p_value", comparison.sequentialPValue)
+        writer.key("cuped")
+        if let adjusted = comparison.adjusted {
+            writer.beginObject()
+            writer.member("lift", adjusted.lift)
+            writer.member("lift_interval", adjusted.liftInterval)
+            writer.member("p_value", adjusted.pValue)
+            writer.member("sequential_lift_interval", adjusted.sequentialLiftInterval)
+            writer.member("variance_reduction", adjusted.varianceReduction)
+            writer.endObject()
+        } else {
+            writer.null()
+        }
+        writer.endObject()
+    }
+}
+
+extension JSONWriter {
+    fileprivate mutating func member(_ name: String, _ number: Int) {
+        key(name)
+        integer(number)
+    }
+
+    fileprivate mutating func member(_ name: String, _ number: Double?) {
+        key(name)
+        if let value = number { self.number(value) } else { null() }
+    }
+
+    fileprivate mutating func member(_ name: String, _ interval: ClosedRange<Double>?) {
+        key(name)
+        guard let interval else { return null() }
+        beginArray()
+        number(interval.lowerBound)
+        number(interval.upperBound)
+        endArray()
+    }
+}

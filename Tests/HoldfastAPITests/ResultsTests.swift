@@ -1,0 +1,182 @@
+import Bucketing
+import Foundation
+import FoundationXML
+import Storage
+import Testing
+
+@testable import HoldfastAPI
+
+/// Results of counts that are made up.
+@Suite struct ResultsTests {
+    private static func experiment(_ variations: [String] = ["control", "new"], weights: [Int]? = nil) throws -> Experiment {
+        var start = 0
+        let ranges = variations.indices.map { index -> JSONValue in
+            start += weights?[index] ?? 10_000 / variations.count
+            return ["entityId": .string("id of \(variations[index])"), "endOfRange": .integer(Int64(start))]
+        }
+        let datafile: JSONValue = [
+            "version": "4", "accountId": "1", "projectId": "1", "revision": "1", "attributes": [], "audiences": [],
+            "groups": [], "featureFlags": [], "rollouts": [], "events": [],
+            "experiments": [
+                [
+                    "id": "7", "key": "checkout", "layerId": "7", "status": "Running", "audienceIds": [],
+                    "forcedVariations": [:], "trafficAllocation": .array(ranges),
+                    "variations": .array(variations.map { ["id": .string("id of \($0)"), "key": .string($0)] }),
+                ]
+            ],
+        ]
+        return try #require(try Datafile(datafile).experiment(key: "checkout"))
+    }
+
+    /// Users of a variation, of whom some converted, all with one value; and some had done so before.
+    private static func tally(
+        _ variation: String, users: Int, converted: Int, value: Double = 0, before: Int = 0, crossed: Int = 0
+    ) -> VariationTally {
+        var tally = VariationTally(variationID: Identifier("id of \(variation)"))
+        tally.counted = users
+        tally.crossed = crossed
+        tally.goal.events = converted
+        tally.goal.converted = converted
+        tally.goal.convertedBefore = before
+        tally.goal.convertedBoth = min(before, converted)
+        tally.goal.y = CompensatedSum(Double(converted) * value)
+        tally.goal.yy = CompensatedSum(Double(converted) * value * value)
+        tally.goal.x = CompensatedSum(Double(before) * value)
+        tally.goal.xx = CompensatedSum(Double(before) * value * value)
+        tally.goal.xy = CompensatedSum(Double(min(before, converted)) * value * value)
+        return tally
+    }
+
+    private func results(
+        _ tallies: [VariationTally], _ query: [String: String] = [:], of experiment: Experiment? = nil
+    ) throws -> ExperimentResults {
+        let query = try ResultsQuery(["goal": "buy"].merging(query) { $1 })
+        return try ExperimentResults(experiment ?? Self.experiment(), sdkKey: "sdk", query, tallies)
+    }
+
+    private func codes(_ results: ExperimentResults) -> [String] {
+        results.warnings.map(\.code)
+    }
+
+    @Test func `A variation is compared with the baseline, which is control unless another is asked for`() throws {
+        let tallies = [Self.tally("control", users: 1_000, converted: 100), Self.tally("new", users: 1_000, converted: 130)]
+        let usual = try results(tallies)
+        #expect(usual.baseline?.key == "control")
+        #expect(usual.arms[0].conversion.comparison == nil)
+        let comparison = try #require(usual.arms[1].conversion.comparison)
+        #expect(abs((comparison.lift ?? 0) - 0.3) < 1e-12)
+        // statsmodels: proportions_ztest([130, 100], [1000, 1000])
+        #expect(abs((comparison.pValue ?? 0) - 0.03548845046647471) < 1e-12)
+        let other = try results(tallies, ["baseline": "new"])
+        #expect(abs((other.arms[0].conversion.comparison?.lift ?? 0) + 3.0 / 13) < 1e-12)
+        #expect(throws: Problem.self) { try results(tallies, ["baseline": "nope"]) }
+    }
+
+    @Test func `There are no figures of values where events have none, and none of lifts over nothing`() throws {
+        let results = try results([Self.tally("control", users: 200, converted: 0), Self.tally("new", users: 200, converted: 20)])
+        #expect(results.arms.allSatisfy { $0.value == nil })
+        let comparison = try #require(results.arms[1].conversion.comparison)
+        #expect(comparison.lift == nil && comparison.sequentialLiftInterval == nil)
+        #expect(comparison.pValue != nil)
+        #expect(codes(results) == ["few_users"])
+    }
+
+    @Test func `What users did before is used when there is any`() throws {
+        let with = try results([
+            Self.tally("control", users: 1_000, converted: 100, value: 5, before: 100),
+            Self.tally("new", users: 1_000, converted: 130, value: 5, before: 100),
+        ])
+        let cuped = try #require(with.arms[1].value?.comparison?.adjusted)
+        #expect(cuped.varianceReduction > 0.5)
+        let interval = try #require(with.arms[1].value?.comparison?.liftInterval)
+        let adjusted = try #require(cuped.liftInterval)
+        #expect(adjusted.upperBound - adjusted.lowerBound < interval.upperBound - interval.lowerBound)
+        #expect(with.arms[1].conversion.comparison?.adjusted != nil)
+        let without = try results([
+            Self.tally("control", users: 1_000, converted: 100, value: 5), Self.tally("new", users: 1_000, converted: 130, value: 5),
+        ])
+        #expect(without.arms[1].value?.comparison?.adjusted == nil)
+    }
+
+    @Test func `A split that the traffic allocation does not explain is reported`() throws {
+        let uneven = [Self.tally("control", users: 5_000, converted: 500), Self.tally("new", users: 4_600, converted: 460)]
+        #expect(try codes(results(uneven)) == ["sample_ratio_mismatch"])
+        #expect(try results(uneven).hasSampleRatioMismatch)
+        let planned = try Self.experiment(weights: [5_200, 4_800])
+        #expect(try codes(results(uneven, of: planned)).isEmpty)
+        let stopped = try Self.experiment(weights: [10_000, 0])
+        #expect(try codes(results(uneven, of: stopped)) == ["traffic_changed"])
+    }
+
+    @Test func `Groups that get the same and differ are reported`() throws {
+        let experiment = try Self.experiment(["control", "control-check", "new"])
+        func results(_ check: Int) throws -> ExperimentResults {
+            try self.results(
+                [("control", 100), ("control-check", check), ("new", 100)].map {
+                    Self.tally($0.0, users: 1_000, converted: $0.1)
+                }, of: experiment)
+        }
+        #expect(try results(110).controlCheck?.isSuspicious == false)
+        #expect(try codes(results(150)) == ["control_check_differs"])
+    }
+
+    @Test func `Few users, many crossed ones, and a goal that nobody reached are reported`() throws {
+        #expect(try codes(results([])) == ["no_exposures"])
+        let few = [Self.tally("control", users: 50, converted: 20), Self.tally("new", users: 50, converted: 20)]
+        #expect(try codes(results(few)) == ["few_users"])
+        let crossed = [
+            Self.tally("control", users: 1_000, converted: 100, crossed: 30), Self.tally("new", users: 1_000, converted: 100),
+        ]
+        #expect(try codes(results(crossed)) == ["many_crossed"])
+        let nobody = [Self.tally("control", users: 1_000, converted: 0), Self.tally("new", users: 1_000, converted: 0)]
+        #expect(try codes(results(nobody)) == ["few_users", "no_conversions"])
+    }
+
+    @Test func `Users of a variation that is gone are told of`() throws {
+        let results = try results([Self.tally("old", users: 10, converted: 1), Self.tally("control", users: 10, converted: 1)])
+        #expect(results.arms.map(\.name) == ["control", "new", "id of old"])
+        #expect(results.arms[2].key == nil)
+        #expect(results.counted == 20)
+    }
+
+    @Test(arguments: [
+        ["goal": ""], ["confidence": "1"], ["confidence": "x"], ["confidence": "nan"], ["sequential_tuning": "0"],
+        ["format": "xml"],
+    ])
+    func `A parameter that makes no sense is refused`(query: [String: String]) {
+        #expect(throws: Problem.self) { try ResultsQuery(["goal": "buy"].merging(query) { $1 }) }
+    }
+
+    @Test func `Every number that is written is finite, and the table has a value for each column`() throws {
+        let cases = [
+            [], [Self.tally("control", users: 1, converted: 1, value: 1e15)],
+            [Self.tally("control", users: 1, converted: 0), Self.tally("new", users: 1, converted: 1, value: -3, before: 1)],
+            [Self.tally("control", users: 2, converted: 2, value: 2), Self.tally("new", users: 3, converted: 3, value: 2)],
+        ]
+        for tallies in cases {
+            let results = try results(tallies)
+            let json = String(decoding: results.json, as: UTF8.self)
+            _ = try JSONParser().parse(results.json)
+            #expect(!json.contains("nan") && !json.contains("inf"))
+            let rows = results.csv.split(separator: "\r\n")
+            #expect(Set(rows.map { $0.split(separator: ",", omittingEmptySubsequences: false).count }).count == 1)
+            let chart = ResultsChart(results).svg
+            #expect(!chart.contains("nan") && !chart.contains("inf"))
+        }
+    }
+
+    @Test func `The picture is well-formed XML, whatever things are called`() throws {
+        let names = ["control", "<b>&\"new\"\u{7}"]
+        let results = try results(
+            [Self.tally(names[0], users: 1_000, converted: 100, value: 3), Self.tally(names[1], users: 900, converted: 130, value: 2)],
+            ["goal": "a<b"], of: Self.experiment(names))
+        let parser = XMLParser(data: Data(ResultsChart(results).svg.utf8))
+        #expect(parser.parse(), "\(String(describing: parser.parserError))")
+    }
+
+    @Test func `An axis has round numbers and covers what is drawn`() {
+        let scale = ChartScale(covering: [-0.012...0.034, 0...0], onto: 100...200)
+        #expect(scale.ticks.map(scale.label) == ["−2%", "−1%", "0%", "+1%", "+2%", "+3%", "+4%"])
+        #expect(scale.position(-0.02) == 100 && abs(scale.position(0.04) - 200) < 1e-9)
+    }
+}

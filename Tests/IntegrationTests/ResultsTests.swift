@@ -1,0 +1,61 @@
+import Bucketing
+import Foundation
+import Testing
+
+/// Results over HTTP, of users who really were there.
+@Suite struct ResultsTests {
+    @Test func `The worked example finds what was put in, and the fault`() throws {
+        let tests = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
+        let example = tests.appendingPathComponent("Examples/checkout-experiment").path
+        let child = try ChildProcess(example, ["--holdfast", Executable.holdfast, "--users", "10000"])
+        let end = child.wait()
+        #expect(end == .exit(0), "\(child.output.text)\(child.errors.text)")
+        #expect(child.output.text.contains("the split is reported as broken"))
+    }
+
+    @Test func `Results tell who is left out, and forget who is erased`() throws {
+        let directory = try TemporaryDirectory()
+        let server = try ServerProcess(database: directory.file("holdfast.db"))
+        let definition = #"{"id":"7","variations":[{"key":"control","id":"71"},{"key":"new","id":"72"}]}"#
+        #expect(try server.request("PUT", "/v1/experiments/checkout", definition).status == 201)
+        func expose(_ user: String, _ variation: String) throws {
+            let body = #"{"user_id":"\#(user)","experiment":"checkout","variation_key":"\#(variation)"}"#
+            #expect(try server.request("POST", "/v1/exposures", body).status == 200)
+        }
+        for (user, variation) in [("a", "control"), ("b", "new"), ("c", "new"), ("d", "new"), ("e", "control")] {
+            try expose(user, variation)
+            let event = #"{"user_id":"\#(user)","goal":"buy","value":10}"#
+            #expect(try server.request("POST", "/v1/events", event).status == 200)
+        }
+        try expose("c", "control")
+        let override = try server.request("PUT", "/v1/profiles/d/experiments/7", #"{"variation_id":"71"}"#)
+        #expect(override.status == 200)
+        func results() throws -> JSONValue {
+            try server.request("GET", "/v1/experiments/checkout/results?goal=buy").json
+        }
+        #expect(try results()["users"] == ["counted": 3, "crossed": 1, "forced": 1])
+        let control = try #require(try results()["variations"].array?.first)
+        #expect(control["users"] == 2 && control["converted"] == 2 && control["value"]["mean"] == 10.0)
+        #expect(try server.request("DELETE", "/v1/profiles/a").status == 204)
+        #expect(try results()["users"] == ["counted": 2, "crossed": 1, "forced": 1])
+        #expect(try results()["variations"].array?.first?["events"] == 1)
+    }
+
+    @Test func `Results come as a table and as a picture too, and what is asked wrongly is told`() throws {
+        let directory = try TemporaryDirectory()
+        let server = try ServerProcess(database: directory.file("holdfast.db"))
+        #expect(try server.request("PUT", "/v1/experiments/e", #"{"variations":["a","b"]}"#).status == 201)
+        let csv = try server.request("GET", "/v1/experiments/e/results?goal=g&format=csv")
+        #expect(csv.field("content-type") == "text/csv; charset=utf-8")
+        #expect(csv.text.split(separator: "\r\n").count == 3)
+        let chart = try server.request("GET", "/v1/experiments/e/results.svg?goal=g")
+        #expect(chart.field("content-type") == "image/svg+xml")
+        #expect(chart.text.hasSuffix("</svg>\n"))
+        for (target, status) in [
+            ("/v1/experiments/e/results", 400), ("/v1/experiments/nope/results?goal=g", 404),
+            ("/v1/experiments/e/results?goal=g&baseline=c", 422), ("/v1/experiments/e/results.svg?goal=g&format=csv", 400),
+        ] {
+            #expect(try server.request("GET", target).status == status, "\(target)")
+        }
+    }
+}
