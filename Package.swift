@@ -40,7 +40,10 @@ let package = Package(
         .target(
             name: "Migrations",
             path: "migrations",
-            resources: [.embedInCode("0001_profiles.sql"), .embedInCode("0002_projects.sql")],
+            resources: [
+                .embedInCode("0001_profiles.sql"), .embedInCode("0002_projects.sql"),
+                .embedInCode("0003_exposures_and_goals.sql"),
+            ],
             swiftSettings: strict
         ),
         .target(name: "StorageSQLite", dependencies: ["Storage", "Bucketing", "CSQLite", "Migrations"], swiftSettings: strict),

@@ -4,5 +4,6 @@ public enum Migrations {
     public static let all: [[UInt8]] = [
         PackageResources._001_profiles_sql,
         PackageResources._002_projects_sql,
+        PackageResources._003_exposures_and_goals_sql,
     ]
 }

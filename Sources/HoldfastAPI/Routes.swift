@@ -6,7 +6,8 @@ import Storage
 func apiRoutes(_ services: Services, _ reader: any ProfileReader, _ gate: AccessGate) -> [APIRoute] {
     let operations = OperationsEndpoints(services: services)
     let metrics = MetricsEndpoint(services: services)
-    let profile = ProfileEndpoints(store: services.profiles, reader: reader)
+    let profile = ProfileEndpoints(
+        store: services.profiles, reader: reader, events: services.events, knownExposures: services.knownExposures)
     let projects = ProjectView(services.projects)
     let assignment = AssignmentEndpoints(store: services.profiles, reader: reader, projects: projects)
     let decider = Decider(profiles: services.profiles, reader: reader)
@@ -17,6 +18,7 @@ func apiRoutes(_ services: Services, _ reader: any ProfileReader, _ gate: Access
     let experiment = ExperimentEndpoints(catalog: services.projects, projects: projects)
     let lookup = LookupEndpoint(reader: reader, limit: services.options.lookupLimit)
     let transfer = TransferEndpoints(services: services, reader: reader)
+    let event = EventEndpoints(services: services, reader: reader, projects: projects)
     let userProfileService = UserProfileServiceEndpoints(store: services.profiles, reader: reader)
 
     let agent = agentOperations(services, reader, projects, decider)
@@ -52,6 +54,11 @@ func apiRoutes(_ services: Services, _ reader: any ProfileReader, _ gate: Access
         APIRoute(.put, "/v1/experiments/{key}", scope: .token(.admin), experiment.put),
         APIRoute(.delete, "/v1/experiments/{key}", scope: .token(.admin), experiment.delete),
 
+        APIRoute(.post, "/v1/exposures", scope: .token(.write), event.postExposures),
+        APIRoute(.get, "/v1/exposures", scope: .token(.admin), event.exportExposures),
+        APIRoute(.post, "/v1/events", scope: .token(.write), event.postEvents),
+        APIRoute(.get, "/v1/events", scope: .token(.admin), event.exportEvents),
+
         APIRoute(.post, "/ups/lookup", scope: .token(.read), userProfileService.postLookup),
         APIRoute(.get, "/ups/lookup", scope: .token(.read), userProfileService.getLookup),
         APIRoute(.post, "/ups/save", scope: .token(.write), userProfileService.postSave),
@@ -65,7 +72,7 @@ func apiRoutes(_ services: Services, _ reader: any ProfileReader, _ gate: Access
 private func agentOperations(
     _ services: Services, _ reader: any ProfileReader, _ projects: ProjectView, _ decider: Decider
 ) -> [AgentOperation] {
-    let exposures = Exposures(events: services.events)
+    let exposures = Exposures(events: services.events, known: services.knownExposures)
     let decide = DecideEndpoint(decider: decider, exposures: exposures, figures: services.decisions)
     let activate = ActivateEndpoint(decider: decider, exposures: exposures, figures: services.decisions)
     let track = TrackEndpoint(events: services.events)

@@ -1,32 +1,52 @@
 public import Bucketing
 
 /// Something that happened to a user.
-public struct EventRecord: Sendable {
-    public enum Kind: String, Sendable {
-        /// The user was given a variation.
-        case impression
-        /// The user reached a goal.
-        case conversion
-    }
-
-    public var kind: Kind
-    public var sdkKey: String
-    public var userID: Identifier
-    public var receivedAt: Timestamp
-    /// A JSON object.
-    public var payload: [UInt8]
-
-    public init(kind: Kind, sdkKey: String, userID: Identifier, receivedAt: Timestamp, payload: [UInt8]) {
-        self.kind = kind
-        self.sdkKey = sdkKey
-        self.userID = userID
-        self.receivedAt = receivedAt
-        self.payload = payload
-    }
+public enum UserEvent: Sendable {
+    case exposure(Exposure)
+    case goal(GoalEvent)
 }
 
-/// Where events are kept, in the order of their arrival.
+/// What became of an event.
+public enum EventOutcome: Sendable {
+    case stored
+    /// It was known already; nothing was written.
+    case repeated
+}
+
+/// Where exposures and goal events are kept, and counted up as they come.
+///
+/// Of each user and experiment the first exposure is kept, by the time when it happened; later ones only tell whether
+/// the user stays in one variation. Results count goal events that happened since then, and for comparison those of
+/// the time before it, see ``EventRules``.
 public protocol EventStore: Sendable {
-    /// - Parameter completion: called when the events are durable or have failed, all of them or none.
-    func append(_ events: [EventRecord], completion: @escaping @Sendable (Result<Void, StorageError>) -> Void)
+    /// Stores events in the order given, in one transaction.
+    ///
+    /// - Parameter completion: called when all are durable, with what became of each, or when all have failed.
+    func record(_ events: [UserEvent], completion: @escaping @Sendable (Result<[EventOutcome], StorageError>) -> Void)
+
+    /// Exposures in the order of their numbers. Blocks; not for an event loop.
+    func exposures(after number: Int64, limit: Int) throws(StorageError) -> [StoredExposure]
+
+    /// Goal events in the order of their numbers. Blocks; not for an event loop.
+    func goalEvents(after number: Int64, limit: Int) throws(StorageError) -> [StoredGoalEvent]
+
+    /// How the users of each variation did for a goal, in the order of the variation ids' bytes; one read of what was
+    /// counted up before. Blocks; not for an event loop.
+    func tallies(experimentID: Identifier, goal: Identifier) throws(StorageError) -> [VariationTally]
+
+    /// The goals that exposed users of an experiment have reached, before or since. Blocks; not for an event loop.
+    func goals(experimentID: Identifier, limit: Int) throws(StorageError) -> [Identifier]
+}
+
+/// The times that matter to results, in milliseconds.
+public enum EventRules {
+    /// An event that happened earlier than this before it is received is refused.
+    public static let maximumAge: Timestamp = 7 * 86_400_000
+    /// How far ahead of this server's clock a sender's may be; such an event happens now.
+    public static let maximumLead: Timestamp = 5 * 60_000
+    /// Events of this time before the first exposure tell how the user did without the experiment.
+    public static let lookBack: Timestamp = 14 * 86_400_000
+    /// Events must be kept for so long: while an exposure may still come that happened before the one that is known,
+    /// what counts before and since it is found in them.
+    public static let minimumRetention = maximumAge + lookBack + 86_400_000
 }

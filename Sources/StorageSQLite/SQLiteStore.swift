@@ -6,6 +6,8 @@ public final class SQLiteStore: Sendable {
     let file: DatabaseFile
     let writer: Writer
     let projectReader: ProjectReader
+    /// Exports and results, which datafiles need not wait for.
+    let eventReader: ProjectReader
     private let retention: Retention
 
     /// Opens the database, making it or bringing it up to date where needed.
@@ -21,6 +23,7 @@ public final class SQLiteStore: Sendable {
             throw DatabaseError(configuration.path, error)
         }
         projectReader = ProjectReader(file: file, lockTimeout: configuration.lockTimeout)
+        eventReader = ProjectReader(file: file, lockTimeout: configuration.lockTimeout)
         retention = Retention(writer: writer, configuration: configuration)
     }
 
@@ -28,6 +31,7 @@ public final class SQLiteStore: Sendable {
         retention.stop()
         writer.notices.close()
         projectReader.close()
+        eventReader.close()
         writer.close()
     }
 }

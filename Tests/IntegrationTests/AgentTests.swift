@@ -76,9 +76,8 @@ import Testing
         server.stop()
     }
 
-    private func events() throws -> String {
-        try DatabaseConnection(directory.file("holdfast.db")).text(
-            "SELECT coalesce(group_concat(kind || ' ' || sdk_key || ' ' || user_id || ' ' || payload, char(10)), '') FROM events")
+    private func text(_ sql: String) throws -> String {
+        try DatabaseConnection(directory.file("holdfast.db")).text(sql)
     }
 
     @Test func `A conversion whose request was answered survives kill -9`() throws {
@@ -86,8 +85,9 @@ import Testing
         let body = #"{"userId":"ada","userAttributes":{"plan":"gold"},"eventTags":{"revenue":42}}"#
         #expect(try Self.post(server, "/v1/track?eventKey=purchase", body).status == 200)
         server.kill()
-        let payload = #"{"event_key":"purchase","event_id":"e1","tags":{"revenue":42},"attributes":{"plan":"gold"}}"#
-        #expect(try events() == "conversion tests ada " + payload)
+        let payload = #"{"event_id":"e1","tags":{"revenue":42},"attributes":{"plan":"gold"}}"#
+        let stored = try text("SELECT sdk_key || ' ' || user_id || ' ' || goal || ' ' || value || ' ' || payload FROM goal_events")
+        #expect(stored == "tests ada purchase 42.0 " + payload)
     }
 
     @Test func `An impression is stored when the server stops, unless tracking is disabled`() throws {
@@ -96,11 +96,13 @@ import Testing
         let untracked = "/v1/activate?experimentKey=checkout&disableTracking=true"
         #expect(try Self.post(server, untracked, #"{"userId":"bob"}"#).status == 200)
         server.stop()
-        let payload = #"""
-            {"flag_key":"","rule_key":"checkout","rule_type":"experiment","experiment_id":"7","campaign_id":"8",\#
-            "variation_id":"71","variation_key":"control","enabled":true}
-            """#
-        #expect(try events() == "impression tests ada " + payload)
+        let payload = #"{"variation_key":"control","flag_key":"","rule_type":"experiment","source":"bucketed"}"#
+        let stored = try text(
+            """
+            SELECT group_concat(sdk_key || ' ' || user_id || ' ' || experiment_id || ' ' || experiment_key || ' '
+            || variation_id || ' ' || flags || ' ' || payload) FROM exposures
+            """)
+        #expect(stored == "tests ada 7 checkout 71 0 " + payload)
     }
 
     @Test func `Each operation of a batch needs its own scope`() throws {

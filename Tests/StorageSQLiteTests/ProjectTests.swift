@@ -6,7 +6,7 @@ import Testing
 @testable import StorageSQLite
 
 extension SQLiteStoreTests {
-    @Suite("Datafiles, forced variations and events")
+    @Suite("Datafiles and forced variations")
     struct ProjectTests {
         private func put(
             _ content: String, in store: SQLiteStore, replacing: Int64? = nil, sdkKey: String = "key"
@@ -54,23 +54,14 @@ extension SQLiteStoreTests {
             #expect(try store.forcedVariations().isEmpty)
         }
 
-        @Test("Erasing a user leaves no forced variation and no event")
+        @Test("Erasing a user leaves no forced variation")
         func erasing() async throws {
             let directory = try TemporaryDirectory()
             let store = try SQLiteStore.make(in: directory)
             defer { store.close() }
             _ = try await force("a", in: store)
-            let payload = Array("{}".utf8)
-            let events = ["user", "other"].map {
-                EventRecord(kind: .impression, sdkKey: "key", userID: Identifier($0), receivedAt: 1, payload: payload)
-            }
-            try await withCheckedContinuation { continuation in
-                store.append(events) { continuation.resume(returning: $0) }
-            }.get()
             try await store.apply(.erase, to: "user")
             #expect(try store.forcedVariations().isEmpty)
-            let left = try RawDatabase(store.configuration.path).value("SELECT group_concat(user_id) FROM events")
-            #expect(left == "other")
         }
     }
 }

@@ -87,13 +87,13 @@ extension DecisionRun {
         if let sparing = outcome.sparingHoldout, outcome.type != .holdout {
             send(Impression(
                 flagKey: flag.key, rule: .holdout(sparing.holdout), ruleType: Decision.RuleType.holdout.rawValue,
-                variation: sparing.variation, isEnabled: sparing.variation.isFeatureEnabled
+                variation: sparing.variation, isEnabled: sparing.variation.isFeatureEnabled, origin: .holdout
             ))
         }
         if outcome.type != .rollout || datafile.sendsFlagDecisions {
             send(Impression(
                 flagKey: flag.key, rule: outcome.rule, ruleType: outcome.type.rawValue,
-                variation: outcome.variation, isEnabled: isEnabled
+                variation: outcome.variation, isEnabled: isEnabled, origin: outcome.origin
             ))
         }
     }

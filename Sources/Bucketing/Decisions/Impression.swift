@@ -14,23 +14,29 @@ public struct Impression: Sendable, Equatable {
     public var variationID: Identifier
     public var variationKey: Identifier
     public var isEnabled: Bool
+    /// Where the variation comes from.
+    public var origin: Origin
 }
 
 extension Impression {
     /// The event of a user who takes part in an experiment without a flag.
-    public init(activating experiment: Experiment, variation: Variation) {
+    public init(activating experiment: Experiment, variation: Variation, origin: Origin) {
         self.init(
-            flagKey: "", rule: .experiment(experiment), ruleType: "experiment", variation: variation, isEnabled: true
+            flagKey: "", rule: .experiment(experiment), ruleType: "experiment", variation: variation, isEnabled: true,
+            origin: origin
         )
     }
 
-    init(flagKey: Identifier, rule: Rule?, ruleType: String, variation: Variation?, isEnabled: Bool) {
+    init(
+        flagKey: Identifier, rule: Rule?, ruleType: String, variation: Variation?, isEnabled: Bool, origin: Origin
+    ) {
         let experimentID = rule?.id ?? ""
         let layerID = rule?.layerID ?? ""
         self.init(
             flagKey: flagKey, ruleKey: rule?.key ?? "", ruleType: ruleType, experimentID: experimentID,
             campaignID: layerID.string.isEmpty ? experimentID : layerID,
-            variationID: variation?.id ?? "", variationKey: variation?.key ?? "", isEnabled: isEnabled
+            variationID: variation?.id ?? "", variationKey: variation?.key ?? "", isEnabled: isEnabled,
+            origin: origin
         )
     }
 }

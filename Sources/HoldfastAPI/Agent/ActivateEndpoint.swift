@@ -45,7 +45,8 @@ struct ActivateEndpoint {
                 activations.append(Activation(decision))
                 if let new = decision.newAssignment { assignments.append(new) }
                 if asked.sendsImpressions, let variation = decision.variation {
-                    impressions.append(Impression(activating: experiment, variation: variation))
+                    impressions.append(
+                        Impression(activating: experiment, variation: variation, origin: decision.origin))
                 }
             case .flag(let flag):
                 let result = service.decide([flag.key], for: asked.user, stored: stored, options: options)

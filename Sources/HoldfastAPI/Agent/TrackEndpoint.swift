@@ -2,7 +2,7 @@ import Bucketing
 import HTTPServer
 import Storage
 
-/// `POST /v1/track`: a user has reached a goal. Answered when the conversion is durable.
+/// `POST /v1/track`: a user has reached a goal, the event's key. Answered when it is durable.
 struct TrackEndpoint {
     let events: EventQueue
 
@@ -16,10 +16,11 @@ struct TrackEndpoint {
         guard let event = request.project.datafile.event(key: Identifier(key)) else {
             return receiver(Self.answer(userID, key, error: "event with key \(JSONWriter.quoted(key)) not found"))
         }
-        let record = EventRecord(
-            kind: .conversion, sdkKey: request.project.sdkKey, userID: userID, receivedAt: systemWallClock(),
-            payload: Self.payload(event, tags, attributes))
-        events.track(record) { result in
+        let now = systemWallClock()
+        let goal = GoalEvent(
+            userID: userID, goal: event.key, value: Self.value(tags), happenedAt: now, receivedAt: now,
+            sdkKey: request.project.sdkKey, payload: Self.payload(event, tags, attributes))
+        events.record([.goal(goal)]) { result in
             switch result {
             case .success: receiver(Self.answer(userID, key))
             case .failure(let error): receiver(AgentError(error).answer)
@@ -33,10 +34,15 @@ struct TrackEndpoint {
         return text.isEmpty ? "" : try AgentBody.check(userID: text)
     }
 
+    /// The SDKs' reserved tags: `value`, or else `revenue`, which is a whole number of cents.
+    private static func value(_ tags: JSONObject) -> Double {
+        let value = tags["value"]?.double ?? tags["revenue"]?.double.flatMap { $0 == $0.rounded() ? $0 : nil }
+        return value.flatMap { abs($0) <= 1e15 ? $0 : nil } ?? 0
+    }
+
     private static func payload(_ event: Event, _ tags: JSONObject, _ attributes: JSONObject) -> [UInt8] {
         var writer = JSONWriter()
         writer.beginObject()
-        writer.member("event_key", event.key.string)
         writer.member("event_id", event.id.string)
         writer.key("tags")
         writer.value(.object(tags))

@@ -1,3 +1,4 @@
+internal import Dispatch
 public import HTTPServer
 public import Logging
 public import Storage
@@ -7,6 +8,7 @@ public final class Services: Sendable {
     public let profiles: any ProfileStore
     public let projects: ProjectCatalog
     public let events: EventQueue
+    public let eventStore: any EventStore
     public let access: AccessControl
     public let readiness: Readiness
     public let logger: Logger
@@ -14,6 +16,9 @@ public final class Services: Sendable {
     let build: BuildInfo
     let collector = MetricsCollector()
     let decisions = DecisionFigures()
+    let knownExposures = KnownExposures()
+    /// Where exports and results are read, one at a time, while event loops go on.
+    let eventReads = DispatchQueue(label: "event-reads", qos: .userInitiated)
 
     public struct Options: Sendable {
         /// Whether each request is logged.
@@ -36,6 +41,7 @@ public final class Services: Sendable {
         self.profiles = profiles
         self.projects = projects
         self.events = events
+        eventStore = events.store
         self.access = access
         self.build = build
         self.logger = logger

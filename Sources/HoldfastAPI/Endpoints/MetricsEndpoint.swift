@@ -105,8 +105,14 @@ struct MetricsEndpoint {
         }
         let events = services.events.statistics
         page.single("holdfast_events_waiting", .gauge, "Events that wait for their commit.", events.waiting)
-        page.single("holdfast_events_stored_total", .counter, "Events stored.", events.stored)
-        page.single("holdfast_events_dropped_total", .counter, "Exposures for which there was no room.", events.dropped)
+        page.begin("holdfast_events_stored_total", .counter, "Exposures and goal events stored.")
+        page.sample("kind=\"exposure\"", events.storedExposures)
+        page.sample("kind=\"goal\"", events.storedGoals)
+        page.single("holdfast_events_repeated_total", .counter, "Events that were known already.", events.repeated)
+        page.single("holdfast_events_failed_total", .counter, "Events that could not be stored.", events.failed)
+        page.single(
+            "holdfast_events_dropped_total", .counter, "Exposures of decisions for which there was no room.",
+            events.dropped)
     }
 
     private static func appendProcess(_ build: BuildInfo, to page: inout MetricsPage) {

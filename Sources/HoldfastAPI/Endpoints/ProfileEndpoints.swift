@@ -6,6 +6,8 @@ import Storage
 struct ProfileEndpoints {
     let store: any ProfileStore
     let reader: any ProfileReader
+    let events: EventQueue
+    let knownExposures: KnownExposures
 
     /// The profile; 404 if there is none. `?detail=true` adds to each entry where it came from.
     func get(_ request: borrowing Request, _ call: Call) {
@@ -54,14 +56,18 @@ struct ProfileEndpoints {
         }
     }
 
-    /// Erases all that is stored of the user.
+    /// Erases all that is stored of the user, after what is on its way to the store.
     func delete(_ request: borrowing Request, _ call: Call) {
         do throws(Problem) {
             let userID = try request.userID()
-            store.submit(ProfileChange(userID: userID, operation: .erase)) { result in
-                switch result {
-                case .success: call.answer(Response(.noContent))
-                case .failure(let error): call.fail(error)
+            let change = ProfileChange(userID: userID, operation: .erase)
+            events.afterWaiting { [store, knownExposures] in
+                store.submit(change) { result in
+                    knownExposures.removeAll()
+                    switch result {
+                    case .success: call.answer(Response(.noContent))
+                    case .failure(let error): call.fail(error)
+                    }
                 }
             }
         } catch {

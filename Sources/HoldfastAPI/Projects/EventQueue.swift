@@ -2,42 +2,98 @@ import Dispatch
 public import Storage
 internal import Synchronization
 
-/// Hands exposures to the store without making decisions wait. What the store has no room for is counted and dropped:
-/// nobody was promised an exposure. A goal that was acknowledged goes another way, see ``track(_:_:)``.
+/// Hands events to the store, many in each transaction, and never so many that other changes wait long for one.
+///
+/// Exposures that decisions bring make nobody wait: when there is no room for them they are counted and dropped, as
+/// nobody was promised them. What was sent as an event is answered when it is durable, or refused at once.
 public final class EventQueue: Sendable {
-    private struct State {
-        var waiting: [EventRecord] = []
-        var isWriting = false
-        var stored: UInt64 = 0
-        var dropped: UInt64 = 0
+    typealias Completion = @Sendable (Result<[EventOutcome], StorageError>) -> Void
+
+    /// What is stored as a whole or not at all.
+    private struct Submission {
+        var events: [UserEvent]
+        var completion: Completion?
     }
 
-    private let store: any EventStore
+    private struct State {
+        /// Those before `next` are on their way or stored.
+        var submissions: [Submission] = []
+        var next = 0
+        var waitingEvents = 0
+        var isWriting = false
+        var statistics = EventStatistics()
+
+        mutating func take(events limit: Int) -> [Submission] {
+            let start = next
+            var count = 0
+            while next < submissions.count, count < limit {
+                count += submissions[next].events.count
+                next += 1
+            }
+            let taken = Array(submissions[start..<next])
+            if next == submissions.count || next >= 4_096 {
+                submissions.removeFirst(next)
+                next = 0
+            }
+            return taken
+        }
+    }
+
+    let store: any EventStore
     private let capacity: Int
     private let state = Mutex(State())
     /// Entered while events are on their way to the store.
     private let writing = DispatchGroup()
-    /// Events of one transaction.
+    /// No more submissions are added to a transaction that has so many events.
     private static let batch = 512
 
+    /// - Parameter capacity: events that may wait.
     public init(store: any EventStore, capacity: Int = 65_536) {
         self.store = store
         self.capacity = capacity
     }
 
-    /// Stores events some time soon.
-    func add(_ events: [EventRecord]) {
-        guard !events.isEmpty else { return }
-        let mustWrite = state.withLock { state in
-            let room = max(0, capacity - state.waiting.count)
-            state.waiting += events.prefix(room)
-            state.dropped &+= UInt64(max(0, events.count - room))
-            defer { state.isWriting = true }
-            return !state.isWriting
+    /// Stores exposures some time soon.
+    func add(_ exposures: [Exposure], onFailure: @escaping @Sendable () -> Void) {
+        guard !exposures.isEmpty else { return }
+        let submission = Submission(events: exposures.map { .exposure($0) }) { result in
+            if case .failure = result { onFailure() }
         }
-        guard mustWrite else { return }
-        writing.enter()
-        writeNext()
+        guard !submit(submission) else { return }
+        state.withLock { $0.statistics.dropped &+= UInt64(exposures.count) }
+        onFailure()
+    }
+
+    /// Stores events, all or none.
+    ///
+    /// - Parameter completion: called when they are durable or have failed; with ``StorageError/overloaded`` when too
+    ///   many are waiting.
+    func record(_ events: [UserEvent], _ completion: @escaping Completion) {
+        guard !events.isEmpty else { return completion(.success([])) }
+        if !submit(Submission(events: events, completion: completion)) { completion(.failure(.overloaded)) }
+    }
+
+    /// Does something when all that was added before is stored or has failed.
+    func afterWaiting(_ work: @escaping @Sendable () -> Void) {
+        _ = submit(Submission(events: []) { _ in work() })
+    }
+
+    /// - Returns: whether there was room.
+    private func submit(_ submission: Submission) -> Bool {
+        enum Step {
+            case refuse, wait, write
+        }
+        let step = state.withLock { state -> Step in
+            guard state.waitingEvents + submission.events.count <= capacity else { return .refuse }
+            state.submissions.append(submission)
+            state.waitingEvents += submission.events.count
+            defer { state.isWriting = true }
+            if state.isWriting { return .wait }
+            writing.enter()
+            return .write
+        }
+        if step == .write { writeNext() }
+        return step != .refuse
     }
 
     /// Blocks until what was added is stored.
@@ -45,35 +101,64 @@ public final class EventQueue: Sendable {
         writing.wait()
     }
 
-    /// Stores an event before it is acknowledged.
-    func track(_ event: EventRecord, _ completion: @escaping @Sendable (Result<Void, StorageError>) -> Void) {
-        store.append([event]) { [self] result in
-            if case .success = result { state.withLock { $0.stored &+= 1 } }
-            completion(result)
-        }
-    }
-
     private func writeNext() {
-        let events = state.withLock { state -> [EventRecord] in
-            let events = Array(state.waiting.prefix(Self.batch))
-            state.waiting.removeFirst(events.count)
-            state.isWriting = !events.isEmpty
-            return events
+        let submissions = state.withLock { state -> [Submission] in
+            let submissions = state.take(events: Self.batch)
+            state.isWriting = !submissions.isEmpty
+            return submissions
         }
-        guard !events.isEmpty else { return writing.leave() }
-        store.append(events) { [self] result in
-            state.withLock { state in
-                if case .success = result {
-                    state.stored &+= UInt64(events.count)
-                } else {
-                    state.dropped &+= UInt64(events.count)
-                }
+        guard !submissions.isEmpty else { return writing.leave() }
+        store.record(submissions.flatMap(\.events)) { [self] result in
+            count(result, of: submissions)
+            var start = 0
+            for submission in submissions {
+                let range = start..<start + submission.events.count
+                submission.completion?(result.map { Array($0[range]) })
+                start = range.upperBound
             }
             writeNext()
         }
     }
 
-    var statistics: (waiting: Int, stored: UInt64, dropped: UInt64) {
-        state.withLock { ($0.waiting.count, $0.stored, $0.dropped) }
+    private func count(_ result: Result<[EventOutcome], StorageError>, of submissions: [Submission]) {
+        state.withLock { state in
+            for submission in submissions { state.waitingEvents -= submission.events.count }
+            switch result {
+            case .success(let outcomes):
+                for (outcome, event) in zip(outcomes, submissions.lazy.flatMap(\.events)) {
+                    state.statistics.count(outcome, event)
+                }
+            case .failure:
+                for submission in submissions { state.statistics.failed &+= UInt64(submission.events.count) }
+            }
+        }
+    }
+
+    var statistics: EventStatistics {
+        state.withLock { state in
+            var statistics = state.statistics
+            statistics.waiting = state.waitingEvents
+            return statistics
+        }
+    }
+}
+
+/// What became of events since the server started.
+struct EventStatistics: Sendable {
+    var waiting = 0
+    var storedExposures: UInt64 = 0
+    var storedGoals: UInt64 = 0
+    /// Known already.
+    var repeated: UInt64 = 0
+    /// Exposures of decisions for which there was no room.
+    var dropped: UInt64 = 0
+    var failed: UInt64 = 0
+
+    mutating func count(_ outcome: EventOutcome, _ event: UserEvent) {
+        switch (outcome, event) {
+        case (.repeated, _): repeated &+= 1
+        case (.stored, .exposure): storedExposures &+= 1
+        case (.stored, .goal): storedGoals &+= 1
+        }
     }
 }

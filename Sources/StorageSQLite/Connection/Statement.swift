@@ -64,12 +64,20 @@ final class Statement {
         if let number { bind(number, at: index) } else { sqlite3_bind_null(handle, index) }
     }
 
+    func bind(_ number: Double, at index: Int32) {
+        sqlite3_bind_double(handle, index, number)
+    }
+
     private static let copied = unsafeBitCast(-1, to: sqlite3_destructor_type.self)  // SQLITE_TRANSIENT
 
     // MARK: Columns, numbered from 0
 
     func integer(_ column: Int32) -> Int64 {
         sqlite3_column_int64(handle, column)
+    }
+
+    func double(_ column: Int32) -> Double {
+        sqlite3_column_double(handle, column)
     }
 
     func text(_ column: Int32) -> String {

@@ -23,6 +23,8 @@ public struct SQLiteConfiguration: Sendable {
     public var retentionInterval = 5.0
     /// Expired profiles that one transaction deletes.
     public var retentionBatch = 500
+    /// Milliseconds that goal events are kept, at least ``EventRules/minimumRetention``; `nil`: forever.
+    public var eventRetention: Timestamp?
     public var clock: WallClock = systemWallClock
     /// Called with the work of calling the completions of one transaction, which it must do: so that those who are
     /// told much at once need be woken only once.

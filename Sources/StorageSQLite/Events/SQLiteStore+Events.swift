@@ -1,12 +1,45 @@
+public import Bucketing
 public import Storage
 
 extension SQLiteStore: EventStore {
-    public func append(
-        _ events: [EventRecord], completion: @escaping @Sendable (Result<Void, StorageError>) -> Void
+    public func record(
+        _ events: [UserEvent], completion: @escaping @Sendable (Result<[EventOutcome], StorageError>) -> Void
     ) {
         writer.submit(
             { transaction in
-                for event in events { try EventRows.insert(event, in: transaction) }
+                var recording = EventRecording(in: transaction)
+                var outcomes: [EventOutcome] = []
+                outcomes.reserveCapacity(events.count)
+                for event in events { outcomes.append(try recording.record(event)) }
+                try recording.finish()
+                return outcomes
             }, completion: completion)
+    }
+
+    public func exposures(after number: Int64, limit: Int) throws(StorageError) -> [StoredExposure] {
+        try eventReader.read { connection throws(SQLiteError) in
+            try ExposureRows.page(after: number, limit: limit, on: connection)
+        }
+    }
+
+    public func goalEvents(after number: Int64, limit: Int) throws(StorageError) -> [StoredGoalEvent] {
+        try eventReader.read { connection throws(SQLiteError) in
+            try GoalEventRows.page(after: number, limit: limit, on: connection)
+        }
+    }
+
+    public func tallies(experimentID: Identifier, goal: Identifier) throws(StorageError) -> [VariationTally] {
+        try eventReader.read { connection throws(SQLiteError) in
+            // One state of the database for both tables.
+            try connection.statement("BEGIN").run()
+            defer { try? connection.statement("COMMIT").run() }
+            return try VariationRows.tallies(experimentID: experimentID, goal: goal, on: connection)
+        }
+    }
+
+    public func goals(experimentID: Identifier, limit: Int) throws(StorageError) -> [Identifier] {
+        try eventReader.read { connection throws(SQLiteError) in
+            try VariationRows.goals(experimentID: experimentID, limit: limit, on: connection)
+        }
     }
 }

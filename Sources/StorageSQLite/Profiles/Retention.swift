@@ -1,23 +1,28 @@
 import Dispatch
 import Storage
 
-/// Deletes assignments that have expired, a few in each transaction, so that other changes wait for none of it long.
+/// Deletes assignments that have expired, and goal events that were kept long enough, a few in each transaction, so that other changes wait for none of it long.
 /// Readers do not depend on it: to them an assignment is gone at the moment it expires.
 final class Retention: @unchecked Sendable {
     // Safe: all is constant, and a timer source may be cancelled from any thread.
     private let writer: Writer
     private let clock: WallClock
     private let batch: Int
+    private let eventRetention: Timestamp?
     private let timer: any DispatchSourceTimer
 
     init(writer: Writer, configuration: SQLiteConfiguration) {
         self.writer = writer
         clock = configuration.clock
         batch = configuration.retentionBatch
+        eventRetention = configuration.eventRetention.map { max($0, EventRules.minimumRetention) }
         timer = DispatchSource.makeTimerSource(queue: DispatchQueue(label: "retention", qos: .utility))
         let interval = DispatchTimeInterval.milliseconds(Int(configuration.retentionInterval * 1_000))
         timer.schedule(deadline: .now() + interval, repeating: interval, leeway: .milliseconds(100))
-        timer.setEventHandler { [weak self] in self?.sweep() }
+        timer.setEventHandler { [weak self] in
+            self?.sweep()
+            self?.sweepEvents()
+        }
         timer.resume()
     }
 
@@ -34,6 +39,17 @@ final class Retention: @unchecked Sendable {
             guard case .success(let (found, assignments)) = result else { return }
             writer.countExpired(assignments)
             if found == batch, assignments > 0 { sweep() }
+        }
+    }
+
+    private func sweepEvents() {
+        guard let eventRetention else { return }
+        writer.submit { [clock, batch] transaction in
+            try GoalEventRows.deleteOldest(
+                receivedBefore: clock() - eventRetention, limit: batch, in: transaction)
+        } completion: { [self] result in
+            guard case .success(let deleted) = result else { return }
+            if deleted == batch { sweepEvents() }
         }
     }
 

@@ -37,7 +37,14 @@ extension SQLiteStore: ProfileStore {
         // Erasing a user leaves nothing behind, wherever it is kept.
         if case .erase = change.operation {
             try ForcedVariationRows.erase(change.userID, in: transaction)
-            try EventRows.erase(change.userID, in: transaction)
+            var recording = EventRecording(in: transaction)
+            try recording.erase(change.userID)
+            try recording.finish()
+        }
+        if case .override(let experimentID, _) = change.operation {
+            var recording = EventRecording(in: transaction)
+            try recording.leaveOut(change.userID, of: experimentID)
+            try recording.finish()
         }
         return outcome.result
     }

@@ -52,6 +52,22 @@ enum ForcedVariationRows {
         return previous
     }
 
+    static func exists(
+        experimentKey: Identifier, userID: Identifier, sdkKey: String, on connection: Connection
+    ) throws(SQLiteError) -> Bool {
+        var found = false
+        try connection.statement(
+            "SELECT 1 FROM forced_variations WHERE sdk_key = ?1 AND user_id = ?2 AND experiment_key = ?3"
+        ).run {
+            $0.bind(sdkKey, at: 1)
+            $0.bind(userID.string, at: 2)
+            $0.bind(experimentKey.string, at: 3)
+        } row: { _ in
+            found = true
+        }
+        return found
+    }
+
     static func erase(_ userID: Identifier, in transaction: WriteTransaction) throws(SQLiteError) {
         var found = false
         try transaction.connection.statement(

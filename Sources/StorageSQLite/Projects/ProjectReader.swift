@@ -1,7 +1,7 @@
 import Dispatch
 import Storage
 
-/// Reads what is small and rarely changes, from any thread, one at a time.
+/// Reads what no event loop reads, from any thread, one at a time.
 final class ProjectReader: @unchecked Sendable {
     // Safe: the connection is used on the queue only.
     private let file: DatabaseFile

@@ -49,8 +49,17 @@ extension SQLiteStore: ProjectStore {
     ) {
         writer.submit(
             { transaction in
-                try ForcedVariationRows.set(
+                let former = try ForcedVariationRows.set(
                     variationKey, experimentKey: experimentKey, userID: userID, sdkKey: sdkKey, in: transaction)
+                guard variationKey != nil else { return former }
+                var recording = EventRecording(in: transaction)
+                for experimentID in try ExposureRows.experimentIDs(
+                    ofUser: userID, key: experimentKey, sdkKey: sdkKey, on: transaction.connection)
+                {
+                    try recording.leaveOut(userID, of: experimentID)
+                }
+                try recording.finish()
+                return former
             }, completion: completion)
     }
 }

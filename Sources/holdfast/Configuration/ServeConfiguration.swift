@@ -10,6 +10,8 @@ struct ServeConfiguration: Sendable {
     var datafile: String?
     /// `nil`: assignments never expire.
     var assignmentTTL: Period?
+    /// How long goal events are kept; `nil`: forever.
+    var eventRetention: Period?
     var eventLoops = HTTPServer.availableCores
     var reusePort = false
     /// For all event loops together.

@@ -1,5 +1,6 @@
 import ArgumentParser
 import HTTPServer
+import Storage
 
 /// The options of `holdfast serve`; see ``ServeConfiguration`` for the defaults.
 struct ServeOptions: ParsableArguments {
@@ -16,6 +17,9 @@ struct ServeOptions: ParsableArguments {
 
     @Option(help: .init("How long an assignment lives after it was last saved (default: forever).", valueName: "time"))
     var assignmentTTL: String?
+
+    @Option(help: .init("How long goal events are kept, at least 22d (default: forever).", valueName: "time"))
+    var eventRetention: String?
 
     @Option(help: .init("Event loops (default: one for each core).", valueName: "n"))
     var eventLoops: String?
@@ -85,6 +89,14 @@ struct ServeOptions: ParsableArguments {
         var ttl = Period(seconds: 0)
         try settings.apply(assignmentTTL, "assignment-ttl", to: &ttl)
         if ttl.seconds > 0 { result.assignmentTTL = ttl }
+        var retention = Period(seconds: 0)
+        try settings.apply(eventRetention, "event-retention", to: &retention)
+        if retention.seconds > 0 {
+            guard retention.milliseconds >= EventRules.minimumRetention else {
+                throw Failure("--event-retention: results need the events of the last 22 days; give 22d or more")
+            }
+            result.eventRetention = retention
+        }
         try settings.apply(eventLoops, "event-loops", in: 1...256, to: &result.eventLoops)
         try settings.apply(reusePort, "reuse-port", to: &result.reusePort)
         try settings.apply(cacheSize, "cache-size", to: &result.cacheSize)

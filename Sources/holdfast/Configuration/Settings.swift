@@ -70,6 +70,8 @@ protocol Setting {
 struct Period: Setting, Equatable {
     let seconds: Double
 
+    var milliseconds: Int64 { Int64(seconds * 1_000) }
+
     init(seconds: Double) {
         self.seconds = seconds
     }

@@ -8,7 +8,8 @@ enum StoreFactory {
     static func open(_ configuration: ServeConfiguration) throws -> any ProfileStore & ProjectStore & EventStore {
         var options = SQLiteConfiguration(path: configuration.database)
         options.rules.assignmentLimit = configuration.maxAssignments
-        options.rules.assignmentTTL = configuration.assignmentTTL.map { .milliseconds(Int64($0.seconds * 1_000)) }
+        options.rules.assignmentTTL = configuration.assignmentTTL.map { .milliseconds($0.milliseconds) }
+        options.eventRetention = configuration.eventRetention?.milliseconds
         options.lockTimeout = configuration.lockTimeout.seconds
         options.waitingChanges = configuration.maxWaitingWrites
         options.waitingSeconds = configuration.maxWriteWait.seconds

@@ -1,0 +1,130 @@
+import Bucketing
+import HTTPServer
+import Storage
+
+/// `/v1/exposures` and `/v1/events`: what users saw and what came of it, in, and out again for a warehouse.
+struct EventEndpoints {
+    let services: Services
+    let reader: any ProfileReader
+    let projects: ProjectView
+
+    /// One goal event or an array of them. Answered when they are durable; in an array each on its own.
+    func postEvents(_ request: borrowing Request, _ call: Call) {
+        take(request, call) { body, answers, index in
+            do throws(Problem) {
+                let event = try GoalEvent(body)
+                answers.add(.success(.goal(event)), id: event.senderID, at: index)
+            } catch {
+                answers.add(.failure(EventRefusal(error)), at: index)
+            }
+        }
+    }
+
+    /// One exposure or an array of them.
+    func postExposures(_ request: borrowing Request, _ call: Call) {
+        take(request, call) { body, answers, index in
+            do throws(EventRefusal) {
+                let exposure = try ExposureBody(body, projects)
+                guard exposure.needsProfile else {
+                    return answers.add(.success(.exposure(try exposure.exposure(nil))), at: index)
+                }
+                reader.profile(of: exposure.userID) { result in
+                    answers.add(Self.event(exposure, result), at: index)
+                }
+            } catch {
+                answers.add(.failure(error), at: index)
+            }
+        }
+    }
+
+    private static func event(
+        _ body: ExposureBody, _ result: Result<ProfileRecord?, StorageError>
+    ) -> Result<UserEvent, EventRefusal> {
+        result.mapError { EventRefusal(Problem($0), isRetriable: true) }.flatMap { profile in
+            do throws(EventRefusal) {
+                return .success(.exposure(try body.exposure(profile)))
+            } catch {
+                return .failure(error)
+            }
+        }
+    }
+
+    private func take(
+        _ request: borrowing Request, _ call: Call, _ parse: (EventBody, EventAnswers, Int) -> Void
+    ) {
+        do throws(Problem) {
+            _ = try request.query(knowing: [])
+            let value = try request.withBody { bytes throws(Problem) in try ProfileBody.parse(bytes) }
+            let limit = services.options.lookupLimit
+            let list = value.array ?? [value]
+            guard list.count <= limit else {
+                throw Problem(.badRequest, "the array has \(list.count) elements; the limit is \(limit)", at: [])
+            }
+            let isArray = value.array != nil
+            let now = systemWallClock()
+            let answers = EventAnswers(count: list.count, isArray: isArray, services.events, call)
+            for (index, element) in list.enumerated() {
+                do throws(Problem) {
+                    let place = isArray ? JSONPointer().appending(index) : []
+                    parse(try EventBody(element, at: place, now: now), answers, index)
+                } catch {
+                    answers.add(.failure(EventRefusal(error)), at: index)
+                }
+            }
+        } catch {
+            call.fail(error)
+        }
+    }
+
+    // MARK: Export
+
+    /// Goal events in the order of their arrival. `?after=CURSOR` resumes behind a line, `?limit=N` ends after N.
+    func exportEvents(_ request: borrowing Request, _ call: Call) {
+        export(request, call) { [store = services.eventStore] after, limit throws(StorageError) in
+            var page = EventExport.Page()
+            for event in try store.goalEvents(after: after, limit: limit) {
+                EventLine.append(event, to: &page.lines)
+                page.count += 1
+                page.last = event.number
+            }
+            return page
+        }
+    }
+
+    /// Exposures in the order in which they were stored or last changed.
+    func exportExposures(_ request: borrowing Request, _ call: Call) {
+        export(request, call) { [store = services.eventStore] after, limit throws(StorageError) in
+            var page = EventExport.Page()
+            for exposure in try store.exposures(after: after, limit: limit) {
+                EventLine.append(exposure, to: &page.lines)
+                page.count += 1
+                page.last = exposure.number
+            }
+            return page
+        }
+    }
+
+    private func export(_ request: borrowing Request, _ call: Call, from source: @escaping EventExport.Source) {
+        do throws(Problem) {
+            let query = try request.query(knowing: ["after", "limit"])
+            let after = try Self.number("after", query, in: 0...Int.max) ?? 0
+            let limit = try Self.number("limit", query, in: 1...Int.max) ?? .max
+            let stream = EventExport(
+                after: Int64(after), limit: limit, pageSize: services.options.exportPage, on: services.eventReads,
+                from: source)
+            call.answer(Response(.ok, contentType: MediaType.lines, body: .stream(stream)))
+        } catch {
+            call.fail(error)
+        }
+    }
+
+    private static func number(
+        _ name: String, _ query: [String: String], in range: ClosedRange<Int>
+    ) throws(Problem) -> Int? {
+        guard let text = query[name] else { return nil }
+        guard let number = Int(text), range.contains(number) else {
+            throw Problem(.badRequest, "\(name) is a whole number, at least \(range.lowerBound)")
+        }
+        return number
+    }
+}

@@ -1,0 +1,113 @@
+import Bucketing
+import HTTPServer
+import Storage
+
+/// Why an event is not taken, and whether sending it again may help.
+struct EventRefusal: Error {
+    var problem: Problem
+    var isRetriable: Bool
+
+    /// - Parameter isRetriable: whether what is wrong lies not in the event alone.
+    init(_ problem: Problem, isRetriable: Bool = false) {
+        self.problem = problem
+        self.isRetriable = isRetriable
+    }
+}
+
+/// One event as a client sends it: an object, at a place in the body.
+struct EventBody {
+    let object: JSONObject
+    let place: JSONPointer
+    let now: Timestamp
+
+    /// Bytes of an event's tags.
+    private static let tagLimit = 8_192
+    /// Beyond it squares and sums of values are no use.
+    private static let largestValue = 1e15
+
+    init(_ value: JSONValue, at place: JSONPointer, now: Timestamp) throws(Problem) {
+        guard let object = value.object else {
+            throw Problem(.badRequest, "an event is an object, not \(value.kind)", at: place)
+        }
+        self.object = object
+        self.place = place
+        self.now = now
+    }
+
+    func userID() throws(Problem) -> Identifier {
+        try ProfileBody.checkUserID(try object.text("user_id", in: place), at: place.appending("user_id"))
+    }
+
+    func sdkKey() throws(Problem) -> String? {
+        try object.optionalText("sdk_key", in: place)
+    }
+
+    /// A text of 1 to `limit` bytes without NUL.
+    func name(_ member: String, limit: Int) throws(Problem) -> Identifier? {
+        guard let text = try object.optionalText(member, in: place) else { return nil }
+        guard (1...limit).contains(text.utf8.count), !text.utf8.contains(0) else {
+            throw Problem(.badRequest, "\(member) is 1 to \(limit) bytes long, without NUL", at: place.appending(member))
+        }
+        return Identifier(text)
+    }
+
+    /// The `timestamp`, or now.
+    ///
+    /// - Throws: 422 when it lies further back or ahead than ``EventRules`` allow.
+    func happenedAt() throws(Problem) -> Timestamp {
+        let pointer = place.appending("timestamp")
+        guard let text = try object.optionalText("timestamp", in: place) else { return now }
+        guard let time = Timestamp(rfc3339: text) else {
+            throw Problem(.badRequest, "timestamp is a time such as 2026-01-31T12:00:00.000Z (RFC 3339)", at: pointer)
+        }
+        guard time >= now - EventRules.maximumAge else {
+            throw Problem(.unprocessableContent, "timestamp is more than 7 days ago", at: pointer)
+        }
+        guard time <= now + EventRules.maximumLead else {
+            throw Problem(.unprocessableContent, "timestamp is more than 5 minutes ahead of this server's clock", at: pointer)
+        }
+        return min(time, now)
+    }
+
+    /// The `value`; 0 when there is none.
+    func value() throws(Problem) -> Double {
+        guard let value = object["value"], !value.isNull else { return 0 }
+        let pointer = place.appending("value")
+        guard let number = value.double else {
+            throw Problem(.badRequest, "value is a number, not \(value.kind)", at: pointer)
+        }
+        guard abs(number) <= Self.largestValue else {
+            throw Problem(.unprocessableContent, "value is greater than 1e15", at: pointer)
+        }
+        return number
+    }
+
+    /// `{"tags":{…}}`, or `{}` when there are none.
+    func tags() throws(Problem) -> [UInt8] {
+        guard let value = object["tags"], !value.isNull else { return Array("{}".utf8) }
+        let pointer = place.appending("tags")
+        guard value.object != nil else {
+            throw Problem(.badRequest, "tags is an object, not \(value.kind)", at: pointer)
+        }
+        let wrapped: JSONValue = ["tags": value]
+        let payload = wrapped.encoded()
+        guard payload.count <= Self.tagLimit else {
+            throw Problem(.unprocessableContent, "tags are longer than \(Self.tagLimit) bytes", at: pointer)
+        }
+        return payload
+    }
+}
+
+extension GoalEvent {
+    /// `{"id"?,"user_id","goal","value"?,"timestamp"?,"tags"?,"sdk_key"?}`
+    init(_ body: EventBody) throws(Problem) {
+        let userID = try body.userID()
+        guard let goal = try body.name("goal", limit: 255) else {
+            throw Problem(.badRequest, "goal is missing", at: body.place.appending("goal"))
+        }
+        self.init(
+            userID: userID, goal: goal, value: try body.value(), happenedAt: try body.happenedAt(),
+            receivedAt: body.now, senderID: try body.name("id", limit: 128), sdkKey: try body.sdkKey() ?? "",
+            payload: try body.tags())
+    }
+}

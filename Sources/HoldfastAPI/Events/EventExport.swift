@@ -1,0 +1,51 @@
+import Dispatch
+import HTTPServer
+import Storage
+internal import Synchronization
+
+/// The lines of an export of events, read from the store page by page while they are sent, away from event loops.
+final class EventExport: ResponseStream, Sendable {
+    /// One page: its lines, and where the next begins.
+    struct Page {
+        var lines: [UInt8] = []
+        var count = 0
+        var last: Int64 = 0
+    }
+
+    typealias Source = @Sendable (_ after: Int64, _ limit: Int) throws(StorageError) -> Page
+
+    private struct State {
+        var after: Int64
+        var remaining: Int
+    }
+
+    private let state: Mutex<State>
+    private let pageSize: Int
+    private let queue: DispatchQueue
+    private let source: Source
+
+    init(after: Int64, limit: Int, pageSize: Int, on queue: DispatchQueue, from source: @escaping Source) {
+        state = Mutex(State(after: after, remaining: limit))
+        self.pageSize = pageSize
+        self.queue = queue
+        self.source = source
+    }
+
+    func produce(_ writer: StreamWriter) {
+        queue.async { [self] in
+            let (after, count) = state.withLock { ($0.after, min(pageSize, $0.remaining)) }
+            guard count > 0 else { return writer.finish() }
+            do throws(StorageError) {
+                let page = try source(after, count)
+                guard page.count > 0 else { return writer.finish() }
+                state.withLock { state in
+                    state.after = page.last
+                    state.remaining -= page.count
+                }
+                writer.write(page.lines)
+            } catch {
+                writer.abort()
+            }
+        }
+    }
+}

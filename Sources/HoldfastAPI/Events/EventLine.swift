@@ -1,0 +1,47 @@
+import Bucketing
+import Storage
+
+/// Events as lines of NDJSON. `cursor` is what a reader resumes after; `detail` is what else was recorded.
+enum EventLine {
+    static func append(_ stored: StoredExposure, to bytes: inout [UInt8]) {
+        let exposure = stored.exposure
+        var writer = JSONWriter(appendingTo: bytes)
+        writer.beginObject()
+        writer.key("cursor")
+        writer.integer(stored.number)
+        writer.member("user_id", exposure.userID.string)
+        writer.member("experiment_id", exposure.experimentID.string)
+        writer.member("experiment_key", exposure.experimentKey.string)
+        writer.member("variation_id", exposure.variationID.string)
+        writer.member("timestamp", exposure.happenedAt.rfc3339)
+        writer.member("crossed", stored.isCrossed)
+        writer.member("forced", exposure.isForced)
+        end(exposure.sdkKey, exposure.payload, &writer)
+        bytes = writer.bytes
+    }
+
+    static func append(_ stored: StoredGoalEvent, to bytes: inout [UInt8]) {
+        let event = stored.event
+        var writer = JSONWriter(appendingTo: bytes)
+        writer.beginObject()
+        writer.key("cursor")
+        writer.integer(stored.number)
+        if let id = event.senderID { writer.member("id", id.string) }
+        writer.member("user_id", event.userID.string)
+        writer.member("goal", event.goal.string)
+        writer.key("value")
+        writer.number(event.value)
+        writer.member("timestamp", event.happenedAt.rfc3339)
+        writer.member("received_at", event.receivedAt.rfc3339)
+        end(event.sdkKey, event.payload, &writer)
+        bytes = writer.bytes
+    }
+
+    private static func end(_ sdkKey: String, _ payload: [UInt8], _ writer: inout JSONWriter) {
+        if !sdkKey.isEmpty { writer.member("sdk_key", sdkKey) }
+        writer.key("detail")
+        writer.raw(payload)
+        writer.endObject()
+        writer.bytes.append(UInt8(ascii: "\n"))
+    }
+}

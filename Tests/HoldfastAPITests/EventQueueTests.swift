@@ -1,0 +1,132 @@
+import Bucketing
+import Storage
+import Synchronization
+import Testing
+
+@testable import HoldfastAPI
+
+@Suite struct EventQueueTests {
+    /// A store that answers when it is told to.
+    private final class SlowStore: EventStore {
+        typealias Completion = @Sendable (Result<[EventOutcome], StorageError>) -> Void
+        private let waiting = Mutex<[(count: Int, completion: Completion)]>([])
+
+        var batches: [Int] { waiting.withLock { $0.map(\.count) } }
+
+        func record(_ events: [UserEvent], completion: @escaping Completion) {
+            waiting.withLock { $0.append((events.count, completion)) }
+        }
+
+        func answer(_ error: StorageError? = nil) {
+            let first = waiting.withLock { $0.removeFirst() }
+            first.completion(error.map { .failure($0) } ?? .success(Array(repeating: .stored, count: first.count)))
+        }
+
+        func exposures(after number: Int64, limit: Int) throws(StorageError) -> [StoredExposure] { [] }
+        func goalEvents(after number: Int64, limit: Int) throws(StorageError) -> [StoredGoalEvent] { [] }
+        func tallies(experimentID: Identifier, goal: Identifier) throws(StorageError) -> [VariationTally] { [] }
+        func goals(experimentID: Identifier, limit: Int) throws(StorageError) -> [Identifier] { [] }
+    }
+
+    /// What became of submissions, in the order of their answers.
+    private final class Answers: Sendable {
+        private let all = Mutex<[String]>([])
+
+        var texts: [String] { all.withLock { $0 } }
+
+        func add(_ name: String, _ result: Result<[EventOutcome], StorageError>) {
+            all.withLock { $0.append((try? result.get()).map { "\(name): \($0.count)" } ?? "\(name) failed") }
+        }
+    }
+
+    private let store = SlowStore()
+    private let answers = Answers()
+
+    private static func events(_ count: Int) -> [UserEvent] {
+        (0..<count).map { _ in .goal(GoalEvent(userID: "u", goal: "g", value: 1, happenedAt: 0, receivedAt: 0)) }
+    }
+
+    private static func exposures(_ count: Int) -> [Exposure] {
+        (0..<count).map {
+            Exposure(
+                userID: Identifier("\($0)"), experimentID: "e", experimentKey: "e", variationID: "a", happenedAt: 0,
+                isForced: false, sdkKey: "")
+        }
+    }
+
+    private func submit(_ name: String, _ count: Int, to queue: EventQueue) {
+        queue.record(Self.events(count)) { [answers] in answers.add(name, $0) }
+    }
+
+    @Test func `While one transaction is under way others gather, and each request is answered by its own`() {
+        let queue = EventQueue(store: store)
+        for (name, count) in [("a", 1), ("b", 2), ("c", 3)] { submit(name, count, to: queue) }
+        #expect(store.batches == [1])
+        store.answer()
+        #expect(store.batches == [5])
+        store.answer()
+        #expect(answers.texts == ["a: 1", "b: 2", "c: 3"])
+        #expect(queue.statistics.storedGoals == 6)
+    }
+
+    @Test func `A transaction takes no more than a bounded number of events, but a request's are in one`() {
+        let queue = EventQueue(store: store)
+        for name in ["a", "b", "c", "d"] { submit(name, 400, to: queue) }
+        store.answer()
+        #expect(store.batches == [800])
+        store.answer()
+        #expect(store.batches == [400])
+    }
+
+    @Test func `Beyond the capacity a request is refused whole, and exposures of decisions are dropped`() {
+        let queue = EventQueue(store: store, capacity: 10)
+        submit("a", 8, to: queue)
+        submit("b", 3, to: queue)
+        let isForgotten = Mutex(false)
+        queue.add(Self.exposures(3)) { isForgotten.withLock { $0 = true } }
+        #expect(answers.texts == ["b failed"])
+        #expect(isForgotten.withLock { $0 })
+        #expect(queue.statistics.dropped == 3)
+        submit("c", 2, to: queue)
+        store.answer()
+        store.answer()
+        #expect(answers.texts == ["b failed", "a: 8", "c: 2"])
+        #expect(queue.statistics.waiting == 0)
+    }
+
+    @Test func `What the store fails to take is told to whom it concerns, and the next is tried`() {
+        let queue = EventQueue(store: store)
+        submit("a", 1, to: queue)
+        submit("b", 1, to: queue)
+        store.answer(.unavailable(reason: "full"))
+        store.answer()
+        #expect(answers.texts == ["a failed", "b: 1"])
+        #expect(queue.statistics.failed == 1)
+    }
+
+    @Test func `What is to happen after what waits happens then`() {
+        let queue = EventQueue(store: store)
+        submit("a", 1, to: queue)
+        submit("b", 1, to: queue)
+        queue.afterWaiting { [answers] in answers.add("after", .success([])) }
+        store.answer()
+        #expect(answers.texts == ["a: 1"])
+        store.answer()
+        #expect(answers.texts == ["a: 1", "b: 1", "after: 0"])
+    }
+
+    @Test func `An exposure is known once it was seen, until another variation or a minute or two later`() {
+        let known = KnownExposures(capacity: 100)
+        func insert(_ user: Identifier, _ variation: Identifier = "a", forced: Bool = false, at now: Timestamp = 0) -> Bool {
+            known.insert(user, "e", variation, isForced: forced, at: now)
+        }
+        #expect(!insert("u"))
+        #expect(insert("u"))
+        #expect(!insert("u", "b"))
+        #expect(!insert("u", forced: true))
+        #expect(insert("u", at: 60_000))
+        #expect(!insert("u", at: 120_001))
+        known.removeAll()
+        #expect(!insert("u", at: 120_002))
+    }
+}

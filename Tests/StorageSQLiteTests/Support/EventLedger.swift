@@ -1,0 +1,89 @@
+import Bucketing
+import Storage
+import TestSupport
+
+@testable import StorageSQLite
+
+/// All that happened, from which results are counted anew each time: what the store's tallies are held against.
+struct EventLedger {
+    static let users: [Identifier] = (0..<12).map { Identifier("user \($0)") }
+    static let experiments: [Identifier] = ["e", "f"]
+    static let goals: [Identifier] = ["g", "h"]
+
+    private var exposures: [Exposure] = []
+    private var events: [GoalEvent] = []
+    private var overrides: Set<[Identifier]> = []
+
+    mutating func record(_ event: UserEvent) {
+        switch event {
+        case .exposure(let exposure):
+            exposures.append(exposure)
+        case .goal(let event):
+            let isKnown = event.senderID != nil
+                && events.contains { $0.userID == event.userID && $0.senderID == event.senderID }
+            if !isKnown { events.append(event) }
+        }
+    }
+
+    mutating func override(_ user: Identifier, _ experiment: Identifier) {
+        overrides.insert([user, experiment])
+    }
+
+    mutating func erase(_ user: Identifier) {
+        exposures.removeAll { $0.userID == user }
+        events.removeAll { $0.userID == user }
+        overrides = overrides.filter { $0.first != user }
+    }
+
+    func tallies(_ experiment: Identifier, _ goal: Identifier) -> [VariationTally] {
+        var tallies: [Identifier: VariationTally] = [:]
+        for user in Self.users {
+            let met = exposures.filter { $0.userID == user && $0.experimentID == experiment }
+            // Of two at one time the one that arrived first; `min` gives the first of equals.
+            guard let first = met.min(by: { $0.happenedAt < $1.happenedAt }) else { continue }
+            var tally = tallies[first.variationID] ?? VariationTally(variationID: first.variationID)
+            if met.contains(where: \.isForced) || overrides.contains([user, experiment]) {
+                tally.forced += 1
+            } else if met.contains(where: { $0.variationID != first.variationID }) {
+                tally.crossed += 1
+            } else {
+                tally.counted += 1
+                tally.goal = tally.goal + total(user, goal, since: first.happenedAt).tally
+            }
+            tallies[first.variationID] = tally
+        }
+        return tallies.values.sorted { $0.variationID < $1.variationID }
+    }
+
+    private func total(_ user: Identifier, _ goal: Identifier, since moment: Timestamp) -> UserGoal {
+        var total = UserGoal()
+        for event in events
+        where event.userID == user && event.goal == goal && event.happenedAt >= moment - EventRules.lookBack {
+            total.add(event.value, isAfter: event.happenedAt >= moment)
+        }
+        return total
+    }
+
+    /// - Parameter offset: milliseconds, less than a second, so that no two events happen at one time.
+    static func randomEvent(_ random: inout SeededGenerator, offset: Timestamp = 0) -> UserEvent {
+        let time = Timestamp.random(in: 0..<2_000_000, using: &random) * 1_000 + offset
+        let user = users.randomElement(using: &random) ?? "0"
+        guard Int.random(in: 0..<5, using: &random) == 0 else {
+            // Great values that differ little, of which sums of squares lose sight.
+            let value = Double.random(in: -1...1, using: &random) + (Bool.random(using: &random) ? 1e6 : 0)
+            let id = Int.random(in: 0..<2_000, using: &random)
+            return .goal(
+                GoalEvent(
+                    userID: user, goal: goals.randomElement(using: &random) ?? "g", value: value, happenedAt: time,
+                    receivedAt: time, senderID: offset == 0 && id % 2 == 0 ? Identifier("\(id % 200)") : nil))
+        }
+        // Most users stay in one variation.
+        let usual: Identifier = (users.firstIndex(of: user) ?? 0).isMultiple(of: 2) ? "a" : "b"
+        let crosses = Int.random(in: 0..<60, using: &random) == 0
+        return .exposure(
+            Exposure(
+                userID: user, experimentID: experiments.randomElement(using: &random) ?? "e", experimentKey: "key",
+                variationID: crosses ? "c" : usual, happenedAt: time,
+                isForced: Int.random(in: 0..<80, using: &random) == 0, sdkKey: "sdk"))
+    }
+}
