@@ -87,7 +87,7 @@ let package = Package(
         ),
         .testTarget(
             name: "IntegrationTests",
-            dependencies: ["holdfast", "Bucketing", "CSQLite"],
+            dependencies: ["holdfast", "Bucketing", "CSQLite", "TestSupport"],
             exclude: ["Python"],
             swiftSettings: strict
         ),
