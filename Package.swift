@@ -1,4 +1,5 @@
 // swift-tools-version: 6.1
+import CompilerPluginSupport
 import PackageDescription
 
 let strict: [SwiftSetting] = [
@@ -22,11 +23,17 @@ let fuzz: Target =
 let package = Package(
     name: "holdfast",
     products: [
-        .executable(name: "holdfast", targets: ["holdfast"])
+        .executable(name: "holdfast", targets: ["holdfast"]),
+        .library(name: "HoldfastClient", targets: ["HoldfastClient"]),
+    ],
+    traits: [
+        .trait(name: "Macros", description: "The macros of HoldfastClient's remote values; they build swift-syntax."),
+        .default(enabledTraits: ["Macros"]),
     ],
     dependencies: [
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.0"),
         .package(url: "https://github.com/apple/swift-log", from: "1.16.0"),
+        .package(url: "https://github.com/swiftlang/swift-syntax", "600.0.0"..<"604.0.0"),
     ],
     targets: [
         // C
@@ -63,6 +70,21 @@ let package = Package(
             swiftSettings: strict
         ),
 
+        // The client library, which needs nothing of the server, and its macros, which nothing of the server needs.
+        .target(
+            name: "HoldfastClient",
+            dependencies: [.target(name: "HoldfastMacros", condition: .when(traits: ["Macros"]))],
+            swiftSettings: strict
+        ),
+        .macro(
+            name: "HoldfastMacros",
+            dependencies: [
+                .product(name: "SwiftCompilerPlugin", package: "swift-syntax", condition: .when(traits: ["Macros"])),
+                .product(name: "SwiftSyntaxMacros", package: "swift-syntax", condition: .when(traits: ["Macros"])),
+            ],
+            swiftSettings: strict
+        ),
+
         // Tests
         .executableTarget(
             name: "holdfast-parts",
@@ -82,6 +104,15 @@ let package = Package(
             dependencies: [
                 "HoldfastAPI", "HTTPServer", "Bucketing", "Storage", "StorageSQLite",
                 .product(name: "Logging", package: "swift-log"),
+            ],
+            swiftSettings: strict
+        ),
+        .testTarget(name: "HoldfastClientTests", dependencies: ["HoldfastClient"], swiftSettings: strict),
+        .testTarget(
+            name: "HoldfastMacrosTests",
+            dependencies: [
+                "HoldfastMacros",
+                .product(name: "SwiftSyntaxMacrosGenericTestSupport", package: "swift-syntax"),
             ],
             swiftSettings: strict
         ),
