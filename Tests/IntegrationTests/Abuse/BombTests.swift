@@ -1,5 +1,4 @@
 import Bucketing
-import Foundation
 import Testing
 
 /// Input that is cheap to send and would be dear to take: it is refused early, in little memory and time.
@@ -33,7 +32,7 @@ import Testing
         let client = try server.client()
         try client.send("GET /livez HTTP/1.1\r\nHost: a\r\n\(tinyFields)\r\n")
         #expect(try client.receive().status == 431)
-        try expectBounded()
+        try server.expectMemory(since: memory, lessThan: 200)
     }
 
     @Test(arguments: ["/ups/save", "/v1/profiles", "/v1/profiles/lookup", "/v1/assign", "/v1/decide", "/v1/batch"])
@@ -57,7 +56,7 @@ import Testing
         }
         #expect(ContinuousClock.now - start < .seconds(30))
         #expect(try server.request("GET", "/livez").status == 200)
-        try expectBounded()
+        try server.expectMemory(since: memory, lessThan: 200)
     }
 
     @Test func `A query of nothing but separators is read in little time`() throws {
@@ -66,9 +65,18 @@ import Testing
             #expect(answer.status == 400)
         }
     }
-
-    private func expectBounded(sourceLocation: SourceLocation = #_sourceLocation) throws {
-        let used = try server.peakMemory() - memory
-        #expect(used < 200 << 20, "\(used >> 20) MiB", sourceLocation: sourceLocation)
+    @Test func `A batch that asks for much again and again is given no more than its limit`() throws {
+        let lists = ["groups", "experiments", "events", "attributes", "audiences", "featureFlags", "rollouts"]
+        let datafile = #"{"version":"4","accountId":"1","projectId":"1","revision":"1","filling":"\#(String(repeating: "a", count: 900_000))","#
+            + lists.map { #""\#($0)":[]"# }.joined(separator: ",") + "}"
+        let client = try server.client()
+        #expect(try client.request("PUT", "/v1/datafile", datafile, fields: ["X-Optimizely-SDK-Key: default"]).status == 200)
+        let operations = (0..<30).map {
+            #"{"operationID":"\#($0)","method":"GET","url":"/v1/datafile","headers":{"X-Optimizely-SDK-Key":"default"}}"#
+        }
+        let answer = try client.request("POST", "/v1/batch", #"{"operations":[\#(operations.joined(separator: ","))]}"#)
+        #expect(answer.status == 200)
+        #expect((15 << 20..<17 << 20).contains(answer.body.count), "\(answer.body.count)")
+        #expect(String(decoding: answer.body.suffix(500), as: UTF8.self).contains(#""status":422"#))
     }
 }

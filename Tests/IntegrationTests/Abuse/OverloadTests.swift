@@ -43,7 +43,7 @@ import Testing
         #expect(lines.count == stored.count + 1)
         #expect(try server.request("POST", "/ups/save", profile("ada", ["11": "2"])).status == 200)
         #expect(try server.request("GET", "/readyz").status == 200)
-        #expect(try server.peakMemory() < memory + 64 << 20)
+        try server.expectMemory(since: memory, lessThan: 64)
         server.stop()
     }
 
