@@ -25,6 +25,8 @@ let package = Package(
     products: [
         .executable(name: "holdfast", targets: ["holdfast"]),
         .library(name: "HoldfastClient", targets: ["HoldfastClient"]),
+        // Only for tests, which load it into the server.
+        .library(name: "SetClock", type: .dynamic, targets: ["SetClock"]),
     ],
     traits: [
         .trait(name: "Macros", description: "The macros of HoldfastClient's remote values; they build swift-syntax."),
@@ -39,6 +41,7 @@ let package = Package(
         // C
         .target(name: "CSystem"),
         .systemLibrary(name: "CSQLite", pkgConfig: "sqlite3", providers: [.apt(["libsqlite3-dev"])]),
+        .target(name: "CSQLiteLog", dependencies: ["CSQLite"]),
 
         // The server, from what depends on nothing to what depends on all.
         .target(name: "Bucketing", swiftSettings: strict),
@@ -49,11 +52,11 @@ let package = Package(
             path: "migrations",
             resources: [
                 .embedInCode("0001_profiles.sql"), .embedInCode("0002_projects.sql"),
-                .embedInCode("0003_exposures_and_goals.sql"),
+                .embedInCode("0003_exposures_and_goals.sql"), .embedInCode("0004_audit.sql"),
             ],
             swiftSettings: strict
         ),
-        .target(name: "StorageSQLite", dependencies: ["Storage", "Bucketing", "CSQLite", "Migrations"], swiftSettings: strict),
+        .target(name: "StorageSQLite", dependencies: ["Storage", "Bucketing", "CSQLite", "CSQLiteLog", "Migrations"], swiftSettings: strict),
         .target(
             name: "HoldfastAPI",
             dependencies: ["HTTPServer", "Bucketing", "Storage", .product(name: "Logging", package: "swift-log")],
@@ -102,7 +105,7 @@ let package = Package(
         .testTarget(
             name: "HoldfastAPITests",
             dependencies: [
-                "HoldfastAPI", "HTTPServer", "Bucketing", "Storage", "StorageSQLite",
+                "HoldfastAPI", "HTTPServer", "Bucketing", "Storage", "StorageSQLite", "TestSupport",
                 .product(name: "Logging", package: "swift-log"),
             ],
             swiftSettings: strict
@@ -116,9 +119,10 @@ let package = Package(
             ],
             swiftSettings: strict
         ),
+        .target(name: "SetClock", path: "Tests/SetClock"),
         .testTarget(
             name: "IntegrationTests",
-            dependencies: ["holdfast", "Bucketing", "CSQLite", "TestSupport"],
+            dependencies: ["holdfast", "Bucketing", "CSQLite", "Migrations", "TestSupport"],
             exclude: ["Python"],
             swiftSettings: strict
         ),

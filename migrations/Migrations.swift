@@ -5,5 +5,6 @@ public enum Migrations {
         PackageResources._001_profiles_sql,
         PackageResources._002_projects_sql,
         PackageResources._003_exposures_and_goals_sql,
+        PackageResources._004_audit_sql,
     ]
 }

@@ -2,10 +2,20 @@
 #define HOLDFAST_CSQLITE_H
 
 #include <sqlite3.h>
+#include <stdint.h>
 
 // sqlite3_db_config is variadic, which Swift cannot call.
 static inline int csqlite_set_checkpoint_on_close(sqlite3 *database, int enabled) {
     return sqlite3_db_config(database, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, !enabled, (int *)0);
+}
+
+// The header of the write-ahead log's index, in words: https://sqlite.org/walformat.html, section 2.1.
+enum { CSQLITE_LOG_HEADER_WORDS = 6 };
+
+// Other threads and processes write it while it is read, which C calls volatile and Swift has no word for.
+static inline void csqlite_copy_log_header(const volatile void *index, uint64_t header[CSQLITE_LOG_HEADER_WORDS]) {
+    for (int word = 0; word < CSQLITE_LOG_HEADER_WORDS; word++) header[word] = ((const volatile uint64_t *)index)[word];
+    __atomic_thread_fence(__ATOMIC_ACQUIRE);
 }
 
 #endif

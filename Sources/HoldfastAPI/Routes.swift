@@ -7,15 +7,17 @@ func apiRoutes(_ services: Services, _ reader: any ProfileReader, _ gate: Access
     let operations = OperationsEndpoints(services: services)
     let metrics = MetricsEndpoint(services: services)
     let profile = ProfileEndpoints(
-        store: services.profiles, reader: reader, events: services.events, knownExposures: services.knownExposures)
+        store: services.profiles, audit: services.audit, reader: reader, events: services.events,
+        knownExposures: services.knownExposures)
     let projects = ProjectView(services.projects)
-    let assignment = AssignmentEndpoints(store: services.profiles, reader: reader, projects: projects)
+    let assignment = AssignmentEndpoints(audit: services.audit, reader: reader, projects: projects)
     let decider = Decider(profiles: services.profiles, reader: reader)
     let assign = AssignEndpoints(
         decider: decider, projects: projects, figures: services.decisions, limit: services.options.lookupLimit)
     let bucket = BucketEndpoint()
     let datafile = DatafileEndpoints(catalog: services.projects, projects: projects)
     let experiment = ExperimentEndpoints(catalog: services.projects, projects: projects)
+    let audit = AuditEndpoint(store: services.audit)
     let lookup = LookupEndpoint(reader: reader, limit: services.options.lookupLimit)
     let transfer = TransferEndpoints(services: services, reader: reader)
     let event = EventEndpoints(services: services, reader: reader, projects: projects)
@@ -58,6 +60,7 @@ func apiRoutes(_ services: Services, _ reader: any ProfileReader, _ gate: Access
         APIRoute(.get, "/v1/exposures", scope: .token(.admin), event.exportExposures),
         APIRoute(.post, "/v1/events", scope: .token(.write), event.postEvents),
         APIRoute(.get, "/v1/events", scope: .token(.admin), event.exportEvents),
+        APIRoute(.get, "/v1/audit", scope: .token(.admin), audit.get),
 
         APIRoute(.post, "/ups/lookup", scope: .token(.read), userProfileService.postLookup),
         APIRoute(.get, "/ups/lookup", scope: .token(.read), userProfileService.getLookup),

@@ -4,9 +4,9 @@ public import Bucketing
 public struct ProfileChange: Sendable {
     public enum Operation: Sendable {
         /// The map becomes this one; overrides that are stored stay.
-        case replace([Identifier: Identifier])
+        case replace(ExperimentBucketMap)
         /// Each experiment of the map gets its variation, others keep theirs; overrides that are stored stay.
-        case merge([Identifier: Identifier], onConflict: ConflictRule)
+        case merge(ExperimentBucketMap, onConflict: ConflictRule)
         /// Decisions of this server: each is stored unless the user has another variation by now.
         case assign([Proposal])
         /// An admin sets one variation, which then stays until an admin removes it.

@@ -47,7 +47,7 @@ public struct ProfileRules: Sendable {
         switch operation {
         case .replace(let map):
             draft.removeAll { experimentID, assignment in
-                assignment.source != .override && map[experimentID] == nil
+                assignment.source != .override && !map.contains(experimentID)
             }
             save(map, onConflict: .replace, in: &draft, at: now)
         case .merge(let map, let rule):
@@ -66,11 +66,12 @@ public struct ProfileRules: Sendable {
     }
 
     private func save(
-        _ map: [Identifier: Identifier], onConflict rule: ProfileChange.ConflictRule, in draft: inout ProfileDraft,
+        _ map: ExperimentBucketMap, onConflict rule: ProfileChange.ConflictRule, in draft: inout ProfileDraft,
         at now: Timestamp
     ) {
-        // In order, so that the entries of a new profile are appended rather than inserted.
-        for (experimentID, variationID) in map.sorted(by: { $0.key < $1.key }) {
+        // They are in order, so that those of a new profile are appended rather than inserted.
+        for entry in map.entries {
+            let (experimentID, variationID) = (entry.experimentID, entry.variationID)
             guard var assignment = draft[experimentID] else {
                 draft[experimentID] = new(variationID, .saved, at: now)
                 continue

@@ -58,21 +58,22 @@ public protocol ProjectStore: Sendable {
     /// All forced variations.
     func forcedVariations() throws(StorageError) -> [ForcedVariation]
 
-    /// Puts a datafile in force.
+    /// Puts a datafile in force, and records that in the audit log.
     ///
     /// - Parameters:
+    ///   - note: the store adds the version and the revision before and after.
     ///   - replacing: the version that must be in force, 0 for none; `nil`: whichever is. So nobody's edit is lost.
     ///   - completion: called with the datafile as stored, or `nil` when another version was in force.
     func putDatafile(
-        _ content: [UInt8], sdkKey: String, revision: String, author: String, replacing: Int64?,
+        _ content: [UInt8], sdkKey: String, revision: String, replacing: Int64?, note: AuditNote, by author: Author,
         completion: @escaping @Sendable (Result<StoredDatafile?, StorageError>) -> Void
     )
 
-    /// Forces a variation on a user, or with `nil` no longer does.
+    /// Forces a variation on a user, or with `nil` no longer does, and records it in the audit log.
     ///
     /// - Parameter completion: called with the variation that was forced before, if any.
     func setForcedVariation(
-        _ variationKey: Identifier?, experimentKey: Identifier, userID: Identifier, sdkKey: String,
+        _ variationKey: Identifier?, experimentKey: Identifier, userID: Identifier, sdkKey: String, by author: Author,
         completion: @escaping @Sendable (Result<Identifier?, StorageError>) -> Void
     )
 }

@@ -28,6 +28,9 @@ public struct StoreStatistics: Sendable {
     public var batchSizes = Histogram(bounds: [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024])
     /// Assignments that retention deleted.
     public var expiredAssignments: UInt64 = 0
+    /// Entries that this process made in the audit log, and those that retention deleted.
+    public var auditEntries: UInt64 = 0
+    public var deletedAuditEntries: UInt64 = 0
     /// Bytes on disk, where the store is a file.
     public var databaseBytes: Int = 0
     public var logBytes: Int = 0

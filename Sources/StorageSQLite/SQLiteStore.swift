@@ -6,7 +6,7 @@ public final class SQLiteStore: Sendable {
     let file: DatabaseFile
     let writer: Writer
     let projectReader: ProjectReader
-    /// Exports and results, which datafiles need not wait for.
+    /// Exports, results and the audit log, which datafiles need not wait for.
     let eventReader: ProjectReader
     private let retention: Retention
 

@@ -32,7 +32,7 @@ import Testing
         }
         let services = Services(
             profiles: store, projects: try ProjectCatalog(store: store, logger: logger), events: EventQueue(store: store),
-            access: AccessControl(), build: BuildInfo(version: "0", startedAt: 0), logger: logger)
+            audit: store, access: AccessControl(), build: BuildInfo(version: "0", startedAt: 0), logger: logger)
         let reader = try store.makeReader()
         defer { reader.close() }
         routes = apiRoutes(services, reader, AccessGate(services.access))

@@ -22,7 +22,9 @@ import Testing
     @Test(arguments: [
         ("read one", 1), ("read one 0123456789abcdef extra", 1), ("root one 0123456789abcdef", 1),
         ("# a\nread one short", 2), ("read one 0123456789abcdef\nread one 1123456789abcdef", 2),
-        ("read one 0123456789abcdef\nadmin two 0123456789abcdef", 2),
+        ("read one 0123456789abcdef\nadmin two 0123456789abcdef", 2), ("read 0123456789abcdef one", 1),
+        ("read 0123456789abcdef abcdef0123456789\nread 0123456789abcdef bcdef0123456789a", 2),
+        ("read anonymous 0123456789abcdef", 1),
     ])
     func `A wrong line is named and its secret is not quoted`(text: String, line: Int) throws {
         let error = try #require(throws: TokenFileError.self) { try Token.parse(text) }

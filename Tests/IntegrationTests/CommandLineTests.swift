@@ -85,7 +85,7 @@ import Testing
         #expect(try Command("health", "--url", url).end == .exit(1))
     }
 
-    @Test(arguments: ["serve", "migrate", "export", "import"])
+    @Test(arguments: ["serve", "migrate", "export", "import", "backup"])
     func `A file that is no database of ours is refused and left as it is`(subcommand: String) throws {
         let text = directory.file("text"), other = directory.file("other.db"), newer = directory.file("newer.db")
         try Data(repeating: 65, count: 8_192).write(to: URL(fileURLWithPath: text))
@@ -94,8 +94,8 @@ import Testing
         try DatabaseConnection(newer).execute("PRAGMA user_version = 1000")
         for (path, reason) in [(text, "not a SQLite database"), (other, "another program"), (newer, "newer")] {
             let before = try Data(contentsOf: URL(fileURLWithPath: path))
-            let listen = subcommand == "serve" ? ["--listen", "127.0.0.1:0"] : []
-            let child = try ChildProcess(Executable.holdfast, [subcommand, "--database", path] + listen)
+            let more = ["serve": ["--listen", "127.0.0.1:0"], "backup": [directory.file("copy.db")]][subcommand] ?? []
+            let child = try ChildProcess(Executable.holdfast, [subcommand, "--database", path] + more)
             #expect(child.wait() == .exit(1))
             #expect(child.errors.all.count == 1)
             #expect(child.errors.text.contains(path) && child.errors.text.contains(reason), "\(child.errors.text)")

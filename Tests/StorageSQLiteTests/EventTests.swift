@@ -98,7 +98,9 @@ extension SQLiteStoreTests {
             #expect(try tally().goal.converted == 3)
             try await store.apply(.override(experimentID: "e", variationID: "a"), to: "after")
             _ = try await withCheckedContinuation { continuation in
-                store.setForcedVariation("x", experimentKey: "key of e", userID: "tested", sdkKey: "sdk") {
+                store.setForcedVariation(
+                    "x", experimentKey: "key of e", userID: "tested", sdkKey: "sdk", by: Author(name: "test")
+                ) {
                     continuation.resume(returning: $0)
                 }
             }.get()

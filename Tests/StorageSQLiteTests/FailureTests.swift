@@ -85,7 +85,8 @@ extension SQLiteStoreTests {
             var failures = 0
             for number in 0..<200 {
                 let experimentIDs = (0..<50).map { (Identifier("experiment\($0)"), Identifier("variation\($0)")) }
-                let operation = ProfileChange.Operation.replace(Dictionary(uniqueKeysWithValues: experimentIDs))
+                let operation = ProfileChange.Operation.replace(
+                    ExperimentBucketMap(Dictionary(uniqueKeysWithValues: experimentIDs)))
                 do {
                     try await store.apply(operation, to: Identifier("user\(number)"))
                 } catch StorageError.unavailable(let reason) {

@@ -41,6 +41,25 @@ extension SQLiteStoreTests {
             #expect(store.statistics().commits == 5)
         }
 
+        @Test("A commit greater than what is collected for one write to the log is whole, and seen by other connections")
+        func greatCommit() async throws {
+            let store = try SQLiteStore.make(in: directory) { $0.batchLimit = 2_000 }
+            let reader = try store.makeReader()
+            let release = await store.holdWriter()
+            let map = ExperimentBucketMap(
+                Dictionary(uniqueKeysWithValues: (0..<50).map { (Identifier("e\($0)"), Identifier("v\($0)")) }))
+            let submitted = store.submitTogether(
+                (0..<2_000).map { .init(userID: Identifier("u\($0)"), operation: .replace(map)) })
+            release.signal()
+            for result in await submitted.results() { _ = try result.get() }
+            #expect(store.statistics().logBytes > 1024 * 1024)
+            #expect(try reader.variations(of: "u1999")?.count == 50)
+            #expect(try RawDatabase(path).value("PRAGMA integrity_check") == "ok")
+            reader.close()
+            store.close()
+            #expect(try RawDatabase(path).value("SELECT count(*) FROM profiles") == "2000")
+        }
+
         @Test("What changes nothing is not committed")
         func noCommit() async throws {
             let store = try SQLiteStore.make(in: directory)
@@ -87,6 +106,39 @@ extension SQLiteStoreTests {
             #expect(store.statistics().expiredAssignments == 79)
             #expect(store.statistics().profiles == 2)
             #expect(try RawDatabase(path).value("SELECT group_concat(user_id) FROM profiles") == "damaged,u0")
+        }
+
+        @Test("A clock that goes back brings nothing back that was deleted, and deletes nothing")
+        func clockGoesBack() async throws {
+            let clock = ManualClock()
+            let (groups, continuation) = AsyncStream<Void>.makeStream()
+            let store = try SQLiteStore.make(
+                in: directory, rules: ProfileRules(assignmentTTL: .seconds(60)), clock: clock
+            ) {
+                $0.aroundCompletions = { complete in
+                    complete()
+                    continuation.yield()
+                }
+                $0.retentionInterval = 0.02
+            }
+            defer { store.close() }
+            let reader = try store.makeReader()
+            defer { reader.close() }
+            try await store.apply(.replace(["e": "v"]), to: "early")
+            clock.advance(by: .seconds(50))
+            try await store.apply(.replace(["e": "v"]), to: "late")
+            clock.advance(by: .seconds(20))
+            for await _ in groups where store.statistics().expiredAssignments == 1 { break }
+            clock.advance(by: .seconds(-1_000))
+            #expect(try reader.profile(of: "early") == nil)
+            #expect(try reader.variations(of: "late") == ["e": "v"])
+            // Renewed by the time that it is now, with the beginning that it had.
+            try await store.apply(.replace(["e": "v"]), to: "late")
+            let renewed = try #require(try reader.profile(of: "late")?["e"])
+            #expect(renewed.assignedAt - renewed.updatedAt == 980_000)
+            #expect(renewed.expiresAt == clock.now + 60_000)
+            clock.advance(by: .seconds(61))
+            #expect(try reader.profile(of: "late") == nil)
         }
 
         @Test("A copy made under load is whole and consistent")
@@ -137,7 +189,7 @@ extension SQLiteStoreTests {
         private func write(rounds: Int, to store: SQLiteStore) async throws {
             for round in 0..<rounds {
                 let changes = (0..<500).map { number in
-                    let map: [Identifier: Identifier] = ["e": Identifier("v\(round)")]
+                    let map: ExperimentBucketMap = ["e": Identifier("v\(round)")]
                     return ProfileChange(userID: Identifier("u\(number * 7)"), operation: .replace(map))
                 }
                 for result in await store.applyTogether(changes) { _ = try result.get() }

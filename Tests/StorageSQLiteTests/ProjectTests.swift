@@ -13,14 +13,15 @@ extension SQLiteStoreTests {
         ) async throws -> StoredDatafile? {
             try await withCheckedContinuation { continuation in
                 store.putDatafile(
-                    Array(content.utf8), sdkKey: sdkKey, revision: content, author: "test", replacing: replacing
+                    Array(content.utf8), sdkKey: sdkKey, revision: content, replacing: replacing,
+                    note: AuditNote(.datafilePut, of: sdkKey), by: Author(name: "test")
                 ) { continuation.resume(returning: $0) }
             }.get()
         }
 
         private func force(_ variationKey: Identifier?, in store: SQLiteStore) async throws -> Identifier? {
             try await withCheckedContinuation { continuation in
-                store.setForcedVariation(variationKey, experimentKey: "e", userID: "user", sdkKey: "key") {
+                store.setForcedVariation(variationKey, experimentKey: "e", userID: "user", sdkKey: "key", by: Author(name: "test")) {
                     continuation.resume(returning: $0)
                 }
             }.get()

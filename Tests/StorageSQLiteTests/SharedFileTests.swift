@@ -143,7 +143,7 @@ extension SQLiteStoreTests {
                 for user in 0..<2 {
                     group.addTask {
                         for number in 1...300 {
-                            let map: [Identifier: Identifier] = ["e": Identifier("\(number)")]
+                            let map: ExperimentBucketMap = ["e": Identifier("\(number)")]
                             try await stores[user].apply(.replace(map), to: Identifier("user\(user)"))
                             acknowledged[user].raise(to: number)
                         }

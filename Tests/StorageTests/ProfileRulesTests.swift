@@ -19,7 +19,7 @@ struct ProfileRulesTests {
     @Test("A profile beyond a limit that was lowered may change and shrink, and not grow")
     func loweredLimit() throws {
         let map = Dictionary(uniqueKeysWithValues: (0..<5).map { (Identifier("e\($0)"), Identifier("v")) })
-        let stored = try rules.apply(.replace(map), to: nil, at: 0).result.profile
+        let stored = try rules.apply(.replace(ExperimentBucketMap(map)), to: nil, at: 0).result.profile
         let lowered = ProfileRules(assignmentLimit: 3)
         #expect(try lowered.apply(.merge(["e0": "w"], onConflict: .replace), to: stored, at: 1).result.changed)
         #expect(try lowered.apply(.remove(experimentID: "e0"), to: stored, at: 1).result.profile?.count == 4)

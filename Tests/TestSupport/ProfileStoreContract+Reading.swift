@@ -58,7 +58,7 @@ extension ProfileStoreContract {
     static let failing = [
         ProfileStoreContract("A profile holds as many assignments as the limit and no more", rules: .atMostThree) { context in
             let full: [Identifier: Identifier] = ["e1": "a", "e2": "b", "e3": "c"]
-            try await context.store.apply(.merge(full, onConflict: .replace), to: "user")
+            try await context.store.apply(.merge(ExperimentBucketMap(full), onConflict: .replace), to: "user")
             await #expect(throws: StorageError.tooManyAssignments(limit: 3)) {
                 try await context.store.apply(.merge(["e4": "d"], onConflict: .replace), to: "user")
             }
@@ -68,7 +68,7 @@ extension ProfileStoreContract {
             #expect(try context.reader.variations(of: "user") == full)
         },
         ProfileStoreContract("A refused change does not harm those submitted with it", rules: .atMostThree) { context in
-            let tooMany = Dictionary(uniqueKeysWithValues: (0..<4).map { (Identifier("e\($0)"), Identifier("v")) })
+            let tooMany: ExperimentBucketMap = ["e0": "v", "e1": "v", "e2": "v", "e3": "v"]
             let changes = (0..<20).map { number in
                 ProfileChange(
                     userID: Identifier("user\(number)"), operation: .replace(number == 10 ? tooMany : ["e": "v"])

@@ -1,7 +1,7 @@
 /// Percent-decoding (RFC 3986 §2.1) of parts of a target whose `%` triplets have been checked.
-enum PercentDecoding {
+package enum PercentDecoding {
     /// The decoded text; `nil` if it is not UTF-8.
-    static func decode(_ bytes: UnsafeRawBufferPointer, plusIsSpace: Bool = false) -> String? {
+    package static func decode(_ bytes: UnsafeRawBufferPointer, plusIsSpace: Bool = false) -> String? {
         let isPlain = !bytes.contains(ByteClass.percent) && !(plusIsSpace && bytes.contains(UInt8(ascii: "+")))
         if isPlain { return String(validating: bytes, as: UTF8.self) }
         return withUnsafeTemporaryAllocation(byteCount: max(bytes.count, 1), alignment: 1) { output in

@@ -28,7 +28,7 @@ struct AgentOperation {
     func route(_ projects: ProjectView) -> APIRoute {
         func handle(_ request: borrowing Request, _ call: Call) {
             do throws(AgentError) {
-                perform(try AgentRequest(request, projects)) { call.answer($0.response) }
+                perform(try AgentRequest(request, call.caller, projects)) { call.answer($0.response) }
             } catch {
                 call.answer(error.answer.response)
             }

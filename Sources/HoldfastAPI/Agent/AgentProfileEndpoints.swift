@@ -50,7 +50,7 @@ struct AgentProfileEndpoints {
         }
     }
 
-    private static func assignments(_ map: JSONObject) throws(AgentError) -> [Identifier: Identifier] {
+    private static func assignments(_ map: JSONObject) throws(AgentError) -> ExperimentBucketMap {
         do throws(Problem) {
             return try ProfileBody.assignments(.object(map), at: ["experimentBucketMap"])
         } catch {

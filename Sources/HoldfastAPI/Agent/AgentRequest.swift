@@ -6,6 +6,7 @@ struct AgentRequest {
     let project: Project
     let query: AgentQuery
     let body: AgentBody
+    let caller: Caller
 }
 
 /// The parameters of a query, each of which may stand several times.
@@ -27,7 +28,8 @@ struct AgentQuery {
 }
 
 extension AgentRequest {
-    init(_ request: borrowing Request, _ projects: ProjectView) throws(AgentError) {
+    init(_ request: borrowing Request, _ name: String?, _ projects: ProjectView) throws(AgentError) {
+        caller = Caller(name: name, requestID: request.id)
         project = try projects.project(ofHeader: request.field("x-optimizely-sdk-key"))
         guard let items = request.hasQuery ? request.queryItems() : [] else {
             throw AgentError(.badRequest, "the query is not UTF-8")

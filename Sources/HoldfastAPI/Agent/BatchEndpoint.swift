@@ -12,10 +12,10 @@ struct BatchEndpoint {
     func post(_ request: borrowing Request, _ call: Call) {
         do throws(AgentError) {
             let batch = try request.withBody { bytes throws(AgentError) in try self.batch(bytes) }
-            let authorization = request.field("authorization")
-            let answer = BatchAnswer(batch, requestID: request.id.description) { call.answer($0.response) }
+            let (id, authorization) = (request.id, request.field("authorization"))
+            let answer = BatchAnswer(batch, requestID: id.description) { call.answer($0.response) }
             for (index, operation) in batch.enumerated() {
-                perform(operation, authorization) { answer.add($0, at: index) }
+                perform(operation, authorization, id) { answer.add($0, at: index) }
             }
         } catch {
             call.answer(error.answer.response)
@@ -45,9 +45,12 @@ struct BatchEndpoint {
         return batch
     }
 
-    /// - Parameter authorization: that of the batch, for an operation without its own.
+    /// - Parameters:
+    ///   - authorization: that of the batch, for an operation without its own.
+    ///   - id: that of the batch.
     private func perform(
-        _ asked: BatchOperation, _ authorization: String?, _ receiver: @escaping AgentAnswer.Receiver
+        _ asked: BatchOperation, _ authorization: String?, _ id: RequestID,
+        _ receiver: @escaping AgentAnswer.Receiver
     ) {
         guard let target = TargetText(asked.url) else { return receiver(AgentAnswer(.badRequest)) }
         let candidates = operations.filter { $0.path.utf8.elementsEqual(target.path.utf8) }
@@ -56,10 +59,12 @@ struct BatchEndpoint {
             return receiver(AgentAnswer(.methodNotAllowed))
         }
         do throws(AgentError) {
-            let admission = gate.admit(
-                authorization: asked.header("authorization") ?? authorization, to: operation.scope)
-            if case .failure(let problem) = admission { throw AgentError(problem) }
-            operation.perform(try asked.request(target, operation.method, projects), receiver)
+            let caller: Caller
+            switch gate.admit(authorization: asked.header("authorization") ?? authorization, to: operation.scope) {
+            case .success(let name): caller = Caller(name: name, requestID: id)
+            case .failure(let problem): throw AgentError(problem)
+            }
+            operation.perform(try asked.request(target, operation.method, projects, from: caller), receiver)
         } catch {
             receiver(error.answer)
         }

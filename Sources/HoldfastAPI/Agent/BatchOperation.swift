@@ -26,12 +26,18 @@ struct BatchOperation {
         headers.first { $0.name.lowercased() == name }?.value
     }
 
-    /// - Parameter target: what ``url`` says.
-    func request(_ target: TargetText, _ method: Method, _ projects: ProjectView) throws(AgentError) -> AgentRequest {
+    /// - Parameters:
+    ///   - target: what ``url`` says.
+    ///   - caller: who may do this, by which batch.
+    func request(
+        _ target: TargetText, _ method: Method, _ projects: ProjectView, from caller: Caller
+    ) throws(AgentError) -> AgentRequest {
         let project = try projects.project(ofHeader: header("x-optimizely-sdk-key"))
         let query = AgentQuery(target.queryItems + parameters)
-        guard method == .post else { return AgentRequest(project: project, query: query, body: .empty) }
+        guard method == .post else {
+            return AgentRequest(project: project, query: query, body: .empty, caller: caller)
+        }
         try AgentBody.checkContentType(header("content-type"))
-        return AgentRequest(project: project, query: query, body: try AgentBody(body))
+        return AgentRequest(project: project, query: query, body: try AgentBody(body), caller: caller)
     }
 }

@@ -12,7 +12,8 @@ struct OverrideEndpoint {
         let catalog = catalog
         let warning = asked.warning(in: request.project.datafile)
         catalog.store.setForcedVariation(
-            asked.variationKey, experimentKey: asked.experimentKey, userID: asked.userID, sdkKey: request.project.sdkKey
+            asked.variationKey, experimentKey: asked.experimentKey, userID: asked.userID, sdkKey: request.project.sdkKey,
+            by: request.caller.author
         ) { result in
             switch result {
             case .success(let former):

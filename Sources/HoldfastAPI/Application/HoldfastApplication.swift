@@ -40,9 +40,9 @@ public final class HoldfastApplication: Application {
         services.logger.info(
             "request",
             metadata: [
-                "method": "\(summary.method.name)", "target": "\(summary.target ?? "-")",
+                "method": "\(summary.method.name)", "target": "\(services.access.loggable(summary.target ?? "-"))",
                 "status": "\(summary.status.code)", "microseconds": "\(summary.nanoseconds / 1_000)",
-                "request_id": "\(summary.id)",
+                "request_id": "\(services.access.loggable(summary.id.description))",
             ])
     }
 
@@ -53,7 +53,7 @@ public final class HoldfastApplication: Application {
         case .connectionRefused:
             services.logger.warning("a connection was refused: there are too many")
         case .handlerTimedOut(let id):
-            services.logger.error("a request was not answered in time", metadata: ["request_id": "\(id)"])
+            services.logger.error("a request was not answered in time", metadata: ["request_id": "\(services.access.loggable(id.description))"])
         }
     }
 

@@ -8,6 +8,7 @@ public final class Services: Sendable {
     public let profiles: any ProfileStore
     public let projects: ProjectCatalog
     public let events: EventQueue
+    public let audit: any AuditStore
     public let eventStore: any EventStore
     public let access: AccessControl
     public let readiness: Readiness
@@ -36,11 +37,13 @@ public final class Services: Sendable {
     }
 
     public init(
-        profiles: any ProfileStore, projects: ProjectCatalog, events: EventQueue, access: AccessControl, build: BuildInfo, logger: Logger, options: Options = Options()
+        profiles: any ProfileStore, projects: ProjectCatalog, events: EventQueue, audit: any AuditStore,
+        access: AccessControl, build: BuildInfo, logger: Logger, options: Options = Options()
     ) {
         self.profiles = profiles
         self.projects = projects
         self.events = events
+        self.audit = audit
         eventStore = events.store
         self.access = access
         self.build = build

@@ -5,7 +5,7 @@ import Storage
 /// `/v1/profiles/{user_id}/experiments/{experiment_id}`: one assignment. `PUT` is the admin's override, which stays,
 /// whatever app servers save, until an admin removes it.
 struct AssignmentEndpoints {
-    let store: any ProfileStore
+    let audit: any AuditStore
     let reader: any ProfileReader
     let projects: ProjectView
 
@@ -37,7 +37,7 @@ struct AssignmentEndpoints {
             let experimentID = try request.experimentID()
             let variationID = try request.withBody { bytes throws(Problem) in try self.variationID(bytes, of: experimentID) }
             let operation = ProfileChange.Operation.override(experimentID: experimentID, variationID: variationID)
-            store.submit(ProfileChange(userID: userID, operation: operation)) { result in
+            audit.submit(ProfileChange(userID: userID, operation: operation), by: call.author(request)) { result in
                 switch result {
                 case .success(let result): Self.send(result.profile, experimentID, to: call)
                 case .failure(let error): call.fail(error)
@@ -95,7 +95,8 @@ struct AssignmentEndpoints {
         do throws(Problem) {
             let userID = try request.userID()
             let experimentID = try request.experimentID()
-            store.submit(ProfileChange(userID: userID, operation: .remove(experimentID: experimentID))) { result in
+            let change = ProfileChange(userID: userID, operation: .remove(experimentID: experimentID))
+            audit.submit(change, by: call.author(request)) { result in
                 switch result {
                 case .success(let result) where result.changed:
                     call.answer(Response(.noContent))

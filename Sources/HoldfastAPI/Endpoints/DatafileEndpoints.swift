@@ -18,7 +18,8 @@ struct DatafileEndpoints {
             let existed = projects.project(sdkKey) != nil
             let catalog = catalog
             catalog.store.putDatafile(
-                content, sdkKey: sdkKey, revision: datafile.revision, author: call.caller ?? "anonymous", replacing: nil
+                content, sdkKey: sdkKey, revision: datafile.revision, replacing: nil,
+                note: AuditNote(.datafilePut, of: sdkKey), by: call.author(request)
             ) { result in
                 switch result {
                 case .success(let stored): Self.announce(stored, datafile, existed ? .ok : .created, catalog, call)

@@ -39,7 +39,8 @@ struct ExperimentEndpoints {
             let value = try request.withBody { bytes throws(Problem) in try ProfileBody.parse(bytes) }
             let definition = try ExperimentDefinition(value, key: key)
             let sdkKey = try sdkKey(request)
-            Self.edit(catalog, sdkKey, call) { editor, datafile throws(Problem) in
+            Self.edit(catalog, sdkKey, .experimentPut, of: key, by: call.author(request), call) {
+                editor, datafile throws(Problem) in
                 let former = datafile?.experiment(key: Identifier(key))
                 try definition.apply(to: &editor, former: former)
                 return former == nil ? .created : .ok
@@ -58,7 +59,8 @@ struct ExperimentEndpoints {
     func delete(_ request: borrowing Request, _ call: Call) {
         do throws(Problem) {
             let key = try Self.key(request)
-            Self.edit(catalog, try sdkKey(request), call) { editor, datafile throws(Problem) in
+            Self.edit(catalog, try sdkKey(request), .experimentDelete, of: key, by: call.author(request), call) {
+                editor, datafile throws(Problem) in
                 guard editor.removeExperiment(key: Identifier(key)) else { throw Self.unknown(key) }
                 return .noContent
             } answer: { _, status in
@@ -74,7 +76,8 @@ struct ExperimentEndpoints {
     /// Edits the datafile in force and puts the result in force. When somebody else was quicker the edit is made again
     /// on theirs, so that none is lost.
     private static func edit(
-        _ catalog: ProjectCatalog, _ sdkKey: String, _ call: Call, tries: Int = 10,
+        _ catalog: ProjectCatalog, _ sdkKey: String, _ action: AuditAction, of key: String, by author: Author,
+        _ call: Call, tries: Int = 10,
         _ change: @escaping @Sendable (inout DatafileEditor, Datafile?) throws(Problem) -> Status,
         answer: @escaping @Sendable (Project, Status) -> Void
     ) {
@@ -85,9 +88,10 @@ struct ExperimentEndpoints {
             editor.raiseRevision()
             let content = editor.value.encoded()
             let edited = try Project.compile(editor.value)
+            let note = AuditNote(
+                action, of: key, before: detail(key, project?.datafile, sdkKey), after: detail(key, edited, sdkKey))
             catalog.store.putDatafile(
-                content, sdkKey: sdkKey, revision: edited.revision, author: call.caller ?? "anonymous",
-                replacing: project?.version ?? 0
+                content, sdkKey: sdkKey, revision: edited.revision, replacing: project?.version ?? 0, note: note, by: author
             ) { result in
                 switch result {
                 case .failure(let error): call.fail(error)
@@ -96,7 +100,9 @@ struct ExperimentEndpoints {
                 case .success(let stored):
                     refresh(catalog, call) { snapshot in
                         guard stored != nil, let project = snapshot.projects[sdkKey] else {
-                            return edit(catalog, sdkKey, call, tries: tries - 1, change, answer: answer)
+                            return edit(
+                                catalog, sdkKey, action, of: key, by: author, call, tries: tries - 1, change,
+                                answer: answer)
                         }
                         answer(project, status)
                     }
@@ -105,6 +111,12 @@ struct ExperimentEndpoints {
         } catch {
             call.fail(error)
         }
+    }
+
+    /// The experiment as the audit log tells of it.
+    private static func detail(_ key: String, _ datafile: Datafile?, _ sdkKey: String) -> JSONValue {
+        guard let datafile, let experiment = datafile.experiment(key: Identifier(key)) else { return .null }
+        return ["experiment": experiment.description(sdkKey: sdkKey, revision: datafile.revision)]
     }
 
     private static func refresh(

@@ -87,6 +87,12 @@ struct MetricsEndpoint {
         page.single(
             "holdfast_store_expired_assignments_total", .counter, "Assignments that retention deleted.",
             store.expiredAssignments)
+        page.single(
+            "holdfast_audit_entries_total", .counter, "Entries that this process made in the audit log.",
+            store.auditEntries)
+        page.single(
+            "holdfast_audit_entries_deleted_total", .counter, "Entries of the audit log that retention deleted.",
+            store.deletedAuditEntries)
         page.single("holdfast_store_database_bytes", .gauge, "Size of the database file.", store.databaseBytes)
         page.single("holdfast_store_log_bytes", .gauge, "Size of the write-ahead log.", store.logBytes)
         page.histogram(

@@ -5,6 +5,7 @@ import Storage
 /// `/v1/profiles/{user_id}`: one user's profile.
 struct ProfileEndpoints {
     let store: any ProfileStore
+    let audit: any AuditStore
     let reader: any ProfileReader
     let events: EventQueue
     let knownExposures: KnownExposures
@@ -61,8 +62,9 @@ struct ProfileEndpoints {
         do throws(Problem) {
             let userID = try request.userID()
             let change = ProfileChange(userID: userID, operation: .erase)
-            events.afterWaiting { [store, knownExposures] in
-                store.submit(change) { result in
+            let author = call.author(request)
+            events.afterWaiting { [audit, knownExposures] in
+                audit.submit(change, by: author) { result in
                     knownExposures.removeAll()
                     switch result {
                     case .success: call.answer(Response(.noContent))

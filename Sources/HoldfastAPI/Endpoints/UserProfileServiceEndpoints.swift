@@ -83,18 +83,14 @@ struct UserProfileServiceEndpoints {
     private func save(_ body: ProfileBody, _ rule: ProfileChange.ConflictRule, _ call: Call) {
         let change = ProfileChange(userID: body.userID, operation: .merge(body.assignments, onConflict: rule))
         store.submit(change) { result in
-            switch result {
-            case .success(let result): call.answer(json: ProfileJSON.encode(change.userID, result.profile))
-            case .failure(let error): call.fail(error)
+            // The store's thread is the one that all saves wait for: it has better things to do than to write JSON.
+            call.onEventLoop {
+                switch result {
+                case .success(let result): call.answer(json: ProfileJSON.encode(change.userID, result.profile))
+                case .failure(let error): call.fail(error)
+                }
             }
         }
-    }
-}
-
-extension ProfileBody {
-    init(userID: Identifier, assignments: [Identifier: Identifier]) {
-        self.userID = userID
-        self.assignments = assignments
     }
 }
 

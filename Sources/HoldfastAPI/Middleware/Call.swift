@@ -8,6 +8,11 @@ struct Call: Sendable {
     /// The name of the token; `nil` when the server asks for none.
     let caller: String?
 
+    /// Who answers for what this call changes.
+    func author(_ request: borrowing Request) -> Author {
+        Caller(name: caller, requestID: request.id).author
+    }
+
     func answer(_ response: Response) {
         responder.send(response)
     }
@@ -17,6 +22,11 @@ struct Call: Sendable {
         var json = json
         json.append(UInt8(ascii: "\n"))
         responder.send(Response(status, contentType: MediaType.json, entityTag: entityTag, body: .bytes(json)))
+    }
+
+    /// Runs work that ends in the answer where the request was received.
+    func onEventLoop(_ work: @escaping @Sendable () -> Void) {
+        responder.onEventLoop(work)
     }
 
     func fail(_ problem: Problem) {

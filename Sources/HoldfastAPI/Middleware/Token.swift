@@ -1,4 +1,5 @@
-import Bucketing
+public import Bucketing
+import Storage
 
 /// A secret that lets its bearer do things.
 public struct Token: Sendable {
@@ -39,6 +40,18 @@ public struct Token: Sendable {
         for (left, right) in zip(secret, candidate) { difference |= left ^ right }
         return difference == 0
     }
+
+    /// Whether the secret stands anywhere in a text.
+    func isContained(in text: String) -> Bool {
+        text.utf8.firstRange(of: secret) != nil
+    }
+}
+
+extension Token {
+    /// Names and scopes, for the audit log.
+    public static func describe(_ tokens: [Token]) -> JSONValue {
+        .array(tokens.map { ["name": .string($0.name), "scope": .string("\($0.scope)")] })
+    }
 }
 
 /// A token file that cannot be used.
@@ -52,7 +65,7 @@ public struct TokenFileError: Error, CustomStringConvertible {
 extension Token {
     /// Reads lines of `scope name secret`; empty lines and those beginning with `#` are passed over.
     ///
-    /// - Throws: ``TokenFileError``, which never quotes a secret.
+    /// - Throws: ``TokenFileError``, which quotes nothing of the line: who swaps name and secret finds neither in a log.
     public static func parse(_ text: String) throws(TokenFileError) -> [Token] {
         var tokens: [Token] = []
         for (index, line) in text.split(omittingEmptySubsequences: false, whereSeparator: \.isNewline).enumerated() {
@@ -64,14 +77,13 @@ extension Token {
             let name = String(words[1])
             let secret = Array(words[2].utf8)
             guard secret.count >= minimumSecretLength else {
-                throw wrong("the secret of '\(name)' is shorter than \(minimumSecretLength) characters")
+                throw wrong("the secret is shorter than \(minimumSecretLength) characters")
             }
+            guard name != Author.anonymousName else { throw wrong("the name is that of callers without a token") }
             guard !tokens.contains(where: { $0.name.utf8.elementsEqual(name.utf8) }) else {
-                throw wrong("the name '\(name)' stands twice")
+                throw wrong("the name stands twice")
             }
-            guard !tokens.contains(where: { $0.hasSecret(secret) }) else {
-                throw wrong("the secret of '\(name)' stands twice")
-            }
+            guard !tokens.contains(where: { $0.hasSecret(secret) }) else { throw wrong("the secret stands twice") }
             tokens.append(Token(scope: scope, name: name, secret: secret))
         }
         return tokens

@@ -1,12 +1,12 @@
 import Bucketing
 import HTTPServer
+import Storage
 
 /// A user profile as a client sends it, checked against the User Profile Service schema: an object with `user_id` and
 /// `experiment_bucket_map`; other members are allowed and ignored.
 struct ProfileBody {
     var userID: Identifier
-    /// The variation of each experiment.
-    var assignments: [Identifier: Identifier]
+    var assignments: ExperimentBucketMap
 
     private static let parser = JSONParser(maximumDepth: 64, duplicateKeys: .refused)
 
@@ -28,7 +28,16 @@ struct ProfileBody {
 
     /// - Parameter pathUserID: the user that the path names; then the body may leave it out, and must agree.
     init(_ bytes: UnsafeRawBufferPointer, pathUserID: Identifier? = nil) throws(Problem) {
-        try self.init(Self.parse(bytes), pathUserID: pathUserID)
+        if pathUserID == nil, let plain = PlainProfileScanner.scan(bytes) {
+            self = plain
+        } else {
+            try self.init(Self.parse(bytes), pathUserID: pathUserID)
+        }
+    }
+
+    init(userID: Identifier, assignments: ExperimentBucketMap) {
+        self.userID = userID
+        self.assignments = assignments
     }
 
     init(_ value: JSONValue, pathUserID: Identifier? = nil) throws(Problem) {
@@ -66,12 +75,12 @@ struct ProfileBody {
     /// - Parameter place: where the map stands in the body.
     static func assignments(
         _ map: JSONValue, at place: JSONPointer = ["experiment_bucket_map"]
-    ) throws(Problem) -> [Identifier: Identifier] {
+    ) throws(Problem) -> ExperimentBucketMap {
         guard let object = map.object else {
             throw wrong(place, "experiment_bucket_map is an object, not \(map.kind)")
         }
-        var assignments: [Identifier: Identifier] = [:]
-        assignments.reserveCapacity(object.count)
+        var entries: [ExperimentBucketMap.Entry] = []
+        entries.reserveCapacity(object.count)
         for member in object {
             let experimentID = try checkExperimentID(member.key, at: place.appending(member.key))
             guard let entry = member.value.object else {
@@ -80,26 +89,30 @@ struct ProfileBody {
             guard let variation = entry["variation_id"] else {
                 throw wrong(place.appending(member.key).appending("variation_id"), "variation_id is missing")
             }
-            assignments[experimentID] = try variationID(
-                variation, at: place.appending(member.key).appending("variation_id"))
+            let variationID = try variationID(variation, at: place.appending(member.key).appending("variation_id"))
+            entries.append(.init(experimentID: experimentID, variationID: variationID))
         }
-        return assignments
+        return ExperimentBucketMap(entries)
     }
 
     /// `^[a-zA-Z0-9]+$`, at the most 255 bytes.
     static func checkExperimentID(
         _ text: String, at pointer: @autoclosure () -> JSONPointer?
     ) throws(Problem) -> Identifier {
-        let isAlphanumeric = text.utf8.allSatisfy { byte in
-            byte &- UInt8(ascii: "0") < 10 || (byte | 0x20) &- UInt8(ascii: "a") < 26
-        }
-        guard !text.isEmpty, isAlphanumeric else {
+        guard isExperimentID(text.utf8) else {
             throw Problem(.badRequest, "an experiment id is made of ASCII letters and digits", at: pointer())
         }
         guard text.utf8.count <= 255 else {
             throw Problem(.badRequest, "an experiment id is at the most 255 bytes long", at: pointer())
         }
         return Identifier(text)
+    }
+
+    static func isExperimentID(_ bytes: some Collection<UInt8>) -> Bool {
+        !bytes.isEmpty
+            && bytes.allSatisfy { byte in
+                byte &- UInt8(ascii: "0") < 10 || (byte | 0x20) &- UInt8(ascii: "a") < 26
+            }
     }
 
     /// A string of 1 to 255 bytes.

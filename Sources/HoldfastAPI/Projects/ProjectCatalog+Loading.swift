@@ -53,7 +53,8 @@ extension ProjectCatalog {
         if let known = snapshot().projects[sdkKey], known.content == content { return sdkKey }
         let outcome = Outcome()
         store.putDatafile(
-            content, sdkKey: sdkKey, revision: summary.revision, author: "command line", replacing: nil
+            content, sdkKey: sdkKey, revision: summary.revision, replacing: nil,
+            note: AuditNote(.datafilePut, of: sdkKey), by: .processUser
         ) { [self] result in
             switch result {
             case .success: refresh { outcome.settle($0) }

@@ -1,4 +1,5 @@
 import CSQLite
+import CSQLiteLog
 import Glibc
 
 /// A connection to a database file, for one thread or queue at a time.
@@ -6,6 +7,8 @@ final class Connection {
     enum Access {
         case read
         case write
+        /// Writes, and appends to the write-ahead log in great pieces. Only with `synchronous = FULL`.
+        case commit
         /// Writes, and makes the file if there is none.
         case create
     }
@@ -16,20 +19,23 @@ final class Connection {
     /// By the address of their text, which is a literal.
     private var statements: [UnsafePointer<UInt8>: Statement] = [:]
     private let busyHandler: BusyHandler
+    private var logIndex: UnsafeRawPointer?
 
     /// - Parameter lockTimeout: how long a statement waits for a lock that another connection holds, in seconds.
     init(path: String, access: Access, lockTimeout: Double) throws(SQLiteError) {
         let mode =
             switch access {
             case .read: SQLITE_OPEN_READONLY
-            case .write: SQLITE_OPEN_READWRITE
+            case .write, .commit: SQLITE_OPEN_READWRITE
             case .create: SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE
             }
         var handle: OpaquePointer?
         // NOMUTEX: no two threads use one connection at once.
         // SQLite gives some names a meaning of their own (":memory:"); one with a directory is always a file's.
         let file = path.hasPrefix("/") ? path : "./" + path
-        let code = sqlite3_open_v2(file, &handle, mode | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE, nil)
+        let code = sqlite3_open_v2(
+            file, &handle, mode | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE,
+            access == .commit ? csqlite_log_vfs() : nil)
         guard code == SQLITE_OK, let handle else {
             let error = SQLiteError(handle, code)
             sqlite3_close_v2(handle)
@@ -72,6 +78,9 @@ final class Connection {
 
     /// Whether a transaction has begun and neither been committed nor rolled back, by us or by SQLite.
     var isInTransaction: Bool { sqlite3_get_autocommit(handle) == 0 }
+
+    /// Rows that were inserted, updated or deleted since the connection was opened.
+    var totalChanges: Int64 { sqlite3_total_changes64(handle) }
 
     /// Whether the path no longer leads to the file that is open.
     var fileHasMoved: Bool {
@@ -117,15 +126,29 @@ final class Connection {
         return pages == copied
     }
 
+    /// What every commit to the database changes, by whatever process, before it is acknowledged; `nil` before
+    /// ``watchLog()``.
+    var logHeader: LogHeader? { logIndex.map(LogHeader.init) }
+
+    /// Has ``logHeader`` told from now on, from SQLite's own mapping of the log's index. It lasts as long as the
+    /// connection, which must have read something: only then SQLite knows of the log.
+    func watchLog() {
+        guard logIndex == nil, let file = mainFile, let map = file.pointee.pMethods?.pointee.xShmMap else { return }
+        var mapping: UnsafeMutableRawPointer?
+        if map(file, 0, 32_768, 0, &mapping) == SQLITE_OK { logIndex = UnsafeRawPointer(mapping) }
+    }
+
+    private var mainFile: UnsafeMutablePointer<sqlite3_file>? {
+        var file: UnsafeMutablePointer<sqlite3_file>?
+        return sqlite3_file_control(handle, "main", SQLITE_FCNTL_FILE_POINTER, &file) == SQLITE_OK ? file : nil
+    }
+
     /// The beginning of the file; `nil` when it is shorter.
     ///
     /// It is read through SQLite's own descriptor: closing another one of this file would drop the POSIX locks that
     /// all connections of this process hold on it.
     func firstBytes(_ count: Int) -> [UInt8]? {
-        var file: UnsafeMutablePointer<sqlite3_file>?
-        guard sqlite3_file_control(handle, "main", SQLITE_FCNTL_FILE_POINTER, &file) == SQLITE_OK,
-            let file, let read = file.pointee.pMethods?.pointee.xRead
-        else { return nil }
+        guard let file = mainFile, let read = file.pointee.pMethods?.pointee.xRead else { return nil }
         var bytes = [UInt8](repeating: 0, count: count)
         return read(file, &bytes, Int32(count), 0) == SQLITE_OK ? bytes : nil
     }

@@ -52,6 +52,10 @@ final class Statement {
         }
     }
 
+    func bind(_ text: String?, at index: Int32) {
+        if let text { bind(text, at: index) } else { sqlite3_bind_null(handle, index) }
+    }
+
     func bind(_ bytes: [UInt8], at index: Int32) {
         bytes.withUnsafeBytes { _ = sqlite3_bind_blob(handle, index, $0.baseAddress, Int32($0.count), Self.copied) }
     }
@@ -78,6 +82,10 @@ final class Statement {
 
     func double(_ column: Int32) -> Double {
         sqlite3_column_double(handle, column)
+    }
+
+    func isNull(_ column: Int32) -> Bool {
+        sqlite3_column_type(handle, column) == SQLITE_NULL
     }
 
     func text(_ column: Int32) -> String {

@@ -1,5 +1,7 @@
+import Bucketing
 import Glibc
 import Migrations
+import Storage
 
 /// The file of a Holdfast database: recognises it, brings it to this program's version, and opens connections to it.
 struct DatabaseFile: Sendable {
@@ -91,6 +93,12 @@ struct DatabaseFile: Sendable {
             for step in Migrations.all.dropFirst(Int(version)) {
                 try connection.execute(String(decoding: step, as: UTF8.self))
             }
+            if version > 0, version < Self.version {
+                let note = AuditNote(
+                    .databaseMigrate, of: "\(Self.version)", before: ["version": .integer(version)],
+                    after: ["version": .integer(Self.version)])
+                try AuditRows.insert(note, by: .processUser, at: systemWallClock(), on: connection)
+            }
             try connection.execute("PRAGMA application_id = \(Self.applicationID)")
             try connection.execute("PRAGMA user_version = \(Self.version)")
             try connection.execute("COMMIT")
@@ -109,7 +117,7 @@ struct DatabaseFile: Sendable {
 
     /// A connection that writes. What it has committed survives a loss of power.
     func writer(lockTimeout: Double) throws(SQLiteError) -> Connection {
-        let connection = try Connection(path: path, access: .write, lockTimeout: lockTimeout)
+        let connection = try Connection(path: path, access: .commit, lockTimeout: lockTimeout)
         try connection.execute(
             """
             PRAGMA synchronous = FULL;

@@ -20,7 +20,7 @@ public enum DatabaseMaintenance {
         guard access(path, F_OK) == 0 else { throw DatabaseError(path, "there is no such file") }
         guard access(target, F_OK) != 0 else { throw DatabaseError(target, "there is a file of this name already") }
         try DatabaseFile(path: path).recognise()
-        let partial = target + ".partial"
+        let partial = partialName(of: target)
         unlink(partial)
         do throws(SQLiteError) {
             let connection = try Connection(path: path, access: .write, lockTimeout: 10)
@@ -30,6 +30,11 @@ public enum DatabaseMaintenance {
             throw DatabaseError(path, error)
         }
         try publish(partial, as: target)
+    }
+
+    /// What the copy is called while it is made.
+    public static func partialName(of target: String) -> String {
+        target + ".partial"
     }
 
     private static func publish(_ partial: String, as target: String) throws(DatabaseError) {

@@ -19,10 +19,12 @@ public struct SQLiteConfiguration: Sendable {
     public var checkpointPages = 8_192
     /// Bytes of cached profiles for each reader.
     public var cacheBytes = 32 << 20
-    /// Seconds between two looks for expired assignments.
+    /// Seconds between two looks for what is to be deleted.
     public var retentionInterval = 5.0
-    /// Expired profiles that one transaction deletes.
+    /// Expired profiles, and old entries of the audit log, that one transaction deletes.
     public var retentionBatch = 500
+    /// How long an entry of the audit log is kept.
+    public var auditRetention = Duration.seconds(400 * 86_400)
     /// Milliseconds that goal events are kept, at least ``EventRules/minimumRetention``; `nil`: forever.
     public var eventRetention: Timestamp?
     public var clock: WallClock = systemWallClock

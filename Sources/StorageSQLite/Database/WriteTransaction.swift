@@ -7,6 +7,8 @@ final class WriteTransaction {
     private(set) var changedUserIDs: [Identifier] = []
     private(set) var profiles: Int64 = 0
     private(set) var assignments: Int64 = 0
+    /// Entries made in the audit log.
+    private(set) var auditEntries: UInt64 = 0
     /// Whether there is anything to commit.
     private(set) var hasWritten = false
 
@@ -19,6 +21,12 @@ final class WriteTransaction {
         changedUserIDs.append(userID)
         self.profiles += Int64(profiles)
         self.assignments += Int64(assignments)
+        hasWritten = true
+    }
+
+    /// Takes note of an entry in the audit log.
+    func recorded() {
+        auditEntries += 1
         hasWritten = true
     }
 

@@ -110,19 +110,20 @@ final class Writer: Sendable {
     private func commit(_ batch: [any PendingWrite]) {
         let start = DispatchTime.now()
         do throws(SQLiteError) {
-            let committed = try transact(batch)
+            let transaction = try transact(batch)
             let seconds = Double(DispatchTime.now().uptimeNanoseconds - start.uptimeNanoseconds) / 1e9
             state.withLock { state in
                 let failed = batch.count { $0.isRefused }
                 state.statistics.failedChanges += UInt64(failed)
-                guard committed else { return }
+                guard let transaction else { return }
+                state.statistics.auditEntries += transaction.auditEntries
                 state.statistics.commits += 1
                 state.statistics.changes += UInt64(batch.count - failed)
                 state.statistics.commitSeconds.observe(seconds)
                 state.statistics.batchSizes.observe(Double(batch.count))
             }
             configuration.aroundCompletions { for write in batch { write.complete() } }
-            if committed, let connection = connection.value { checkpointer.logHasGrown(on: connection) }
+            if transaction != nil, let connection = connection.value { checkpointer.logHasGrown(on: connection) }
         } catch {
             recover(from: error)
             // What waits behind a lock that outlasted the patience of a write would wait for it as long again.
@@ -132,8 +133,8 @@ final class Writer: Sendable {
         }
     }
 
-    /// - Returns: whether anything was written.
-    private func transact(_ batch: [any PendingWrite]) throws(SQLiteError) -> Bool {
+    /// - Returns: what was committed; `nil` when there was nothing to write.
+    private func transact(_ batch: [any PendingWrite]) throws(SQLiteError) -> WriteTransaction? {
         let connection = try openConnection()
         // What is written to a file that nobody finds again is lost, however often it is synchronised.
         guard !connection.fileHasMoved else {
@@ -144,14 +145,14 @@ final class Writer: Sendable {
         for write in batch { try write.perform(in: transaction) }
         guard transaction.hasWritten else {
             try connection.statement("COMMIT").run()
-            return false
+            return nil
         }
         let counters = try raiseCounters(transaction)
         notices.announce(counters.commits)
         try connection.statement("COMMIT").run()
         notices.deliver(.init(number: counters.commits, userIDs: transaction.changedUserIDs))
         state.withLock { $0.take(counters) }
-        return true
+        return transaction
     }
 
     private func raiseCounters(_ transaction: WriteTransaction) throws(SQLiteError) -> Counters {
@@ -210,8 +211,11 @@ final class Writer: Sendable {
         return statistics
     }
 
-    func countExpired(_ assignments: Int) {
-        state.withLock { $0.statistics.expiredAssignments += UInt64(assignments) }
+    func countDeleted(expiredAssignments: Int, auditEntries: Int) {
+        state.withLock { state in
+            state.statistics.expiredAssignments += UInt64(expiredAssignments)
+            state.statistics.deletedAuditEntries += UInt64(auditEntries)
+        }
     }
 
     // MARK: Closing

@@ -1,13 +1,15 @@
 import Dispatch
 import Storage
 
-/// Deletes assignments that have expired, and goal events that were kept long enough, a few in each transaction, so that other changes wait for none of it long.
-/// Readers do not depend on it: to them an assignment is gone at the moment it expires.
+/// Deletes assignments that have expired, goal events that were kept long enough, and what is old in the audit log, a few
+/// in each transaction, so that other changes wait for none of it long. Readers do not depend on it: to them an
+/// assignment is gone at the moment it expires.
 final class Retention: @unchecked Sendable {
     // Safe: all is constant, and a timer source may be cancelled from any thread.
     private let writer: Writer
     private let clock: WallClock
     private let batch: Int
+    private let auditRetention: Timestamp
     private let eventRetention: Timestamp?
     private let timer: any DispatchSourceTimer
 
@@ -15,6 +17,7 @@ final class Retention: @unchecked Sendable {
         self.writer = writer
         clock = configuration.clock
         batch = configuration.retentionBatch
+        auditRetention = configuration.auditRetention.wholeMilliseconds
         eventRetention = configuration.eventRetention.map { max($0, EventRules.minimumRetention) }
         timer = DispatchSource.makeTimerSource(queue: DispatchQueue(label: "retention", qos: .utility))
         let interval = DispatchTimeInterval.milliseconds(Int(configuration.retentionInterval * 1_000))
@@ -32,13 +35,16 @@ final class Retention: @unchecked Sendable {
 
     private func sweep() {
         writer.refreshFigures()
-        writer.submit { [clock, batch] transaction in
-            try Self.deleteExpired(at: clock(), limit: batch, in: transaction)
+        writer.submit { [clock, batch, auditRetention] transaction in
+            let now = clock()
+            let expired = try Self.deleteExpired(at: now, limit: batch, in: transaction)
+            let old = try AuditRows.prune(before: now - auditRetention, limit: batch, in: transaction)
+            return (expired, old)
         } completion: { [self] result in
             // A failure shows in readiness and metrics; the next sweep tries again.
-            guard case .success(let (found, assignments)) = result else { return }
-            writer.countExpired(assignments)
-            if found == batch, assignments > 0 { sweep() }
+            guard case .success(let (expired, old)) = result else { return }
+            writer.countDeleted(expiredAssignments: expired.assignments, auditEntries: old)
+            if expired.found == batch && expired.assignments > 0 || old == batch { sweep() }
         }
     }
 

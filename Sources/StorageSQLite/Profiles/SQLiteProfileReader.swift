@@ -29,6 +29,8 @@ final class SQLiteProfileReader: ProfileReader {
     /// The last commit whose changes the cache has taken note of.
     private var knownCommit: Int64 = -1
     private var dataVersion: Int64 = -1
+    /// As it was before the database was last asked.
+    private var logHeader: LogHeader?
 
     init(file: DatabaseFile, notices: CommitNotices, configuration: SQLiteConfiguration) throws(SQLiteError) {
         self.file = file
@@ -159,11 +161,20 @@ final class SQLiteProfileReader: ProfileReader {
     // MARK: The cache
 
     private func checkCache(_ connection: Connection) throws(SQLiteError) {
+        // Nearly always nothing was committed since the last batch, which a glance at shared memory tells; asking
+        // SQLite takes two system calls for its locks.
+        let header = connection.logHeader
+        if isCacheCurrent, let header, header == logHeader {
+            for notice in inbox.take() { takeNote(of: notice) }
+            return
+        }
+        logHeader = header
         let version = try connection.integer("PRAGMA data_version")
         let hasChanged = version != dataVersion || !isCacheCurrent
         let commit = hasChanged ? try connection.integer("SELECT commits FROM counters") : knownCommit
         dataVersion = version
         isCacheCurrent = true
+        connection.watchLog()
         // After the database was asked, so that what is told late explains more of what it answered.
         for notice in inbox.take() { takeNote(of: notice) }
         guard commit > knownCommit else { return }

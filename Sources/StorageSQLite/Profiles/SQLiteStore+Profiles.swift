@@ -18,7 +18,7 @@ extension SQLiteStore: ProfileStore {
         writer.submit({ try Self.apply(change, rules, at: clock(), in: $0) }, completion: completion)
     }
 
-    private static func apply(
+    static func apply(
         _ change: ProfileChange, _ rules: ProfileRules, at now: Timestamp, in transaction: WriteTransaction
     ) throws -> ProfileChangeResult {
         let stored = try stored(for: change, in: transaction)
@@ -37,6 +37,7 @@ extension SQLiteStore: ProfileStore {
         // Erasing a user leaves nothing behind, wherever it is kept.
         if case .erase = change.operation {
             try ForcedVariationRows.erase(change.userID, in: transaction)
+            try AuditRows.erase(change.userID, in: transaction)
             var recording = EventRecording(in: transaction)
             try recording.erase(change.userID)
             try recording.finish()
@@ -49,7 +50,7 @@ extension SQLiteStore: ProfileStore {
         return outcome.result
     }
 
-    private static func stored(
+    static func stored(
         for change: ProfileChange, in transaction: WriteTransaction
     ) throws -> ProfileRecord? {
         guard let bytes = try ProfileRows.find(change.userID, on: transaction.connection) else { return nil }

@@ -35,15 +35,9 @@ enum DatafileRows {
         return datafiles
     }
 
-    /// 0 when there is none.
-    static func versionInForce(sdkKey: String, on connection: Connection) throws(SQLiteError) -> Int64 {
-        var version: Int64 = 0
-        try connection.statement("SELECT max(version) FROM datafiles WHERE sdk_key = ?1").run {
-            $0.bind(sdkKey, at: 1)
-        } row: {
-            version = $0.integer(0)
-        }
-        return version
+    /// The datafile in force, without its content.
+    static func inForce(sdkKey: String, on connection: Connection) throws(SQLiteError) -> StoredDatafile? {
+        try history(sdkKey: sdkKey, limit: 1, on: connection).first
     }
 
     static func insert(_ datafile: StoredDatafile, in transaction: WriteTransaction) throws(SQLiteError) -> StoredDatafile {

@@ -16,16 +16,25 @@ final class ProjectReader: @unchecked Sendable {
     }
 
     func read<Value>(_ body: (Connection) throws(SQLiteError) -> Value) throws(StorageError) -> Value {
-        let result: Result<Value, StorageError> = queue.sync {
-            guard !isClosed else { return .failure(.closed) }
-            do throws(SQLiteError) {
-                return .success(try body(try openConnection()))
-            } catch {
-                if error.asksForReopening { connection = nil }
-                return .failure(error.asStorageError)
-            }
+        try queue.sync { result(of: body) }.get()
+    }
+
+    /// - Parameter completion: called on a queue of the reader.
+    func read<Value>(
+        _ body: @escaping @Sendable (Connection) throws(SQLiteError) -> Value,
+        _ completion: @escaping @Sendable (Result<Value, StorageError>) -> Void
+    ) {
+        queue.async { [self] in completion(result(of: body)) }
+    }
+
+    private func result<Value>(of body: (Connection) throws(SQLiteError) -> Value) -> Result<Value, StorageError> {
+        guard !isClosed else { return .failure(.closed) }
+        do throws(SQLiteError) {
+            return .success(try body(try openConnection()))
+        } catch {
+            if error.asksForReopening { connection = nil }
+            return .failure(error.asStorageError)
         }
-        return try result.get()
     }
 
     private func openConnection() throws(SQLiteError) -> Connection {

@@ -27,30 +27,49 @@ extension SQLiteStore: ProjectStore {
     }
 
     public func putDatafile(
-        _ content: [UInt8], sdkKey: String, revision: String, author: String, replacing: Int64?,
+        _ content: [UInt8], sdkKey: String, revision: String, replacing: Int64?, note: AuditNote, by author: Author,
         completion: @escaping @Sendable (Result<StoredDatafile?, StorageError>) -> Void
     ) {
         let now = configuration.clock()
         writer.submit(
             { transaction -> StoredDatafile? in
-                if let replacing {
-                    let inForce = try DatafileRows.versionInForce(sdkKey: sdkKey, on: transaction.connection)
-                    guard inForce == replacing else { return nil }
-                }
+                let former = try DatafileRows.inForce(sdkKey: sdkKey, on: transaction.connection)
+                if let replacing, former?.version ?? 0 != replacing { return nil }
                 let datafile = StoredDatafile(
-                    version: 0, sdkKey: sdkKey, revision: revision, content: content, storedAt: now, author: author)
-                return try DatafileRows.insert(datafile, in: transaction)
+                    version: 0, sdkKey: sdkKey, revision: revision, content: content, storedAt: now, author: author.name)
+                let stored = try DatafileRows.insert(datafile, in: transaction)
+                var note = note
+                note.before = former.map { Self.describe($0, note.before) } ?? .null
+                note.after = Self.describe(stored, note.after)
+                try transaction.record(note, by: author, at: now)
+                return stored
             }, completion: completion)
     }
 
+    /// A datafile as the audit log tells of it, which is not the whole, and what else there is to tell.
+    private static func describe(_ datafile: StoredDatafile, _ detail: JSONValue) -> JSONValue {
+        var description = JSONObject()
+        description["version"] = .integer(datafile.version)
+        description["revision"] = .string(datafile.revision)
+        for member in detail.object ?? JSONObject() { description[member.key] = member.value }
+        return .object(description)
+    }
+
     public func setForcedVariation(
-        _ variationKey: Identifier?, experimentKey: Identifier, userID: Identifier, sdkKey: String,
+        _ variationKey: Identifier?, experimentKey: Identifier, userID: Identifier, sdkKey: String, by author: Author,
         completion: @escaping @Sendable (Result<Identifier?, StorageError>) -> Void
     ) {
+        let now = configuration.clock()
         writer.submit(
             { transaction in
                 let former = try ForcedVariationRows.set(
                     variationKey, experimentKey: experimentKey, userID: userID, sdkKey: sdkKey, in: transaction)
+                if former != variationKey {
+                    let note = AuditNote(
+                        variationKey == nil ? .forcedVariationRemove : .forcedVariationSet, of: experimentKey.string,
+                        userID: userID, before: Self.describe(former, sdkKey), after: Self.describe(variationKey, sdkKey))
+                    try transaction.record(note, by: author, at: now)
+                }
                 guard variationKey != nil else { return former }
                 var recording = EventRecording(in: transaction)
                 for experimentID in try ExposureRows.experimentIDs(
@@ -61,5 +80,10 @@ extension SQLiteStore: ProjectStore {
                 try recording.finish()
                 return former
             }, completion: completion)
+    }
+
+    private static func describe(_ variationKey: Identifier?, _ sdkKey: String) -> JSONValue {
+        guard let variationKey else { return .null }
+        return ["variation_key": .string(variationKey.string), "sdk_key": .string(sdkKey)]
     }
 }

@@ -14,6 +14,8 @@ struct BackupCommand: ParsableCommand {
 
     func run() throws {
         let path = database.path(environment: ProcessInfo.processInfo.environment)
+        let progress = CopyProgress(of: path, to: DatabaseMaintenance.partialName(of: file))
+        defer { progress.finish() }
         try DatabaseMaintenance.backUp(path: path, to: file)
         print("copied \(path) to \(file)")
     }

@@ -18,19 +18,20 @@ struct ServeCommand: ParsableCommand {
         let access = AccessControl(tokens: try tokens?.read() ?? [])
         try refuseOpenAddress(configuration, access)
         let signals = Signals()
-        signals.onHangUp { reload(tokens, access, logger) }
 
         if let room = DescriptorLimit.raise(for: configuration.limits.connections) {
             logger.warning("the limit of open files is low (ulimit -n)", metadata: ["connections_that_fit": "\(room)"])
         }
         let store = try StoreFactory.open(configuration)
+        signals.onHangUp { Self.reload(tokens, access, store, logger) }
         let projects = try ProjectCatalog(store: store, logger: logger)
         let loaded = try configuration.datafile.map { try DatafileSource(path: $0).load(into: projects) } ?? []
         var options = Services.Options()
         options.accessLog = configuration.accessLog
         options.importLineBytes = configuration.limits.bodyBytes
         let services = Services(
-            profiles: store, projects: projects, events: EventQueue(store: store), access: access,
+            profiles: store, projects: projects, events: EventQueue(store: store), audit: store,
+            access: access,
             build: BuildInfo(version: Holdfast.version, startedAt: Date().timeIntervalSince1970), logger: logger,
             options: options)
         let server = try listen(configuration, services)
@@ -66,12 +67,21 @@ struct ServeCommand: ParsableCommand {
                 + "give --tokens-file PATH with lines 'scope name secret', or listen on 127.0.0.1")
     }
 
-    private func reload(_ file: TokenFile?, _ access: AccessControl, _ logger: Logger) {
+    /// Puts the tokens of the file in force; those that are stay when it cannot be used.
+    private static func reload(
+        _ file: TokenFile?, _ access: AccessControl, _ audit: any AuditStore, _ logger: Logger
+    ) {
         guard let file else { return logger.warning("there is no token file to read again") }
         do {
             let tokens = try file.read()
-            access.replaceTokens(tokens)
+            let former = access.replaceTokens(tokens)
             logger.notice("read the token file again", metadata: ["tokens": "\(tokens.count)"])
+            let note = AuditNote(
+                .tokensReload, of: file.path, before: Token.describe(former), after: Token.describe(tokens))
+            audit.record(note, by: Author(name: "signal SIGHUP")) { result in
+                guard case .failure(let error) = result else { return }
+                logger.error("the change of tokens is not in the audit log", metadata: ["error": "\(error)"])
+            }
         } catch {
             logger.error("the token file was not read; the former tokens stay in force", metadata: ["error": "\(error)"])
         }

@@ -10,6 +10,8 @@ struct ServeConfiguration: Sendable {
     var datafile: String?
     /// `nil`: assignments never expire.
     var assignmentTTL: Period?
+    /// How long an entry of the audit log is kept.
+    var auditRetention = Period(seconds: 400 * 86_400)
     /// How long goal events are kept; `nil`: forever.
     var eventRetention: Period?
     var eventLoops = HTTPServer.availableCores

@@ -18,6 +18,9 @@ struct ServeOptions: ParsableArguments {
     @Option(help: .init("How long an assignment lives after it was last saved (default: forever).", valueName: "time"))
     var assignmentTTL: String?
 
+    @Option(help: .init("How long an entry of the audit log is kept (default: 400d).", valueName: "time"))
+    var auditRetention: String?
+
     @Option(help: .init("How long goal events are kept, at least 22d (default: forever).", valueName: "time"))
     var eventRetention: String?
 
@@ -89,6 +92,7 @@ struct ServeOptions: ParsableArguments {
         var ttl = Period(seconds: 0)
         try settings.apply(assignmentTTL, "assignment-ttl", to: &ttl)
         if ttl.seconds > 0 { result.assignmentTTL = ttl }
+        try settings.apply(auditRetention, "audit-retention", to: &result.auditRetention)
         var retention = Period(seconds: 0)
         try settings.apply(eventRetention, "event-retention", to: &retention)
         if retention.seconds > 0 {

@@ -13,6 +13,8 @@ final class Signals {
         signal(SIGPIPE, SIG_IGN)
         // A file that may not grow is seen by the write to it, as a full disk is.
         signal(SIGXFSZ, SIG_IGN)
+        // Ends nothing, also while there is no token file to read again yet.
+        signal(SIGHUP, SIG_IGN)
         observe(SIGTERM) { [termination] in termination.asked(by: "SIGTERM") }
         observe(SIGINT) { [termination] in termination.asked(by: "SIGINT") }
     }

@@ -27,7 +27,7 @@ func memoryParts() throws -> [Part] {
         Part("memory-lookup") { lookups.next() },
         Part("memory-save") {
             count += 1
-            let map: [Identifier: Identifier] = ["10001": Identifier("\(20_000 + count % 10_000)"), "7001": "70011"]
+            let map: ExperimentBucketMap = ["10001": Identifier("\(20_000 + count % 10_000)"), "7001": "70011"]
             store.submit(ProfileChange(userID: Samples.userID, operation: .merge(map, onConflict: .replace))) { _ in }
         },
     ]
@@ -54,7 +54,7 @@ private func save(to store: any ProfileStore) -> [Identifier] {
     let userIDs = (0..<1_000).map { Identifier("user\($0)") }
     let stored = DispatchSemaphore(value: 0)
     for userID in userIDs {
-        let operation = ProfileChange.Operation.merge(Samples.map, onConflict: .replace)
+        let operation = ProfileChange.Operation.merge(ExperimentBucketMap(Samples.map), onConflict: .replace)
         store.submit(ProfileChange(userID: userID, operation: operation)) { _ in stored.signal() }
     }
     for _ in userIDs { stored.wait() }

@@ -15,9 +15,12 @@ extension FuzzTarget {
         try expectSame(parsed?.userID, body.userID, "the user of the value and of the bytes")
         try expectSame(parsed?.assignments, body.assignments, "the map of the value and of the bytes")
         guard (1...1_024).contains(body.userID.string.utf8.count) else { throw Finding("a user id of a wrong length") }
-        let record = ProfileRecord(body.assignments.mapValues {
-            Assignment(variationID: $0, source: .saved, assignedAt: 1, updatedAt: 1, expiresAt: nil)
-        })
+        let assignments = body.assignments.entries.map {
+            let assignment = Assignment(
+                variationID: $0.variationID, source: .saved, assignedAt: 1, updatedAt: 1, expiresAt: nil)
+            return ($0.experimentID, assignment)
+        }
+        let record = ProfileRecord(Dictionary(uniqueKeysWithValues: assignments))
         let again = read(ProfileJSON.encode(body.userID, record))
         try expectSame(again?.userID, body.userID, "the user, written and read again")
         try expectSame(again?.assignments, body.assignments, "the map, written and read again")
@@ -43,7 +46,7 @@ extension FuzzTarget {
                 guard case .merge(let map, _)? = change?.operation, let user = change?.userID else {
                     return lines.append("empty")
                 }
-                lines.append("\(user) \(map.sorted { $0.key < $1.key })")
+                lines.append("\(user) \(map.entries)")
             } catch {
                 lines.append("\(error)")
             }

@@ -1,0 +1,100 @@
+import Bucketing
+import HTTPServer
+import Storage
+
+/// `GET /v1/audit`: what admins did, the newest first.
+struct AuditEndpoint {
+    let store: any AuditStore
+
+    private static let limit = 1_000
+    private static let parameters: Set<String> = [
+        "author", "action", "user_id", "target", "since", "until", "after", "limit",
+    ]
+
+    func get(_ request: borrowing Request, _ call: Call) {
+        do throws(Problem) {
+            let query = try Self.query(request.query(knowing: Self.parameters))
+            store.auditEntries(query) { result in
+                switch result {
+                case .success(let entries): call.answer(json: Self.encode(entries, isLast: entries.count < query.limit))
+                case .failure(let error): call.fail(error)
+                }
+            }
+        } catch {
+            call.fail(error)
+        }
+    }
+
+    private static func query(_ given: [String: String]) throws(Problem) -> AuditQuery {
+        guard let limit = Int(given["limit"] ?? "100"), (1...Self.limit).contains(limit) else {
+            throw Problem(.badRequest, "limit is a whole number from 1 to \(Self.limit)")
+        }
+        var query = AuditQuery(limit: limit)
+        query.author = given["author"]
+        query.userID = given["user_id"].map { Identifier($0) }
+        query.target = given["target"]
+        if let name = given["action"] {
+            guard let action = AuditAction(rawValue: name) else {
+                let known = AuditAction.allCases.map(\.rawValue).joined(separator: ", ")
+                throw Problem(.badRequest, "action is one of \(known)")
+            }
+            query.action = action
+        }
+        query.since = try moment("since", given)
+        query.until = try moment("until", given)
+        if let text = given["after"] {
+            guard let id = Int64(text), id > 0 else {
+                throw Problem(.badRequest, "after is the 'next' of an earlier answer")
+            }
+            query.after = id
+        }
+        return query
+    }
+
+    private static func moment(_ name: String, _ given: [String: String]) throws(Problem) -> Timestamp? {
+        guard let text = given[name] else { return nil }
+        guard let moment = Timestamp(rfc3339: text) else {
+            throw Problem(.badRequest, "\(name) is a time as in RFC 3339, such as 2026-01-31T12:00:00Z")
+        }
+        return moment
+    }
+
+    /// - Parameter isLast: whether there are no older entries.
+    private static func encode(_ entries: [AuditEntry], isLast: Bool) -> [UInt8] {
+        var writer = JSONWriter()
+        writer.beginObject()
+        writer.key("entries")
+        writer.beginArray()
+        for entry in entries { append(entry, to: &writer) }
+        writer.endArray()
+        writer.key("next")
+        if let last = entries.last, !isLast { writer.integer(last.id) } else { writer.null() }
+        writer.endObject()
+        return writer.bytes
+    }
+
+    private static func append(_ entry: AuditEntry, to writer: inout JSONWriter) {
+        func appendDetail(_ key: String, _ json: [UInt8]?) {
+            writer.key(key)
+            if let json { writer.raw(json) } else { writer.null() }
+        }
+        writer.beginObject()
+        writer.key("id")
+        writer.integer(entry.id)
+        writer.key("recorded_at")
+        writer.string(entry.recordedAt.rfc3339)
+        writer.key("author")
+        writer.string(entry.author.name)
+        writer.key("action")
+        writer.string(entry.action)
+        writer.key("user_id")
+        if let userID = entry.userID { writer.string(userID.string) } else { writer.null() }
+        writer.key("target")
+        writer.string(entry.target)
+        writer.key("request_id")
+        writer.string(entry.author.requestID)
+        appendDetail("before", entry.before)
+        appendDetail("after", entry.after)
+        writer.endObject()
+    }
+}

@@ -1,0 +1,23 @@
+/// What an admin can do, as the audit log names it.
+public enum AuditAction: String, Sendable, CaseIterable {
+    /// A variation was set for a user; the target is the experiment's id.
+    case overrideSet = "override.set"
+    /// A user's assignment was removed, an override or not; the target is the experiment's id.
+    case assignmentRemove = "assignment.remove"
+    /// All that is stored of a user was erased. The entry does not say of whom.
+    case profileErase = "profile.erase"
+    /// A variation was forced on a user for a test; the target is the experiment's key.
+    case forcedVariationSet = "forced_variation.set"
+    /// It is no longer; the target is the experiment's key.
+    case forcedVariationRemove = "forced_variation.remove"
+    /// A datafile was put in force; the target is the SDK key.
+    case datafilePut = "datafile.put"
+    /// An experiment was made or changed; the target is its key.
+    case experimentPut = "experiment.put"
+    /// An experiment was deleted; the target is its key.
+    case experimentDelete = "experiment.delete"
+    /// The access tokens were read anew; the target is their file.
+    case tokensReload = "tokens.reload"
+    /// The database was brought to another version; the target is that version.
+    case databaseMigrate = "database.migrate"
+}

@@ -1,0 +1,92 @@
+import Bucketing
+import Foundation
+import Testing
+
+/// The wall clock is set back and forth under a running server.
+@Suite struct ClockTests {
+    private let directory: TemporaryDirectory
+    private let clock: SetClock
+    private let server: ServerProcess
+    private let client: HTTPClient
+
+    init() throws {
+        directory = try TemporaryDirectory()
+        clock = try SetClock(in: directory)
+        server = try ServerProcess(
+            database: directory.file("holdfast.db"), ["--assignment-ttl", "10h", "--header-timeout", "500ms"],
+            environment: clock.environment)
+        client = try server.client()
+    }
+
+    private func assignedAt(_ user: String) throws -> Date {
+        let text = try client.request("GET", "/v1/profiles/\(user)/experiments/11")["assigned_at"].string ?? ""
+        let format = Date.ISO8601FormatStyle(includingFractionalSeconds: true)
+        return try #require(try? Date(text, strategy: format), "\(text)")
+    }
+
+    @Test func `Times told are those of the clock, and answers do not depend on it`() throws {
+        #expect(try client.request("POST", "/ups/save", profile("ada", ["11": "1"])).status == 200)
+        let tag = try #require(try client.request("GET", "/v1/profiles/ada").field("etag"))
+        let before = try assignedAt("ada")
+
+        clock.set(hours: -48)
+        let same = try client.request("GET", "/v1/profiles/ada", fields: ["If-None-Match: \(tag)"])
+        #expect(same.status == 304)
+        let date = try #require(same.field("date"))
+        #expect(try client.request("POST", "/ups/save", profile("bob", ["11": "1"])).status == 200)
+        #expect(try before.timeIntervalSince(assignedAt("bob")) > 47 * 3_600)
+        // Saved again, the same assignment is renewed by the clock as it is; its beginning stays.
+        #expect(try client.request("POST", "/ups/save", profile("ada", ["11": "1"])).text == profile("ada", ["11": "1"]))
+        #expect(try assignedAt("ada") == before)
+        #expect(try client.request("GET", "/v1/profiles/ada", fields: ["If-None-Match: \(tag)"]).status == 304)
+        #expect(try client.request("GET", "/readyz").status == 200)
+
+        clock.set(hours: 0)
+        #expect(try client.request("GET", "/livez").field("date") != date)
+        server.stop()
+    }
+
+    @Test func `An assignment that has expired is gone, and comes to no harm when the clock goes back before`() throws {
+        #expect(try client.request("POST", "/ups/save", profile("ada", ["11": "1"])).status == 200)
+        clock.set(hours: 9)
+        #expect(try client.request("GET", "/v1/profiles/ada").text == profile("ada", ["11": "1"]))
+        #expect(try client.request("POST", "/ups/save", profile("bob", ["11": "1"])).status == 200)
+        clock.set(hours: 11)
+        #expect(try client.request("GET", "/v1/profiles/ada").status == 404)
+        #expect(try client.request("GET", "/v1/profiles/bob").status == 200)
+        // The background's deletion needs no time of the wall clock to come round.
+        #expect(try server.awaitMetric("holdfast_store_expired_assignments_total") { $0 > 0 } == 1)
+        clock.set(hours: -100)
+        #expect(try client.request("GET", "/v1/profiles/ada").status == 404)
+        #expect(try client.request("GET", "/v1/profiles/bob").status == 200)
+        #expect(try client.request("PATCH", "/v1/profiles/ada", profile("ada", ["11": "2"])).text == profile("ada", ["11": "2"]))
+        #expect(try client.request("GET", "/readyz").status == 200)
+        server.stop()
+    }
+
+    @Test func `Time-outs go on by the time that passes`() throws {
+        let slow = try server.client()
+        try slow.send("GET /livez HTTP/1.1\r\n")
+        clock.set(hours: -1_000)
+        #expect(try slow.receive().status == 408)
+        // Nobody is idle for a thousand hours because the clock says so.
+        clock.set(hours: 1_000)
+        #expect(try client.request("GET", "/livez").status == 200)
+        clock.set(hours: 0)
+        #expect(try client.request("GET", "/livez").status == 200)
+        server.stop()
+    }
+
+    @Test func `The audit log keeps the order of what was done`() throws {
+        for (hours, variation) in [(0, "a"), (-48, "b"), (24, "c")] as [(Int64, String)] {
+            clock.set(hours: hours)
+            let body = #"{"variation_id":"\#(variation)"}"#
+            #expect(try client.request("PUT", "/v1/profiles/ada/experiments/11", body).status == 200)
+        }
+        let entries = try client.request("GET", "/v1/audit")["entries"].array ?? []
+        #expect(entries.map { $0["after"]["variation_id"] } == ["c", "b", "a"])
+        let times = entries.compactMap { $0["recorded_at"].string }
+        #expect(times.sorted() == [times[1], times[2], times[0]])
+        server.stop()
+    }
+}

@@ -1,0 +1,86 @@
+import Bucketing
+import Foundation
+import Testing
+
+/// Every route of the server, as its description lists them (a unit test holds the two together), asked for with every
+/// kind of token.
+@Suite struct ScopeTests {
+    /// The tokens that may call what needs a scope.
+    private static let allowed = ["read": ["read", "write", "admin"], "write": ["write", "admin"], "admin": ["admin"]]
+    private static let scopes = ["read", "write", "admin"]
+
+    private let directory: TemporaryDirectory
+    private let server: ServerProcess
+    private let examples: [ExampleRequest]
+
+    init() throws {
+        directory = try TemporaryDirectory()
+        let tokens = Self.scopes.map { "\($0) the-\($0)-token \(Self.secret($0))\n" }.joined()
+        server = try ServerProcess(
+            database: directory.file("holdfast.db"), ["--tokens-file", directory.write(tokens, to: "tokens")])
+        let client = try server.client()
+        examples = ExampleRequest.all(in: try client.request("GET", "/openapi.json").json)
+        for (method, target, body) in [
+            ("PUT", "/v1/experiments/checkout", #"{"variations":["control","new"]}"#),
+            ("POST", "/ups/save", profile("ada", ["11": "1", "22": "2"])),
+        ] {
+            #expect(try client.request(method, target, body, token: Self.secret("admin")).status < 300)
+        }
+    }
+
+    private static func secret(_ scope: String) -> String { "\(scope)-secret-0123456789" }
+
+    @Test func `Each route is for its scope and those above, and for nobody else`() throws {
+        #expect(examples.count > 30)
+        for example in examples {
+            guard let scope = example.scope else {
+                #expect(try status(example, nil) < 400, "\(example.target)")
+                continue
+            }
+            #expect(try status(example, nil) == 401, "\(example.method) \(example.target)")
+            #expect(try status(example, "admin-secret-012345678X") == 401, "\(example.method) \(example.target)")
+            let allowed = try #require(Self.allowed[scope], "the scope \(scope) of \(example.target) is not known")
+            for token in Self.scopes {
+                let status = try status(example, Self.secret(token))
+                #expect((status == 403) == !allowed.contains(token), "\(token): \(example.method) \(example.target) \(status)")
+                #expect(status != 401, "\(token): \(example.method) \(example.target)")
+            }
+        }
+    }
+
+    @Test func `A look at the head alone needs the scope as well`() throws {
+        for example in examples where example.method == "GET" && example.scope != nil {
+            #expect(try status(example, nil, method: "HEAD") == 401, "\(example.target)")
+        }
+    }
+
+    @Test func `A page of another origin is given nothing`() throws {
+        let origin = ["Origin: https://elsewhere.example", "Access-Control-Request-Method: PUT"]
+        for example in examples {
+            for method in ["OPTIONS", example.method] {
+                let client = try server.client()
+                try client.send(
+                    HTTPClient.head(
+                        method, example.target, example.body, token: Self.secret("admin"), fields: example.fields + origin))
+                let names = try client.receive(isHead: true).fields.map(\.name)
+                #expect(!names.contains { $0.hasPrefix("access-control-") }, "\(method) \(example.target)")
+            }
+        }
+    }
+
+    @Test func `A batch reaches neither another batch nor what the Agent has not`() throws {
+        for (method, url) in [("POST", "/v1/batch"), ("DELETE", "/v1/profiles/ada"), ("GET", "/v1/audit"), ("GET", "/metrics")] {
+            let operation = #"{"method":"\#(method)","url":"\#(url)","operationID":"1","body":{"operations":[]}}"#
+            let answer = try server.request("POST", "/v1/batch", #"{"operations":[\#(operation)]}"#, token: Self.secret("admin"))
+            #expect(answer["response"].array?.first?["status"] == 404, "\(url)")
+        }
+    }
+
+    /// The status of an answer; its body may never end. On a connection of its own, as a refused request may end one.
+    private func status(_ example: ExampleRequest, _ token: String?, method: String? = nil) throws -> Int {
+        let client = try server.client()
+        try client.send(
+            HTTPClient.head(method ?? example.method, example.target, example.body, token: token, fields: example.fields))
+        return try client.receive(isHead: true).status
+    }
+}

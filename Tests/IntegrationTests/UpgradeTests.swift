@@ -1,0 +1,136 @@
+import Bucketing
+import Foundation
+import Migrations
+import Testing
+
+/// A database of each former version, with something in each of its tables, is brought up to date by this program.
+@Suite struct UpgradeTests {
+    private let directory: TemporaryDirectory
+    private let database: String
+
+    init() throws {
+        directory = try TemporaryDirectory()
+        database = directory.file("holdfast.db")
+    }
+
+    private static let datafile = #"""
+        {"version":"4","accountId":"1","projectId":"2","revision":"4","attributes":[],"audiences":[],"groups":[],
+        "featureFlags":[],"rollouts":[],"events":[{"id":"e1","key":"purchase","experimentIds":[]}],
+        "experiments":[{"id":"7","key":"checkout","layerId":"8","status":"Running","audienceIds":[],
+        "forcedVariations":{},"variations":[{"id":"71","key":"control"},{"id":"72","key":"new"}],
+        "trafficAllocation":[{"entityId":"71","endOfRange":10000}]}]}
+        """#
+
+    /// What releases of each version wrote to the tables that came with it. Never changes, but for more at its end.
+    private static let rows = [
+        """
+        INSERT INTO profiles VALUES ('ada', x'01020001023131013102000302323201390200', NULL);
+        UPDATE counters SET commits = 7, profiles = 1, assignments = 2;
+        """,
+        """
+        INSERT INTO datafiles (sdk_key, revision, content, stored_at, author) VALUES
+            ('tests', '3', CAST('{"version":"4","revision":"3"}' AS BLOB), 1000, 'on-call'),
+            ('tests', '4', CAST('\(datafile)' AS BLOB), 2000, 'on-call');
+        INSERT INTO forced_variations VALUES ('tests', 'eve', 'checkout', 'new');
+        INSERT INTO events (kind, sdk_key, user_id, received_at, payload) VALUES
+            ('impression', 'tests', 'ada', 3000, '{"flag_key":"","rule_key":"checkout","rule_type":"experiment",\
+        "experiment_id":"7","campaign_id":"8","variation_id":"71","variation_key":"control","enabled":true}'),
+            ('conversion', 'tests', 'ada', 4000, '{"event_key":"purchase","event_id":"e1","tags":{"revenue":42}}');
+        UPDATE counters SET project_changes = 3;
+        """,
+        """
+        INSERT INTO exposures
+            (user_id, experiment_id, experiment_key, variation_id, happened_at, flags, sdk_key, payload) VALUES
+            ('bob', '7', 'checkout', '71', 3500, 0, 'tests', '{}');
+        INSERT INTO variation_users VALUES ('7', '71', 1, 0, 0)
+            ON CONFLICT DO UPDATE SET counted = counted + 1;
+        INSERT INTO goal_events (user_id, goal, value, happened_at, received_at, sdk_key, sender_id, payload) VALUES
+            ('bob', 'refund', 1.5, 4500, 4500, 'tests', 'id-1', '{}');
+        INSERT INTO user_goals VALUES ('bob', '7', 'refund', 0, 0.0, 1, 1.5);
+        """,
+        """
+        INSERT INTO audit (recorded_at, author, request_id, action, user_id, target, before, after) VALUES
+            (5000, 'on-call', 'r-1', 'override.set', 'ada', '22', NULL, '{"variation_id":"9","source":"override"}');
+        """,
+    ]
+
+    /// Makes a database as a program that knew only the first steps would have left it.
+    private func makeDatabase(version: Int) throws {
+        let old = try DatabaseConnection(database)
+        try old.execute("PRAGMA page_size = 1024; PRAGMA journal_mode = WAL")
+        for (step, rows) in zip(Migrations.all.prefix(version), Self.rows) {
+            try old.execute(String(decoding: step, as: UTF8.self))
+            try old.execute(rows)
+        }
+        try old.execute("PRAGMA application_id = 0x48644674; PRAGMA user_version = \(version)")
+    }
+
+    @Test func `Each version has its rows here`() {
+        #expect(Self.rows.count == Migrations.all.count, "add what the new step's tables hold")
+    }
+
+    @Test(arguments: 1...Migrations.all.count, [true, false])
+    func `A database of a former version has everything afterwards`(version: Int, byCommand: Bool) throws {
+        try makeDatabase(version: version)
+        let latest = Migrations.all.count
+        if byCommand {
+            let said = try Command("migrate", "--database", database)
+            #expect(said.end == .exit(0))
+            let upToDate = "\(database) has version \(latest) already"
+            #expect(said.output == (version == latest ? upToDate : "\(database) was brought from version \(version) to \(latest)"))
+            #expect(try Command("migrate", "--database", database).output == upToDate)
+        }
+        let server = try ServerProcess(database: database)
+        try expectProfiles(server)
+        if version >= 2 {
+            try expectProjects(server)
+            try expectEvents(server, of: version)
+        }
+        try expectAudit(server, of: version)
+        server.stop()
+        #expect(try DatabaseConnection(database).text("PRAGMA integrity_check") == "ok")
+    }
+
+    private func expectProfiles(_ server: ServerProcess) throws {
+        let profile = try server.request("GET", "/v1/profiles/ada?detail=true")["experiment_bucket_map"]
+        #expect(profile["11"]["variation_id"] == "1")
+        #expect(profile["11"]["source"] == "saved")
+        #expect(profile["11"]["assigned_at"] == "1970-01-01T00:00:00.001Z")
+        #expect(profile["22"]["source"] == "override")
+        #expect(try server.metric("holdfast_profiles") == 1)
+        #expect(try server.metric("holdfast_assignments") == 2)
+        let saved = try server.request("POST", "/ups/save", IntegrationTests.profile("ada", ["11": "2", "22": "2"]))
+        #expect(saved.text == IntegrationTests.profile("ada", ["11": "2", "22": "9"]))
+    }
+
+    private func expectProjects(_ server: ServerProcess) throws {
+        let history = try server.request("GET", "/v1/datafile/history")
+        #expect(history["datafiles"].array?.map { $0["revision"] } == ["4", "3"])
+        #expect(history["datafiles"].array?.first?["author"] == "on-call")
+        let fields = ["X-Optimizely-SDK-Key: tests", "Content-Type: application/json"]
+        let forced = try server.client().request(
+            "POST", "/v1/activate?experimentKey=checkout", #"{"userId":"eve"}"#, fields: fields)
+        #expect(forced.json.array?.first?["variationKey"] == "new")
+    }
+
+    private func expectEvents(_ server: ServerProcess, of version: Int) throws {
+        let exposures = try server.request("GET", "/v1/exposures").text
+        #expect(exposures.contains(#""user_id":"ada""#))
+        #expect(exposures.contains(#""user_id":"bob""#) == (version >= 3))
+        let events = try server.request("GET", "/v1/events").text
+        #expect(events.contains("purchase"))
+        #expect(events.contains("refund") == (version >= 3))
+    }
+
+    private func expectAudit(_ server: ServerProcess, of version: Int) throws {
+        let entries = try server.request("GET", "/v1/audit")["entries"].array ?? []
+        let migrated = entries.filter { $0["action"] == "database.migrate" }
+        #expect(migrated.count == (version < Migrations.all.count ? 1 : 0))
+        if let entry = migrated.first {
+            #expect(entry["author"].string?.hasPrefix("user ") == true)
+            #expect(entry["before"] == ["version": .integer(Int64(version))])
+            #expect(entry["after"] == ["version": .integer(Int64(Migrations.all.count))])
+        }
+        #expect(entries.contains { $0["request_id"] == "r-1" && $0["user_id"] == "ada" } == (version >= 4))
+    }
+}

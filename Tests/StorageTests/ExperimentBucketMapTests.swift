@@ -1,0 +1,21 @@
+import Bucketing
+import Storage
+import Testing
+
+@Suite struct ExperimentBucketMapTests {
+    @Test("Entries are in the order of their ids' bytes, and the last of several counts")
+    func order() {
+        let map = ExperimentBucketMap(
+            [("b", "1"), ("a", "2"), ("B", "3"), ("b", "4")].map {
+                ExperimentBucketMap.Entry(experimentID: Identifier($0.0), variationID: Identifier($0.1))
+            })
+        #expect(map.entries.map(\.experimentID) == ["B", "a", "b"])
+        #expect(map.entries.map(\.variationID) == ["3", "2", "4"])
+    }
+
+    @Test("However it is made, a map of the same variations is equal")
+    func equality() {
+        #expect(ExperimentBucketMap(["x": "1", "y": "2"]) == ["y": "2", "x": "1"])
+        #expect(ExperimentBucketMap([]) == .empty)
+    }
+}
