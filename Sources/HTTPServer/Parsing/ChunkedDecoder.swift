@@ -98,12 +98,12 @@ struct ChunkedDecoder {
             guard bytes.count + trailerLength <= maximumFraming else { throw trailerTooLong }
             return nil
         }
+        trailerLength += lineFeed + 1
+        guard trailerLength <= maximumFraming else { throw trailerTooLong }
         guard lineFeed > 0, bytes[lineFeed - 1] == ByteClass.carriageReturn else {
             throw bad("a trailer line ends with LF and no CR before it")
         }
         if lineFeed > 1 { _ = try FieldLine.parse(0..<(lineFeed - 1), bytes) }
-        trailerLength += lineFeed + 1
-        guard trailerLength <= maximumFraming else { throw trailerTooLong }
         return lineFeed + 1
     }
 

@@ -13,7 +13,14 @@ final class BatchAnswer: Sendable {
     private struct State {
         var entries: [Entry?]
         var missing: Int
+        var bytes = 0
     }
+
+    /// Bytes of all answers together; those beyond it are not kept.
+    private static let byteLimit = 16 << 20
+    private static let tooLong = AgentError(
+        .unprocessableContent, "the answers of the batch are together longer than \(byteLimit) bytes").answer
+
 
     private struct Question {
         let id: String
@@ -40,9 +47,11 @@ final class BatchAnswer: Sendable {
     }
 
     func add(_ answer: AgentAnswer, at index: Int) {
-        let entry = Entry(answer: answer, endedAt: systemWallClock())
+        let endedAt = systemWallClock()
         let all = state.withLock { state in
-            state.entries[index] = entry
+            state.bytes += answer.json.count
+            let kept = state.bytes > Self.byteLimit ? Self.tooLong : answer
+            state.entries[index] = Entry(answer: kept, endedAt: endedAt)
             state.missing -= 1
             return state.missing == 0 ? state.entries.compactMap(\.self) : nil
         }

@@ -11,7 +11,8 @@ struct LookupEndpoint {
     /// Answers in the order asked, with `null` for a user without a profile.
     func post(_ request: borrowing Request, _ call: Call) {
         do throws(Problem) {
-            lookUp(try request.withBody { bytes throws(Problem) in try userIDs(bytes) }, call)
+            let userIDs: [Identifier] = try request.withBody { bytes throws(Problem) in try self.userIDs(bytes) }
+            ProfileLookup(userIDs, reader).answer(call)
         } catch {
             call.fail(error)
         }
@@ -39,57 +40,5 @@ struct LookupEndpoint {
             userIDs.append(try ProfileBody.checkUserID(text, at: pointer))
         }
         return userIDs
-    }
-
-    /// Asks for all at once; a store may answer at once or later, and in any order.
-    private func lookUp(_ userIDs: [Identifier], _ call: Call) {
-        let gathering = Gathering(userIDs, call)
-        for index in userIDs.indices {
-            reader.profile(of: userIDs[index]) { gathering.add($0, at: index) }
-        }
-    }
-}
-
-/// The answers to one lookup as they come in; on one thread.
-private final class Gathering {
-    private let userIDs: [Identifier]
-    private let call: Call
-    private var profiles: [ProfileRecord?]
-    private var missing: Int
-    private var failure: StorageError?
-
-    init(_ userIDs: [Identifier], _ call: Call) {
-        self.userIDs = userIDs
-        self.call = call
-        profiles = Array(repeating: nil, count: userIDs.count)
-        missing = userIDs.count
-        if userIDs.isEmpty { answer() }
-    }
-
-    func add(_ result: Result<ProfileRecord?, StorageError>, at index: Int) {
-        switch result {
-        case .success(let profile): profiles[index] = profile
-        case .failure(let error): failure = error
-        }
-        missing -= 1
-        if missing == 0 { answer() }
-    }
-
-    private func answer() {
-        if let failure { return call.fail(failure) }
-        var writer = JSONWriter()
-        writer.beginObject()
-        writer.key("profiles")
-        writer.beginArray()
-        for (userID, profile) in zip(userIDs, profiles) {
-            if let profile {
-                ProfileJSON.append(userID, profile, to: &writer)
-            } else {
-                writer.null()
-            }
-        }
-        writer.endArray()
-        writer.endObject()
-        call.answer(json: writer.bytes)
     }
 }

@@ -6,7 +6,9 @@ import Storage
 /// that a slow client holds no snapshot of the store; the export is consistent for each user, not as a whole.
 final class ProfileExport: ResponseStream {
     private let reader: any ProfileReader
-    private let page: Int
+    /// Profiles that are read at the most, and next.
+    private let largestPage: Int
+    private var page: Int
     private let detail: Bool
     private var after: Identifier?
     private var remaining: Int
@@ -14,7 +16,8 @@ final class ProfileExport: ResponseStream {
     init(reader: any ProfileReader, after: Identifier?, limit: Int, page: Int, detail: Bool) {
         self.reader = reader
         self.after = after
-        self.page = page
+        largestPage = page
+        self.page = min(page, 16)
         self.detail = detail
         remaining = limit
     }
@@ -27,11 +30,21 @@ final class ProfileExport: ResponseStream {
                 guard let last = profiles.last else { return writer.finish() }
                 after = last.userID
                 remaining -= profiles.count
-                writer.write(lines(profiles))
+                let lines = lines(profiles)
+                adjustPage(to: lines.count)
+                writer.write(lines)
             case .failure:
                 writer.abort()
             }
         }
+    }
+
+    /// So many profiles are read at once as make a piece of about this many bytes.
+    private static let pieceLength = 128 * 1024
+
+    private func adjustPage(to length: Int) {
+        if length > Self.pieceLength { page = max(1, page / 2) }
+        if length < Self.pieceLength / 2 { page = min(largestPage, page * 2) }
     }
 
     private func lines(_ profiles: [(userID: Identifier, profile: ProfileRecord)]) -> [UInt8] {

@@ -20,6 +20,8 @@ struct ExperimentDefinition {
     /// Conditions as a datafile's audience has them; `null` stands for everybody.
     var audience: JSONValue?
 
+    /// Variations of one experiment.
+    static let variationLimit = 1_000
     static let statuses = ["Running", "Paused", "Not started", "Archived"]
 
     init(_ value: JSONValue, key: String) throws(Problem) {
@@ -47,6 +49,9 @@ struct ExperimentDefinition {
         let place: JSONPointer = ["variations"]
         guard let list = value.array, !list.isEmpty else {
             throw Problem(.badRequest, "variations is an array of at least one", at: place)
+        }
+        guard list.count <= variationLimit else {
+            throw Problem(.badRequest, "variations has \(list.count) elements; the limit is \(variationLimit)", at: place)
         }
         var variations: [VariationDefinition] = []
         for (index, element) in list.enumerated() {

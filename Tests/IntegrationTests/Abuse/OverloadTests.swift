@@ -44,7 +44,7 @@ import Testing
         #expect(try server.request("POST", "/ups/save", profile("ada", ["11": "2"])).status == 200)
         // One look at the store serves those who ask for a while.
         #expect(try server.becomesReady())
-        #expect(try server.peakMemory() < memory + 64 << 20)
+        try server.expectMemory(since: memory, lessThan: 64)
         server.stop()
     }
 

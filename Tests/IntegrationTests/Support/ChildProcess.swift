@@ -14,7 +14,7 @@ final class ChildProcess: Sendable {
     private let end = Mutex<End?>(nil)
 
     /// - Parameters:
-    ///   - environment: all that the program sees of an environment, beside `PATH`.
+    ///   - environment: all that the program sees of an environment, beside `PATH` and the options of sanitizers.
     ///   - input: what its standard input says.
     init(
         _ path: String, _ arguments: [String], environment: [String: String] = [:], input: String = "/dev/null"
@@ -28,11 +28,13 @@ final class ChildProcess: Sendable {
         posix_spawn_file_actions_adddup2(&actions, outputPipe.writing, STDOUT_FILENO)
         posix_spawn_file_actions_adddup2(&actions, errorPipe.writing, STDERR_FILENO)
 
-        let inherited = getenv("PATH").map { ["PATH": String(cString: $0)] } ?? [:]
-        let variables = inherited.merging(environment) { _, given in given }.map { "\($0.key)=\($0.value)" }
+        var variables = ["PATH", "ASAN_OPTIONS", "TSAN_OPTIONS", "UBSAN_OPTIONS"].reduce(into: [:]) { variables, name in
+            variables[name] = getenv(name).map { String(cString: $0) }
+        }
+        variables.merge(environment) { _, given in given }
         var identifier: pid_t = 0
         let code = withCStrings([path] + arguments) { arguments in
-            withCStrings(variables) { variables in
+            withCStrings(variables.map { "\($0.key)=\($0.value)" }) { variables in
                 posix_spawn(&identifier, path, &actions, nil, arguments, variables)
             }
         }

@@ -13,7 +13,7 @@ final class HTTPClient: @unchecked Sendable {
 
     /// - Parameters:
     ///   - seconds: how long one call may block.
-    ///   - receiveBuffer: bytes that the kernel is to keep for this client; by default as many as it likes.
+    ///   - receiveBuffer: bytes that the kernel keeps for a client that does not read; `nil`: as many as it likes.
     init(port: UInt16, seconds: Int = 20, receiveBuffer: Int32? = nil) throws {
         descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
         guard descriptor >= 0 else { throw Self.failure("socket") }
@@ -23,8 +23,8 @@ final class HTTPClient: @unchecked Sendable {
             setsockopt(descriptor, SOL_SOCKET, option, &limit, socklen_t(MemoryLayout<timeval>.size))
         }
         setsockopt(descriptor, Int32(IPPROTO_TCP), TCP_NODELAY, &one, socklen_t(MemoryLayout<Int32>.size))
-        if var size = receiveBuffer {
-            setsockopt(descriptor, SOL_SOCKET, SO_RCVBUF, &size, socklen_t(MemoryLayout<Int32>.size))
+        if var receiveBuffer {
+            setsockopt(descriptor, SOL_SOCKET, SO_RCVBUF, &receiveBuffer, socklen_t(MemoryLayout<Int32>.size))
         }
         var address = sockaddr_in()
         address.sin_family = sa_family_t(AF_INET)
@@ -79,6 +79,32 @@ final class HTTPClient: @unchecked Sendable {
             }
             rest = rest.dropFirst(count)
         }
+    }
+
+    /// Sends until the peer has taken nothing for a while.
+    ///
+    /// - Returns: the bytes that were sent.
+    @discardableResult
+    func sendWhatFits(_ bytes: [UInt8]) -> Int {
+        var sent = 0
+        while sent < bytes.count {
+            let count = bytes[sent...].withUnsafeBytes { bytes in
+                Glibc.send(descriptor, bytes.baseAddress, bytes.count, Int32(MSG_NOSIGNAL) | Int32(MSG_DONTWAIT))
+            }
+            if count > 0 {
+                sent += count
+            } else {
+                var wait = pollfd(fd: descriptor, events: Int16(POLLOUT), revents: 0)
+                guard errno == EAGAIN, poll(&wait, 1, 100) > 0 else { return sent }
+            }
+        }
+        return sent
+    }
+
+    /// Has the connection be reset when this client is let go, as that of a peer that crashes.
+    func resetAtEnd() {
+        var option = linger(l_onoff: 1, l_linger: 0)
+        setsockopt(descriptor, SOL_SOCKET, SO_LINGER, &option, socklen_t(MemoryLayout<linger>.size))
     }
 
     /// Reads one answer, however it says where it ends.

@@ -1,4 +1,5 @@
 import Foundation
+import Testing
 
 extension ServerProcess {
     /// The most memory that the process has had at once, in bytes (`VmHWM` in proc(5)).
@@ -8,6 +9,15 @@ extension ServerProcess {
             let kibibytes = line.split(whereSeparator: \.isWhitespace).dropFirst().first.flatMap({ Int($0) })
         else { throw TestFailure("there is no VmHWM of the server") }
         return kibibytes << 10
+    }
+
+    /// Checks that the process has not grown much since ``peakMemory()`` was asked. Sanitizers need memory of their own.
+    func expectMemory(
+        since former: Int, lessThan mebibytes: Int, sourceLocation: SourceLocation = #_sourceLocation
+    ) throws {
+        guard getenv("ASAN_OPTIONS") == nil, getenv("TSAN_OPTIONS") == nil else { return }
+        let growth = (try peakMemory() - former) >> 20
+        #expect(growth < mebibytes, "\(growth) MiB", sourceLocation: sourceLocation)
     }
 
     /// One figure without labels of `GET /metrics`.

@@ -1,10 +1,8 @@
-import TestSupport
-
 extension [UInt8] {
     /// Changes some bytes, as a fuzzer does.
     ///
     /// - Parameter others: inputs of which parts may be taken over.
-    func mutated(with others: [[UInt8]], using random: inout SeededGenerator) -> [UInt8] {
+    public func mutated(with others: [[UInt8]], using random: inout SeededGenerator) -> [UInt8] {
         var result = self
         for _ in 0..<Int.random(in: 1...6, using: &random) { result.mutate(with: others, using: &random) }
         return result

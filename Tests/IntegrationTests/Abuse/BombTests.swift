@@ -1,0 +1,82 @@
+import Bucketing
+import Testing
+
+/// Input that is cheap to send and would be dear to take: it is refused early, in little memory and time.
+@Suite struct BombTests {
+    private let directory: TemporaryDirectory
+    private let server: ServerProcess
+    private let memory: Int
+
+    init() throws {
+        directory = try TemporaryDirectory()
+        server = try ServerProcess(database: directory.file("holdfast.db"))
+        _ = try server.request("GET", "/metrics")
+        memory = try server.peakMemory()
+    }
+
+    @Test func `A header or a body without end is refused at its limit`() throws {
+        let endless = String(repeating: "a", count: 64 << 10)
+        for (start, status) in [
+            ("GET /livez HTTP/1.1\r\nHost: a\r\nX: ", 431), ("GET /livez HTTP/1.1\r\nHost: a\r\n", 431), ("GET /", 414),
+            ("POST /ups/save HTTP/1.1\r\nHost: a\r\nContent-Length: 9000000000000000000\r\n\r\n", 413),
+            ("POST /ups/save HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n7fffffffffffff\r\n", 413),
+            ("POST /ups/save HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX: ", 431),
+        ] {
+            let client = try server.client()
+            try client.send(start)
+            // The server may close before all is sent.
+            for _ in 0..<32 where (try? client.send(endless)) == nil { break }
+            #expect(try client.receive().status == status, "\(start)")
+        }
+        let tinyFields = String(repeating: "a:\r\n", count: 3_000)
+        let client = try server.client()
+        try client.send("GET /livez HTTP/1.1\r\nHost: a\r\n\(tinyFields)\r\n")
+        #expect(try client.receive().status == 431)
+        try server.expectMemory(since: memory, lessThan: 200)
+    }
+
+    @Test(arguments: ["/ups/save", "/v1/profiles", "/v1/profiles/lookup", "/v1/assign", "/v1/decide", "/v1/batch"])
+    func `Deep, long and huge JSON is answered in little time`(path: String) throws {
+        let client = try server.client()
+        let size = 60_000
+        let start = ContinuousClock.now
+        for body in [
+            String(repeating: "[", count: size), String(repeating: #"{"user_id":"#, count: size / 11),
+            #"{"user_id":"# + String(repeating: "9", count: size) + "}",
+            #"{"user_id":1e"# + String(repeating: "9", count: size) + "}",
+            #"{"user_id":""# + String(repeating: #"\u0061"#, count: size / 6) + #""}"#,
+            "{" + (0..<6_000).map { #""k\#($0)":0"# }.joined(separator: ",") + "}",
+            "[" + String(repeating: "{},", count: size / 3) + "{}]",
+            #"{"user_ids":["# + String(repeating: #""","#, count: size / 3) + #"""]}"#,
+        ] {
+            let answer = try client.request("POST", path, body, fields: ["Content-Type: application/json"])
+            // An import answers which lines it refused, and a batch without operations is one.
+            #expect(answer.status < 500, "\(answer.text.prefix(200))")
+            #expect(answer.status >= 400 || answer["imported"] == 0 || answer["errorCount"] == 0)
+        }
+        #expect(ContinuousClock.now - start < .seconds(30))
+        #expect(try server.request("GET", "/livez").status == 200)
+        try server.expectMemory(since: memory, lessThan: 200)
+    }
+
+    @Test func `A query of nothing but separators is read in little time`() throws {
+        for query in [String(repeating: "&", count: 16_000), String(repeating: "a=&", count: 5_300), String(repeating: "%00", count: 5_300)] {
+            let answer = try server.request("GET", "/ups/lookup?\(query)")
+            #expect(answer.status == 400)
+        }
+    }
+    @Test func `A batch that asks for much again and again is given no more than its limit`() throws {
+        let lists = ["groups", "experiments", "events", "attributes", "audiences", "featureFlags", "rollouts"]
+        let datafile = #"{"version":"4","accountId":"1","projectId":"1","revision":"1","filling":"\#(String(repeating: "a", count: 900_000))","#
+            + lists.map { #""\#($0)":[]"# }.joined(separator: ",") + "}"
+        let client = try server.client()
+        #expect(try client.request("PUT", "/v1/datafile", datafile, fields: ["X-Optimizely-SDK-Key: default"]).status == 200)
+        let operations = (0..<30).map {
+            #"{"operationID":"\#($0)","method":"GET","url":"/v1/datafile","headers":{"X-Optimizely-SDK-Key":"default"}}"#
+        }
+        let answer = try client.request("POST", "/v1/batch", #"{"operations":[\#(operations.joined(separator: ","))]}"#)
+        #expect(answer.status == 200)
+        #expect((15 << 20..<17 << 20).contains(answer.body.count), "\(answer.body.count)")
+        #expect(String(decoding: answer.body.suffix(500), as: UTF8.self).contains(#""status":422"#))
+    }
+}

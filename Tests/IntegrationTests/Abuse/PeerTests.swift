@@ -1,0 +1,127 @@
+import Foundation
+import Testing
+
+/// Peers that take up what all share: connections, descriptors, memory for answers, the turns of an event loop.
+@Suite struct PeerTests {
+    private let directory: TemporaryDirectory
+    private let database: String
+
+    init() throws {
+        directory = try TemporaryDirectory()
+        database = directory.file("holdfast.db")
+    }
+
+    /// A server with one profile of 1,000 assignments, which is 250 KB as JSON.
+    private func serverWithLargeProfile(_ options: [String] = []) throws -> ServerProcess {
+        let server = try ServerProcess(database: database, options)
+        let map = (0..<1_000).map { #""\#($0)":{"variation_id":"\#(String(repeating: "v", count: 220))"}"# }
+        let text = #"{"user_id":"large","experiment_bucket_map":{\#(map.joined(separator: ","))}}"#
+        #expect(try server.request("POST", "/ups/save", text).status == 200)
+        return server
+    }
+
+    @Test(arguments: [("GET", "/v1/profiles/large"), ("GET", "/v1/profiles?detail=true"), ("POST", "/v1/profiles/lookup")])
+    func `Who asks for much and reads nothing is given no more memory than a few answers`(
+        method: String, target: String
+    ) throws {
+        let server = try serverWithLargeProfile(["--write-timeout", "1s"])
+        let userIDs = Array(repeating: #""large""#, count: 1_000).joined(separator: ",")
+        let request = HTTPClient.head(method, target, method == "POST" ? #"{"user_ids":[\#(userIDs)]}"# : nil)
+        let memory = try server.peakMemory()
+        let clients = try (0..<5).map { _ in try HTTPClient(port: server.port, receiveBuffer: 4_096) }
+        let requests = Array(String(repeating: request, count: 30).utf8)
+        for client in clients { client.sendWhatFits(requests) }
+        #expect(try server.request("GET", "/v1/profiles/large").status == 200)
+        // They are cut off when they have taken nothing for long.
+        #expect(try server.awaitMetric("holdfast_connections_timed_out_total") { $0 == clients.count } == clients.count)
+        try server.expectMemory(since: memory, lessThan: 64)
+        #expect(try server.request("GET", "/v1/profiles/large").status == 200)
+    }
+
+    @Test func `Peers that pipeline without end and read nothing keep nobody else waiting`() throws {
+        let server = try ServerProcess(database: database, ["--event-loops", "1"])
+        let memory = try server.peakMemory()
+        let requests = Array(String(repeating: HTTPClient.head("GET", "/livez"), count: 400_000).utf8)
+        let floods = try (0..<4).map { _ in try server.client() }
+        let other = try server.client()
+        for flood in floods {
+            #expect(flood.sendWhatFits(requests) < requests.count)
+            #expect(try other.request("GET", "/livez").status == 200)
+        }
+        try server.expectMemory(since: memory, lessThan: 64)
+    }
+
+    @Test func `Peers that are reset while they are sent to leave nothing behind`() throws {
+        let server = try serverWithLargeProfile()
+        let descriptors = try server.metric("process_open_fds")
+        for _ in 0..<20 {
+            let client = try HTTPClient(port: server.port, receiveBuffer: 4_096)
+            client.sendWhatFits(Array(String(repeating: HTTPClient.head("GET", "/v1/profiles"), count: 5).utf8))
+            client.resetAtEnd()
+        }
+        #expect(try server.awaitMetric("holdfast_connections") { $0 == 1 } == 1)
+        #expect(try server.metric("process_open_fds") <= descriptors)
+        server.stop()
+    }
+
+    @Test func `A peer that has ended its sending is still answered whole`() throws {
+        let server = try serverWithLargeProfile()
+        let client = try HTTPClient(port: server.port, receiveBuffer: 4_096)
+        try client.send(HTTPClient.head("GET", "/v1/profiles/large") + HTTPClient.head("GET", "/v1/profiles"))
+        client.finishSending()
+        for _ in 0..<2 { #expect(try client.receive().body.count > 200_000) }
+        #expect(client.isClosedByPeer())
+    }
+
+    @Test func `500 peers that send a byte now and then are cut off, and others are served meanwhile`() throws {
+        let server = try ServerProcess(database: database, ["--header-timeout", "1s"])
+        let slow = try (0..<500).map { _ in try server.client() }
+        for byte in "GET /li".utf8 {
+            for client in slow { try client.send([byte]) }
+            #expect(try server.request("GET", "/livez").status == 200)
+        }
+        for client in slow { #expect(try client.receive().status == 408) }
+        #expect(try server.metric("holdfast_connections_timed_out_total") == slow.count)
+    }
+
+    @Test func `A flood of connections is turned away at the limit, and the server goes on`() throws {
+        let server = try ServerProcess(database: database, ["--max-connections", "50"])
+        let kept = try (0..<49).map { _ in try server.client() }
+        for client in kept { #expect(try client.request("GET", "/livez").status == 200) }
+        var refused = 0
+        for _ in 0..<500 {
+            let client = try server.client()
+            try? client.send(HTTPClient.head("GET", "/livez", fields: ["Connection: close"]))
+            if try client.receive().status == 503 { refused += 1 }
+        }
+        #expect(try kept[0].request("GET", "/v1/profiles").status == 200)
+        #expect(try server.metric("holdfast_connections_refused_total") == refused)
+        server.stop()
+    }
+
+    @Test(.enabled(if: Executable.find("prlimit") != nil, "there is no prlimit here"))
+    func `When descriptors are used up those that are connected are served, and others when there are some again`() throws {
+        let prlimit = try #require(Executable.find("prlimit"))
+        let server = try ServerProcess(database: database, through: [prlimit, "--nofile=64:64"])
+        let first = try server.client()
+        #expect(try first.request("GET", "/livez").status == 200)
+        var others = try (0..<200).map { _ in try server.client() }
+        for _ in 0..<20 { #expect(try first.request("POST", "/ups/save", profile("ada", ["11": "1"])).status == 200) }
+        #expect(server.child.errors.first { $0.contains("could not be accepted") } != nil)
+        others.removeAll()
+        #expect(try server.request("GET", "/v1/profiles/ada").text == profile("ada", ["11": "1"]))
+        server.stop()
+    }
+
+    @Test func `TLS and HTTP/2 on the plain port are refused in words`() throws {
+        let server = try ServerProcess(database: database)
+        let clientHello: [UInt8] = [0x16, 3, 1, 2, 0, 1, 0, 1, 0xFC, 3, 3] + Array(repeating: 0xA5, count: 505)
+        let preface = Array("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".utf8) + [0, 0, 0, 4, 0, 0, 0, 0, 0]
+        for (bytes, status) in [(clientHello, 400), (preface, 505)] {
+            let client = try server.client()
+            try client.send(bytes)
+            #expect(try client.receive().status == status)
+            #expect(client.isClosedByPeer())
+        }
+    }
+}
