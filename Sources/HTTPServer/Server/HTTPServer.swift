@@ -23,6 +23,7 @@ public final class HTTPServer: Sendable {
     /// Where it listens.
     public let address: SocketAddress
     private let workers: Mutex<[WorkerReference]>
+    private let balance = ConnectionBalance()
     private let finished = DispatchGroup()
 
     /// Listens and begins to serve.
@@ -38,7 +39,7 @@ public final class HTTPServer: Sendable {
         }
         let listeners = try Self.listen(configuration, count: prepared.count)
         address = try listeners[0].address()
-        let balance = ConnectionBalance()
+        let balance = balance
         let references = zip(prepared, listeners).map { prepared, listener in
             WorkerReference(
                 worker: Worker(
@@ -85,6 +86,7 @@ public final class HTTPServer: Sendable {
     /// - Parameter seconds: after this time what is still open is closed as it is.
     public func stop(within seconds: Double) {
         let deadline = SystemCall.monotonicNanoseconds() &+ seconds.nanoseconds
+        balance.stop()
         for reference in workers.withLock({ $0 }) {
             reference.worker.loop.submit { reference.worker.drain(until: deadline) }
         }

@@ -51,7 +51,7 @@ final class Worker {
     /// Runs until the server is stopped and the last connection is gone.
     func run() throws(SystemError) {
         try loop.selector.add(listener.socket.descriptor, token: Self.listenerToken)
-        while !(isDraining && load.load(ordering: .acquiring) == 0) {
+        while !(isDraining && load.load(ordering: .sequentiallyConsistent) == 0) {
             try turn()
         }
         loop.runMail()
@@ -165,12 +165,8 @@ final class Worker {
             application.report(.connectionRefused)
             return socket.refuse()
         }
-        guard !isDraining, let lighter = balance.lighter(than: self) else {
-            load.add(1, ordering: .relaxed)
-            return admit(socket)
-        }
-        lighter.worker.load.add(1, ordering: .relaxed)
-        lighter.worker.loop.submit { lighter.worker.admit(socket) }
+        guard let chosen = balance.choose(from: self) else { return admit(socket) }
+        chosen.worker.loop.submit { chosen.worker.admit(socket) }
     }
 
     private func admit(_ socket: Socket) {

@@ -17,7 +17,7 @@ struct EvaluationEndpoint {
             let project = try projects.project(named: asked.sdkKey)
             let service = DecisionService(datafile: project.datafile)
             let figures = figures
-            decider.decide(for: asked.user.id, in: project) { stored in
+            decider.decide(for: asked.user, in: project) { stored in
                 service.decideAll(for: asked.user, stored: stored, options: asked.options)
             } completion: { result in
                 switch result {
