@@ -124,10 +124,14 @@ final class TortureRun {
         disk.fail(kinds.randomElement(using: &random) ?? [], chance: [20, 200, 1_000].randomElement(using: &random) ?? 0)
     }
 
+    /// However long it takes; but each change within bounded time.
     private func waitForWork(of load: Load, _ count: Int) throws {
         let goal = load.counts.acknowledged + count
-        guard load.wait(atMost: Self.patience, until: { $0.acknowledged >= goal || !$0.wrong.isEmpty }) else {
-            throw TestFailure("no progress: \(load.counts)")
+        while true {
+            let counts = load.counts
+            if counts.acknowledged >= goal || !counts.wrong.isEmpty { return }
+            guard load.wait(atMost: Self.patience, until: { $0.acknowledged > counts.acknowledged || !$0.wrong.isEmpty })
+            else { throw TestFailure("no progress: \(load.counts)") }
         }
     }
 
