@@ -14,6 +14,7 @@ final class TortureRun {
     private var checkers: [String: HistoryChecker]
     private var random: SeededGenerator
     private var audits: [HistoryEvent] = []
+    private var hasExperiments = false
     private(set) var report = TortureReport()
 
     /// A client of this number looks at everything before each round.
@@ -80,7 +81,8 @@ final class TortureRun {
             report.slowestStart = max(report.slowestStart, .now - begin)
             servers.append(server)
         }
-        if report.rounds == 1 { try DatafileExperiment.make(on: servers) }
+        if !hasExperiments { try DatafileExperiment.make(on: servers) }
+        hasExperiments = true
         return servers
     }
 
