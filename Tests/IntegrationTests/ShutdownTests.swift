@@ -14,7 +14,7 @@ import Testing
 
     @Test(arguments: [SIGTERM, SIGINT])
     func `A request in flight is answered, and the exit status is 0`(signal: Int32) throws {
-        let server = try ServerProcess(database: database, ["--lock-timeout", "10s"])
+        let server = try ServerProcess(database: database, ["--lock-timeout", "60s", "--shutdown-timeout", "60s"])
         let client = try server.client()
         let idle = try server.client()
         for client in [client, idle] { #expect(try client.request("GET", "/livez").status == 200) }

@@ -14,6 +14,7 @@ final class TortureRun {
     private var checkers: [String: HistoryChecker]
     private var random: SeededGenerator
     private var audits: [HistoryEvent] = []
+    private var hasExperiments = false
     private(set) var report = TortureReport()
 
     /// A client of this number looks at everything before each round.
@@ -80,7 +81,8 @@ final class TortureRun {
             report.slowestStart = max(report.slowestStart, .now - begin)
             servers.append(server)
         }
-        if report.rounds == 1 { try DatafileExperiment.make(on: servers) }
+        if !hasExperiments { try DatafileExperiment.make(on: servers) }
+        hasExperiments = true
         return servers
     }
 
@@ -124,10 +126,14 @@ final class TortureRun {
         disk.fail(kinds.randomElement(using: &random) ?? [], chance: [20, 200, 1_000].randomElement(using: &random) ?? 0)
     }
 
+    /// However long it takes; but each change within bounded time.
     private func waitForWork(of load: Load, _ count: Int) throws {
         let goal = load.counts.acknowledged + count
-        guard load.wait(atMost: Self.patience, until: { $0.acknowledged >= goal || !$0.wrong.isEmpty }) else {
-            throw TestFailure("no progress: \(load.counts)")
+        while true {
+            let counts = load.counts
+            if counts.acknowledged >= goal || !counts.wrong.isEmpty { return }
+            guard load.wait(atMost: Self.patience, until: { $0.acknowledged > counts.acknowledged || !$0.wrong.isEmpty })
+            else { throw TestFailure("no progress: \(load.counts)") }
         }
     }
 
