@@ -28,7 +28,8 @@ final class ChildProcess: Sendable {
         posix_spawn_file_actions_adddup2(&actions, outputPipe.writing, STDOUT_FILENO)
         posix_spawn_file_actions_adddup2(&actions, errorPipe.writing, STDERR_FILENO)
 
-        var variables = ["PATH", "ASAN_OPTIONS", "TSAN_OPTIONS", "UBSAN_OPTIONS"].reduce(into: [:]) { variables, name in
+        var variables: [String: String] = [:]
+        for name in ["PATH", "ASAN_OPTIONS", "TSAN_OPTIONS", "UBSAN_OPTIONS"] {
             variables[name] = getenv(name).map { String(cString: $0) }
         }
         variables.merge(environment) { _, given in given }
