@@ -6,8 +6,11 @@ import Testing
 /// kind of token.
 @Suite struct ScopeTests {
     /// The tokens that may call what needs a scope.
-    private static let allowed = ["read": ["read", "write", "admin"], "write": ["write", "admin"], "admin": ["admin"]]
-    private static let scopes = ["read", "write", "admin"]
+    private static let allowed = [
+        "read": ["read", "write", "attributes", "admin"], "write": ["write", "admin"],
+        "attributes": ["attributes", "admin"], "admin": ["admin"],
+    ]
+    private static let scopes = ["read", "write", "attributes", "admin"]
 
     private let directory: TemporaryDirectory
     private let server: ServerProcess

@@ -305,7 +305,8 @@ struct ConnectionMachine: ~Copyable {
     var wantsInput: Bool {
         guard !endOfInput, output.count < limits.bufferedOutputBytes else { return false }
         switch reading {
-        case .head: return mayReadRequest
+        // What is left here are requests that wait for room; more of them wait in the kernel, and then at the peer.
+        case .head: return mayReadRequest && input.count < limits.headerBytes
         case .buffering: return true
         case .streaming(_, let isPaused): return !isPaused
         // A peer that goes away while it waits is told by the bytes' end; a few more bytes are no harm.

@@ -70,7 +70,7 @@ import Testing
         let datafile = #"{"version":"4","accountId":"1","projectId":"1","revision":"1","filling":"\#(String(repeating: "a", count: 900_000))","#
             + lists.map { #""\#($0)":[]"# }.joined(separator: ",") + "}"
         let client = try server.client()
-        #expect(try client.request("PUT", "/v1/datafile", datafile, fields: ["X-Optimizely-SDK-Key: default"]).status == 200)
+        #expect(try client.request("PUT", "/v1/datafile", datafile, fields: ["X-Optimizely-SDK-Key: default"]).status == 201)
         let operations = (0..<30).map {
             #"{"operationID":"\#($0)","method":"GET","url":"/v1/datafile","headers":{"X-Optimizely-SDK-Key":"default"}}"#
         }
