@@ -258,6 +258,26 @@ import Testing
         }
     }
 
+    @Test func connectionsAreSpreadOverTheEventLoops() throws {
+        try withServer(eventLoops: 4) { server, port in
+            let clients = try (0..<40).map { _ in
+                let client = try TestClient(port: port)
+                try client.send(request("GET", "/now"))
+                #expect(try client.answer().status == 200)
+                return client
+            }
+            let open = Mutex<[Int]>([])
+            let isCollected = DispatchSemaphore(value: 0)
+            server.collect({ _, statistics in statistics.open }) { counts in
+                open.withLock { $0 = counts }
+                isCollected.signal()
+            }
+            isCollected.wait()
+            #expect(open.withLock { $0 } == [10, 10, 10, 10])
+            for client in clients { client.close() }
+        }
+    }
+
     @Test func runningOutOfDescriptorsIsSurvived() throws {
         try withServer(eventLoops: 1) { _, port in
             let before = descriptorLimit()

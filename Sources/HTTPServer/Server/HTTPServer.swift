@@ -20,10 +20,6 @@ public final class HTTPServer: Sendable {
         public init() {}
     }
 
-    final class Shared: Sendable {
-        let openConnections = Atomic<Int>(0)
-    }
-
     /// Where it listens.
     public let address: SocketAddress
     private let workers: Mutex<[WorkerReference]>
@@ -42,13 +38,14 @@ public final class HTTPServer: Sendable {
         }
         let listeners = try Self.listen(configuration, count: prepared.count)
         address = try listeners[0].address()
-        let shared = Shared()
+        let balance = ConnectionBalance()
         let references = zip(prepared, listeners).map { prepared, listener in
             WorkerReference(
                 worker: Worker(
-                    loop: prepared.loop, listener: listener, configuration: configuration, shared: shared,
+                    loop: prepared.loop, listener: listener, configuration: configuration, balance: balance,
                     application: prepared.application))
         }
+        balance.begin(among: references)
         workers = Mutex(references)
         for reference in references { start(reference) }
     }
@@ -121,7 +118,7 @@ public final class HTTPServer: Sendable {
 }
 
 /// A worker as other threads hold it. Safe: they only submit to its loop, and name the worker in what they submit.
-private struct WorkerReference: @unchecked Sendable {
+struct WorkerReference: @unchecked Sendable {
     let worker: Worker
 }
 

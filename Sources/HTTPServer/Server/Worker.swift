@@ -12,7 +12,9 @@ final class Worker {
     private(set) var now = SystemCall.monotonicNanoseconds()
 
     private let listener: ListeningSocket
-    private let shared: HTTPServer.Shared
+    private let balance: ConnectionBalance
+    /// Connections that it has or is about to be given.
+    let load = Atomic<Int>(0)
     private var connections: [Int32: Connection] = [:]
     private var generation: UInt32 = 0
     private var active: [Connection] = []
@@ -34,12 +36,12 @@ final class Worker {
 
     init(
         loop: EventLoop, listener: ListeningSocket, configuration: HTTPServer.Configuration,
-        shared: HTTPServer.Shared, application: any Application
+        balance: ConnectionBalance, application: any Application
     ) {
         self.loop = loop
         self.listener = listener
         self.configuration = configuration
-        self.shared = shared
+        self.balance = balance
         self.application = application
         longestTurn = configuration.limits.turnSeconds.nanoseconds
     }
@@ -49,7 +51,7 @@ final class Worker {
     /// Runs until the server is stopped and the last connection is gone.
     func run() throws(SystemError) {
         try loop.selector.add(listener.socket.descriptor, token: Self.listenerToken)
-        while !(isDraining && connections.isEmpty) {
+        while !(isDraining && load.load(ordering: .acquiring) == 0) {
             try turn()
         }
         loop.runMail()
@@ -147,7 +149,7 @@ final class Worker {
         for _ in 0..<limit {
             do throws(SystemError) {
                 guard let socket = try listener.accept() else { return }
-                admit(socket)
+                distribute(socket)
             } catch {
                 guard !error.isOfThePeer else { continue }
                 application.report(.acceptFailed(error))
@@ -156,20 +158,29 @@ final class Worker {
         }
     }
 
-    private func admit(_ socket: Socket) {
-        guard shared.openConnections.add(1, ordering: .relaxed).newValue <= configuration.limits.connections else {
-            shared.openConnections.subtract(1, ordering: .relaxed)
+    /// Has a connection served here, or by a loop that has fewer: the kernel gives them out at random.
+    private func distribute(_ socket: Socket) {
+        guard balance.admits(atMost: configuration.limits.connections) else {
             statistics.refused &+= 1
             application.report(.connectionRefused)
             return socket.refuse()
         }
+        guard !isDraining, let lighter = balance.lighter(than: self) else {
+            load.add(1, ordering: .relaxed)
+            return admit(socket)
+        }
+        lighter.worker.load.add(1, ordering: .relaxed)
+        lighter.worker.loop.submit { lighter.worker.admit(socket) }
+    }
+
+    private func admit(_ socket: Socket) {
         generation = generation == 0x7FFF_FFFF ? 0 : generation + 1
         let token = UInt64(generation) << 32 | UInt64(UInt32(bitPattern: socket.descriptor))
         let connection = Connection(socket: socket, worker: self, token: token)
         do throws(SystemError) {
             try loop.selector.add(socket.descriptor, token: token)
         } catch {
-            shared.openConnections.subtract(1, ordering: .relaxed)
+            balance.remove(from: self)
             application.report(.acceptFailed(error))
             return socket.close()
         }
@@ -177,6 +188,7 @@ final class Worker {
         statistics.accepted &+= 1
         statistics.open += 1
         activate(connection)
+        if isDraining { connection.drain() }
     }
 
     /// When descriptors or memory are used up, accepting again at once would only turn in a circle.
@@ -198,7 +210,7 @@ final class Worker {
         let descriptor = Int32(truncatingIfNeeded: connection.token)
         guard connections.removeValue(forKey: descriptor) != nil else { return }
         statistics.open -= 1
-        shared.openConnections.subtract(1, ordering: .relaxed)
+        balance.remove(from: self)
     }
 
     private func expireDeadlines() {

@@ -118,11 +118,14 @@ struct DatabaseFile: Sendable {
     /// A connection that writes. What it has committed survives a loss of power.
     func writer(lockTimeout: Double) throws(SQLiteError) -> Connection {
         let connection = try Connection(path: path, access: .commit, lockTimeout: lockTimeout)
+        // Without spills nothing is appended to the log but by a commit, so that none of what is collected for one
+        // write to it (see Access.commit) outlives its transaction.
         try connection.execute(
             """
             PRAGMA synchronous = FULL;
             PRAGMA journal_size_limit = 67108864;
             PRAGMA cache_size = -16384;
+            PRAGMA cache_spill = OFF;
             """)
         connection.countLogPages()
         return connection

@@ -78,8 +78,10 @@ final class Writer: Sendable {
     /// Whether not too many wait, and none has waited for too long: one that comes now would wait as long.
     private func hasRoom(for write: any PendingWrite, in state: State) -> Bool {
         guard let oldest = state.waiting.first else { return true }
+        // Of two submitted at once, the later may have come first.
+        let waited = Int64(bitPattern: write.submittedAt &- oldest.submittedAt)
         return state.waiting.count < configuration.waitingChanges
-            && write.submittedAt &- oldest.submittedAt <= UInt64(configuration.waitingSeconds * 1e9)
+            && Double(waited) <= configuration.waitingSeconds * 1e9
     }
 
     private func schedule(_ state: inout State) {

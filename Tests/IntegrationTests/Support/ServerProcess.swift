@@ -7,6 +7,9 @@ final class ServerProcess: Sendable {
     let child: ChildProcess
     let port: UInt16
 
+    /// However slow the machine, nothing is refused for lack of time, except where that is what is tested.
+    private static let patience = ["HOLDFAST_MAX_WRITE_WAIT": "120s", "HOLDFAST_MAX_LOOP_DELAY": "120s"]
+
     /// Starts the server and blocks until it listens.
     init(
         database: String, _ options: [String] = [], environment: [String: String] = [:],
@@ -14,7 +17,8 @@ final class ServerProcess: Sendable {
     ) throws {
         let command =
             wrapper + [Executable.holdfast, "serve", "--listen", "127.0.0.1:0", "--database", database] + options
-        child = try ChildProcess(command[0], Array(command.dropFirst()), environment: environment)
+        child = try ChildProcess(
+            command[0], Array(command.dropFirst()), environment: Self.patience.merging(environment) { $1 })
         guard let line = child.errors.first(where: { $0.contains(#""message":"listening""#) }),
             let address = try JSONParser().parse(line).object?["address"]?.string,
             let port = address.split(separator: ":").last.flatMap({ UInt16($0) })
