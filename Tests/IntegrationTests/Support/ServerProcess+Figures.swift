@@ -19,6 +19,15 @@ extension ServerProcess {
         return Int(number)
     }
 
+    /// Whether the server is ready, at once or within seconds.
+    func becomesReady() throws -> Bool {
+        let deadline = ContinuousClock.now + .seconds(20)
+        while .now < deadline {
+            if try request("GET", "/readyz").status == 200 { return true }
+        }
+        return false
+    }
+
     /// Waits until a figure is as it should be; the last value if it never is.
     func awaitMetric(_ name: String, _ isReached: (Int) -> Bool) throws -> Int {
         let deadline = ContinuousClock.now + .seconds(20)
