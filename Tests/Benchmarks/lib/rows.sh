@@ -28,6 +28,8 @@ holdfast_decide() { load "$holdfast_url" decide; }
 nginx_decide() { load "$nginx_url" decide; }
 row_decide() {
     decide_once >/dev/null || { skip "POST /v1/decide : nginx" "the server does not answer it"; return; }
+    # The first decision of a user is stored, as an exposure; the row is about those who have theirs.
+    seconds=20 load "$holdfast_url" decide >/dev/null
     side_by_side "POST /v1/decide, sticky user : nginx" 0.4 nginx_decide holdfast_decide
 }
 
