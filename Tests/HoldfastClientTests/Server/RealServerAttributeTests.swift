@@ -1,0 +1,57 @@
+import Foundation
+import Testing
+
+@testable import HoldfastClient
+
+/// Attributes against the built server over real sockets.
+@Suite struct RealServerAttributeTests {
+    private let directory: TemporaryDirectory
+    private let server: RealServer
+
+    init() throws {
+        directory = try TemporaryDirectory()
+        server = try RealServer()
+    }
+
+    private func declare() async throws {
+        for (name, type) in [("country", "country"), ("age", "number")] {
+            try await server.request("PUT", "/v1/attributes/\(name)", #"{"type":"\#(type)"}"#)
+        }
+    }
+
+    @Test func `Attributes are stored in their order, and one that is wrong is refused by its name`() async throws {
+        try await declare()
+        let client = try server.client(in: directory)
+        let service = AttributeService(client: client)
+        var outcomes = service.outcomes().makeAsyncIterator()
+        service.update(attributes: ["country": "de", "age": 30], userId: "ada")
+        service.update(attributes: ["age": 31], userId: "ada")
+        service.update(attributes: ["age": "old"], userId: "bob")
+        service.update(attributes: ["country": "fr"], userId: "bob")
+        service.delete(attributes: ["country"], userId: "ada")
+        try await client.flush()
+        var refused: [String] = []
+        for _ in 0..<5 {
+            guard let notice = await outcomes.next(), case .attributes(let update) = notice.event else { continue }
+            if case .refused(let reason) = notice.outcome { refused.append("\(update.userID): \(reason)") }
+        }
+        #expect(refused.count == 1)
+        #expect(refused.first?.hasPrefix("bob: ") == true && refused.first?.contains("/attributes/age") == true)
+        #expect(try await server.request("GET", "/v1/profiles/ada/attributes").contains(#""attributes":{"age":31}"#))
+        #expect(try await server.request("GET", "/v1/profiles/bob/attributes").contains(#""attributes":{"country":"fr"}"#))
+        client.destroy()
+    }
+
+    @Test func `An attribute that was stored counts for a flag's audience`() async throws {
+        try await declare()
+        try await server.putDatafile(revision: 1, controlEnd: 0)
+        let client = try server.client(in: directory)
+        try await client.initialize(user: HoldfastUser(id: "ada"), timeout: .seconds(60))
+        #expect(client.evaluationDetails(featureId: "checkout")?.variationKey == nil)
+        AttributeService(client: client).update(attributes: ["country": "de"])
+        try await client.flush()
+        try await client.fetchEvaluations()
+        #expect(client.stringVariation(featureId: "checkout", defaultValue: "") == "new")
+        client.destroy()
+    }
+}
