@@ -49,6 +49,10 @@ import Testing
             event(0...1, .save(["e": "1"]), .profile(["e": "1"])), event(50...51, .read, detail("1")),
             event(150...151, .read, .detail(nil))),
         Case(
+            "what has expired for one who looks late is there for a save at the same time", timeToLive: 100 * ms,
+            event(0...1, .save(["e": "1"]), .profile(["e": "1"])), event(90...120, .read, .detail(nil)),
+            event(91...119, .save(["f": "2"]), .profile(["e": "1", "f": "2"]))),
+        Case(
             "a later save for the same variation keeps its origin",
             event(0...1, assign, .variation("a")), event(2...3, .put(["e": "a"]), .replacement(existed: true, ["e": "a"])),
             event(4...5, .read, detail("a", .bucketed))),
@@ -96,6 +100,10 @@ import Testing
         Case(
             "an assignment outlives its time", timeToLive: 100 * ms,
             event(0...1, .save(["e": "1"]), .profile(["e": "1"])), event(150...151, .read, detail("1"))),
+        Case(
+            "an assignment that was seen to have expired is there again", timeToLive: 100 * ms,
+            event(0...1, .save(["e": "1"]), .profile(["e": "1"])), event(92...100, .read, .detail(nil)),
+            event(101...102, .read, detail("1"))),
         Case(
             "an assignment is gone before its time", timeToLive: 100 * ms,
             event(0...1, .save(["e": "1"]), .profile(["e": "1"])), event(50...51, .read, .detail(nil))),

@@ -31,6 +31,20 @@ struct ModelProfile: Hashable, Sendable {
         return variants
     }
 
+    /// The profile, with what is known of when its assignments expire after somebody saw this of it.
+    func narrowed(bySeeing seen: ModelProfile, during time: ClosedRange<UInt64>) -> ModelProfile {
+        var narrowed = self
+        for (experiment, entry) in entries {
+            guard let expiry = entry.expiry else { continue }
+            let isThere = seen.entries[experiment] != nil
+            narrowed.entries[experiment]?.expiry =
+                isThere
+                ? max(expiry.lowerBound, time.lowerBound)...max(expiry.upperBound, time.lowerBound)
+                : min(expiry.lowerBound, time.upperBound)...min(expiry.upperBound, time.upperBound)
+        }
+        return narrowed
+    }
+
     /// A profile of which the last assignment has expired is gone.
     private func losing(_ experiment: String) -> ModelProfile {
         var rest = self

@@ -14,6 +14,10 @@ struct ProfileModel: Sendable {
         profile.afterExpiry(during: time).flatMap { before in
             results(of: operation, on: before, during: time).filter { after in
                 Self.agrees(observed, with: operation, before: before, after: after)
+            }.map { after in
+                // Who only looks may look at a later moment than a change that happens after; what has expired for one
+                // may then still be there for the other. All that is known is when it expired.
+                after == before ? profile.narrowed(bySeeing: before, during: time) : after
             }
         }
     }
