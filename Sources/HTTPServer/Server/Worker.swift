@@ -1,3 +1,4 @@
+import Glibc
 internal import Synchronization
 
 /// One event loop with its listening socket, its connections and its application. A turn has four parts, in this
@@ -21,6 +22,8 @@ final class Worker {
     private var scratch = ByteBuffer(capacity: 64 * 1024)
     private var dateCache = DateCache()
     private var requests: UInt64 = 0
+    /// Requests of this turn that wait for somebody else.
+    private var unanswered = 0
     /// When the last answer was written.
     private var lastAnswer: UInt64 = 0
     /// Whether the turn before took so long that what came meanwhile has waited for too long already.
@@ -88,6 +91,7 @@ final class Worker {
         guard !active.isEmpty else { return }
         let batch = active
         active.removeAll(keepingCapacity: true)
+        unanswered = 0
         application.beginBatch()
         for connection in batch { connection.process() }
         application.endBatch()
@@ -95,6 +99,9 @@ final class Worker {
             connection.isActive = false
             connection.flush()
         }
+        // A loop that always finds more to do would keep its core until the kernel's next tick, for milliseconds, though
+        // others wait for it. With requests that wait for a commit it will soon have nothing to do by itself.
+        if unanswered <= 0 { sched_yield() }
     }
 
     /// Has a connection served in this turn, or in the next one if this turn's have been chosen.
@@ -124,7 +131,13 @@ final class Worker {
         return .generated(loop: idPrefix, count: requests)
     }
 
+    /// Takes note of a request that is about to be handled.
+    func began() {
+        unanswered += 1
+    }
+
     func completed(_ request: PendingRequest, _ status: Status) {
+        unanswered -= 1
         let end = SystemCall.monotonicNanoseconds()
         lastAnswer = end
         application.requestWasAnswered(

@@ -114,8 +114,10 @@ final class Connection {
     /// Copies the write-ahead log into the database.
     ///
     /// - Parameter lockTimeout: how long it may wait, in seconds.
-    /// - Returns: whether all of the log was copied.
-    func checkpoint(_ mode: Checkpoint, lockTimeout: Double = 0) throws(SQLiteError) -> Bool {
+    /// - Returns: how many pages the log had at the beginning, and how many of them have been copied, now or before.
+    func checkpoint(
+        _ mode: Checkpoint, lockTimeout: Double = 0
+    ) throws(SQLiteError) -> (pages: Int, copied: Int) {
         let usual = busyHandler.seconds
         busyHandler.seconds = lockTimeout
         defer { busyHandler.seconds = usual }
@@ -123,7 +125,15 @@ final class Connection {
         let sqliteMode = mode == .passive ? SQLITE_CHECKPOINT_PASSIVE : SQLITE_CHECKPOINT_RESTART
         let code = sqlite3_wal_checkpoint_v2(handle, "main", sqliteMode, &pages, &copied)
         guard code == SQLITE_OK else { throw SQLiteError(handle, code) }
-        return pages == copied
+        return (Int(pages), Int(copied))
+    }
+
+    /// Makes durable what has been copied into the database so far. A checkpoint does so itself only when it has copied
+    /// all.
+    func synchronizeDatabase() throws(SQLiteError) {
+        guard let file = mainFile, let synchronize = file.pointee.pMethods?.pointee.xSync else { return }
+        let code = synchronize(file, SQLITE_SYNC_NORMAL)
+        guard code == SQLITE_OK else { throw SQLiteError(handle, code) }
     }
 
     /// What every commit to the database changes, by whatever process, before it is acknowledged; `nil` before

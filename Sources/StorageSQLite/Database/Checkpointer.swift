@@ -4,7 +4,8 @@ import Synchronization
 /// Copies the write-ahead log into the database from time to time, so that it can start anew.
 ///
 /// SQLite would do all of it within a commit, which then takes as long as thousands of pages take. Here another
-/// connection copies nearly everything while commits go on, and leaves to the writer the few pages added meanwhile.
+/// connection copies nearly everything while commits go on, and makes it durable, again and again until few pages are
+/// added meanwhile; those are left to the writer.
 ///
 /// A checkpoint that fails is no failure of a commit, whose pages are safe in the log; the next one tries again.
 final class Checkpointer: Sendable {
@@ -22,6 +23,10 @@ final class Checkpointer: Sendable {
 
     /// Seconds that commits may be held up until the readers have let go of the log. They hold on to it for one batch.
     private static let patience = 0.1
+
+    /// Pages of a pass after which so few are left to the writer that they are copied in about the time of a commit.
+    private static let fewPages = 256
+    private static let passes = 4
 
     private let state: Mutex<State>
     private let queue = DispatchQueue(label: "sqlite-checkpoint", qos: .utility)
@@ -53,13 +58,26 @@ final class Checkpointer: Sendable {
     }
 
     private func copy() {
-        let connection = try? Connection(path: path, access: .write, lockTimeout: 0)
-        _ = try? connection?.checkpoint(.passive)
+        try? copyInPasses()
         state.withLock { $0.stage = .nearlyDone }
     }
 
+    private func copyInPasses() throws(SQLiteError) {
+        let connection = try Connection(path: path, access: .write, lockTimeout: 0)
+        // SQLite knows of the log only when it has read something, and before that would copy nothing.
+        try connection.execute("PRAGMA schema_version")
+        var copied = 0
+        for _ in 0..<Self.passes {
+            let pass = try connection.checkpoint(.passive)
+            try connection.synchronizeDatabase()
+            guard pass.copied - copied > Self.fewPages else { return }
+            copied = pass.copied
+        }
+    }
+
     private func finish(on connection: Connection) {
-        let isComplete = (try? connection.checkpoint(.restart, lockTimeout: Self.patience)) ?? false
+        let result = try? connection.checkpoint(.restart, lockTimeout: Self.patience)
+        let isComplete = result.map { $0.copied == $0.pages } ?? false
         state.withLock { state in
             state.stage = .idle
             // Somebody who reads an old state for long keeps the log; to hold up commits often would be in vain.
