@@ -33,6 +33,21 @@ import Testing
         #expect(try client.request("GET", "/v1/profiles/ada").body == accepted.body)
     }
 
+    @Test func `An experiment has up to 1,000 variations`() throws {
+        let server = try server()
+        let client = try server.client()
+        func definition(_ count: Int) -> String {
+            #"{"variations":[\#((0..<count).map { #""v\#($0)""# }.joined(separator: ","))]}"#
+        }
+        let refused = try client.request("PUT", "/v1/experiments/colours", definition(1_001))
+        #expect(refused.status == 400)
+        #expect(refused["pointer"] == "/variations")
+        #expect(try client.request("GET", "/v1/experiments/colours").status == 404)
+        let accepted = try client.request("PUT", "/v1/experiments/colours", definition(1_000))
+        #expect(accepted.status == 201)
+        #expect(accepted["variations"].array?.count == 1_000)
+    }
+
     @Test func `A user id has up to 1,024 bytes in a path, a query and a body`() throws {
         let server = try server()
         let client = try server.client()

@@ -52,7 +52,7 @@ import Testing
             }
         }
         var (written, greatest) = (0, 0)
-        for round in 1...8 {
+        for round in 1...12 {
             let commits = try server.metric("holdfast_store_commits_total")
             try importProfiles(round)
             written += try server.metric("holdfast_store_commits_total") - commits
@@ -61,7 +61,7 @@ import Testing
         isOver.store(true, ordering: .relaxed)
         done.wait()
         #expect(written > 8)
-        #expect(greatest < 20 << 20)
+        #expect(greatest < 28 << 20)
         server.kill()
     }
 

@@ -16,7 +16,7 @@ public struct SQLiteConfiguration: Sendable {
     /// Changes of one transaction.
     public var batchLimit = 1_024
     /// Pages of 1 KiB in the write-ahead log at which it is copied into the database.
-    public var checkpointPages = 32_768
+    public var checkpointPages = 16_384
     /// Bytes of cached profiles for each reader.
     public var cacheBytes = 32 << 20
     /// Seconds between two looks for what is to be deleted.
