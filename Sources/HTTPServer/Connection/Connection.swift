@@ -10,6 +10,8 @@ final class Connection {
     private var receiver: (any BodyReceiver)?
     /// The number of the request whose body the receiver takes.
     private var receiverSequence: UInt64 = 0
+    /// What the worker counts of a body that this connection holds in part.
+    private var countedBodyBytes = 0
     private var state = State.open
     private var isReading = true
     private var isWriting = false
@@ -76,6 +78,7 @@ final class Connection {
             if isClosed { return }
             switch machine.nextStep(now: worker.now) {
             case .wait:
+                guard countBody() else { refuse(machine.refuseBody()); continue }
                 return
             case .head:
                 route()
@@ -93,6 +96,18 @@ final class Connection {
             }
         }
         isUnfinished = true
+    }
+
+    /// Has the worker count what is held of a body that has come in part.
+    ///
+    /// - Returns: whether there is room for it.
+    private func countBody() -> Bool {
+        let held = machine.unfinishedBodyBytes
+        guard held != countedBodyBytes else { return true }
+        worker.unfinishedBodyBytes += held - countedBodyBytes
+        let isMore = held > countedBodyBytes
+        countedBodyBytes = held
+        return !isMore || worker.hasRoomForBodies
     }
 
     private var matched: (route: Int, parameters: PathParameters)?
@@ -185,14 +200,14 @@ final class Connection {
         if receiver != nil {
             // The request that the body belongs to has been begun; if it has been answered too, there is no more to say.
             machine.endAfterLast()
-            answer(worker.application.response(to: failure), sequence: receiverSequence)
+            answer(worker.response(to: failure), sequence: receiverSequence)
             return loseReceiver()
         }
         let sequence = machine.begin(
             PendingRequest(
                 id: worker.nextRequestID(), method: .get, isVersion11: true, keepsAlive: false, ifNoneMatch: nil,
                 route: nil, startedAt: worker.now, target: nil, response: nil))
-        answer(worker.application.response(to: failure), sequence: sequence)
+        answer(worker.response(to: failure), sequence: sequence)
     }
 
     private func loseReceiver() {
@@ -343,6 +358,7 @@ final class Connection {
     func close() {
         guard !isClosed else { return }
         state = .closed
+        worker.unfinishedBodyBytes -= countedBodyBytes
         socket.close()
         worker.remove(self)
         loseReceiver()

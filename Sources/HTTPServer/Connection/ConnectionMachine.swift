@@ -221,6 +221,20 @@ struct ConnectionMachine: ~Copyable {
         if case .streaming(let reader, _) = reading { reading = .streaming(reader, isPaused: false) }
     }
 
+    /// What is held of a body that has come in part, in bytes.
+    var unfinishedBodyBytes: Int {
+        if case .buffering = reading { return input.count }
+        return 0
+    }
+
+    /// The body that has come in part will not be waited for.
+    mutating func refuseBody() -> RequestFailure {
+        head.keepsAlive = false
+        reading = .finished
+        return RequestFailure(
+            .serviceUnavailable, "the server holds as much of unfinished requests as it may; nothing was done")
+    }
+
     /// The body's place in the input, of a request that is ready.
     var bodyRange: Range<Int> {
         if case .ready(let body) = reading { return body }

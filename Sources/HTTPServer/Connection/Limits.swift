@@ -6,6 +6,8 @@ public struct Limits: Sendable {
     public var headerFields = 100
     /// Bytes of a body that is handled as a whole (413); a streamed body is not limited.
     public var bodyBytes = 1024 * 1024
+    /// Of bodies that have come in part, of all connections together; each event loop has an equal share.
+    public var unfinishedBodyBytes = 64 * 1024 * 1024
     /// Requests of one connection that may wait for their answers at once; more stay unread.
     public var pipelinedRequests = 64
     /// Bytes of answers that may wait for a slow reader before its next requests are left unread.

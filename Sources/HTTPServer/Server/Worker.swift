@@ -29,6 +29,9 @@ final class Worker {
     /// Whether the turn before took so long that what came meanwhile has waited for too long already.
     private(set) var isBehind = false
     private let longestTurn: UInt64
+    /// What its connections hold of bodies that have come in part.
+    var unfinishedBodyBytes = 0
+    private let mostUnfinishedBodyBytes: Int
     private let idPrefix = UInt32.random(in: 1...UInt32.max)
     private var isAccepting = true
     private var isDraining = false
@@ -47,9 +50,14 @@ final class Worker {
         self.balance = balance
         self.application = application
         longestTurn = configuration.limits.turnSeconds.nanoseconds
+        let share = configuration.limits.unfinishedBodyBytes / max(1, configuration.eventLoops)
+        // One body that is within its limit is always taken.
+        mostUnfinishedBodyBytes = max(share, configuration.limits.headerBytes + configuration.limits.bodyBytes)
     }
 
     var date: [UInt8] { dateCache.line }
+
+    var hasRoomForBodies: Bool { unfinishedBodyBytes <= mostUnfinishedBodyBytes }
 
     /// Runs until the server is stopped and the last connection is gone.
     func run() throws(SystemError) {
@@ -148,10 +156,15 @@ final class Worker {
 
     /// The answer to a request that is not handled because the event loop is behind.
     func refusalForLackOfTime() -> Response {
-        statistics.overloaded &+= 1
-        var response = application.response(
-            to: RequestFailure(.serviceUnavailable, "the server has more to do than it can; nothing was done"))
-        response.fields.append(("Retry-After", "1"))
+        response(to: RequestFailure(.serviceUnavailable, "the server has more to do than it can; nothing was done"))
+    }
+
+    func response(to failure: RequestFailure) -> Response {
+        var response = application.response(to: failure)
+        if failure.status == .serviceUnavailable {
+            statistics.overloaded &+= 1
+            response.fields.append(("Retry-After", "1"))
+        }
         return response
     }
 

@@ -60,6 +60,10 @@ struct ServeOptions: ParsableArguments {
     @Option(help: .init("Size of a request's body, and of a line of an import (default: 1MiB).", valueName: "size"))
     var maxBodySize: String?
 
+    @Option(
+        help: .init("Memory for bodies that have come in part, of all connections (default: 64MiB).", valueName: "size"))
+    var maxUnfinishedBodies: String?
+
     @Option(help: .init("Time for a request's header (default: 10s).", valueName: "time"))
     var headerTimeout: String?
 
@@ -135,6 +139,9 @@ struct ServeOptions: ParsableArguments {
         var body = ByteCount(bytes: result.limits.bodyBytes)
         try settings.apply(maxBodySize, "max-body-size", to: &body)
         result.limits.bodyBytes = body.bytes
+        var bodies = ByteCount(bytes: result.limits.unfinishedBodyBytes)
+        try settings.apply(maxUnfinishedBodies, "max-unfinished-bodies", to: &bodies)
+        result.limits.unfinishedBodyBytes = bodies.bytes
         for (option, name, path) in [
             (headerTimeout, "header-timeout", \ServeConfiguration.limits.headerSeconds),
             (bodyTimeout, "body-timeout", \.limits.bodySeconds), (idleTimeout, "idle-timeout", \.limits.idleSeconds),

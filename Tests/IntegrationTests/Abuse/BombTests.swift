@@ -35,6 +35,33 @@ import Testing
         try server.expectMemory(since: memory, lessThan: 200)
     }
 
+    @Test func `Many bodies that never end take no more memory than they may, and whole ones are taken meanwhile`() throws {
+        let server = try ServerProcess(
+            database: directory.file("unfinished.db"),
+            ["--event-loops", "1", "--max-body-size", "256KiB", "--max-unfinished-bodies", "1MiB"])
+        let save = profile("ada", ["11": "1"])
+        let body = save + String(repeating: " ", count: 200_000 - save.utf8.count)
+        let request = HTTPClient.head("POST", "/ups/save", fields: ["Content-Length: 200000"]) + body.prefix(100_000)
+        let clients = try (0..<20).map { _ in try server.client() }
+        for client in clients { try client.send(request) }
+        #expect(try server.awaitMetric("holdfast_http_overload_refusals_total") { $0 >= 10 } >= 10)
+        #expect(try server.request("POST", "/ups/save", save).status == 200)
+
+        var statuses: [Int: Int] = [:]
+        for client in clients {
+            // One that was refused may have been closed already.
+            try? client.send(String(body.suffix(100_000)))
+            let answer = try client.receive()
+            if answer.status == 503 { #expect(answer.field("retry-after") == "1") }
+            statuses[answer.status, default: 0] += 1
+        }
+        let served = statuses[200] ?? 0
+        #expect((1...10).contains(served))
+        #expect(statuses[503] == 20 - served)
+        // What they held has been given back.
+        #expect(try server.request("POST", "/ups/save", body).status == 200)
+    }
+
     @Test(arguments: ["/ups/save", "/v1/profiles", "/v1/profiles/lookup", "/v1/assign", "/v1/decide", "/v1/batch"])
     func `Deep, long and huge JSON is answered in little time`(path: String) throws {
         let client = try server.client()
