@@ -29,10 +29,14 @@ final class ChildProcess: Sendable {
         posix_spawn_file_actions_adddup2(&actions, errorPipe.writing, STDERR_FILENO)
 
         var variables: [String: String] = [:]
-        for name: String in ["PATH", "ASAN_OPTIONS", "TSAN_OPTIONS", "UBSAN_OPTIONS"] {
+        for name: String in ["PATH", "ASAN_OPTIONS", "TSAN_OPTIONS", "UBSAN_OPTIONS", "LD_PRELOAD"] {
             variables[name] = getenv(name).map { String(cString: $0) }
         }
-        variables.merge(environment) { _, given in given }
+        // Libraries that are loaded before others are given, one does not take the place of another.
+        variables.merge(environment.filter { $0.key != "LD_PRELOAD" }) { _, given in given }
+        if let library = environment["LD_PRELOAD"] {
+            variables["LD_PRELOAD"] = variables["LD_PRELOAD"].map { "\($0):\(library)" } ?? library
+        }
         var identifier: pid_t = 0
         let code = withCStrings([path] + arguments) { arguments in
             withCStrings(variables.map { "\($0.key)=\($0.value)" }) { variables in
