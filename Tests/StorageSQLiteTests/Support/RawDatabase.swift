@@ -12,6 +12,8 @@ final class RawDatabase {
         var handle: OpaquePointer?
         guard sqlite3_open(path, &handle) == SQLITE_OK, let handle else { throw Failure(message: path) }
         self.handle = handle
+        // Opening a log that another connection closes at that moment takes turns.
+        sqlite3_busy_timeout(handle, 10_000)
     }
 
     deinit {
