@@ -181,7 +181,6 @@ final class Connection {
     private var currentID = RequestID.generated(loop: 0, count: 0)
 
     private func begin(route: Int?, _ bytes: UnsafeRawBufferPointer, keepsAlive: Bool) -> Responder {
-        worker.began()
         let head = machine.head
         currentID = head.value(of: "x-request-id", in: bytes).flatMap(RequestID.init) ?? worker.nextRequestID()
         var request = PendingRequest(

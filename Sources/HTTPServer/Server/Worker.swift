@@ -22,8 +22,8 @@ final class Worker {
     private var scratch = ByteBuffer(capacity: 64 * 1024)
     private var dateCache = DateCache()
     private var requests: UInt64 = 0
-    /// Requests of this turn that wait for somebody else.
-    private var unanswered = 0
+    /// Requests that were answered as soon as they were handled in this turn.
+    private var answered = 0
     /// When the last answer was written.
     private var lastAnswer: UInt64 = 0
     /// Whether the turn before took so long that what came meanwhile has waited for too long already.
@@ -99,7 +99,7 @@ final class Worker {
         guard !active.isEmpty else { return }
         let batch = active
         active.removeAll(keepingCapacity: true)
-        unanswered = 0
+        answered = 0
         application.beginBatch()
         for connection in batch { connection.process() }
         application.endBatch()
@@ -108,8 +108,8 @@ final class Worker {
             connection.flush()
         }
         // A loop that always finds more to do would keep its core until the kernel's next tick, for milliseconds, though
-        // others wait for it. With requests that wait for a commit it will soon have nothing to do by itself.
-        if unanswered <= 0 { sched_yield() }
+        // others wait for it. With requests that wait for a commit alone it will soon have nothing to do by itself.
+        if answered > 0 { sched_yield() }
     }
 
     /// Has a connection served in this turn, or in the next one if this turn's have been chosen.
@@ -139,13 +139,8 @@ final class Worker {
         return .generated(loop: idPrefix, count: requests)
     }
 
-    /// Takes note of a request that is about to be handled.
-    func began() {
-        unanswered += 1
-    }
-
     func completed(_ request: PendingRequest, _ status: Status) {
-        unanswered -= 1
+        answered += 1
         let end = SystemCall.monotonicNanoseconds()
         lastAnswer = end
         application.requestWasAnswered(

@@ -25,7 +25,7 @@ final class Checkpointer: Sendable {
     private static let patience = 0.1
 
     /// Pages of a pass after which so few are left to the writer that they are copied in about the time of a commit.
-    private static let fewPages = 256
+    private static let fewPages = 2_048
     private static let passes = 4
 
     private let state: Mutex<State>
