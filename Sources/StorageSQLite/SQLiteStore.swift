@@ -5,11 +5,11 @@ public final class SQLiteStore: Sendable {
     let configuration: SQLiteConfiguration
     let file: DatabaseFile
     let writer: Writer
-    let projectReader: ProjectReader
+    let projectReader: QueuedReader
     let attributeRemoval: AttributeRemoval
     let segmentReader: SegmentReader
     /// Exports, results and the audit log, which datafiles need not wait for.
-    let eventReader: ProjectReader
+    let eventReader: QueuedReader
     private let retention: Retention
 
     /// Opens the database, making it or bringing it up to date where needed.
@@ -24,10 +24,12 @@ public final class SQLiteStore: Sendable {
         } catch {
             throw DatabaseError(configuration.path, error)
         }
-        projectReader = ProjectReader(file: file, lockTimeout: configuration.lockTimeout)
+        projectReader = QueuedReader(
+            file: file, lockTimeout: configuration.lockTimeout, label: "sqlite-project-reader")
         segmentReader = SegmentReader(file: file, lockTimeout: configuration.lockTimeout)
         attributeRemoval = AttributeRemoval(writer: writer, reader: projectReader, configuration: configuration)
-        eventReader = ProjectReader(file: file, lockTimeout: configuration.lockTimeout)
+        eventReader = QueuedReader(
+            file: file, lockTimeout: configuration.lockTimeout, label: "sqlite-event-reader")
         retention = Retention(writer: writer, configuration: configuration)
     }
 

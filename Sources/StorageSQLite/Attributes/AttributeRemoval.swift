@@ -8,14 +8,14 @@ import Storage
 final class AttributeRemoval: @unchecked Sendable {
     // Safe: all is constant, and a timer source may be cancelled from any thread.
     private let writer: Writer
-    private let reader: ProjectReader
+    private let reader: QueuedReader
     private let batch: Int
     private let timer: any DispatchSourceTimer
 
     /// Rows that one transaction looks at for each that it changes.
     private static let reach = 4
 
-    init(writer: Writer, reader: ProjectReader, configuration: SQLiteConfiguration) {
+    init(writer: Writer, reader: QueuedReader, configuration: SQLiteConfiguration) {
         self.writer = writer
         self.reader = reader
         batch = configuration.retentionBatch

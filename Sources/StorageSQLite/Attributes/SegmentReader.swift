@@ -6,25 +6,19 @@ import Synchronization
 /// Looks through the attributes of all users, on a connection and a queue of its own. A look goes in steps of a few
 /// milliseconds, each a read of its own: looks at the same time take turns, and none keeps the write-ahead log from
 /// being copied.
-final class SegmentReader: @unchecked Sendable {
-    // Safe: the connection is used on the queue only.
-    private let file: DatabaseFile
-    private let lockTimeout: Double
-    private let queue = DispatchQueue(label: "segments", qos: .utility)
+final class SegmentReader: Sendable {
+    private let reader: QueuedReader
     private let underWay = Atomic<Int>(0)
-    private var connection: Connection?
-    private var isClosed = false
 
     typealias Completion = @Sendable (Result<SegmentPage, StorageError>) -> Void
 
     /// Rows of one step.
-    private static let step = 4_096
+    private static let stepRows = 4_096
     /// Looks at the same time; beyond it they are refused.
     private static let limit = 64
 
     init(file: DatabaseFile, lockTimeout: Double) {
-        self.file = file
-        self.lockTimeout = lockTimeout
+        reader = QueuedReader(file: file, lockTimeout: lockTimeout, label: "segments", qos: .utility)
     }
 
     func scan(_ matcher: SegmentMatcher, _ scope: SegmentScan, completion: @escaping Completion) {
@@ -43,20 +37,18 @@ final class SegmentReader: @unchecked Sendable {
     private func goOn(
         _ matcher: SegmentMatcher, _ scope: SegmentScan, _ page: SegmentPage, completion: @escaping Completion
     ) {
-        queue.async { [self] in
-            guard !isClosed else { return completion(.failure(.closed)) }
-            do throws(SQLiteError) {
-                let next = try step(matcher, scope, page, on: try openConnection())
-                let isDone = next.last == nil || !next.userIDs.isEmpty
-                isDone ? completion(.success(next)) : goOn(matcher, scope, next, completion: completion)
-            } catch {
-                if error.asksForReopening { connection = nil }
-                completion(.failure(error.asStorageError))
+        reader.read { connection throws(SQLiteError) in
+            try Self.step(matcher, scope, page, on: connection)
+        } _: { [self] result in
+            if case .success(let next) = result, next.last != nil, next.userIDs.isEmpty {
+                goOn(matcher, scope, next, completion: completion)
+            } else {
+                completion(result)
             }
         }
     }
 
-    private func step(
+    private static func step(
         _ matcher: SegmentMatcher, _ scope: SegmentScan, _ former: SegmentPage, on connection: Connection
     ) throws(SQLiteError) -> SegmentPage {
         var page = former
@@ -68,10 +60,10 @@ final class SegmentReader: @unchecked Sendable {
         ).run {
             // No user id is empty, so that all come after the empty text.
             $0.bind(former.last?.string ?? "", at: 1)
-            $0.bind(Int64(Self.step), at: 2)
+            $0.bind(Int64(stepRows), at: 2)
         } row: { row in
             rows += 1
-            if rows == Self.step { page.last = Identifier(row.text(0)) }
+            if rows == stepRows { page.last = Identifier(row.text(0)) }
             guard row.withBytes(1, matcher.matches) else { return }
             page.matches += 1
             if isListing { page.userIDs.append(Identifier(row.text(0))) }
@@ -80,17 +72,7 @@ final class SegmentReader: @unchecked Sendable {
         return page
     }
 
-    private func openConnection() throws(SQLiteError) -> Connection {
-        if let connection { return connection }
-        let fresh = try file.reader(lockTimeout: lockTimeout)
-        connection = fresh
-        return fresh
-    }
-
     func close() {
-        queue.sync {
-            isClosed = true
-            connection = nil
-        }
+        reader.close()
     }
 }

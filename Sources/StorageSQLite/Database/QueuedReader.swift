@@ -2,15 +2,17 @@ import Dispatch
 import Storage
 
 /// Reads what no event loop reads, from any thread, one at a time.
-final class ProjectReader: @unchecked Sendable {
+final class QueuedReader: @unchecked Sendable {
     // Safe: the connection is used on the queue only.
     private let file: DatabaseFile
     private let lockTimeout: Double
-    private let queue = DispatchQueue(label: "sqlite-project-reader", qos: .userInitiated)
+    private let queue: DispatchQueue
     private var connection: Connection?
     private var isClosed = false
 
-    init(file: DatabaseFile, lockTimeout: Double) {
+    /// - Parameter label: of its queue.
+    init(file: DatabaseFile, lockTimeout: Double, label: String, qos: DispatchQoS = .userInitiated) {
+        queue = DispatchQueue(label: label, qos: qos)
         self.file = file
         self.lockTimeout = lockTimeout
     }
