@@ -1,4 +1,17 @@
-# The rows that need large databases: one function each, named row_ROW. Each starts its own servers. For `compare`.
+# The rows that need large databases, or a server that takes minutes to build: one function each, named row_ROW. Each
+# starts its own servers. For `compare`.
+
+# Against the same work done with the usual libraries.
+row_hummingbird() {
+    start_holdfast "$(database users user%d "$users")"
+    start_hummingbird
+    hummingbird_get() { load "$hummingbird_url" get; }
+    seconds=15 load "$holdfast_url" get >/dev/null
+    side_by_side "GET /v1/profiles/{user_id} : Hummingbird + GRDB" 5 hummingbird_get holdfast_get 1
+    kill "$hummingbird_process"
+    wait "$hummingbird_process" || true
+    stop_holdfast
+}
 
 # Lookups with 10,000,000 profiles against lookups with 10,000. Two servers in turn would need a warm-up each round, so
 # both stay, on two ports.

@@ -83,6 +83,17 @@ start_redis() {
     wait_for redis-server redis-cli -p "$redis_port" ping
 }
 
+# Built on first use, which takes minutes. With the same users as Holdfast's.
+start_hummingbird() {
+    is_free "$hummingbird_port" || fail "port $hummingbird_port is in use"
+    swift build -c release --package-path "$here/HummingbirdPeer" >&2
+    "$(swift build -c release --package-path "$here/HummingbirdPeer" --show-bin-path)/peer" \
+        "$hummingbird_port" "$work/hummingbird.db" "$users" >"$work/hummingbird.log" 2>&1 &
+    hummingbird_process=$!
+    servers+=($!)
+    wait_for hummingbird curl -sf "$hummingbird_url/v1/profiles/user0"
+}
+
 # One decision of a user who has a variation; fails while the server has no such route.
 decide_once() {
     curl -sf "$holdfast_url/v1/decide?keys=checkout_flag" -H "X-Optimizely-SDK-Key: benchmark" \
