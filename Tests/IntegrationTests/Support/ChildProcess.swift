@@ -1,3 +1,4 @@
+import Foundation
 import Glibc
 import Synchronization
 
@@ -27,6 +28,11 @@ final class ChildProcess: Sendable {
         posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, input, O_RDONLY, 0)
         posix_spawn_file_actions_adddup2(&actions, outputPipe.writing, STDOUT_FILENO)
         posix_spawn_file_actions_adddup2(&actions, errorPipe.writing, STDERR_FILENO)
+        // Not all that libraries have open in this process is closed on exec by itself.
+        for name in try FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd") {
+            guard let descriptor = Int32(name), descriptor > STDERR_FILENO else { continue }
+            posix_spawn_file_actions_addclose(&actions, descriptor)
+        }
 
         var variables: [String: String] = [:]
         for name: String in ["PATH", "ASAN_OPTIONS", "TSAN_OPTIONS", "UBSAN_OPTIONS", "LD_PRELOAD"] {
