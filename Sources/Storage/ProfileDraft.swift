@@ -5,10 +5,10 @@ struct ProfileDraft {
     /// Ascending by experiment id.
     private var entries: [(experimentID: Identifier, assignment: Assignment)] = []
 
-    /// What of a record is visible at a moment.
-    init(_ record: ProfileRecord?, at now: Timestamp) {
+    /// What of a record is visible at a moment, with room for some more.
+    init(_ record: ProfileRecord?, at now: Timestamp, room: Int = 0) {
+        entries.reserveCapacity((record?.count ?? 0) + room)
         guard let record else { return }
-        entries.reserveCapacity(record.count + 1)
         for entry in record.entries where entry.expiresAt.map({ $0 > now }) ?? true {
             entries.append((record.experimentID(of: entry), record.assignment(of: entry)))
         }
@@ -27,7 +27,13 @@ struct ProfileDraft {
             switch (isPresent(experimentID, at: index), newValue) {
             case (true, let assignment?): entries[index].assignment = assignment
             case (true, nil): entries.remove(at: index)
-            case (false, let assignment?): entries.insert((experimentID, assignment), at: index)
+            case (false, let assignment?):
+                // Most are new and come in order; inserting at the end costs far more than appending.
+                if index == entries.count {
+                    entries.append((experimentID, assignment))
+                } else {
+                    entries.insert((experimentID, assignment), at: index)
+                }
             case (false, nil): break
             }
         }
@@ -39,6 +45,7 @@ struct ProfileDraft {
 
     /// Where the experiment is, or belongs.
     private func index(of experimentID: Identifier) -> Int {
+        guard let last = entries.last, !(last.experimentID < experimentID) else { return entries.count }
         var low = 0
         var high = entries.count
         while low < high {

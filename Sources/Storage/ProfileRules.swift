@@ -27,7 +27,7 @@ public struct ProfileRules: Sendable {
             let result = ProfileChangeResult(existed: before != nil, changed: before != nil, profile: nil)
             return ProfileOutcome(result: result, effect: stored == nil ? .none : .delete)
         }
-        var draft = ProfileDraft(before, at: now)
+        var draft = ProfileDraft(before, at: now, room: operation.mostNewAssignments)
         edit(&draft, operation, at: now)
         guard before != nil || !draft.isEmpty || operation.makesEmptyProfile else {
             return ProfileOutcome(result: ProfileChangeResult(existed: false, changed: false, profile: nil), effect: .none)
@@ -122,6 +122,15 @@ public struct ProfileRules: Sendable {
 }
 
 extension ProfileChange.Operation {
+    fileprivate var mostNewAssignments: Int {
+        switch self {
+        case .replace(let map), .merge(let map, _): map.entries.count
+        case .assign(let proposals): proposals.count
+        case .override: 1
+        case .remove, .erase: 0
+        }
+    }
+
     /// Whether the operation leaves a profile behind even if that holds nothing.
     fileprivate var makesEmptyProfile: Bool {
         switch self {

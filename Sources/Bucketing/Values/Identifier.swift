@@ -27,7 +27,8 @@ extension Identifier: Hashable {
 extension Identifier: Comparable {
     /// The order of the UTF-8 bytes, which is SQLite's `BINARY` collation.
     public static func < (left: Self, right: Self) -> Bool {
-        left.string.utf8.lexicographicallyPrecedes(right.string.utf8)
+        var (left, right) = (left.string, right.string)
+        return left.withUTF8 { left in right.withUTF8 { right in left.lexicographicallyPrecedes(right) } }
     }
 }
 

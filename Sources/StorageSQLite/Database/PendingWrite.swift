@@ -1,57 +1,62 @@
 import Dispatch
 import Storage
-import Synchronization
 
-/// A change that waits for its transaction.
-protocol PendingWrite: Sendable {
-    /// Monotonic nanoseconds.
-    var submittedAt: UInt64 { get }
-    /// Makes the change. A refusal by a rule is kept for ``complete()``.
-    func perform(in transaction: WriteTransaction) throws(SQLiteError)
-    /// Whether a rule refused the change.
-    var isRefused: Bool { get }
-    /// Tells the submitter that the transaction was committed.
-    func complete()
-    /// Tells the submitter that the transaction failed.
-    func fail(_ error: StorageError)
-}
+/// A change that waits for its transaction. Once submitted it belongs to the writer's queue.
+final class PendingWrite: @unchecked Sendable {
+    // Safe: what changes is touched on the writer's queue only. Not generic, as every value of a generic class is
+    // handled through its type's metadata at run time, for each change.
 
-final class Write<Value: Sendable>: PendingWrite {
-    let submittedAt = DispatchTime.now().uptimeNanoseconds
-    private let body: @Sendable (WriteTransaction) throws -> Value
-    private let completion: @Sendable (Result<Value, StorageError>) -> Void
-    private let result = Mutex<Result<Value, StorageError>?>(nil)
-
-    init(
-        body: @escaping @Sendable (WriteTransaction) throws -> Value,
-        completion: @escaping @Sendable (Result<Value, StorageError>) -> Void
-    ) {
-        self.body = body
-        self.completion = completion
+    /// What making the change came to.
+    private enum Outcome {
+        case made(answer: @Sendable () -> Void)
+        /// A rule refused it; nothing of it was written.
+        case refused(StorageError)
     }
 
+    /// Monotonic nanoseconds.
+    let submittedAt = DispatchTime.now().uptimeNanoseconds
+    private let body: @Sendable (WriteTransaction) throws -> @Sendable () -> Void
+    private let failed: @Sendable (StorageError) -> Void
+    private var outcome = Outcome.refused(.unavailable(reason: "the change was not made"))
+
+    /// - Parameters:
+    ///   - body: makes the change, and returns what tells the submitter of it once it is durable.
+    ///   - failed: tells the submitter that nothing was written.
+    init(
+        _ body: @escaping @Sendable (WriteTransaction) throws -> @Sendable () -> Void,
+        failed: @escaping @Sendable (StorageError) -> Void
+    ) {
+        self.body = body
+        self.failed = failed
+    }
+
+    /// Makes the change. A refusal by a rule is kept for ``complete()``.
     func perform(in transaction: WriteTransaction) throws(SQLiteError) {
         do {
-            let value = try body(transaction)
-            result.withLock { $0 = .success(value) }
+            outcome = .made(answer: try body(transaction))
         } catch let error as SQLiteError {
             throw error
         } catch let error as StorageError {
-            result.withLock { $0 = .failure(error) }
+            outcome = .refused(error)
         } catch {
-            result.withLock { $0 = .failure(.unavailable(reason: "\(error)")) }
+            outcome = .refused(.unavailable(reason: "\(error)"))
         }
     }
 
     var isRefused: Bool {
-        result.withLock { if case .failure = $0 { true } else { false } }
+        if case .refused = outcome { true } else { false }
     }
 
+    /// Tells the submitter that the transaction was committed.
     func complete() {
-        completion(result.withLock { $0 } ?? .failure(.unavailable(reason: "the change was not made")))
+        switch outcome {
+        case .made(let answer): answer()
+        case .refused(let error): failed(error)
+        }
     }
 
+    /// Tells the submitter that the transaction failed.
     func fail(_ error: StorageError) {
-        completion(.failure(error))
+        failed(error)
     }
 }

@@ -8,7 +8,7 @@ import Synchronization
 /// this process have been told of it.
 final class Writer: Sendable {
     private struct State {
-        var waiting: [any PendingWrite] = []
+        var waiting: [PendingWrite] = []
         var isScheduled = false
         var isClosed = false
         var statistics = StoreStatistics()
@@ -61,7 +61,12 @@ final class Writer: Sendable {
         _ body: @escaping @Sendable (WriteTransaction) throws -> Value,
         completion: @escaping @Sendable (Result<Value, StorageError>) -> Void
     ) {
-        let write = Write(body: body, completion: completion)
+        let write = PendingWrite { transaction in
+            let value = try body(transaction)
+            return { completion(.success(value)) }
+        } failed: { error in
+            completion(.failure(error))
+        }
         let refusal = state.withLock { state -> StorageError? in
             if state.isClosed { return .closed }
             guard hasRoom(for: write, in: state) else {
@@ -76,7 +81,7 @@ final class Writer: Sendable {
     }
 
     /// Whether not too many wait, and none has waited for too long: one that comes now would wait as long.
-    private func hasRoom(for write: any PendingWrite, in state: State) -> Bool {
+    private func hasRoom(for write: PendingWrite, in state: State) -> Bool {
         guard let oldest = state.waiting.first else { return true }
         // Of two submitted at once, the later may have come first.
         let waited = Int64(bitPattern: write.submittedAt &- oldest.submittedAt)
@@ -101,15 +106,18 @@ final class Writer: Sendable {
         }
     }
 
-    private func takeWaiting(_ limit: Int) -> [any PendingWrite] {
+    private func takeWaiting(_ limit: Int) -> [PendingWrite] {
         state.withLock { state in
-            let taken = Array(state.waiting.prefix(limit))
-            state.waiting.removeFirst(taken.count)
-            return taken
+            guard state.waiting.count > limit else {
+                defer { state.waiting = [] }
+                return state.waiting
+            }
+            defer { state.waiting.removeFirst(limit) }
+            return Array(state.waiting.prefix(limit))
         }
     }
 
-    private func commit(_ batch: [any PendingWrite]) {
+    private func commit(_ batch: [PendingWrite]) {
         let start = DispatchTime.now()
         do throws(SQLiteError) {
             let transaction = try transact(batch)
@@ -136,7 +144,7 @@ final class Writer: Sendable {
     }
 
     /// - Returns: what was committed; `nil` when there was nothing to write.
-    private func transact(_ batch: [any PendingWrite]) throws(SQLiteError) -> WriteTransaction? {
+    private func transact(_ batch: [PendingWrite]) throws(SQLiteError) -> WriteTransaction? {
         let connection = try openConnection()
         // What is written to a file that nobody finds again is lost, however often it is synchronised.
         guard !connection.fileHasMoved else {
