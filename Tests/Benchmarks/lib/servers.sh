@@ -86,8 +86,9 @@ start_redis() {
 # Built on first use, which takes minutes. With the same users as Holdfast's.
 start_hummingbird() {
     is_free "$hummingbird_port" || fail "port $hummingbird_port is in use"
-    swift build -c release --package-path "$here/HummingbirdPeer" >&2
-    "$(swift build -c release --package-path "$here/HummingbirdPeer" --show-bin-path)/peer" \
+    local build=(swift build -c release --package-path "$here/HummingbirdPeer" --scratch-path "$here/../../.build/hummingbird-peer")
+    "${build[@]}" >&2
+    "$("${build[@]}" --show-bin-path)/peer" \
         "$hummingbird_port" "$work/hummingbird.db" "$users" >"$work/hummingbird.log" 2>&1 &
     hummingbird_process=$!
     servers+=($!)
