@@ -29,12 +29,14 @@ public final class InMemoryProfileStore: ProfileStore {
     public func submit(
         _ change: ProfileChange, completion: @escaping @Sendable (Result<ProfileChangeResult, StorageError>) -> Void
     ) {
-        let result = state.withLock { state in
-            let result = apply(change, to: &state)
-            if case .failure = result { state.statistics.failedChanges += 1 }
-            return result
-        }
-        completion(result)
+        completion(state.withLock { apply(change, to: &$0) })
+    }
+
+    public func submit(
+        _ changes: [ProfileChange],
+        completion: @escaping @Sendable ([Result<ProfileChangeResult, StorageError>]) -> Void
+    ) {
+        completion(state.withLock { state in changes.map { apply($0, to: &state) } })
     }
 
     public func probe(completion: @escaping @Sendable (Result<Void, StorageError>) -> Void) {
@@ -51,6 +53,14 @@ public final class InMemoryProfileStore: ProfileStore {
     }
 
     private func apply(_ change: ProfileChange, to state: inout State) -> Result<ProfileChangeResult, StorageError> {
+        let result = result(of: change, in: &state)
+        if case .failure = result { state.statistics.failedChanges += 1 }
+        return result
+    }
+
+    private func result(
+        of change: ProfileChange, in state: inout State
+    ) -> Result<ProfileChangeResult, StorageError> {
         guard !state.isClosed else { return .failure(.closed) }
         let now = clock()
         let stored = state.profiles[change.userID]

@@ -17,6 +17,15 @@ public protocol ProfileStore: Sendable {
         _ change: ProfileChange, completion: @escaping @Sendable (Result<ProfileChangeResult, StorageError>) -> Void
     )
 
+    /// Applies changes in their order, after those submitted before them; one that is refused leaves the others be.
+    ///
+    /// - Parameter completion: called once, with a result for each change in the same order, when all are durable or
+    ///   have failed.
+    func submit(
+        _ changes: [ProfileChange],
+        completion: @escaping @Sendable ([Result<ProfileChangeResult, StorageError>]) -> Void
+    )
+
     /// Writes a little, durably, to see whether the store works.
     func probe(completion: @escaping @Sendable (Result<Void, StorageError>) -> Void)
 

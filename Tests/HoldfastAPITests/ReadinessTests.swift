@@ -72,6 +72,13 @@ private final class SilentStore: ProfileStore {
         store.submit(change, completion: completion)
     }
 
+    func submit(
+        _ changes: [ProfileChange],
+        completion: @escaping @Sendable ([Result<ProfileChangeResult, StorageError>]) -> Void
+    ) {
+        store.submit(changes, completion: completion)
+    }
+
     func statistics() -> StoreStatistics { store.statistics() }
 
     func close() { store.close() }

@@ -39,12 +39,14 @@ extension SQLiteStoreTests {
             let other = try RawDatabase(path)
             try other.execute("BEGIN IMMEDIATE")
             #expect(await reasonOfFailure(store).contains("locked"))
+            let asOne = await store.applyAsOne(.newUsers(3))
+            #expect(asOne.map { (try? $0.get()) == nil } == [true, true, true])
             await #expect(throws: StorageError.self) { try await store.probe() }
             #expect(try reader.variations(of: "user") == ["e": "v"])
             try other.execute("ROLLBACK")
             try await store.probe()
             #expect(await reasonOfFailure(store) == "")
-            #expect(store.statistics().failedChanges == 2)
+            #expect(store.statistics().failedChanges == 5)
         }
 
         @Test("What waits behind a lock that outlasts the patience of a write fails with it")
@@ -165,6 +167,24 @@ extension SQLiteStoreTests {
             #expect(store.statistics().refusedChanges == 20)
             release.signal()
             #expect(await submitted.results().filter { (try? $0.get()) != nil }.count == 10)
+        }
+
+        @Test("Changes submitted as one are committed together, in as many transactions as the limit of a batch asks for")
+        func batchesOfGroups() async throws {
+            let store = try SQLiteStore.make(in: directory) { $0.batchLimit = 4 }
+            defer { store.close() }
+            let release = await store.holdWriter()
+            let users = [ProfileChange].newUsers(15)
+            let groups = stride(from: 0, to: 15, by: 3).map { first in
+                Task { await store.applyAsOne(Array(users[first..<first + 3])) }
+            }
+            while store.statistics().waitingChanges < 15 { await Task.yield() }
+            release.signal()
+            for group in groups { #expect(await group.value.allSatisfy { (try? $0.get()) != nil }) }
+            let statistics = store.statistics()
+            #expect(statistics.profiles == 15 && statistics.waitingChanges == 0)
+            // Two groups of three fill a batch of four; no group is divided.
+            #expect(statistics.commits == 3)
         }
 
         @Test("While one has waited for too long further writes are refused, and that one is done")

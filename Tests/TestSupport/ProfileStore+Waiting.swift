@@ -30,6 +30,13 @@ extension ProfileStore {
         return SubmittedChanges(streams: streams)
     }
 
+    /// Submits changes as one and waits for their results.
+    public func applyAsOne(_ changes: [ProfileChange]) async -> [Result<ProfileChangeResult, StorageError>] {
+        await withCheckedContinuation { continuation in
+            submit(changes) { continuation.resume(returning: $0) }
+        }
+    }
+
     /// Probes and waits for the answer.
     public func probe() async throws {
         try await withCheckedContinuation { continuation in

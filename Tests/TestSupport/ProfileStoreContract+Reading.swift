@@ -82,6 +82,23 @@ extension ProfileStoreContract {
             let stored = try context.reader.profile(of: "user19")
             #expect(refused == nil && stored != nil)
         },
+        ProfileStoreContract("Changes submitted as one are made in their order, each with a result of its own", rules: .atMostThree) {
+            context in
+            let tooMany: ExperimentBucketMap = ["e0": "v", "e1": "v", "e2": "v", "e3": "v"]
+            let results = await context.store.applyAsOne([
+                ProfileChange(userID: "ada", operation: .replace(["e": "first"])),
+                ProfileChange(userID: "ben", operation: .replace(tooMany)),
+                ProfileChange(userID: "ada", operation: .merge(["e": "second"], onConflict: .replace)),
+                ProfileChange(userID: "ada", operation: .merge(["e": "third"], onConflict: .keep)),
+            ])
+            #expect(results.map { try? $0.get().existed } == [false, nil, true, true])
+            #expect(results.map { try? $0.get().changed } == [true, nil, true, false])
+            let stored = try context.reader.variations(of: "ada")
+            #expect(stored == ["e": "second"])
+            let refused = try context.reader.profile(of: "ben")
+            #expect(refused == nil)
+            #expect(context.store.statistics().failedChanges == 1)
+        },
         ProfileStoreContract("A probe succeeds") { context in
             try await context.store.probe()
         },

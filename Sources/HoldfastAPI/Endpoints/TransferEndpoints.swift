@@ -29,11 +29,12 @@ struct TransferEndpoints {
         do throws(Problem) {
             let rule = try Request.conflictRule(request.query(knowing: ["on_conflict"]))
             let profiles = services.profiles
+            var changes: [ProfileChange] = []
             return LineImport(call: call, options: services.options) { line throws(Problem) in
-                let change = try ProfileLine.parse(line, rule)
-                return { finished in
-                    profiles.submit(change) { finished(Self.outcome($0)) }
-                }
+                changes.append(try ProfileLine.parse(line, rule))
+            } submit: { finished in
+                profiles.submit(changes) { finished($0.map(Self.outcome)) }
+                changes = []
             }
         } catch {
             call.fail(error)

@@ -95,11 +95,12 @@ struct UserAttributeEndpoints {
             _ = try request.query(knowing: [])
             let services = services
             let projects = projects
+            var changes: [AttributeChange] = []
             return LineImport(call: call, options: services.options, tellsUnchanged: true) { line throws(Problem) in
-                let change = try Self.change(from: line, projects.schema)
-                return { finished in
-                    services.attributes.submit(change) { finished(Self.outcome($0)) }
-                }
+                changes.append(try Self.change(from: line, projects.schema))
+            } submit: { finished in
+                services.attributes.submit(changes) { finished($0.map(Self.outcome)) }
+                changes = []
             }
         } catch {
             call.fail(error)

@@ -2,8 +2,8 @@ import Bucketing
 import HTTPServer
 import Storage
 
-/// One import in progress: lines become changes as they arrive; reading pauses while many wait for their commit.
-/// Belongs to the connection's event loop.
+/// One import in progress: lines become changes as they arrive, which are submitted in groups; reading pauses while
+/// many wait for their commit. Belongs to the connection's event loop.
 final class LineImport: BodyReceiver {
     /// What became of a line.
     enum Outcome: Sendable {
@@ -15,17 +15,16 @@ final class LineImport: BodyReceiver {
         case failed(StorageError)
     }
 
-    /// Makes the change of a line, and calls back once, from any thread.
-    typealias Change = (_ finished: @escaping @Sendable (Outcome) -> Void) -> Void
-
     private struct Refusal {
         let line: Int
         let problem: Problem
     }
 
     private let call: Call
-    /// The change that a line asks for.
-    private let parse: (UnsafeRawBufferPointer) throws(Problem) -> Change
+    private let parse: (UnsafeRawBufferPointer) throws(Problem) -> Void
+    private let submit: (_ finished: @escaping @Sendable ([Outcome]) -> Void) -> Void
+    /// The numbers of the lines that were parsed and not yet submitted.
+    private var group: [Int] = []
     private let window: Int
     private let lineLimit: Int
     private var splitter: LineSplitter
@@ -44,13 +43,21 @@ final class LineImport: BodyReceiver {
 
     /// Refused lines that an answer names; more are only counted.
     private static let namedRefusals = 1_000
+    /// Lines that are submitted together, at the most.
+    private static let groupLimit = 256
 
+    /// - Parameters:
+    ///   - parse: takes the change that a line asks for to those that are submitted next.
+    ///   - submit: has the changes made that were taken since it was last called; calls back once, from any thread,
+    ///     with the outcome of each.
     init(
         call: Call, options: Services.Options, tellsUnchanged: Bool = false,
-        parse: @escaping (UnsafeRawBufferPointer) throws(Problem) -> Change
+        parse: @escaping (UnsafeRawBufferPointer) throws(Problem) -> Void,
+        submit: @escaping (_ finished: @escaping @Sendable ([Outcome]) -> Void) -> Void
     ) {
         self.call = call
         self.parse = parse
+        self.submit = submit
         window = options.importWindow
         lineLimit = options.importLineBytes
         unchanged = tellsUnchanged ? 0 : nil
@@ -59,12 +66,14 @@ final class LineImport: BodyReceiver {
 
     func received(_ bytes: UnsafeRawBufferPointer) -> Bool {
         splitter.append(bytes) { take($0) }
+        submitGroup()
         isPaused = waiting >= window
         return !isPaused
     }
 
     func ended() {
         splitter.end { take($0) }
+        submitGroup()
         hasEnded = true
         answerIfDone()
     }
@@ -77,15 +86,16 @@ final class LineImport: BodyReceiver {
     private func take(_ line: UnsafeRawBufferPointer?) {
         lines += 1
         guard failure == nil else { return }
-        let number = lines
         do throws(Problem) {
             guard let line else {
                 throw Problem(.contentTooLarge, "the line is longer than \(lineLimit) bytes")
             }
             guard !Self.isBlank(line) else { return }
-            submit(try parse(line), number)
+            try parse(line)
+            group.append(lines)
+            if group.count == Self.groupLimit { submitGroup() }
         } catch {
-            refuse(number, error)
+            refuse(lines, error)
         }
     }
 
@@ -93,17 +103,29 @@ final class LineImport: BodyReceiver {
         line.allSatisfy { $0 == 0x20 || $0 == 0x09 || $0 == 0x0D }
     }
 
-    private func submit(_ change: Change, _ line: Int) {
-        waiting += 1
+    private func submitGroup() {
+        guard !group.isEmpty else { return }
+        let lines = group
+        group = []
+        waiting += lines.count
         let handover = Handover(import: self)
         let responder = call.responder
-        change { outcome in
-            responder.onEventLoop { handover.import.finished(line, outcome) }
+        submit { outcomes in
+            responder.onEventLoop { handover.import.finished(lines, outcomes) }
         }
     }
 
-    private func finished(_ line: Int, _ outcome: Outcome) {
-        waiting -= 1
+    private func finished(_ lines: [Int], _ outcomes: [Outcome]) {
+        waiting -= lines.count
+        for (line, outcome) in zip(lines, outcomes) { count(outcome, of: line) }
+        if isPaused, waiting <= window / 2 {
+            isPaused = false
+            call.responder.resumeReading()
+        }
+        answerIfDone()
+    }
+
+    private func count(_ outcome: Outcome, of line: Int) {
         switch outcome {
         case .changed: imported += 1
         case .unchanged:
@@ -112,11 +134,6 @@ final class LineImport: BodyReceiver {
         case .refused(let problem): refuse(line, problem)
         case .failed(let error): failure = failure.map { $0.line < line ? $0 : (line, error) } ?? (line, error)
         }
-        if isPaused, waiting <= window / 2 {
-            isPaused = false
-            call.responder.resumeReading()
-        }
-        answerIfDone()
     }
 
     private func refuse(_ line: Int, _ problem: Problem) {

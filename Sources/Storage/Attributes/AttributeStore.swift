@@ -13,6 +13,12 @@ public protocol AttributeStore: Sendable {
         _ change: AttributeChange, completion: @escaping @Sendable (Result<AttributeChangeResult, StorageError>) -> Void
     )
 
+    /// Applies changes in their order, after those submitted before them: one submission, each with its own result.
+    func submit(
+        _ changes: [AttributeChange],
+        completion: @escaping @Sendable ([Result<AttributeChangeResult, StorageError>]) -> Void
+    )
+
     // MARK: The schema
 
     /// The attributes and segments that are defined. Blocks, and is not for an event loop.

@@ -21,6 +21,13 @@ extension SQLiteStore: AttributeStore {
         writer.submit({ try AttributeRows.apply(change, in: $0) }, completion: completion)
     }
 
+    public func submit(
+        _ changes: [AttributeChange],
+        completion: @escaping @Sendable ([Result<AttributeChangeResult, StorageError>]) -> Void
+    ) {
+        writer.submit(changes, { try AttributeRows.apply($0, in: $1) }, completion: completion)
+    }
+
     public func attributeSchema() throws(StorageError) -> AttributeSchema {
         try projectReader.read { connection throws(SQLiteError) in
             AttributeSchema(

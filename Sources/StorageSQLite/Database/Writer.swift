@@ -9,6 +9,8 @@ import Synchronization
 final class Writer: Sendable {
     private struct State {
         var waiting: [PendingWrite] = []
+        /// Changes of what waits.
+        var waitingChanges = 0
         var isScheduled = false
         var isClosed = false
         var statistics = StoreStatistics()
@@ -54,30 +56,50 @@ final class Writer: Sendable {
     /// Has a change made in a transaction, after those submitted before it.
     ///
     /// - Parameters:
-    ///   - body: makes the change. What it throws of ``StorageError`` fails this change alone, and must be thrown
-    ///     before anything is written; a ``SQLiteError`` fails the whole transaction.
+    ///   - body: makes the change, as ``WriteTransaction/result(of:)`` has it.
     ///   - completion: called on the writer's queue when the change is durable or has failed.
     func submit<Value: Sendable>(
         _ body: @escaping @Sendable (WriteTransaction) throws -> Value,
         completion: @escaping @Sendable (Result<Value, StorageError>) -> Void
     ) {
-        let write = PendingWrite { transaction in
-            let value = try body(transaction)
-            return { completion(.success(value)) }
+        submit(PendingWrite(changes: 1) { transaction throws(SQLiteError) in
+            let result = try transaction.result { try body(transaction) }
+            return { completion(result) }
         } failed: { error in
             completion(.failure(error))
-        }
+        })
+    }
+
+    /// Has changes made in one transaction, in their order, each of which a rule may refuse by itself. It costs less
+    /// than submitting them one by one.
+    func submit<Change: Sendable, Value: Sendable>(
+        _ changes: [Change], _ body: @escaping @Sendable (Change, WriteTransaction) throws -> Value,
+        completion: @escaping @Sendable ([Result<Value, StorageError>]) -> Void
+    ) {
+        submit(PendingWrite(changes: changes.count) { transaction throws(SQLiteError) in
+            var results: [Result<Value, StorageError>] = []
+            results.reserveCapacity(changes.count)
+            for change in changes { results.append(try transaction.result { try body(change, transaction) }) }
+            let answers = results
+            return { completion(answers) }
+        } failed: { error in
+            completion(changes.map { _ in .failure(error) })
+        })
+    }
+
+    private func submit(_ write: PendingWrite) {
         let refusal = state.withLock { state -> StorageError? in
             if state.isClosed { return .closed }
             guard hasRoom(for: write, in: state) else {
-                state.statistics.refusedChanges += 1
+                state.statistics.refusedChanges += UInt64(write.changes)
                 return .overloaded
             }
             state.waiting.append(write)
+            state.waitingChanges += write.changes
             schedule(&state)
             return nil
         }
-        if let refusal { completion(.failure(refusal)) }
+        if let refusal { write.fail(refusal) }
     }
 
     /// Whether not too many wait, and none has waited for too long: one that comes now would wait as long.
@@ -85,7 +107,7 @@ final class Writer: Sendable {
         guard let oldest = state.waiting.first else { return true }
         // Of two submitted at once, the later may have come first.
         let waited = Int64(bitPattern: write.submittedAt &- oldest.submittedAt)
-        return state.waiting.count < configuration.waitingChanges
+        return state.waitingChanges < configuration.waitingChanges
             && Double(waited) <= configuration.waitingSeconds * 1e9
     }
 
@@ -106,14 +128,23 @@ final class Writer: Sendable {
         }
     }
 
+    /// What waits of so many changes, and the rest of the write that reaches that number.
     private func takeWaiting(_ limit: Int) -> [PendingWrite] {
         state.withLock { state in
-            guard state.waiting.count > limit else {
-                defer { state.waiting = [] }
+            guard state.waitingChanges > limit else {
+                defer { (state.waiting, state.waitingChanges) = ([], 0) }
                 return state.waiting
             }
-            defer { state.waiting.removeFirst(limit) }
-            return Array(state.waiting.prefix(limit))
+            var (writes, changes) = (0, 0)
+            while changes < limit {
+                changes += state.waiting[writes].changes
+                writes += 1
+            }
+            defer {
+                state.waiting.removeFirst(writes)
+                state.waitingChanges -= changes
+            }
+            return Array(state.waiting.prefix(writes))
         }
     }
 
@@ -122,29 +153,32 @@ final class Writer: Sendable {
         do throws(SQLiteError) {
             let transaction = try transact(batch)
             let seconds = Double(DispatchTime.now().uptimeNanoseconds - start.uptimeNanoseconds) / 1e9
+            let changes = Self.changes(batch)
             state.withLock { state in
-                let failed = batch.count { $0.isRefused }
-                state.statistics.failedChanges += UInt64(failed)
-                guard let transaction else { return }
+                state.statistics.failedChanges += UInt64(transaction.refusals)
+                guard transaction.hasWritten else { return }
                 state.statistics.auditEntries += transaction.auditEntries
                 state.statistics.commits += 1
-                state.statistics.changes += UInt64(batch.count - failed)
+                state.statistics.changes += UInt64(changes - transaction.refusals)
                 state.statistics.commitSeconds.observe(seconds)
-                state.statistics.batchSizes.observe(Double(batch.count))
+                state.statistics.batchSizes.observe(Double(changes))
             }
             configuration.aroundCompletions { for write in batch { write.complete() } }
-            if transaction != nil, let connection = connection.value { checkpointer.logHasGrown(on: connection) }
+            if transaction.hasWritten, let connection = connection.value { checkpointer.logHasGrown(on: connection) }
         } catch {
             recover(from: error)
             // What waits behind a lock that outlasted the patience of a write would wait for it as long again.
             let others = error.isBusy ? takeWaiting(.max) : []
-            state.withLock { $0.statistics.failedChanges += UInt64(batch.count + others.count) }
+            state.withLock { $0.statistics.failedChanges += UInt64(Self.changes(batch + others)) }
             configuration.aroundCompletions { for write in batch + others { write.fail(error.asStorageError) } }
         }
     }
 
-    /// - Returns: what was committed; `nil` when there was nothing to write.
-    private func transact(_ batch: [PendingWrite]) throws(SQLiteError) -> WriteTransaction? {
+    private static func changes(_ batch: [PendingWrite]) -> Int {
+        batch.reduce(0) { $0 + $1.changes }
+    }
+
+    private func transact(_ batch: [PendingWrite]) throws(SQLiteError) -> WriteTransaction {
         let connection = try openConnection()
         // What is written to a file that nobody finds again is lost, however often it is synchronised.
         guard !connection.fileHasMoved else {
@@ -155,7 +189,7 @@ final class Writer: Sendable {
         for write in batch { try write.perform(in: transaction) }
         guard transaction.hasWritten else {
             try connection.statement("COMMIT").run()
-            return nil
+            return transaction
         }
         let counters = try raiseCounters(transaction)
         notices.announce(counters.commits)
@@ -214,7 +248,7 @@ final class Writer: Sendable {
     func statistics() -> StoreStatistics {
         var statistics = state.withLock { state in
             var statistics = state.statistics
-            statistics.waitingChanges = state.waiting.count
+            statistics.waitingChanges = state.waitingChanges
             return statistics
         }
         (statistics.databaseBytes, statistics.logBytes) = file.sizes

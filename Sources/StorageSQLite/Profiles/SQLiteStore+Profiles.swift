@@ -13,6 +13,15 @@ extension SQLiteStore: ProfileStore {
         writer.submit({ try Self.apply(change, rules, at: clock(), in: $0) }, completion: completion)
     }
 
+    public func submit(
+        _ changes: [ProfileChange],
+        completion: @escaping @Sendable ([Result<ProfileChangeResult, StorageError>]) -> Void
+    ) {
+        let rules = configuration.rules
+        let clock = configuration.clock
+        writer.submit(changes, { try Self.apply($0, rules, at: clock(), in: $1) }, completion: completion)
+    }
+
     static func apply(
         _ change: ProfileChange, _ rules: ProfileRules, at now: Timestamp, in transaction: WriteTransaction
     ) throws -> ProfileChangeResult {
