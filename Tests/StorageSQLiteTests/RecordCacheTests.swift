@@ -28,6 +28,12 @@ struct RecordCacheTests {
                 let record = length < 20 ? nil : [UInt8](repeating: UInt8(step % 256), count: length)
                 cache.insert(userID, record)
                 model[userID] = .some(record)
+            case 90..<120:
+                // Of a user of whom nothing is known, it keeps nothing.
+                let isKnown = cache.find(userID) != .unknown
+                let record = [UInt8](repeating: UInt8(step % 256), count: Int.random(in: 0..<120, using: &generator))
+                cache.replace(userID, record)
+                if isKnown { model[userID] = .some(record) } else { #expect(cache.find(userID) == .unknown) }
             default:
                 switch cache.find(userID) {
                 case .unknown: continue
@@ -38,6 +44,17 @@ struct RecordCacheTests {
             }
         }
         #expect(hits > 100)
+    }
+
+    @Test("A record that is replaced by one of about its length takes no more room")
+    func replacesInPlace() {
+        let cache = RecordCache(bytes: 4_096)
+        for number in 0..<10 { cache.insert(Identifier("user\(number)"), [UInt8](repeating: 1, count: 50)) }
+        let used = cache.usedBytes
+        for step in 0..<1_000 { cache.replace("user3", [UInt8](repeating: UInt8(step % 7), count: 49 + step % 2)) }
+        #expect(cache.usedBytes == used)
+        #expect(cache.find("user3") == .record([UInt8](repeating: UInt8(999 % 7), count: 50)))
+        #expect(cache.find("user0") == .record([UInt8](repeating: 1, count: 50)))
     }
 
     @Test("Holds everything while there is room")

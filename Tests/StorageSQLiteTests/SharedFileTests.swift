@@ -47,6 +47,43 @@ extension SQLiteStoreTests {
             #expect(reader.cacheStatistics.hits == 20)
         }
 
+        @Test("A cached user whose profile its own process changes, or erases, is answered from memory with what is new")
+        func cacheKeepsUp() async throws {
+            let directory = try TemporaryDirectory()
+            let store = try SQLiteStore.make(in: directory)
+            defer { store.close() }
+            let reader = try store.makeReader()
+            defer { reader.close() }
+            #expect(try reader.variations(of: "user") == nil)
+            for number in 0..<20 {
+                let variationID = Identifier("v\(number)")
+                try await store.apply(.replace(["e": variationID]), to: "user")
+                #expect(try reader.variations(of: "user") == ["e": variationID])
+            }
+            try await store.apply(.erase, to: "user")
+            #expect(try reader.variations(of: "user") == nil)
+            #expect(reader.cacheStatistics.misses == 1)
+        }
+
+        @Test("Notices that pile up for a reader who does not come make it forget")
+        func idleReader() async throws {
+            let directory = try TemporaryDirectory()
+            let store = try SQLiteStore.make(in: directory)
+            defer { store.close() }
+            let reader = try store.makeReader()
+            defer { reader.close() }
+            try await store.apply(.replace(["e": "v"]), to: "user")
+            _ = try reader.variations(of: "user")
+            let long = Identifier(String(repeating: "v", count: 200))
+            let map = Dictionary(uniqueKeysWithValues: (0..<500).map { (Identifier("e\($0)"), long) })
+            for number in 0..<25 { try await store.apply(.replace(.init(map)), to: Identifier("other\(number)")) }
+            try await store.apply(.replace(["e": "w"]), to: "user")
+            #expect(try reader.variations(of: "user") == ["e": "w"])
+            #expect(reader.cacheStatistics.misses == 2)
+            #expect(try reader.variations(of: "user") == ["e": "w"])
+            #expect(reader.cacheStatistics.hits == 1)
+        }
+
         @Test("A commit that is in the file before the readers were told of it is seen")
         func notDeliveredYet() async throws {
             let directory = try TemporaryDirectory()
@@ -67,7 +104,8 @@ extension SQLiteStoreTests {
                 """)
             #expect(try reader.variations(of: "user") == ["e": "new"])
             #expect(try reader.variations(of: "user") == ["e": "new"])
-            store.writer.notices.deliver(.init(number: 3, userIDs: ["user"]))
+            let record = try #require(try reader.profile(of: "user")).bytes
+            store.writer.notices.deliver(.init(number: 3, changes: [.profile("user", record: record)]))
             #expect(try reader.variations(of: "user") == ["e": "new"])
             let hits = reader.cacheStatistics.hits
             #expect(try reader.variations(of: "user") == ["e": "new"])

@@ -56,7 +56,7 @@ enum AttributeRows {
             $0.bind(userID.string, at: 1)
             $0.bind(record.bytes, at: 2)
         }
-        transaction.changed(userID, profiles: 0, assignments: 0)
+        transaction.changedAttributes(of: userID)
     }
 
     static func erase(_ userID: Identifier, in transaction: WriteTransaction) throws(SQLiteError) {
@@ -66,7 +66,7 @@ enum AttributeRows {
         } row: { _ in
             found = true
         }
-        if found { transaction.changed(userID, profiles: 0, assignments: 0) }
+        if found { transaction.changedAttributes(of: userID) }
     }
 
     /// - Throws: ``StorageError/unavailable(reason:)`` when the row is damaged, which concerns this user alone.

@@ -64,28 +64,34 @@ final class RecordCache {
     /// Keeps what was found out; `nil` stands for "there is no profile".
     func insert(_ userID: Identifier, _ record: [UInt8]?) {
         withKey(userID) { key, hash in
-            if let slot = slot(of: key, hash) { remove(slot) }
-            let size = (Self.headerSize + key.count + (record?.count ?? 0) + 7) & ~7
+            let size = Self.size(key.count, record?.count ?? 0)
+            if let slot = slot(of: key, hash) {
+                // Mostly only a variation has changed; a new entry would push out an older one.
+                if self.size(entryAt: place(slot)) == size { return fill(place(slot), key.count, record) }
+                remove(slot)
+            }
             // An entry that would push out a good part of the others is not worth it.
             guard size <= capacity / 8 else { return }
             makeRoom(size)
             let entry = next
             store(hash, at: entry)
             store(UInt32(truncatingIfNeeded: key.count), at: entry + 4)
-            store(record.map { UInt32(truncatingIfNeeded: $0.count) } ?? Self.absentLength, at: entry + 8)
             store(Self.alive, at: entry + 12)
             if let base = key.baseAddress {
                 (ring + entry + Self.headerSize).copyMemory(from: base, byteCount: key.count)
             }
-            record?.withUnsafeBytes { bytes in
-                guard let base = bytes.baseAddress else { return }
-                (ring + entry + Self.headerSize + key.count).copyMemory(from: base, byteCount: bytes.count)
-            }
+            fill(entry, key.count, record)
             next = entry + size == capacity ? 0 : entry + size
             usedBytes += size
             count += 1
             addToTable(entry, hash)
         }
+    }
+
+    /// Keeps what is new of a user of whom something is known.
+    func replace(_ userID: Identifier, _ record: [UInt8]?) {
+        let isKnown = withKey(userID) { key, hash in slot(of: key, hash) != nil }
+        if isKnown { insert(userID, record) }
     }
 
     func remove(_ userID: Identifier) {
@@ -126,11 +132,28 @@ final class RecordCache {
                 oldest = 0
                 continue
             }
-            let length = load(oldest + 8)
-            let size = (Self.headerSize + Int(load(oldest + 4)) + (length == Self.absentLength ? 0 : Int(length)) + 7) & ~7
+            let size = self.size(entryAt: oldest)
             if load(oldest + 12) == Self.alive { removeFromTable(entryAt: oldest) }
             usedBytes -= size
             oldest = oldest + size == capacity ? 0 : oldest + size
+        }
+    }
+
+    private static func size(_ keyLength: Int, _ valueLength: Int) -> Int {
+        (headerSize + keyLength + valueLength + 7) & ~7
+    }
+
+    private func size(entryAt entry: Int) -> Int {
+        let length = load(entry + 8)
+        return Self.size(Int(load(entry + 4)), length == Self.absentLength ? 0 : Int(length))
+    }
+
+    /// Writes the value of an entry that has the room for it.
+    private func fill(_ entry: Int, _ keyLength: Int, _ record: [UInt8]?) {
+        store(record.map { UInt32(truncatingIfNeeded: $0.count) } ?? Self.absentLength, at: entry + 8)
+        record?.withUnsafeBytes { bytes in
+            guard let base = bytes.baseAddress else { return }
+            (ring + entry + Self.headerSize + keyLength).copyMemory(from: base, byteCount: bytes.count)
         }
     }
 

@@ -148,6 +148,18 @@ final class Connection {
         if map(file, 0, 32_768, 0, &mapping) == SQLITE_OK { logIndex = UnsafeRawPointer(mapping) }
     }
 
+    /// Commits the transaction that this connection writes in.
+    ///
+    /// - Returns: the log's header as this commit left it; `nil` when another commit came right after it.
+    func commit() throws(SQLiteError) -> LogHeader? {
+        // While this connection holds the lock of writers nobody else commits.
+        watchLog()
+        let former = logHeader
+        try statement("COMMIT").run()
+        guard let former, let header = logHeader, header.isNext(after: former) else { return nil }
+        return header
+    }
+
     private var mainFile: UnsafeMutablePointer<sqlite3_file>? {
         var file: UnsafeMutablePointer<sqlite3_file>?
         return sqlite3_file_control(handle, "main", SQLITE_FCNTL_FILE_POINTER, &file) == SQLITE_OK ? file : nil

@@ -2,7 +2,7 @@ import CSQLite
 
 /// The header of the write-ahead log's index at a moment. It holds a count of the commits and the log's checksums, so
 /// that two that are equal mean that nothing was committed between them.
-struct LogHeader: Equatable {
+struct LogHeader: Equatable, Sendable {
     private typealias Words = (UInt64, UInt64, UInt64, UInt64, UInt64, UInt64)
     private var words: Words = (0, 0, 0, 0, 0, 0)
 
@@ -13,6 +13,16 @@ struct LogHeader: Equatable {
                 csqlite_copy_log_header(index, first)
             }
         }
+    }
+
+    /// Whether this is the header that the first commit after another header left.
+    func isNext(after former: LogHeader) -> Bool {
+        commits == former.commits &+ 1
+    }
+
+    /// "iChange" in SQLite's wal.c: every commit counts it up, and nothing else does.
+    private var commits: UInt32 {
+        withUnsafeBytes(of: words) { $0.load(fromByteOffset: 8, as: UInt32.self) }
     }
 
     static func == (one: LogHeader, other: LogHeader) -> Bool {

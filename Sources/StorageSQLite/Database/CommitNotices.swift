@@ -1,25 +1,25 @@
 import Bucketing
 import Synchronization
 
-/// Tells each reader of this process which users a commit has changed, so that its cache forgets them.
+/// Tells each reader of this process what a commit has changed, so that its cache keeps up.
 final class CommitNotices: Sendable {
     /// What one reader has not taken note of yet.
     final class Inbox: Sendable {
         private struct Contents {
             var notices: [Notice] = []
-            var users = 0
+            var bytes = 0
         }
 
-        /// Users in one inbox; a reader that is idle for longer forgets everything instead.
-        private static let capacity = 16_384
+        /// Bytes of one inbox, about; a reader that is idle for longer forgets everything instead.
+        private static let capacity = 2 << 20
         private let contents = Mutex(Contents())
         private let isFilled = Atomic<Bool>(false)
 
         fileprivate func put(_ notice: Notice) {
             contents.withLock { contents in
-                contents.users += notice.userIDs?.count ?? 0
-                if contents.users > Self.capacity {
-                    contents = Contents(notices: [Notice(number: notice.number, userIDs: nil)])
+                contents.bytes += notice.bytes
+                if contents.bytes > Self.capacity {
+                    contents = Contents(notices: [Notice(number: notice.number, changes: nil, header: notice.header)])
                 } else {
                     contents.notices.append(notice)
                 }
@@ -40,8 +40,19 @@ final class CommitNotices: Sendable {
     struct Notice: Sendable {
         /// The commit's number in the database.
         let number: Int64
-        /// Who was changed; `nil`: anybody may have been.
-        let userIDs: [Identifier]?
+        /// What was changed; `nil`: anything may have been.
+        let changes: [UserChange]?
+        /// The log as this commit left it; `nil` when that is not known.
+        let header: LogHeader?
+        /// What the notice holds, about.
+        let bytes: Int
+
+        init(number: Int64, changes: [UserChange]?, header: LogHeader? = nil) {
+            self.number = number
+            self.changes = changes
+            self.header = header
+            bytes = 128 + (changes ?? []).reduce(0) { $0 + $1.bytes }
+        }
     }
 
     private let inboxes = Mutex<[Inbox]>([])

@@ -4,8 +4,8 @@ import Storage
 /// The transaction in progress, as the changes in it see it. For the writer's queue only.
 final class WriteTransaction {
     let connection: Connection
-    /// Users whose profiles have been changed in this transaction.
-    private(set) var changedUserIDs: [Identifier] = []
+    /// What has been changed of users in this transaction, in order.
+    private(set) var userChanges: [UserChange] = []
     private(set) var profiles: Int64 = 0
     private(set) var assignments: Int64 = 0
     /// Entries made in the audit log.
@@ -38,11 +38,38 @@ final class WriteTransaction {
         return .failure(refusal)
     }
 
-    /// Takes note of a profile that was written, with how the numbers of profiles and assignments changed by it.
-    func changed(_ userID: Identifier, profiles: Int, assignments: Int) {
-        changedUserIDs.append(userID)
-        self.profiles += Int64(profiles)
-        self.assignments += Int64(assignments)
+    // MARK: Profiles
+
+    /// The stored profile of a user, whatever has expired in it.
+    func profile(of userID: Identifier) throws -> ProfileRecord? {
+        try ProfileRows.find(userID, on: connection).map { try ProfileRows.decode($0, of: userID) }
+    }
+
+    /// - Parameter stored: what is stored now.
+    func put(
+        _ record: ProfileRecord, for userID: Identifier, replacing stored: ProfileRecord?
+    ) throws(SQLiteError) {
+        try ProfileRows.put(record, for: userID, on: connection)
+        changed(userID, to: record, from: stored)
+    }
+
+    func deleteProfile(of userID: Identifier, replacing stored: ProfileRecord?) throws(SQLiteError) {
+        try ProfileRows.delete(userID, on: connection)
+        changed(userID, to: nil, from: stored)
+    }
+
+    private func changed(_ userID: Identifier, to record: ProfileRecord?, from stored: ProfileRecord?) {
+        userChanges.append(.profile(userID, record: record?.bytes))
+        profiles += (record == nil ? 0 : 1) - (stored == nil ? 0 : 1)
+        assignments += Int64((record?.count ?? 0) - (stored?.count ?? 0))
+        hasWritten = true
+    }
+
+    // MARK: Taking note of what was written
+
+    /// Takes note of changed attributes.
+    func changedAttributes(of userID: Identifier) {
+        userChanges.append(.attributes(userID))
         hasWritten = true
     }
 

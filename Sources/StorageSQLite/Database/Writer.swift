@@ -193,8 +193,8 @@ final class Writer: Sendable {
         }
         let counters = try raiseCounters(transaction)
         notices.announce(counters.commits)
-        try connection.statement("COMMIT").run()
-        notices.deliver(.init(number: counters.commits, userIDs: transaction.changedUserIDs))
+        let header = try connection.commit()
+        notices.deliver(.init(number: counters.commits, changes: transaction.userChanges, header: header))
         state.withLock { $0.take(counters) }
         return transaction
     }

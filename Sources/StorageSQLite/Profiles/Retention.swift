@@ -69,13 +69,11 @@ final class Retention: @unchecked Sendable {
             guard let record = try? ProfileRows.decode(bytes, of: userID) else { continue }
             let rest = record.visible(at: now)
             if let rest {
-                try ProfileRows.put(rest, for: userID, on: transaction.connection)
+                try transaction.put(rest, for: userID, replacing: record)
             } else {
-                try ProfileRows.delete(userID, on: transaction.connection)
+                try transaction.deleteProfile(of: userID, replacing: record)
             }
-            let gone = record.count - (rest?.count ?? 0)
-            transaction.changed(userID, profiles: rest == nil ? -1 : 0, assignments: -gone)
-            assignments += gone
+            assignments += record.count - (rest?.count ?? 0)
         }
         return (rows.count, assignments)
     }

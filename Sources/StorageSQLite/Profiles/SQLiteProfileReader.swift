@@ -3,12 +3,13 @@ import Storage
 
 /// Reads profiles and attributes on one thread, from its caches or else from its own connection.
 ///
-/// Why the cache is never behind what was acknowledged: every commit raises a number in the database. Before the first
-/// lookup of a batch the reader takes note of the commits of its own process, which name the users they changed, and
-/// asks SQLite whether the database has changed. If the number is higher than the last commit it knows of, either
-/// its own process is just about to tell it, and it reads past the cache until then; or another process wrote, and
-/// the cache is emptied. What is read after this check may be newer than the check, never older, and the notice of a
-/// commit that was read early does no harm. All requests of a batch were received before the check.
+/// Why the cache is never behind what was acknowledged: every commit raises a number in the database and changes the
+/// header of the log. Before the first lookup of a batch the reader takes note of the commits of its own process, each
+/// of which says what it changed and which header it left. If the log has this header still, or the one of the last
+/// check, nothing else has happened. Otherwise it asks SQLite for the number. If that is higher than the last commit
+/// it knows of, either its own process is just about to tell it, and it reads past the cache until then; or another
+/// process wrote, and the cache is emptied. What is read after this check may be newer than the check, never older, and
+/// the notice of a commit that was read early does no harm. All requests of a batch were received before the check.
 final class SQLiteProfileReader: UserReader {
     private let file: DatabaseFile
     private let notices: CommitNotices
@@ -31,8 +32,7 @@ final class SQLiteProfileReader: UserReader {
     private var isCacheCurrent = false
     /// The last commit whose changes the cache has taken note of.
     private var knownCommit: Int64 = -1
-    private var dataVersion: Int64 = -1
-    /// As it was before the database was last asked.
+    /// As it was at the last check.
     private var logHeader: LogHeader?
 
     init(file: DatabaseFile, notices: CommitNotices, configuration: SQLiteConfiguration) throws(SQLiteError) {
@@ -189,47 +189,67 @@ final class SQLiteProfileReader: UserReader {
     // MARK: The cache
 
     private func checkCache(_ connection: Connection) throws(SQLiteError) {
-        // Nearly always nothing was committed since the last batch, which a glance at shared memory tells; asking
-        // SQLite takes two system calls for its locks.
+        // Nearly always nothing was committed since the last batch, or by this process alone, which a glance at shared
+        // memory tells; asking SQLite takes system calls for its locks.
         let header = connection.logHeader
-        if isCacheCurrent, let header, header == logHeader {
-            for notice in inbox.take() { takeNote(of: notice) }
-            return
+        let isUnchanged = isCacheCurrent && header == logHeader
+        let last = takeNotices()
+        if header != nil, isUnchanged || header == last?.header {
+            isCacheCurrent = true
+        } else {
+            isCacheCurrent = false
+            isCacheCurrent = try askDatabase(connection)
         }
         logHeader = header
-        let version = try connection.integer("PRAGMA data_version")
-        let hasChanged = version != dataVersion || !isCacheCurrent
-        let commit = hasChanged ? try connection.integer("SELECT commits FROM counters") : knownCommit
-        dataVersion = version
-        isCacheCurrent = true
+    }
+
+    /// - Returns: whether the cache has now taken note of every commit.
+    private func askDatabase(_ connection: Connection) throws(SQLiteError) -> Bool {
+        let commit = try connection.integer("SELECT commits FROM counters")
         connection.watchLog()
         // After the database was asked, so that what is told late explains more of what it answered.
-        for notice in inbox.take() { takeNote(of: notice) }
-        guard commit > knownCommit else { return }
-        if commit == knownCommit + 1, notices.isAnnounced(commit) {
-            isCacheCurrent = false
-        } else {
-            forgetUsers()
-            knownCommit = commit
-        }
+        takeNotices()
+        guard commit > knownCommit else { return true }
+        if commit == knownCommit + 1, notices.isAnnounced(commit) { return false }
+        forgetUsers()
+        knownCommit = commit
+        return true
+    }
+
+    /// - Returns: the last of them.
+    @discardableResult
+    private func takeNotices() -> CommitNotices.Notice? {
+        let notices = inbox.take()
+        for notice in notices { takeNote(of: notice) }
+        return notices.last
     }
 
     private func takeNote(of notice: CommitNotices.Notice) {
         guard notice.number > knownCommit else {
             // Seen already in the database; users may have been read before that.
-            return notice.userIDs?.forEach(forget) ?? forgetUsers()
+            return notice.changes?.forEach(forget) ?? forgetUsers()
         }
-        if notice.number == knownCommit + 1, let userIDs = notice.userIDs {
-            userIDs.forEach(forget)
+        if notice.number == knownCommit + 1, let changes = notice.changes {
+            changes.forEach(keepUp)
         } else {
             forgetUsers()
         }
         knownCommit = notice.number
     }
 
-    private func forget(_ userID: Identifier) {
-        cache.remove(userID)
-        attributeCache?.remove(userID)
+    /// The record of a cached user is replaced: who was just changed is likely to be asked for.
+    private func keepUp(_ change: UserChange) {
+        switch change {
+        case .profile(let userID, let record): cache.replace(userID, record)
+        case .attributes(let userID): attributeCache?.remove(userID)
+        }
+    }
+
+    private func forget(_ change: UserChange) {
+        switch change {
+        case .profile(let userID, _): cache.remove(userID)
+        case .attributes(let userID): attributeCache?.remove(userID)
+        }
     }
 
     private func forgetUsers() {
@@ -239,7 +259,6 @@ final class SQLiteProfileReader: UserReader {
 
     private func forgetEverything() {
         forgetUsers()
-        dataVersion = -1
         isCacheCurrent = false
     }
 

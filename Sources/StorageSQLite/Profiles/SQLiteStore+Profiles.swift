@@ -31,12 +31,9 @@ extension SQLiteStore: ProfileStore {
         case .none:
             break
         case .put(let record):
-            try ProfileRows.put(record, for: change.userID, on: transaction.connection)
-            transaction.changed(
-                change.userID, profiles: stored == nil ? 1 : 0, assignments: record.count - (stored?.count ?? 0))
+            try transaction.put(record, for: change.userID, replacing: stored)
         case .delete:
-            try ProfileRows.delete(change.userID, on: transaction.connection)
-            transaction.changed(change.userID, profiles: -1, assignments: -(stored?.count ?? 0))
+            try transaction.deleteProfile(of: change.userID, replacing: stored)
         }
         // Erasing a user leaves nothing behind, wherever it is kept.
         if case .erase = change.operation {
@@ -58,10 +55,9 @@ extension SQLiteStore: ProfileStore {
     static func stored(
         for change: ProfileChange, in transaction: WriteTransaction
     ) throws -> ProfileRecord? {
-        guard let bytes = try ProfileRows.find(change.userID, on: transaction.connection) else { return nil }
         do {
-            return try ProfileRows.decode(bytes, of: change.userID)
-        } catch {
+            return try transaction.profile(of: change.userID)
+        } catch let error as StorageError {
             // What cannot be read can still be erased; how many assignments it held is not known.
             if case .erase = change.operation { return .empty }
             throw error
