@@ -3,7 +3,9 @@ import Storage
 
 /// All that Holdfast answers, for one event loop. `GET /openapi.json` describes the same routes; a test holds the two
 /// together.
-func apiRoutes(_ services: Services, _ reader: any UserReader, _ gate: AccessGate) -> [APIRoute] {
+func apiRoutes(
+    _ services: Services, _ reader: any UserReader, _ gate: AccessGate, _ loop: EventLoop
+) -> [APIRoute] {
     let operations = OperationsEndpoints(services: services)
     let metrics = MetricsEndpoint(services: services)
     let profile = ProfileEndpoints(
@@ -11,7 +13,7 @@ func apiRoutes(_ services: Services, _ reader: any UserReader, _ gate: AccessGat
         knownExposures: services.knownExposures)
     let projects = ProjectView(services.projects)
     let assignment = AssignmentEndpoints(audit: services.audit, reader: reader, projects: projects)
-    let decider = Decider(profiles: services.profiles, reader: reader)
+    let decider = Decider(profiles: services.profiles, reader: reader, loop: loop)
     let assign = AssignEndpoints(
         decider: decider, projects: projects, figures: services.decisions, limit: services.options.lookupLimit)
     let evaluation = EvaluationEndpoint(decider: decider, projects: projects, figures: services.decisions)

@@ -1,11 +1,11 @@
 import Bucketing
 import Foundation
-import HTTPServer
 import Logging
 import Storage
 import StorageSQLite
 import Testing
 
+@testable import HTTPServer
 @testable import HoldfastAPI
 
 /// The published description and the route table say the same.
@@ -35,7 +35,7 @@ import Testing
             events: EventQueue(store: store), audit: store, access: AccessControl(), build: BuildInfo(version: "0", startedAt: 0), logger: logger)
         let reader = try store.makeUserReader()
         defer { reader.close() }
-        routes = apiRoutes(services, reader, AccessGate(services.access))
+        routes = apiRoutes(services, reader, AccessGate(services.access), try EventLoop(index: 0))
     }
 
     @Test func `Every route is described and everything described is a route`() throws {

@@ -54,6 +54,11 @@ public final class EventLoop: @unchecked Sendable {
         }
     }
 
+    /// Has work done on the loop's thread: at once when called there.
+    public func run(_ work: @escaping @Sendable () -> Void) {
+        isCurrent ? work() : submit(work)
+    }
+
     /// Runs work that submits to event loops, and wakes each of them only once, at the end.
     public static func coalescingWakeUps(_ work: () -> Void) {
         let pending = PendingWakeUps()

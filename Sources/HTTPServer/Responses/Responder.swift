@@ -26,7 +26,7 @@ public struct Responder: @unchecked Sendable {
 
     /// Runs work that belongs to this request on the connection's event loop: at once when called there.
     public func onEventLoop(_ work: @escaping @Sendable () -> Void) {
-        connection.loop.isCurrent ? work() : connection.loop.submit(work)
+        connection.loop.run(work)
     }
 }
 

@@ -11,11 +11,11 @@ public final class HoldfastApplication: Application {
     private var figures: LoopFigures
 
     /// - Throws: ``StorageError`` when the store cannot be read.
-    public init(services: Services) throws {
+    public init(services: Services, loop: EventLoop) throws {
         self.services = services
         reader = try services.attributes.makeUserReader()
         let gate = AccessGate(services.access)
-        routes = apiRoutes(services, reader, gate)
+        routes = apiRoutes(services, reader, gate, loop)
         router = Router(routes.map { $0.route(gate: gate) })
         figures = LoopFigures(routes: routes.count)
     }

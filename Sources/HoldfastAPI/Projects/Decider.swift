@@ -1,4 +1,5 @@
 import Bucketing
+import HTTPServer
 import Storage
 
 /// Makes decisions that stick: reads the profile, decides, and stores what is new before anything is answered. When
@@ -8,12 +9,13 @@ import Storage
 struct Decider {
     let profiles: any ProfileStore
     let reader: any UserReader
+    let loop: EventLoop
 
     /// - Parameters:
     ///   - usesProfile: whether what is stored of the user's assignments counts.
     ///   - storesAssignments: whether new assignments are stored; otherwise the decision leaves no trace.
     ///   - decide: makes the decision with what is stored of the user; may be called twice.
-    ///   - completion: called with the decision, on a thread of the store's when something was stored.
+    ///   - completion: called with the decision, on the event loop.
     func decide<Value: Sendable>(
         for user: User, in project: Project, usesProfile: Bool = true, storesAssignments: Bool = true,
         _ decide: @escaping @Sendable (StickyAssignments) -> DecisionResult<Value>,
@@ -47,18 +49,21 @@ struct Decider {
         guard usesProfile else {
             return completion(.success(decide(StickyAssignments(nil, userID, project, attributes: known))))
         }
-        let profiles = profiles
+        let (profiles, loop) = (profiles, loop)
         reader.profile(of: userID) { read in
             switch read {
             case .success(let profile):
                 let result = decide(StickyAssignments(profile, userID, project, attributes: known))
                 guard storesAssignments, !result.newAssignments.isEmpty else { return completion(.success(result)) }
-                Self.store(result.newAssignments, for: userID, in: profiles) { stored in
-                    completion(
-                        stored.map { now in
-                            Self.holds(now, result.newAssignments)
-                                ? result : decide(StickyAssignments(now, userID, project, attributes: known))
-                        })
+                Self.store(result.newAssignments, for: userID, isNew: profile == nil, in: profiles) { stored in
+                    // All that is written waits for the store's thread, which has no time for answers.
+                    loop.run {
+                        completion(
+                            stored.map { now in
+                                Self.holds(now, result.newAssignments)
+                                    ? result : decide(StickyAssignments(now, userID, project, attributes: known))
+                            })
+                    }
                 }
             case .failure(let error):
                 completion(.failure(error))
@@ -67,16 +72,15 @@ struct Decider {
     }
 
     private static func store(
-        _ assignments: [NewAssignment], for userID: Identifier, in profiles: any ProfileStore,
+        _ assignments: [NewAssignment], for userID: Identifier, isNew: Bool, in profiles: any ProfileStore,
         _ completion: @escaping @Sendable (Result<ProfileRecord?, StorageError>) -> Void
     ) {
         let proposals = assignments.map {
             ProfileChange.Proposal(
                 experimentID: $0.experimentID, variationID: $0.variationID, replacing: $0.staleVariationID)
         }
-        profiles.submit(ProfileChange(userID: userID, operation: .assign(proposals))) { result in
-            completion(result.map(\.profile))
-        }
+        let change = ProfileChange(userID: userID, operation: .assign(proposals), expectsNoProfile: isNew)
+        profiles.submit(change) { completion($0.map(\.profile)) }
     }
 
     /// Whether the profile has what was decided.

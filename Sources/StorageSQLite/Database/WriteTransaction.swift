@@ -45,6 +45,13 @@ final class WriteTransaction {
         try ProfileRows.find(userID, on: connection).map { try ProfileRows.decode($0, of: userID) }
     }
 
+    /// - Returns: whether there was no profile, so that this is it now.
+    func insert(_ record: ProfileRecord, for userID: Identifier) throws(SQLiteError) -> Bool {
+        guard try ProfileRows.insert(record, for: userID, on: connection) else { return false }
+        changed(userID, to: record, from: nil)
+        return true
+    }
+
     /// - Parameter stored: what is stored now.
     func put(
         _ record: ProfileRecord, for userID: Identifier, replacing stored: ProfileRecord?

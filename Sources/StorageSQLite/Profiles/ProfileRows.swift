@@ -17,6 +17,19 @@ enum ProfileRows {
         return record
     }
 
+    /// - Returns: whether there was no row of this user.
+    static func insert(
+        _ record: ProfileRecord, for userID: Identifier, on connection: Connection
+    ) throws(SQLiteError) -> Bool {
+        let former = connection.totalChanges
+        try connection.statement(
+            """
+            INSERT INTO profiles (user_id, record, expires_at) VALUES (?1, ?2, ?3) ON CONFLICT (user_id) DO NOTHING
+            """
+        ).run { bind(record, of: userID, to: $0) }
+        return connection.totalChanges != former
+    }
+
     static func put(
         _ record: ProfileRecord, for userID: Identifier, on connection: Connection
     ) throws(SQLiteError) {
@@ -25,11 +38,13 @@ enum ProfileRows {
             INSERT INTO profiles (user_id, record, expires_at) VALUES (?1, ?2, ?3)
             ON CONFLICT (user_id) DO UPDATE SET record = excluded.record, expires_at = excluded.expires_at
             """
-        ).run {
-            $0.bind(userID.string, at: 1)
-            $0.bind(record.bytes, at: 2)
-            $0.bind(record.earliestExpiry, at: 3)
-        }
+        ).run { bind(record, of: userID, to: $0) }
+    }
+
+    private static func bind(_ record: ProfileRecord, of userID: Identifier, to statement: Statement) {
+        statement.bind(userID.string, at: 1)
+        statement.bind(record.bytes, at: 2)
+        statement.bind(record.earliestExpiry, at: 3)
     }
 
     static func delete(_ userID: Identifier, on connection: Connection) throws(SQLiteError) {

@@ -25,6 +25,7 @@ extension SQLiteStore: ProfileStore {
     static func apply(
         _ change: ProfileChange, _ rules: ProfileRules, at now: Timestamp, in transaction: WriteTransaction
     ) throws -> ProfileChangeResult {
+        if change.expectsNoProfile, let result = try create(change, rules, at: now, in: transaction) { return result }
         let stored = try stored(for: change, in: transaction)
         let outcome = try rules.apply(change.operation, to: stored, at: now)
         switch outcome.effect {
@@ -49,6 +50,16 @@ extension SQLiteStore: ProfileStore {
             try recording.leaveOut(change.userID, of: experimentID)
             try recording.finish()
         }
+        return outcome.result
+    }
+
+    /// Makes a new profile in one step; `nil` if there is one already, or the change makes none.
+    private static func create(
+        _ change: ProfileChange, _ rules: ProfileRules, at now: Timestamp, in transaction: WriteTransaction
+    ) throws(SQLiteError) -> ProfileChangeResult? {
+        guard let outcome = try? rules.apply(change.operation, to: nil, at: now), case .put(let record) = outcome.effect,
+            try transaction.insert(record, for: change.userID)
+        else { return nil }
         return outcome.result
     }
 

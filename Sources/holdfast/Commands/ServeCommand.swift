@@ -51,7 +51,7 @@ struct ServeCommand: ParsableCommand {
 
     private func listen(_ configuration: ServeConfiguration, _ services: Services) throws -> HTTPServer {
         do {
-            let server = try HTTPServer(configuration.http) { _ in try HoldfastApplication(services: services) }
+            let server = try HTTPServer(configuration.http) { try HoldfastApplication(services: services, loop: $0) }
             services.observe(server)
             return server
         } catch {
