@@ -54,10 +54,11 @@ extension ProfileRecord {
 
     /// The entry of an experiment, `nil` when there is none.
     public func entry(for experimentID: Identifier) -> Entry? {
-        let sought = experimentID.string.utf8
-        let length = sought.count
-        return entries.first { entry in
-            entry.experimentID.count == length && bytes[entry.experimentID].elementsEqual(sought)
+        var sought = experimentID.string
+        return sought.withUTF8 { sought in
+            bytes.withUnsafeBytes { bytes in
+                entries.first { UnsafeRawBufferPointer(rebasing: bytes[$0.experimentID]).hasSameBytes(as: .init(sought)) }
+            }
         }
     }
 
@@ -72,6 +73,6 @@ extension ProfileRecord {
     }
 
     private func text(_ range: Range<Int>) -> Identifier {
-        Identifier(String(decoding: bytes[range], as: UTF8.self))
+        bytes.withUnsafeBytes { Identifier(String(decoding: UnsafeRawBufferPointer(rebasing: $0[range]), as: UTF8.self)) }
     }
 }

@@ -31,7 +31,7 @@ public struct ProfileRecord: Sendable, Hashable {
     /// Encodes assignments.
     public init(_ assignments: [Identifier: Assignment]) {
         let sorted = assignments.sorted { $0.key < $1.key }
-        self.init(ascending: sorted.map { (experimentID: $0.key, assignment: $0.value) })
+        self.init(ascending: sorted.map { .init(experimentID: $0.key, assignment: $0.value) })
     }
 
     /// Reads a record that comes from outside, such as a row of a database.

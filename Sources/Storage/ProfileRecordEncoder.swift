@@ -45,7 +45,7 @@ struct ProfileRecordEncoder {
 
 extension ProfileRecord {
     /// - Parameter entries: ascending by experiment id, each id once.
-    init(ascending entries: [(experimentID: Identifier, assignment: Assignment)]) {
+    init(ascending entries: [ProfileDraft.Entry]) {
         let earliest = Self.storedExpiry(entries.lazy.compactMap(\.assignment.expiresAt).min())
         let texts = entries.reduce(0) {
             $0 + $1.experimentID.string.utf8.count + $1.assignment.variationID.string.utf8.count

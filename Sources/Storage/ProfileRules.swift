@@ -59,7 +59,7 @@ public struct ProfileRules: Sendable {
         case .override(let experimentID, let variationID):
             override(experimentID, with: variationID, in: &draft, at: now)
         case .remove(let experimentID):
-            draft[experimentID] = nil
+            draft.update(experimentID) { $0 = nil }
         case .erase:
             draft.removeAll { _, _ in true }
         }
@@ -71,41 +71,46 @@ public struct ProfileRules: Sendable {
     ) {
         // They are in order, so that those of a new profile are appended rather than inserted.
         for entry in map.entries {
-            let (experimentID, variationID) = (entry.experimentID, entry.variationID)
-            guard var assignment = draft[experimentID] else {
-                draft[experimentID] = new(variationID, .saved, at: now)
-                continue
-            }
-            if assignment.source == .override { continue }
-            if assignment.variationID != variationID {
-                if rule == .replace { draft[experimentID] = new(variationID, .saved, at: now) }
-            } else if assignment.expiresAt != nil || assignmentTTL != nil {
-                assignment.updatedAt = now
-                assignment.expiresAt = expiry(from: now)
-                draft[experimentID] = assignment
+            let variationID = entry.variationID
+            draft.update(entry.experimentID) { assignment in
+                guard let stored = assignment else {
+                    assignment = new(variationID, .saved, at: now)
+                    return
+                }
+                if stored.source == .override { return }
+                if stored.variationID != variationID {
+                    if rule == .replace { assignment = new(variationID, .saved, at: now) }
+                } else if stored.expiresAt != nil || assignmentTTL != nil {
+                    assignment?.updatedAt = now
+                    assignment?.expiresAt = expiry(from: now)
+                }
             }
         }
     }
 
     private func assign(_ proposal: ProfileChange.Proposal, in draft: inout ProfileDraft, at now: Timestamp) {
-        if let stored = draft[proposal.experimentID] {
-            guard stored.source != .override, stored.variationID == proposal.replacing,
-                stored.variationID != proposal.variationID
-            else { return }
+        draft.update(proposal.experimentID) { assignment in
+            if let stored = assignment {
+                guard stored.source != .override, stored.variationID == proposal.replacing,
+                    stored.variationID != proposal.variationID
+                else { return }
+            }
+            assignment = new(proposal.variationID, .bucketed, at: now)
         }
-        draft[proposal.experimentID] = new(proposal.variationID, .bucketed, at: now)
     }
 
     private func override(
         _ experimentID: Identifier, with variationID: Identifier, in draft: inout ProfileDraft, at now: Timestamp
     ) {
-        let stored = draft[experimentID]
-        let stays = stored?.variationID == variationID
-        if stays, stored?.source == .override { return }
-        draft[experimentID] = Assignment(
-            variationID: variationID, source: .override, assignedAt: stays ? stored?.assignedAt ?? now : now,
-            updatedAt: now, expiresAt: nil
-        )
+        draft.update(experimentID) { assignment in
+            let stored = assignment
+            let stays = stored?.variationID == variationID
+            if stays, stored?.source == .override { return }
+            assignment = Assignment(
+                variationID: variationID, source: .override, assignedAt: stays ? stored?.assignedAt ?? now : now,
+                updatedAt: now, expiresAt: nil
+            )
+        }
     }
 
     private func new(_ variationID: Identifier, _ source: Assignment.Source, at now: Timestamp) -> Assignment {

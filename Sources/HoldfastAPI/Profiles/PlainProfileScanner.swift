@@ -24,10 +24,10 @@ struct PlainProfileScanner {
         guard take("{") else { return nil }
         repeat {
             guard let key = text(atMost: 32), take(":") else { return nil }
-            if userID == nil, key.elementsEqual("user_id".utf8) {
+            if userID == nil, key.hasSameBytes(as: "user_id") {
                 guard let text = text(atMost: 1_024) else { return nil }
                 userID = Identifier(String(decoding: text, as: UTF8.self))
-            } else if assignments == nil, key.elementsEqual("experiment_bucket_map".utf8) {
+            } else if assignments == nil, key.hasSameBytes(as: "experiment_bucket_map") {
                 guard let map = map() else { return nil }
                 assignments = map
             } else {
@@ -42,9 +42,10 @@ struct PlainProfileScanner {
         guard take("{") else { return nil }
         if take("}") { return .empty }
         var entries: [ExperimentBucketMap.Entry] = []
+        entries.reserveCapacity(4)
         repeat {
             guard let experimentID = text(atMost: 255), ProfileBody.isExperimentID(experimentID), take(":"),
-                take("{"), let member = text(atMost: 32), member.elementsEqual("variation_id".utf8), take(":"),
+                take("{"), let member = text(atMost: 32), member.hasSameBytes(as: "variation_id"), take(":"),
                 let variationID = text(atMost: 255), take("}")
             else { return nil }
             entries.append(

@@ -192,7 +192,7 @@ final class RecordCache {
         while table[slot] != 0 {
             let entry = place(slot)
             if load(entry) == hash, load(entry + 4) == key.count,
-                UnsafeRawBufferPointer(start: ring + entry + Self.headerSize, count: key.count).elementsEqual(key)
+                UnsafeRawBufferPointer(start: ring + entry + Self.headerSize, count: key.count).hasSameBytes(as: key)
             {
                 return slot
             }
