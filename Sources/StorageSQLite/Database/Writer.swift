@@ -15,6 +15,13 @@ final class Writer: Sendable {
         var isClosed = false
         var statistics = StoreStatistics()
 
+        /// Whether the caller must see to it that what waits is committed.
+        mutating func needsDraining() -> Bool {
+            guard !isScheduled, !waiting.isEmpty else { return false }
+            isScheduled = true
+            return true
+        }
+
         mutating func take(_ counters: Counters) {
             statistics.profiles = Int(counters.profiles)
             statistics.assignments = Int(counters.assignments)
@@ -88,17 +95,17 @@ final class Writer: Sendable {
     }
 
     private func submit(_ write: PendingWrite) {
-        let refusal = state.withLock { state -> StorageError? in
-            if state.isClosed { return .closed }
+        let (refusal, isFirst) = state.withLock { state -> (StorageError?, Bool) in
+            if state.isClosed { return (.closed, false) }
             guard hasRoom(for: write, in: state) else {
                 state.statistics.refusedChanges += UInt64(write.changes)
-                return .overloaded
+                return (.overloaded, false)
             }
             state.waiting.append(write)
             state.waitingChanges += write.changes
-            schedule(&state)
-            return nil
+            return (nil, state.needsDraining())
         }
+        if isFirst { drainSoon() }
         if let refusal { write.fail(refusal) }
     }
 
@@ -111,9 +118,8 @@ final class Writer: Sendable {
             && Double(waited) <= configuration.waitingSeconds * 1e9
     }
 
-    private func schedule(_ state: inout State) {
-        guard !state.isScheduled, !state.waiting.isEmpty else { return }
-        state.isScheduled = true
+    /// Not under the lock, which the writer's thread asks for as soon as it wakes.
+    private func drainSoon() {
         queue.async { [self] in drain() }
     }
 
@@ -122,10 +128,11 @@ final class Writer: Sendable {
     private func drain() {
         let batch = takeWaiting(configuration.batchLimit)
         if !batch.isEmpty { commit(batch) }
-        state.withLock { state in
+        let isMoreWaiting = state.withLock { state in
             state.isScheduled = false
-            schedule(&state)
+            return state.needsDraining()
         }
+        if isMoreWaiting { drainSoon() }
     }
 
     /// What waits of so many changes, and the rest of the write that reaches that number.
