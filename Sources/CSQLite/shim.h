@@ -9,6 +9,12 @@ static inline int csqlite_set_checkpoint_on_close(sqlite3 *database, int enabled
     return sqlite3_db_config(database, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, !enabled, (int *)0);
 }
 
+// SQLite counts the memory that it uses under a lock that all connections share; we ask for no such figure. It must come
+// before the first connection.
+static inline int csqlite_do_not_count_memory(void) {
+    return sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 0);
+}
+
 // The header of the write-ahead log's index, in words: https://sqlite.org/walformat.html, section 2.1.
 enum { CSQLITE_LOG_HEADER_WORDS = 6 };
 

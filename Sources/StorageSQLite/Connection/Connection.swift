@@ -13,6 +13,9 @@ final class Connection {
         case create
     }
 
+    /// At the first use; where something else of the process has begun to use SQLite, it stays as that has it.
+    private static let doesNotCountMemory: Bool = csqlite_do_not_count_memory() == SQLITE_OK
+
     private let handle: OpaquePointer
     /// Pages in the write-ahead log after the last commit of this connection; see ``countLogPages()``.
     private(set) var logPages = 0
@@ -29,6 +32,7 @@ final class Connection {
             case .write, .commit: SQLITE_OPEN_READWRITE
             case .create: SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE
             }
+        _ = Self.doesNotCountMemory
         var handle: OpaquePointer?
         // NOMUTEX: no two threads use one connection at once.
         // SQLite gives some names a meaning of their own (":memory:"); one with a directory is always a file's.
