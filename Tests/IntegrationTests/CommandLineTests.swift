@@ -16,6 +16,7 @@ import Testing
         (["serve", "--bogus"], "--bogus"), (["serve", "--listen"], "--listen"), (["bogus"], "bogus"),
         (["serve", "--listen", "nowhere"], "nowhere"), (["serve", "--listen", "127.0.0.1:99999"], "99999"),
         (["serve", "--event-loops", "0"], "--event-loops"), (["serve", "--cache-size", "1 GB"], "--cache-size"),
+        (["serve", "--checkpoint-size", "1KiB"], "--checkpoint-size"),
         (["serve", "--assignment-ttl", "5"], "--assignment-ttl"), (["serve", "--idle-timeout", "-1s"], "--idle-timeout"),
         (["serve", "--lock-timeout", "soon"], "--lock-timeout"), (["serve", "--log-level", "loud"], "--log-level"),
         (["serve", "--tokens-file", "/nowhere/tokens"], "/nowhere/tokens"),

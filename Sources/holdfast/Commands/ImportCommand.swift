@@ -18,23 +18,18 @@ struct ImportCommand: ParsableCommand {
     @Flag(help: "Keep what is stored where it differs.")
     var keep = false
 
-    /// Lines that wait for their commit.
-    private static let window = 2_048
-
     func run() throws {
         let path = database.path(environment: ProcessInfo.processInfo.environment)
         let store = try SQLiteStore(SQLiteConfiguration(path: path))
         defer { store.close() }
-        let lines = ImportedLines(window: Self.window)
+        let lines = ImportedLines(store, keep: keep)
         var splitter = LineSplitter(limit: 1 << 20)
         while let data = try FileHandle.standardInput.read(upToCount: 256 * 1024), !data.isEmpty {
-            data.withUnsafeBytes { bytes in
-                splitter.append(bytes) { lines.take($0, into: store, keep: keep) }
-            }
+            data.withUnsafeBytes { bytes in splitter.append(bytes) { lines.take($0) } }
             if lines.failure != nil { break }
         }
-        splitter.end { lines.take($0, into: store, keep: keep) }
-        lines.waitForAll()
+        splitter.end { lines.take($0) }
+        lines.finish()
         if let failure = lines.failure { throw Failure("\(failure); \(lines.imported) lines were imported") }
         print("imported \(lines.imported), refused \(lines.refused)")
         if lines.refused > 0 { throw ExitCode(1) }
@@ -47,50 +42,63 @@ private final class ImportedLines {
         var imported = 0
         var refused: [(line: Int, reason: String)] = []
         var failure: String?
+
+        mutating func count(_ result: Result<ProfileChangeResult, StorageError>, of line: Int) {
+            switch result {
+            case .success: imported += 1
+            case .failure(.tooManyAssignments(let limit)):
+                refused.append((line, "the profile would hold more than \(limit) assignments"))
+            case .failure(let error): failure = failure ?? "line \(line): \(error)"
+            }
+        }
     }
 
-    private let window: Int
-    private let places: DispatchSemaphore
+    /// Lines that are submitted together.
+    private static let groupSize = 256
+    /// Groups that wait for their commit.
+    private static let window = 8
+
+    private let store: any ProfileStore
+    private let keep: Bool
+    private let places = DispatchSemaphore(value: ImportedLines.window)
     private let outcome = SharedState(Outcome())
     private let progress = Progress("imported")
     private var number = 0
+    private var group: [(line: Int, change: ProfileChange)] = []
     private(set) var refused = 0
 
-    init(window: Int) {
-        self.window = window
-        places = DispatchSemaphore(value: window)
+    init(_ store: any ProfileStore, keep: Bool) {
+        self.store = store
+        self.keep = keep
     }
 
     var imported: Int { outcome.withLock { $0.imported } }
     var failure: String? { outcome.withLock { $0.failure } }
 
-    func take(_ line: UnsafeRawBufferPointer?, into store: any ProfileStore, keep: Bool) {
+    func take(_ line: UnsafeRawBufferPointer?) {
         number += 1
         guard failure == nil else { return }
         do throws(ProfileLine.Refusal) {
             guard let line else { return refuse(number, "the line is too long") }
             guard let change = try ProfileLine.change(from: line, onConflict: keep ? .keep : .replace) else { return }
-            submit(change, to: store)
+            group.append((number, change))
+            if group.count == Self.groupSize { submitGroup() }
         } catch {
             refuse(number, error.description)
         }
     }
 
-    private func submit(_ change: ProfileChange, to store: any ProfileStore) {
+    private func submitGroup() {
         places.wait()
-        let line = number
-        store.submit(change) { [outcome, places] result in
+        let lines = group.map(\.line)
+        store.submit(group.map(\.change)) { [outcome, places] results in
             outcome.withLock { outcome in
-                switch result {
-                case .success: outcome.imported += 1
-                case .failure(.tooManyAssignments(let limit)):
-                    outcome.refused.append((line, "the profile would hold more than \(limit) assignments"))
-                case .failure(let error): outcome.failure = outcome.failure ?? "line \(line): \(error)"
-                }
+                for (line, result) in zip(lines, results) { outcome.count(result, of: line) }
             }
             places.signal()
         }
-        progress.add(1)
+        progress.add(group.count)
+        group.removeAll(keepingCapacity: true)
     }
 
     private func refuse(_ line: Int, _ reason: String) {
@@ -98,9 +106,11 @@ private final class ImportedLines {
         FileHandle.standardError.write(Data("line \(line) was refused: \(reason)\n".utf8))
     }
 
-    func waitForAll() {
-        for _ in 0..<window { places.wait() }
-        for _ in 0..<window { places.signal() }
+    /// Submits the rest and waits for all.
+    func finish() {
+        if failure == nil, !group.isEmpty { submitGroup() }
+        for _ in 0..<Self.window { places.wait() }
+        for _ in 0..<Self.window { places.signal() }
         progress.finish()
         for (line, reason) in outcome.withLock({ $0.refused }) { refuse(line, reason) }
     }

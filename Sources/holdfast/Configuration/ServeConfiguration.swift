@@ -18,6 +18,8 @@ struct ServeConfiguration: Sendable {
     var reusePort = false
     /// For all event loops together.
     var cacheSize = ByteCount(bytes: 64 << 20)
+    /// Of the write-ahead log, at which it is copied into the database.
+    var checkpointSize = ByteCount(bytes: 16 << 20)
     var maxAssignments = 1_000
     /// Writes that may wait for their commit; beyond it they are refused with 503.
     var maxWaitingWrites = 10_000

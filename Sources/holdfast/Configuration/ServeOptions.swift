@@ -33,6 +33,10 @@ struct ServeOptions: ParsableArguments {
     @Option(help: .init("Memory for cached profiles (default: 64MiB).", valueName: "size"))
     var cacheSize: String?
 
+    @Option(
+        help: .init("Size of the write-ahead log at which it is copied, 64KiB to 1GiB (default: 16MiB).", valueName: "size"))
+    var checkpointSize: String?
+
     @Option(help: .init("Assignments of one profile (default: 1000).", valueName: "n"))
     var maxAssignments: String?
 
@@ -114,6 +118,10 @@ struct ServeOptions: ParsableArguments {
         try settings.apply(eventLoops, "event-loops", in: 1...256, to: &result.eventLoops)
         try settings.apply(reusePort, "reuse-port", to: &result.reusePort)
         try settings.apply(cacheSize, "cache-size", to: &result.cacheSize)
+        try settings.apply(checkpointSize, "checkpoint-size", to: &result.checkpointSize)
+        guard (64 << 10...1 << 30).contains(result.checkpointSize.bytes) else {
+            throw Failure("--checkpoint-size: a size from 64KiB to 1GiB is wanted")
+        }
         try settings.apply(maxAssignments, "max-assignments", in: 1...100_000, to: &result.maxAssignments)
         try settings.apply(maxWaitingWrites, "max-waiting-writes", in: 1...10_000_000, to: &result.maxWaitingWrites)
         try settings.apply(maxWriteWait, "max-write-wait", to: &result.maxWriteWait)

@@ -17,6 +17,7 @@ enum StoreFactory {
         options.waitingChanges = configuration.maxWaitingWrites
         options.waitingSeconds = configuration.maxWriteWait.seconds
         options.cacheBytes = configuration.cacheSize.bytes / configuration.eventLoops
+        options.checkpointPages = configuration.checkpointSize.bytes / 1_024
         options.aroundCompletions = EventLoop.coalescingWakeUps
         return try SQLiteStore(options)
     }

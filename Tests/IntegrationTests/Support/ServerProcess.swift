@@ -7,6 +7,8 @@ final class ServerProcess: Sendable {
     let child: ChildProcess
     let port: UInt16
 
+    /// Has the log copied so often that it happens while servers are killed.
+    static let smallLog = ["--checkpoint-size", "64KiB"]
     /// However slow the machine, nothing is refused for lack of time, except where that is what is tested.
     private static let patience = ["HOLDFAST_MAX_WRITE_WAIT": "120s", "HOLDFAST_MAX_LOOP_DELAY": "120s"]
 

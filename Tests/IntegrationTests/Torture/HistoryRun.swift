@@ -46,7 +46,7 @@ final class HistoryRun {
 
     private func start() throws -> ServerProcess {
         let options = setting.timeToLive.map { ["--assignment-ttl", "\($0)ms"] } ?? []
-        return try ServerProcess(database: database, options)
+        return try ServerProcess(database: database, options + ServerProcess.smallLog)
     }
 
     /// - Parameter operations: of all clients together.

@@ -76,7 +76,8 @@ final class TortureRun {
         var servers: [ServerProcess] = []
         for _ in 0..<scenario.servers {
             let begin = ContinuousClock.now
-            let server = try ServerProcess(database: database, environment: disk?.environment ?? [:])
+            let server = try ServerProcess(
+                database: database, ServerProcess.smallLog, environment: disk?.environment ?? [:])
             try waitUntilReady(server)
             report.slowestStart = max(report.slowestStart, .now - begin)
             servers.append(server)
