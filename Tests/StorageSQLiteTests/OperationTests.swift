@@ -209,6 +209,33 @@ extension SQLiteStoreTests {
             #expect(store.statistics().logBytes < 2 << 20)
         }
 
+        @Test("What a disk may have lost of the copied log is copied again, and only then", arguments: [true, false])
+        func copiedAgain(forgets: Bool) throws {
+            let connection = try Connection(path: path, access: .create, lockTimeout: 1)
+            try connection.execute(
+                """
+                PRAGMA journal_mode = WAL;
+                PRAGMA wal_autocheckpoint = 0;
+                CREATE TABLE t (a);
+                WITH RECURSIVE n (a) AS (SELECT 1 UNION ALL SELECT a + 1 FROM n LIMIT 50000) INSERT INTO t SELECT a FROM n;
+                """)
+            let copied = try connection.checkpoint(.passive)
+            #expect(copied.copied == copied.pages && copied.pages > 50)
+            // The disk loses all but the first page.
+            let file = try FileHandle(forUpdating: URL(fileURLWithPath: path))
+            let size = try file.seekToEnd()
+            try file.seek(toOffset: 4_096)
+            try file.write(contentsOf: Data(count: Int(size) - 4_096))
+            if forgets { try connection.forgetCopiedPages() }
+            _ = try connection.checkpoint(.restart)
+            // Without the log.
+            let copy = directory.file("copy.db")
+            try FileManager.default.copyItem(atPath: path, toPath: copy)
+            let database = try RawDatabase(copy)
+            #expect(try (database.value("PRAGMA integrity_check") == "ok") == forgets)
+            try file.close()
+        }
+
         @Test("Who reads an old state for long keeps the log and holds up nobody")
         func longReader() async throws {
             let store = try SQLiteStore.make(in: directory) { $0.checkpointPages = 50 }

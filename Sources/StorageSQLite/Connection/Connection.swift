@@ -22,7 +22,7 @@ final class Connection {
     /// By the address of their text, which is a literal.
     private var statements: [UnsafePointer<UInt8>: Statement] = [:]
     private let busyHandler: BusyHandler
-    private var logIndex: UnsafeRawPointer?
+    private var logIndex: UnsafeMutableRawPointer?
 
     /// - Parameter lockTimeout: how long a statement waits for a lock that another connection holds, in seconds.
     init(path: String, access: Access, lockTimeout: Double) throws(SQLiteError) {
@@ -140,16 +140,33 @@ final class Connection {
         guard code == SQLITE_OK else { throw SQLiteError(handle, code) }
     }
 
+    /// Has the next checkpoint copy the whole log again, because what was copied may never reach the disk: after a failure
+    /// Linux holds the pages to be clean, and synchronises without them from then on.
+    ///
+    /// - Throws: ``SQLiteError`` that is busy while another connection copies the log.
+    func forgetCopiedPages() throws(SQLiteError) {
+        _ = try integer("PRAGMA schema_version")
+        watchLog()
+        guard let logIndex, let file = mainFile, let lock = file.pointee.pMethods?.pointee.xShmLock else {
+            throw SQLiteError(code: SQLITE_IOERR, message: "the log's index is not to be had")
+        }
+        // Slot 1 of the index's locks is that of checkpoints: https://sqlite.org/walformat.html, section 2.3.
+        let code = lock(file, 1, 1, SQLITE_SHM_LOCK | SQLITE_SHM_EXCLUSIVE)
+        guard code == SQLITE_OK else { throw SQLiteError(code: code, message: "another connection copies the log") }
+        csqlite_forget_copied_pages(logIndex)
+        _ = lock(file, 1, 1, SQLITE_SHM_UNLOCK | SQLITE_SHM_EXCLUSIVE)
+    }
+
     /// What every commit to the database changes, by whatever process, before it is acknowledged; `nil` before
     /// ``watchLog()``.
-    var logHeader: LogHeader? { logIndex.map(LogHeader.init) }
+    var logHeader: LogHeader? { logIndex.map { LogHeader(at: $0) } }
 
     /// Has ``logHeader`` told from now on, from SQLite's own mapping of the log's index. It lasts as long as the
     /// connection, which must have read something: only then SQLite knows of the log.
     func watchLog() {
         guard logIndex == nil, let file = mainFile, let map = file.pointee.pMethods?.pointee.xShmMap else { return }
         var mapping: UnsafeMutableRawPointer?
-        if map(file, 0, 32_768, 0, &mapping) == SQLITE_OK { logIndex = UnsafeRawPointer(mapping) }
+        if map(file, 0, 32_768, 0, &mapping) == SQLITE_OK { logIndex = mapping }
     }
 
     /// Commits the transaction that this connection writes in.

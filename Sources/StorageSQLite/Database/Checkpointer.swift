@@ -7,7 +7,8 @@ import Synchronization
 /// connection copies nearly everything while commits go on, and makes it durable, again and again until few pages are
 /// added meanwhile; those are left to the writer.
 ///
-/// A checkpoint that fails is no failure of a commit, whose pages are safe in the log; the next one tries again.
+/// A checkpoint that fails is no failure of a commit, whose pages are safe in the log; the next one tries again, and
+/// copies all of the log.
 final class Checkpointer: Sendable {
     private enum Stage {
         case idle
@@ -21,6 +22,33 @@ final class Checkpointer: Sendable {
         var threshold: Int
     }
 
+    /// What copies, one at a time.
+    private struct Copier {
+        /// Open from the first use on: the system tells of what it could not write those who had the file open then.
+        var connection: Connection?
+        /// Whether something may be missing in the database that the log counts as copied.
+        var mustCopyAll = false
+
+        mutating func openConnection(_ path: String) throws(SQLiteError) -> Connection {
+            if let connection, !connection.fileHasMoved { return connection }
+            let fresh = try Connection(path: path, access: .write, lockTimeout: 0)
+            // SQLite knows of the log only when it has read something, and before that would copy nothing.
+            try fresh.execute("PRAGMA schema_version")
+            connection = fresh
+            return fresh
+        }
+
+        mutating func copyAllIfNeeded(_ connection: Connection) throws(SQLiteError) {
+            guard mustCopyAll else { return }
+            try connection.forgetCopiedPages()
+            mustCopyAll = false
+        }
+
+        mutating func takeNote(of error: SQLiteError) {
+            if !error.isBusy { mustCopyAll = true }
+        }
+    }
+
     /// Seconds that commits may be held up until the readers have let go of the log. They hold on to it for one batch.
     private static let patience = 0.1
 
@@ -29,6 +57,7 @@ final class Checkpointer: Sendable {
     private static let passes = 4
 
     private let state: Mutex<State>
+    private let copier = Mutex(Copier())
     private let queue = DispatchQueue(label: "sqlite-checkpoint", qos: .utility)
     private let path: String
     private let pages: Int
@@ -53,19 +82,27 @@ final class Checkpointer: Sendable {
     }
 
     /// Waits for what is under way.
-    func close() {
-        queue.sync {}
+    ///
+    /// - Parameter connection: the writer's, which is closed next, and then copies the rest if it is the last.
+    func close(before connection: Connection?) {
+        queue.sync { copier.withLock { $0.connection = nil } }
+        if copier.withLock({ $0.mustCopyAll }) { connection?.setCheckpointOnClose(false) }
     }
 
     private func copy() {
-        try? copyInPasses()
+        copier.withLock { copier in
+            do throws(SQLiteError) {
+                try copyInPasses(copier.openConnection(path), &copier)
+            } catch {
+                copier.takeNote(of: error)
+                copier.connection = nil
+            }
+        }
         state.withLock { $0.stage = .nearlyDone }
     }
 
-    private func copyInPasses() throws(SQLiteError) {
-        let connection = try Connection(path: path, access: .write, lockTimeout: 0)
-        // SQLite knows of the log only when it has read something, and before that would copy nothing.
-        try connection.execute("PRAGMA schema_version")
+    private func copyInPasses(_ connection: Connection, _ copier: inout Copier) throws(SQLiteError) {
+        try copier.copyAllIfNeeded(connection)
         var copied = 0
         for _ in 0..<Self.passes {
             let pass = try connection.checkpoint(.passive)
@@ -76,8 +113,17 @@ final class Checkpointer: Sendable {
     }
 
     private func finish(on connection: Connection) {
-        let result = try? connection.checkpoint(.restart, lockTimeout: Self.patience)
-        let isComplete = result.map { $0.copied == $0.pages } ?? false
+        let isComplete = copier.withLock { copier in
+            // All of the log would be too much to be copied between two commits.
+            guard !copier.mustCopyAll else { return false }
+            do throws(SQLiteError) {
+                let result = try connection.checkpoint(.restart, lockTimeout: Self.patience)
+                return result.copied == result.pages
+            } catch {
+                copier.takeNote(of: error)
+                return false
+            }
+        }
         state.withLock { state in
             state.stage = .idle
             // Somebody who reads an old state for long keeps the log; to hold up commits often would be in vain.

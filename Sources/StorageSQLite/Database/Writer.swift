@@ -276,7 +276,7 @@ final class Writer: Sendable {
         state.withLock { $0.isClosed = true }
         queue.sync {
             while state.withLock({ !$0.waiting.isEmpty }) { drain() }
-            checkpointer.close()
+            checkpointer.close(before: connection.value)
             // SQLite copies the log and deletes it if nobody else has the database open.
             connection.value = nil
         }
