@@ -27,7 +27,9 @@ static inline void csqlite_copy_log_header(const volatile void *index, uint64_t 
 // "nBackfill", how many pages of the log are in the database (walformat.html, section 2.1). Only under the lock of
 // checkpoints, as SQLite does when it finds a log that nobody has open.
 static inline void csqlite_forget_copied_pages(void *index) {
-    __atomic_store_n((uint32_t *)index + 2 * CSQLITE_LOG_HEADER_WORDS * 2, 0, __ATOMIC_SEQ_CST);
+    // Behind the header, which is there twice.
+    uint32_t *copied_pages = (uint32_t *)((uint64_t *)index + 2 * CSQLITE_LOG_HEADER_WORDS);
+    __atomic_store_n(copied_pages, 0, __ATOMIC_SEQ_CST);
 }
 
 #endif

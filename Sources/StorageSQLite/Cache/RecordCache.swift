@@ -63,35 +63,14 @@ final class RecordCache {
 
     /// Keeps what was found out; `nil` stands for "there is no profile".
     func insert(_ userID: Identifier, _ record: [UInt8]?) {
-        withKey(userID) { key, hash in
-            let size = Self.size(key.count, record?.count ?? 0)
-            if let slot = slot(of: key, hash) {
-                // Mostly only a variation has changed; a new entry would push out an older one.
-                if self.size(entryAt: place(slot)) == size { return fill(place(slot), key.count, record) }
-                remove(slot)
-            }
-            // An entry that would push out a good part of the others is not worth it.
-            guard size <= capacity / 8 else { return }
-            makeRoom(size)
-            let entry = next
-            store(hash, at: entry)
-            store(UInt32(truncatingIfNeeded: key.count), at: entry + 4)
-            store(Self.alive, at: entry + 12)
-            if let base = key.baseAddress {
-                (ring + entry + Self.headerSize).copyMemory(from: base, byteCount: key.count)
-            }
-            fill(entry, key.count, record)
-            next = entry + size == capacity ? 0 : entry + size
-            usedBytes += size
-            count += 1
-            addToTable(entry, hash)
-        }
+        withKey(userID) { key, hash in put(record, key, hash, in: slot(of: key, hash)) }
     }
 
     /// Keeps what is new of a user of whom something is known.
     func replace(_ userID: Identifier, _ record: [UInt8]?) {
-        let isKnown = withKey(userID) { key, hash in slot(of: key, hash) != nil }
-        if isKnown { insert(userID, record) }
+        withKey(userID) { key, hash in
+            if let slot = slot(of: key, hash) { put(record, key, hash, in: slot) }
+        }
     }
 
     func remove(_ userID: Identifier) {
@@ -110,6 +89,31 @@ final class RecordCache {
     }
 
     // MARK: The ring
+
+    /// - Parameter slot: of the user's present entry.
+    private func put(_ record: [UInt8]?, _ key: UnsafeRawBufferPointer, _ hash: UInt32, in slot: Int?) {
+        let size = Self.size(key.count, record?.count ?? 0)
+        if let slot {
+            // Mostly only a variation has changed; a new entry would push out an older one.
+            if self.size(entryAt: place(slot)) == size { return fill(place(slot), key.count, record) }
+            remove(slot)
+        }
+        // An entry that would push out a good part of the others is not worth it.
+        guard size <= capacity / 8 else { return }
+        makeRoom(size)
+        let entry = next
+        store(hash, at: entry)
+        store(UInt32(truncatingIfNeeded: key.count), at: entry + 4)
+        store(Self.alive, at: entry + 12)
+        if let base = key.baseAddress {
+            (ring + entry + Self.headerSize).copyMemory(from: base, byteCount: key.count)
+        }
+        fill(entry, key.count, record)
+        next = entry + size == capacity ? 0 : entry + size
+        usedBytes += size
+        count += 1
+        addToTable(entry, hash)
+    }
 
     /// Frees `size` bytes in one piece at `next`.
     private func makeRoom(_ size: Int) {

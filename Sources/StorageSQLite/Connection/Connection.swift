@@ -141,11 +141,11 @@ final class Connection {
     }
 
     /// Has the next checkpoint copy the whole log again, because what was copied may never reach the disk: after a failure
-    /// Linux holds the pages to be clean, and synchronises without them from then on.
+    /// Linux holds the pages to be clean, and synchronises without them from then on. As with ``watchLog()``, the
+    /// connection must have read something.
     ///
     /// - Throws: ``SQLiteError`` that is busy while another connection copies the log.
     func forgetCopiedPages() throws(SQLiteError) {
-        _ = try integer("PRAGMA schema_version")
         watchLog()
         guard let logIndex, let file = mainFile, let lock = file.pointee.pMethods?.pointee.xShmLock else {
             throw SQLiteError(code: SQLITE_IOERR, message: "the log's index is not to be had")
