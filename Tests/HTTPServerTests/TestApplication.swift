@@ -79,6 +79,8 @@ private final class Upload: BodyReceiver {
         self.observations = observations
     }
 
+    var heldBytes: Int { 0 }
+
     /// Pauses after each piece, and has reading go on from another thread.
     func received(_ bytes: UnsafeRawBufferPointer) -> Bool {
         count += bytes.count

@@ -102,7 +102,7 @@ final class Connection {
     ///
     /// - Returns: whether there is room for it.
     private func countBody() -> Bool {
-        let held = machine.unfinishedBodyBytes
+        let held = machine.unfinishedBodyBytes + (receiver?.heldBytes ?? 0)
         guard held != countedBodyBytes else { return true }
         worker.unfinishedBodyBytes += held - countedBodyBytes
         let isMore = held > countedBodyBytes

@@ -25,7 +25,7 @@ struct ConnectionMachine: ~Copyable {
         case failed(RequestFailure)
     }
 
-    private enum Reading {
+    enum Reading {
         case head
         case routed
         /// The body up to `end` stands behind the head in the input.
@@ -41,13 +41,13 @@ struct ConnectionMachine: ~Copyable {
     var output = ByteBuffer()
     private(set) var head = RequestHead()
     private(set) var answers = AnswerQueue()
-    private var reading = Reading.head
-    private var parser: RequestHeadParser
-    private let limits: Limits
-    private var endOfInput = false
+    private(set) var reading = Reading.head
+    private(set) var parser: RequestHeadParser
+    let limits: Limits
+    private(set) var endOfInput = false
     private var isDraining = false
     /// When what is being waited for began, in monotonic nanoseconds.
-    private var waitingSince: UInt64
+    private(set) var waitingSince: UInt64
 
     init(limits: Limits, now: UInt64) {
         self.limits = limits
@@ -82,14 +82,14 @@ struct ConnectionMachine: ~Copyable {
         }
     }
 
-    private var mayReadRequest: Bool {
+    var mayReadRequest: Bool {
         answers.count < limits.pipelinedRequests && output.count < limits.bufferedOutputBytes && !answers.isClosing
     }
 
     private mutating func readHead(_ now: UInt64) -> Step {
         if !parser.hasBegun { waitingSince = now }
         do throws(RequestFailure) {
-            guard let head = try input.withReadable({ bytes throws(RequestFailure) in try parser.parse(bytes) }) else {
+            guard let head = try parser.parse(input.readableBytes) else {
                 return .wait
             }
             self.head = head
@@ -149,9 +149,7 @@ struct ConnectionMachine: ~Copyable {
         var position = end
         do throws(RequestFailure) {
             while true {
-                let piece = try input.withReadable { bytes throws(RequestFailure) in
-                    try reader.next(bytes[slice: position..<bytes.count])
-                }
+                let piece = try reader.next(input.readableBytes[slice: position..<input.count])
                 switch piece {
                 case .needsMore(let framing):
                     input.remove(end..<position + framing)
@@ -191,7 +189,7 @@ struct ConnectionMachine: ~Copyable {
     private mutating func stream(_ reader: BodyReader, _ now: UInt64) -> Step {
         var reader = reader
         do throws(RequestFailure) {
-            let piece = try input.withReadable { bytes throws(RequestFailure) in try reader.next(bytes) }
+            let piece = try reader.next(input.readableBytes)
             reading = .streaming(reader, isPaused: false)
             switch piece {
             case .needsMore(let framing):
@@ -221,7 +219,7 @@ struct ConnectionMachine: ~Copyable {
         if case .streaming(let reader, _) = reading { reading = .streaming(reader, isPaused: false) }
     }
 
-    /// What is held of a body that has come in part, in bytes.
+    /// What is held of a body that has come in part and is wanted as a whole, in bytes.
     var unfinishedBodyBytes: Int {
         if case .buffering = reading { return input.count }
         return 0
@@ -229,10 +227,12 @@ struct ConnectionMachine: ~Copyable {
 
     /// The body that has come in part will not be waited for.
     mutating func refuseBody() -> RequestFailure {
+        var detail = "the server holds as much of unfinished requests as it may"
+        // Of a body that is taken piece by piece, the pieces that came have been.
+        if case .buffering = reading { detail += "; nothing was done" }
         head.keepsAlive = false
         reading = .finished
-        return RequestFailure(
-            .serviceUnavailable, "the server holds as much of unfinished requests as it may; nothing was done")
+        return RequestFailure(.serviceUnavailable, detail)
     }
 
     /// The body's place in the input, of a request that is ready.
@@ -313,83 +313,6 @@ struct ConnectionMachine: ~Copyable {
         output.count < limits.bufferedOutputBytes ? answers.streamToPull() : nil
     }
 
-    // MARK: The socket's side
-
-    /// Whether bytes are wanted from the peer.
-    var wantsInput: Bool {
-        guard !endOfInput, output.count < limits.bufferedOutputBytes else { return false }
-        switch reading {
-        // What is left here are requests that wait for room; more of them wait in the kernel, and then at the peer.
-        case .head: return mayReadRequest && input.count < limits.headerBytes
-        case .buffering: return true
-        case .streaming(_, let isPaused): return !isPaused
-        // A peer that goes away while it waits is told by the bytes' end; a few more bytes are no harm.
-        case .holding: return input.count < limits.headerBytes
-        case .routed, .ready: return false
-        case .finished: return true
-        }
-    }
-
-    /// Whether it is in the middle of nothing: no request has begun, no answer is owed.
-    var isIdle: Bool {
-        guard case .head = reading else { return false }
-        return answers.isEmpty && output.isEmpty && !parser.hasBegun && input.isEmpty
-    }
-
-    /// Whether all that was owed is in the output and no more will come.
-    var isDone: Bool {
-        if answers.isClosing { return true }
-        guard answers.isEmpty else { return false }
-        switch reading {
-        case .finished: return true
-        // What came before the end and has not been looked at yet is still answered.
-        case .head: return endOfInput && (input.isEmpty || parser.hasBegun)
-        case .routed, .buffering, .ready, .streaming, .holding: return false
-        }
-    }
-
-    /// Whether the peer may still be sending what nobody will read: then it must be given time to read the answer
-    /// before the connection is reset (RFC 9112 §9.6).
-    var mustLinger: Bool {
-        if endOfInput { return false }
-        if case .finished = reading { return true }
-        return !input.isEmpty
-    }
-
-    /// Whether there is something to do for which no event will come: a stream to pull, or requests in the input.
-    var mayGoOn: Bool {
-        if answers.isStreaming { return true }
-        switch reading {
-        case .head: return !input.isEmpty && mayReadRequest
-        case .routed, .holding: return answers.isEmpty
-        case .buffering, .ready, .streaming, .finished: return false
-        }
-    }
-
-    /// What is being waited for, and until when (monotonic nanoseconds).
-    func deadline(lastWrite: UInt64) -> (reason: Deadline, at: UInt64) {
-        if !output.isEmpty { return (.write, lastWrite &+ limits.writeSeconds.nanoseconds) }
-        switch reading {
-        case .head where parser.hasBegun && answers.isEmpty:
-            // While answers were in the way of reading, the peer is not to blame.
-            return (.header, max(waitingSince, lastWrite) &+ limits.headerSeconds.nanoseconds)
-        case .buffering:
-            return (.body, waitingSince &+ limits.bodySeconds.nanoseconds)
-        case .streaming(_, isPaused: false):
-            return (.body, waitingSince &+ limits.bodySeconds.nanoseconds)
-        case _ where answers.isStreaming:
-            return (.answer, max(answers.oldestStart, waitingSince, lastWrite) &+ limits.answerSeconds.nanoseconds)
-        case _ where !answers.isEmpty:
-            return (.answer, max(answers.oldestStart, waitingSince) &+ limits.answerSeconds.nanoseconds)
-        default:
-            return (.idle, max(waitingSince, lastWrite) &+ limits.idleSeconds.nanoseconds)
-        }
-    }
-
-    enum Deadline {
-        case header, body, idle, write, answer
-    }
-
     /// The connection is gone: nothing of it is to keep a stream alive.
     mutating func abandon() {
         answers = AnswerQueue()
@@ -400,20 +323,5 @@ struct ConnectionMachine: ~Copyable {
         head.keepsAlive = false
         reading = .finished
         return RequestFailure(.requestTimeout, reason == .header ? "the header came too slowly" : "the body came too slowly")
-    }
-}
-
-extension ByteBuffer {
-    @inline(__always)
-    fileprivate borrowing func withReadable<Result>(
-        _ body: (UnsafeRawBufferPointer) throws(RequestFailure) -> Result
-    ) throws(RequestFailure) -> Result {
-        try body(readableBytes)
-    }
-}
-
-extension Double {
-    var nanoseconds: UInt64 {
-        UInt64(max(0, min(self, 1e9)) * 1e9)
     }
 }

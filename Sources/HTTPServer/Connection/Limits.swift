@@ -29,3 +29,9 @@ public struct Limits: Sendable {
 
     public init() {}
 }
+
+extension Double {
+    var nanoseconds: UInt64 {
+        UInt64(max(0, min(self, 1e9)) * 1e9)
+    }
+}

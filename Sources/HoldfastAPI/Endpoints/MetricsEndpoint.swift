@@ -57,7 +57,8 @@ struct MetricsEndpoint {
             "holdfast_connections_refused_total", .counter, "Connections refused because there were too many.",
             all.map(\.refused).reduce(0, &+))
         page.single(
-            "holdfast_http_overload_refusals_total", .counter, "Requests refused because the event loop was behind.",
+            "holdfast_http_overload_refusals_total", .counter,
+            "Requests refused because the event loop was behind, or because too much was held of unfinished ones.",
             all.map(\.overloaded).reduce(0, &+))
         page.single(
             "holdfast_connections_timed_out_total", .counter, "Connections closed because of a time-out.",

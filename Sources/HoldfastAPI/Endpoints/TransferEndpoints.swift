@@ -29,12 +29,10 @@ struct TransferEndpoints {
         do throws(Problem) {
             let rule = try Request.conflictRule(request.query(knowing: ["on_conflict"]))
             let profiles = services.profiles
-            var changes: [ProfileChange] = []
             return LineImport(call: call, options: services.options) { line throws(Problem) in
-                changes.append(try ProfileLine.parse(line, rule))
-            } submit: { finished in
+                try ProfileLine.parse(line, rule)
+            } submit: { changes, finished in
                 profiles.submit(changes) { finished($0.map(Self.outcome)) }
-                changes = []
             }
         } catch {
             call.fail(error)
@@ -42,7 +40,7 @@ struct TransferEndpoints {
         }
     }
 
-    private static func outcome(_ result: Result<ProfileChangeResult, StorageError>) -> LineImport.Outcome {
+    private static func outcome(_ result: Result<ProfileChangeResult, StorageError>) -> LineOutcome {
         switch result {
         case .success(let result): result.changed ? .changed : .unchanged
         case .failure(.tooManyAssignments(let limit)): .refused(Problem(.tooManyAssignments(limit: limit)))

@@ -95,12 +95,10 @@ struct UserAttributeEndpoints {
             _ = try request.query(knowing: [])
             let services = services
             let projects = projects
-            var changes: [AttributeChange] = []
             return LineImport(call: call, options: services.options, tellsUnchanged: true) { line throws(Problem) in
-                changes.append(try Self.change(from: line, projects.schema))
-            } submit: { finished in
+                try Self.change(from: line, projects.schema)
+            } submit: { changes, finished in
                 services.attributes.submit(changes) { finished($0.map(Self.outcome)) }
-                changes = []
             }
         } catch {
             call.fail(error)
@@ -123,7 +121,7 @@ struct UserAttributeEndpoints {
         return AttributeChange(userID: userID, operation: .update(body.updates))
     }
 
-    private static func outcome(_ result: Result<AttributeChangeResult, StorageError>) -> LineImport.Outcome {
+    private static func outcome(_ result: Result<AttributeChangeResult, StorageError>) -> LineOutcome {
         switch result {
         case .success(.applied(let changed)): changed.isEmpty ? .unchanged : .changed
         case .success(.schemaHasChanged): .refused(.deletedAttribute)

@@ -4,27 +4,12 @@ import Storage
 
 /// One import in progress: lines become changes as they arrive, which are submitted in groups; reading pauses while
 /// many wait for their commit. Belongs to the connection's event loop.
-final class LineImport: BodyReceiver {
-    /// What became of a line.
-    enum Outcome: Sendable {
-        case changed
-        /// What it says was stored already.
-        case unchanged
-        case refused(Problem)
-        /// The store could not take it; the import stops.
-        case failed(StorageError)
-    }
-
-    private struct Refusal {
-        let line: Int
-        let problem: Problem
-    }
-
+final class LineImport<Change>: BodyReceiver {
     private let call: Call
-    private let parse: (UnsafeRawBufferPointer) throws(Problem) -> Void
-    private let submit: (_ finished: @escaping @Sendable ([Outcome]) -> Void) -> Void
-    /// The numbers of the lines that were parsed and not yet submitted.
-    private var group: [Int] = []
+    private let parse: (UnsafeRawBufferPointer) throws(Problem) -> Change
+    private let submit: (_ changes: [Change], _ finished: @escaping @Sendable ([LineOutcome]) -> Void) -> Void
+    /// What was parsed and not yet submitted, and the number of the line that each change came from.
+    private var group: (changes: [Change], lines: [Int]) = ([], [])
     private let window: Int
     private let lineLimit: Int
     private var splitter: LineSplitter
@@ -33,7 +18,7 @@ final class LineImport: BodyReceiver {
     /// Imported lines that changed nothing; `nil` if nobody wants to know.
     private var unchanged: Int?
     private var refused = 0
-    private var refusals: [Refusal] = []
+    private var refusals: [(line: Int, problem: Problem)] = []
     private var waiting = 0
     private var isPaused = false
     private var hasEnded = false
@@ -42,18 +27,17 @@ final class LineImport: BodyReceiver {
     private var failure: (line: Int, error: StorageError)?
 
     /// Refused lines that an answer names; more are only counted.
-    private static let namedRefusals = 1_000
+    private static var namedRefusals: Int { 1_000 }
     /// Lines that are submitted together, at the most.
-    private static let groupLimit = 256
+    private static var groupLimit: Int { 256 }
 
     /// - Parameters:
-    ///   - parse: takes the change that a line asks for to those that are submitted next.
-    ///   - submit: has the changes made that were taken since it was last called; calls back once, from any thread,
-    ///     with the outcome of each.
+    ///   - parse: gives the change that a line asks for.
+    ///   - submit: has changes made; calls back once, from any thread, with the outcome of each.
     init(
         call: Call, options: Services.Options, tellsUnchanged: Bool = false,
-        parse: @escaping (UnsafeRawBufferPointer) throws(Problem) -> Void,
-        submit: @escaping (_ finished: @escaping @Sendable ([Outcome]) -> Void) -> Void
+        parse: @escaping (UnsafeRawBufferPointer) throws(Problem) -> Change,
+        submit: @escaping (_ changes: [Change], _ finished: @escaping @Sendable ([LineOutcome]) -> Void) -> Void
     ) {
         self.call = call
         self.parse = parse
@@ -63,6 +47,8 @@ final class LineImport: BodyReceiver {
         unchanged = tellsUnchanged ? 0 : nil
         splitter = LineSplitter(limit: lineLimit)
     }
+
+    var heldBytes: Int { splitter.heldBytes }
 
     func received(_ bytes: UnsafeRawBufferPointer) -> Bool {
         splitter.append(bytes) { take($0) }
@@ -90,32 +76,28 @@ final class LineImport: BodyReceiver {
             guard let line else {
                 throw Problem(.contentTooLarge, "the line is longer than \(lineLimit) bytes")
             }
-            guard !Self.isBlank(line) else { return }
-            try parse(line)
-            group.append(lines)
-            if group.count == Self.groupLimit { submitGroup() }
+            guard !LineSplitter.isBlank(line) else { return }
+            group.changes.append(try parse(line))
+            group.lines.append(lines)
+            if group.lines.count == Self.groupLimit { submitGroup() }
         } catch {
             refuse(lines, error)
         }
     }
 
-    static func isBlank(_ line: UnsafeRawBufferPointer) -> Bool {
-        line.allSatisfy { $0 == 0x20 || $0 == 0x09 || $0 == 0x0D }
-    }
-
     private func submitGroup() {
-        guard !group.isEmpty else { return }
-        let lines = group
-        group = []
+        guard !group.lines.isEmpty else { return }
+        let (changes, lines) = group
+        group = ([], [])
         waiting += lines.count
         let handover = Handover(import: self)
         let responder = call.responder
-        submit { outcomes in
+        submit(changes) { outcomes in
             responder.onEventLoop { handover.import.finished(lines, outcomes) }
         }
     }
 
-    private func finished(_ lines: [Int], _ outcomes: [Outcome]) {
+    private func finished(_ lines: [Int], _ outcomes: [LineOutcome]) {
         waiting -= lines.count
         for (line, outcome) in zip(lines, outcomes) { count(outcome, of: line) }
         if isPaused, waiting <= window / 2 {
@@ -125,7 +107,7 @@ final class LineImport: BodyReceiver {
         answerIfDone()
     }
 
-    private func count(_ outcome: Outcome, of line: Int) {
+    private func count(_ outcome: LineOutcome, of line: Int) {
         switch outcome {
         case .changed: imported += 1
         case .unchanged:
@@ -138,7 +120,7 @@ final class LineImport: BodyReceiver {
 
     private func refuse(_ line: Int, _ problem: Problem) {
         refused += 1
-        if refusals.count < Self.namedRefusals { refusals.append(Refusal(line: line, problem: problem)) }
+        if refusals.count < Self.namedRefusals { refusals.append((line, problem)) }
     }
 
     private func answerIfDone() {
@@ -194,6 +176,16 @@ final class LineImport: BodyReceiver {
 }
 
 /// An import as the store's completions hold it. Safe: they only bring it back to its event loop.
-private struct Handover: @unchecked Sendable {
-    let `import`: LineImport
+private struct Handover<Change>: @unchecked Sendable {
+    let `import`: LineImport<Change>
+}
+
+/// What became of a line of an import.
+enum LineOutcome: Sendable {
+    case changed
+    /// What it says was stored already.
+    case unchanged
+    case refused(Problem)
+    /// The store could not take it; the import stops.
+    case failed(StorageError)
 }

@@ -8,6 +8,9 @@ public struct LineSplitter {
     /// Whether the line in progress is longer than the limit, so that its bytes are no longer kept.
     private var isOverlong = false
 
+    /// Bytes of the line that has come in part.
+    var heldBytes: Int { partial.count }
+
     public init(limit: Int) {
         self.limit = limit
     }
@@ -29,6 +32,11 @@ public struct LineSplitter {
     /// The stream is over: what is left is the last line.
     public mutating func end(line: (UnsafeRawBufferPointer?) -> Void) {
         if isOverlong || !partial.isEmpty { finish(UnsafeRawBufferPointer(start: nil, count: 0), line) }
+    }
+
+    /// Whether a line has nothing but white space.
+    static func isBlank(_ line: UnsafeRawBufferPointer) -> Bool {
+        line.allSatisfy { $0 == 0x20 || $0 == 0x09 || $0 == 0x0D }
     }
 
     private mutating func finish(_ tail: UnsafeRawBufferPointer, _ line: (UnsafeRawBufferPointer?) -> Void) {

@@ -24,7 +24,7 @@ public enum ProfileLine {
         from line: UnsafeRawBufferPointer, onConflict rule: ProfileChange.ConflictRule
     ) throws(Refusal) -> ProfileChange? {
         do throws(Problem) {
-            return LineImport.isBlank(line) ? nil : try parse(line, rule)
+            return LineSplitter.isBlank(line) ? nil : try parse(line, rule)
         } catch {
             let place = error.pointer.map { $0.string.isEmpty ? "" : "\($0.string): " } ?? ""
             throw Refusal(description: place + error.detail)

@@ -65,7 +65,7 @@ struct ServeOptions: ParsableArguments {
     var maxBodySize: String?
 
     @Option(
-        help: .init("Memory for bodies that have come in part, of all connections (default: 64MiB).", valueName: "size"))
+        help: .init("Memory for bodies and lines that have come in part, of all connections (default: 64MiB).", valueName: "size"))
     var maxUnfinishedBodies: String?
 
     @Option(help: .init("Time for a request's header (default: 10s).", valueName: "time"))

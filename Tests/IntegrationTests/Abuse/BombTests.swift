@@ -62,6 +62,30 @@ import Testing
         #expect(try server.request("POST", "/ups/save", body).status == 200)
     }
 
+    @Test func `Many imports whose line never ends take no more memory than they may`() throws {
+        let server = try ServerProcess(
+            database: directory.file("lines.db"),
+            ["--event-loops", "1", "--max-body-size", "256KiB", "--max-unfinished-bodies", "1MiB"])
+        let line = profile("ada", ["11": "1"]) + "\n"
+        let unfinished = line + String(repeating: " ", count: 200_000)
+        let request = HTTPClient.head("POST", "/v1/profiles", fields: ["Content-Length: 500000"]) + unfinished
+        let clients = try (0..<20).map { _ in try server.client() }
+        for client in clients { try client.send(request) }
+        #expect(try server.awaitMetric("holdfast_http_overload_refusals_total") { $0 >= 10 } >= 10)
+        #expect(try server.request("POST", "/v1/profiles", line)["imported"] == 1)
+
+        let refused = try clients.compactMap { client -> Answer? in
+            // One that was refused may have been closed already.
+            try? client.send(String(repeating: " ", count: 500_000 - unfinished.utf8.count))
+            let answer = try client.receive()
+            return answer.status == 503 ? answer : nil
+        }
+        #expect((10..<20).contains(refused.count))
+        #expect(refused.allSatisfy { $0["detail"] == "the server holds as much of unfinished requests as it may" })
+        // What they held has been given back.
+        #expect(try server.request("POST", "/v1/profiles", unfinished)["imported"] == 1)
+    }
+
     @Test(arguments: ["/ups/save", "/v1/profiles", "/v1/profiles/lookup", "/v1/assign", "/v1/decide", "/v1/batch"])
     func `Deep, long and huge JSON is answered in little time`(path: String) throws {
         let client = try server.client()
