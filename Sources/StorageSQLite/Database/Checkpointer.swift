@@ -95,6 +95,7 @@ final class Checkpointer: Sendable {
                 try copyInPasses(copier.openConnection(path), &copier)
             } catch {
                 copier.takeNote(of: error)
+                if let connection = copier.connection { Self.forgetCopiedPages(after: error, on: connection) }
                 copier.connection = nil
             }
         }
@@ -121,6 +122,7 @@ final class Checkpointer: Sendable {
                 return result.copied == result.pages
             } catch {
                 copier.takeNote(of: error)
+                Self.forgetCopiedPages(after: error, on: connection)
                 return false
             }
         }
@@ -129,5 +131,11 @@ final class Checkpointer: Sendable {
             // Somebody who reads an old state for long keeps the log; to hold up commits often would be in vain.
             state.threshold = isComplete ? pages : max(pages, connection.logPages * 2)
         }
+    }
+
+    /// Other processes go by what the log's index counts as copied, and one that opens the database from now on is not
+    /// told of the failure: they are not to take for copied what may be lost.
+    private static func forgetCopiedPages(after error: SQLiteError, on connection: Connection) {
+        if !error.isBusy { try? connection.forgetCopiedPages() }
     }
 }
