@@ -6,8 +6,11 @@ public struct Effect: Sendable, Equatable {
 
     public var standardError: Double { variance.squareRoot() }
 
-    public func interval(halfWidth factor: Double) -> ClosedRange<Double> {
+    /// - Parameter factor: standard errors to each side of the estimate.
+    /// - Returns: `nil` when it reaches beyond what a `Double` can be.
+    public func interval(halfWidth factor: Double) -> ClosedRange<Double>? {
         let half = factor * standardError
+        guard (estimate - half).isFinite, (estimate + half).isFinite else { return nil }
         return estimate - half...estimate + half
     }
 }
@@ -29,7 +32,8 @@ public struct Comparison: Sendable, Equatable {
 
     /// The difference as a share of the baseline's mean; its variance by the delta method, for two independent means.
     ///
-    /// - Returns: `nil` when the baseline's mean is 0.
+    /// - Returns: `nil` when the baseline's mean is 0, or so near to it that a share of it is beyond what a `Double` can
+    ///   be.
     public var lift: Effect? {
         lift(of: difference.estimate, variationMean: variation.mean, baselineMean: baseline.mean)
     }
@@ -41,9 +45,10 @@ public struct Comparison: Sendable, Equatable {
         guard baselineMean != 0 else { return nil }
         let ratio = variationMean / baselineMean
         let square = baselineMean * baselineMean
-        return Effect(
+        let lift = Effect(
             estimate: difference / baselineMean,
             variance: (variation.varianceOfMean + ratio * ratio * baseline.varianceOfMean) / square)
+        return lift.estimate.isFinite && lift.variance.isFinite ? lift : nil
     }
 
     // MARK: Tests of no difference
@@ -66,8 +71,9 @@ public struct Comparison: Sendable, Equatable {
     public var degreesOfFreedom: Double? {
         let (left, right) = (variation.varianceOfMean, baseline.varianceOfMean)
         guard variation.count > 1, baseline.count > 1, left + right > 0 else { return nil }
-        return (left + right) * (left + right)
-            / (left * left / (variation.count - 1) + right * right / (baseline.count - 1))
+        // By shares, whose squares stay within what a `Double` can be.
+        let (share, rest) = (left / (left + right), right / (left + right))
+        return 1 / (share * share / (variation.count - 1) + rest * rest / (baseline.count - 1))
     }
 
     /// The two-sided p-value of Welch's t test.

@@ -29,7 +29,8 @@ public struct ConfidenceSequence: Sendable, Equatable {
     public func pValue(_ effect: Effect, count: Double) -> Double? {
         guard count > 0, effect.variance > 0 else { return nil }
         let scale = count * rhoSquared + 1
-        let square = effect.estimate * effect.estimate / effect.variance
+        let distance = effect.estimate / effect.standardError
+        let square = distance * distance
         return min(1, scale.squareRoot() * exp(-count * rhoSquared * square / (2 * scale)))
     }
 }

@@ -34,7 +34,8 @@ public struct AdjustedComparison: Sendable, Equatable {
     public let comparison: Comparison
     private let unadjusted: (variation: Double, baseline: Double)
 
-    /// - Returns: `nil` when the values from before, or those since, are all the same.
+    /// - Returns: `nil` when the values from before, or those since, are all the same, or so near to it that the
+    ///   adjustment is beyond what a `Double` can be.
     public init?(_ variation: PairedSample, against baseline: PairedSample) {
         // One theta for both sides, from all their values together.
         let between = variation.count * baseline.count / (variation.count + baseline.count)
@@ -46,6 +47,8 @@ public struct AdjustedComparison: Sendable, Equatable {
         theta = (variation.products + baseline.products + between * apart * apartBefore) / squaresBefore
         comparison = Comparison(
             Self.adjusted(variation, theta), against: Self.adjusted(baseline, theta))
+        let difference = comparison.difference
+        guard difference.estimate.isFinite, difference.variance.isFinite else { return nil }
         unadjusted = (variation.mean, baseline.mean)
     }
 

@@ -38,8 +38,13 @@ public protocol EventStore: Sendable {
     func goals(experimentID: Identifier, limit: Int) throws(StorageError) -> [Identifier]
 }
 
-/// The times that matter to results, in milliseconds.
+/// What matters to results: times, in milliseconds, and values.
 public enum EventRules {
+    /// Whether a value is of use: of greater and smaller ones squares, sums and shares leave what a `Double` can be.
+    public static func isUsable(value: Double) -> Bool {
+        value == 0 || (1e-15...1e15).contains(abs(value))
+    }
+
     /// An event that happened earlier than this before it is received is refused.
     public static let maximumAge: Timestamp = 7 * 86_400_000
     /// How far ahead of this server's clock a sender's may be; such an event happens now.

@@ -81,6 +81,28 @@ import Testing
         #expect(codes(results) == ["few_users"])
     }
 
+    @Test func `Values of any size give figures that can be told and drawn`() throws {
+        var random = SystemRandomNumberGenerator()
+        let extremes = [0, 5e-324, 1e-310, 1e-200, 1e-170, 1e-156, 1e-15, 1, 1e15, 1e155, 1e300]
+        func value() -> Double {
+            let size = Bool.random(using: &random)
+                ? extremes.randomElement(using: &random) ?? 0 : Double.random(in: 0...1, using: &random)
+            return Bool.random(using: &random) ? size : -size
+        }
+        for _ in 0..<20_000 {
+            let tallies = ["control", "new"].map { variation in
+                var tally = Self.tally(variation, users: Int.random(in: 0...3, using: &random), converted: 0)
+                tally.goal.converted = Int.random(in: 0...tally.counted, using: &random)
+                for sum in [\GoalTally.x, \.y, \.xx, \.yy, \.xy] { tally.goal[keyPath: sum] = CompensatedSum(value()) }
+                return tally
+            }
+            let results = try results(tallies)
+            let texts = [String(decoding: results.json, as: UTF8.self), results.csv, ResultsChart(results).svg]
+            let wrong = texts.compactMap { text in text.firstRange(of: /nan|inf/).map { text[..<$0.upperBound].suffix(80) } }
+            #expect(wrong.isEmpty, "\(tallies)")
+        }
+    }
+
     @Test func `What users did before is used when there is any`() throws {
         let with = try results([
             Self.tally("control", users: 1_000, converted: 100, value: 5, before: 100),

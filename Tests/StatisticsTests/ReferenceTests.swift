@@ -72,8 +72,10 @@ import Testing
 
     private func twoProportions(_ x: [Double]) -> [Double]? {
         let comparison = Comparison(Sample(successes: x[0], of: x[1]), against: Sample(successes: x[2], of: x[3]))
-        let interval = comparison.difference.interval(halfWidth: Normal.quantile(0.975))
-        return comparison.twoProportionPValue.map { [$0, interval.lowerBound, interval.upperBound] }
+        guard let p = comparison.twoProportionPValue,
+            let interval = comparison.difference.interval(halfWidth: Normal.quantile(0.975))
+        else { return nil }
+        return [p, interval.lowerBound, interval.upperBound]
     }
 
     private func ratePosterior(_ x: [Double]) -> [Double] {
@@ -85,14 +87,14 @@ import Testing
     private func welch(_ comparison: Comparison) -> [Double]? {
         guard let p = comparison.welchPValue, let degrees = comparison.degreesOfFreedom else { return nil }
         let factor = StudentT(degreesOfFreedom: degrees).distance(exceededWith: 0.05)
-        let interval = comparison.difference.interval(halfWidth: factor)
+        guard let interval = comparison.difference.interval(halfWidth: factor) else { return nil }
         return [p, degrees, interval.lowerBound, interval.upperBound]
     }
 
     private func lift(_ comparison: Comparison, alpha: Double) -> [Double]? {
         guard let lift = comparison.lift, let degrees = comparison.degreesOfFreedom else { return nil }
         let factor = StudentT(degreesOfFreedom: degrees).distance(exceededWith: alpha)
-        let interval = lift.interval(halfWidth: factor)
+        guard let interval = lift.interval(halfWidth: factor) else { return nil }
         return [lift.estimate, lift.standardError, interval.lowerBound, interval.upperBound]
     }
 

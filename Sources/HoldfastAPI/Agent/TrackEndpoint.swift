@@ -37,7 +37,7 @@ struct TrackEndpoint {
     /// The SDKs' reserved tags: `value`, or else `revenue`, which is a whole number of cents.
     private static func value(_ tags: JSONObject) -> Double {
         let value = tags["value"]?.double ?? tags["revenue"]?.double.flatMap { $0 == $0.rounded() ? $0 : nil }
-        return value.flatMap { abs($0) <= 1e15 ? $0 : nil } ?? 0
+        return value.flatMap { EventRules.isUsable(value: $0) ? $0 : nil } ?? 0
     }
 
     private static func payload(_ event: Event, _ tags: JSONObject, _ attributes: JSONObject) -> [UInt8] {

@@ -22,8 +22,6 @@ struct EventBody {
 
     /// Bytes of an event's tags.
     private static let tagLimit = 8_192
-    /// Beyond it squares and sums of values are no use.
-    private static let largestValue = 1e15
 
     init(_ value: JSONValue, at place: JSONPointer, now: Timestamp) throws(Problem) {
         guard let object = value.object else {
@@ -76,8 +74,9 @@ struct EventBody {
         guard let number = value.double else {
             throw Problem(.badRequest, "value is a number, not \(value.kind)", at: pointer)
         }
-        guard abs(number) <= Self.largestValue else {
-            throw Problem(.unprocessableContent, "value is greater than 1e15", at: pointer)
+        guard EventRules.isUsable(value: number) else {
+            throw Problem(
+                .unprocessableContent, "value is 0, or between 1e-15 and 1e15, with or without a minus sign", at: pointer)
         }
         return number
     }

@@ -1,15 +1,17 @@
 import Glibc
 
-/// An axis from values to places, with round numbers on it. It covers all that is drawn; nothing is cut off.
+/// An axis from values to places, with round numbers on it. It covers all that is drawn; nothing is cut off that can be
+/// told from infinity.
 struct ChartScale {
     private let low: Double
     private let step: Double
     private let count: Int
     private let places: ClosedRange<Double>
+    private static let reach = 1e100
 
     init(covering ranges: [ClosedRange<Double>], onto places: ClosedRange<Double>) {
-        let low = ranges.map(\.lowerBound).min() ?? 0
-        let high = max(ranges.map(\.upperBound).max() ?? 0, low + 1e-6)
+        let low = max(ranges.map(\.lowerBound).min() ?? 0, -Self.reach)
+        let high = max(min(ranges.map(\.upperBound).max() ?? 0, Self.reach), low + 1e-6)
         // About six steps, of 1, 2 or 5 times a power of ten.
         let rough = (high - low) / 6
         let power = pow(10, floor(log10(rough)))

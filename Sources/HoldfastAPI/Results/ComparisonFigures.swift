@@ -14,7 +14,7 @@ struct ComparisonFigures: Sendable {
 
     var difference: Double
     var differenceInterval: ClosedRange<Double>
-    /// As a share of the baseline's mean; `nil` when that is 0, as for all lifts.
+    /// As a share of the baseline's mean; `nil` when that is 0 or nearly so, as for all lifts.
     var lift: Double?
     var liftInterval: ClosedRange<Double>?
     /// `nil` when all users did the same.
@@ -28,13 +28,15 @@ struct ComparisonFigures: Sendable {
     var adjusted: Adjusted?
 
     /// - Parameter factor: standard errors to each side of an estimate.
-    init(
+    /// - Returns: `nil` when the difference is beyond what a `Double` can be.
+    init?(
         _ comparison: Comparison, pValue: Double?, factor: Double, chanceToWin: Double?, expectedLoss: Double?,
         adjusted: AdjustedComparison?, _ query: ResultsQuery
     ) {
         let effect = comparison.difference
+        guard let interval = effect.interval(halfWidth: factor) else { return nil }
         difference = effect.estimate
-        differenceInterval = effect.interval(halfWidth: factor)
+        differenceInterval = interval
         lift = comparison.lift?.estimate
         liftInterval = comparison.lift?.interval(halfWidth: factor)
         self.pValue = pValue

@@ -2,7 +2,7 @@ import Bucketing
 import Storage
 
 extension ExperimentResults {
-    /// A line for each variation and metric (RFC 4180); what is not known is empty.
+    /// A line for each variation and metric (RFC 4180); what is not known, or no number, is empty.
     var csv: String {
         let header = [
             "experiment_key", "goal", "variation_key", "variation_id", "is_baseline", "users", "crossed", "forced",
@@ -33,7 +33,7 @@ extension ExperimentResults {
             experiment.key.string, query.goal.string, arm.key?.string ?? "", arm.id.string, "\(arm.isBaseline)",
             "\(tally.counted)", "\(tally.crossed)", "\(tally.forced)", "\(tally.goal.events)", "\(tally.goal.converted)",
             metric,
-        ] + numbers.map { $0.map { $0.description } ?? "" }
+        ] + numbers.map { $0.flatMap { $0.isFinite ? $0.description : nil } ?? "" }
     }
 
     private static func quoted(_ field: String) -> String {
