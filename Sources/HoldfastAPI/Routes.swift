@@ -10,7 +10,7 @@ func apiRoutes(
     let metrics = MetricsEndpoint(services: services)
     let profile = ProfileEndpoints(
         store: services.profiles, audit: services.audit, reader: reader, events: services.events,
-        knownExposures: services.knownExposures)
+        knownExposures: services.knownExposures, catalog: services.projects)
     let projects = ProjectView(services.projects)
     let assignment = AssignmentEndpoints(audit: services.audit, reader: reader, projects: projects)
     let decider = Decider(profiles: services.profiles, reader: reader, loop: loop)
@@ -19,7 +19,7 @@ func apiRoutes(
     let evaluation = EvaluationEndpoint(decider: decider, projects: projects, figures: services.decisions)
     let changes = ChangesEndpoint(feed: services.changes, projects: projects)
     let bucket = BucketEndpoint()
-    let datafile = DatafileEndpoints(catalog: services.projects, projects: projects)
+    let datafile = DatafileEndpoints(services: services, projects: projects)
     let experiment = ExperimentEndpoints(catalog: services.projects, projects: projects)
     let audit = AuditEndpoint(store: services.audit)
     let lookup = LookupEndpoint(reader: reader, limit: services.options.lookupLimit)
@@ -91,7 +91,7 @@ func apiRoutes(
         APIRoute(.post, "/ups/lookup", scope: .token(.read), userProfileService.postLookup),
         APIRoute(.get, "/ups/lookup", scope: .token(.read), userProfileService.getLookup),
         APIRoute(.post, "/ups/save", scope: .token(.write), userProfileService.postSave),
-        APIRoute(.get, "/ups/save", scope: .token(.write), userProfileService.getSave),
+        APIRoute(.get, "/ups/save", scope: .token(.write), changesState: true, userProfileService.getSave),
 
         APIRoute(.post, "/v1/batch", scope: .token(.write), batch.post),
     ] + agent.map { $0.route(projects) }

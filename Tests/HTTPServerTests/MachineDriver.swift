@@ -95,7 +95,7 @@ final class MachineDriver {
         seen.append(Seen(path: path, body: text(machine.bodyRange)))
         let sequence = begin(path)
         if path.hasPrefix("/now") { send(Response(.ok, text: path), sequence) }
-        machine.handled()
+        machine.handled(changesState: !machine.head.method.isSafe)
     }
 
     private func begin(_ path: String, keepsAlive: Bool? = nil) -> UInt64 {

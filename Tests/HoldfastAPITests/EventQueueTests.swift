@@ -1,4 +1,5 @@
 import Bucketing
+import Dispatch
 import Storage
 import Synchronization
 import Testing
@@ -10,14 +11,18 @@ import Testing
     private final class SlowStore: EventStore {
         typealias Completion = @Sendable (Result<[EventOutcome], StorageError>) -> Void
         private let waiting = Mutex<[(count: Int, completion: Completion)]>([])
+        private let offered = DispatchSemaphore(value: 0)
 
         var batches: [Int] { waiting.withLock { $0.map(\.count) } }
 
         func record(_ events: [UserEvent], completion: @escaping Completion) {
             waiting.withLock { $0.append((events.count, completion)) }
+            offered.signal()
         }
 
+        /// Answers the oldest transaction, or the next if there is none.
         func answer(_ error: StorageError? = nil) {
+            offered.wait()
             let first = waiting.withLock { $0.removeFirst() }
             first.completion(error.map { .failure($0) } ?? .success(Array(repeating: .stored, count: first.count)))
         }
@@ -76,6 +81,24 @@ import Testing
         #expect(store.batches == [800])
         store.answer()
         #expect(store.batches == [400])
+    }
+
+    @Test func `What an overloaded store refuses is offered again, and nothing overtakes it`() async throws {
+        let queue = EventQueue(store: store, pause: .milliseconds(1))
+        for (name, count) in [("a", 1), ("b", 2)] { submit(name, count, to: queue) }
+        store.answer(.overloaded)
+        store.answer(.overloaded)
+        store.answer()
+        store.answer()
+        #expect(queue.waitUntilStored(before: .now() + 10) == 0)
+        #expect(answers.texts == ["a: 1", "b: 2"])
+        #expect(queue.statistics.failed == 0)
+    }
+
+    @Test func `What the store does not take in time is counted`() {
+        let queue = EventQueue(store: store)
+        submit("a", 3, to: queue)
+        #expect(queue.waitUntilStored(before: .now()) == 3)
     }
 
     @Test func `Beyond the capacity a request is refused whole, and exposures of decisions are dropped`() {

@@ -76,6 +76,17 @@ import Testing
         server.stop()
     }
 
+    @Test func `What was forced for a user is gone when the erasure is answered`() throws {
+        try putDatafile()
+        for user in (0..<10).map({ "eva\($0)" }) {
+            let body = #"{"userId":"\#(user)","experimentKey":"checkout","variationKey":"new"}"#
+            #expect(try Self.post(server, "/v1/override", body).status == 200)
+            #expect(try server.request("DELETE", "/v1/profiles/\(user)").status == 204)
+            #expect(try Self.variation(of: user, at: server) == "control")
+        }
+        server.stop()
+    }
+
     private func text(_ sql: String) throws -> String {
         try DatabaseConnection(directory.file("holdfast.db")).text(sql)
     }

@@ -142,6 +142,8 @@ import Testing
         (#"{"variations":[{"key":"a","weight":1},"b"]}"#, "/variations"),
         (#"{"variations":["a"],"status":"Started"}"#, "/status"),
         (#"{"variations":["a"],"id":"with-dash"}"#, "/id"),
+        (#"{"variations":[{"key":"a","id":"1"},{"key":"b","id":"1"}]}"#, "/variations/1/id"),
+        (#"{"variations":[{"key":"a","wieght":1}]}"#, "/variations/0/wieght"),
         (#"{"variations":["a"],"wieghts":[1]}"#, "/wieghts"),
         (#"{}"#, "/variations"),
         (#"[]"#, ""),
@@ -153,6 +155,41 @@ import Testing
         #expect(answer["pointer"].string == pointer)
         #expect(try server.request("GET", "/v1/experiments").status == 404)
         server.stop()
+    }
+
+    @Test func `An id stays with the experiment or variation it was given to`() throws {
+        let server = try ServerProcess(database: database)
+        let body = #"{"id":"100","variations":[{"key":"a","id":"1"},"b"]}"#
+        let first = try server.request("PUT", "/v1/experiments/price", body)
+        #expect(first.status == 201)
+        for (key, body, pointer) in [
+            ("banner", #"{"id":"100","variations":["on","off"]}"#, "/id"), ("price", #"{"id":"101"}"#, "/id"),
+            ("price", #"{"variations":["b",{"key":"a","id":"2"}]}"#, "/variations/1/id"),
+        ] {
+            let answer = try server.request("PUT", "/v1/experiments/\(key)", body)
+            #expect(answer.status == 409)
+            #expect(answer["pointer"].string == pointer)
+        }
+        #expect(try server.request("PUT", "/v1/experiments/price", body).status == 200)
+        let former = try server.request("GET", "/v1/experiments/price")
+        #expect(former["variations"] == first["variations"])
+        #expect(try server.request("PUT", "/v1/experiments/price", #"{"variations":["b",{"key":"c","id":"1"}]}"#).status == 200)
+    }
+
+    @Test(arguments: [
+        (#""garbage""#, ""), ("[]", ""), (#"["and"]"#, ""), (#"["not",{"segment":"s"},{"segment":"s"}]"#, ""),
+        (#"["foo"]"#, "/0"), ("{}", "/type"), (#"{"segment":1}"#, "/segment"), (#"{"segment":"s","x":1}"#, "/x"),
+        (#"["or",{"type":"custom_attribute","name":"age","match":"bogus","value":1}]"#, "/1/match"),
+        (#"[{"type":"custom_attribute","nme":"age","value":1}]"#, "/0/nme"),
+        (#"{"type":"custom_attribute","name":"age","match":"gt","value":true}"#, "/value"),
+        (#"{"type":"custom_attribute","name":"v","match":"semver_ge","value":"one"}"#, "/value"),
+    ])
+    func `An audience that nobody can be of is refused with the place`(audience: String, pointer: String) throws {
+        let server = try ServerProcess(database: database)
+        let answer = try server.request("PUT", "/v1/experiments/checkout", #"{"variations":["a"],"audience":\#(audience)}"#)
+        #expect(answer.status == 422)
+        #expect(answer["pointer"].string == "/audience" + pointer)
+        #expect(try server.request("GET", "/v1/experiments").status == 404)
     }
 
     @Test func `The hash is that of the reference`() throws {

@@ -34,6 +34,34 @@ import Testing
         sending.wait()
     }
 
+    @Test func `What a GET has saved is there for the requests behind it, and no HEAD saves`() throws {
+        let server = try server()
+        let client = try server.client()
+        func save(_ user: String) -> String {
+            "/ups/save?user_id=\(user)&experiment_bucket_map=%7B%221%22:%7B%22variation_id%22:%22v%22%7D%7D"
+        }
+        for number in 0..<50 {
+            let requests = HTTPClient.head("GET", save("u\(number)")) + HTTPClient.head("GET", "/ups/lookup?user_id=u\(number)")
+            try client.send(requests)
+            for _ in 0..<2 { #expect(try client.receive().text == profile("u\(number)", ["1": "v"])) }
+        }
+        let refused = try client.request("HEAD", save("eve"))
+        #expect(refused.status == 405)
+        #expect(refused.field("allow") == "GET, POST, OPTIONS")
+        #expect(try client.request("GET", "/v1/profiles/eve").status == 404)
+    }
+
+    @Test(arguments: ["/ups/save", "/v1/profiles", "/v1/decide"])
+    func `A body that is encoded is refused by the name of its coding`(target: String) throws {
+        let server = try server()
+        let answer = try server.client().request("POST", target, "\u{1f}\u{8b}", fields: ["Content-Encoding: gzip"])
+        #expect(answer.status == 415)
+        #expect(answer.field("accept-encoding") == "identity")
+        #expect(answer["detail"].string?.contains("'gzip'") == true)
+        let plain = profile("ada", ["11": "1"])
+        #expect(try server.client().request("POST", "/ups/save", plain, fields: ["Content-Encoding: Identity"]).status == 200)
+    }
+
     @Test func `A request that comes byte by byte is answered`() throws {
         let server = try server()
         let client = try server.client()

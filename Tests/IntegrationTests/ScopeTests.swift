@@ -53,7 +53,9 @@ import Testing
 
     @Test func `A look at the head alone needs the scope as well`() throws {
         for example in examples where example.method == "GET" && example.scope != nil {
-            #expect(try status(example, nil, method: "HEAD") == 401, "\(example.target)")
+            // What changes something is not for looking at.
+            let expected = example.target.hasPrefix("/ups/save") ? 405 : 401
+            #expect(try status(example, nil, method: "HEAD") == expected, "\(example.target)")
         }
     }
 

@@ -1,17 +1,7 @@
 /// Checks the conditions of a segment against the schema.
 public struct SegmentRules {
-    /// What is wrong with one place of the conditions.
-    public struct Fault: Error, Sendable, Equatable {
-        public let pointer: JSONPointer
-        public let reason: String
-    }
-
     private let schema: AttributeSchema
-    private var faults: [Fault] = []
-    private static let matches = [
-        "exact", "exists", "substring", "gt", "ge", "lt", "le",
-        "semver_eq", "semver_gt", "semver_ge", "semver_lt", "semver_le",
-    ]
+    private var faults: [ConditionFault] = []
 
     private init(_ schema: AttributeSchema) {
         self.schema = schema
@@ -19,28 +9,13 @@ public struct SegmentRules {
 
     /// - Parameter place: where the conditions stand.
     /// - Returns: everything that would keep a condition from ever being answered.
-    public static func faults(in conditions: JSONValue, at place: JSONPointer, schema: AttributeSchema) -> [Fault] {
-        var rules = SegmentRules(schema)
-        rules.check(conditions, place)
-        return rules.faults
-    }
-
-    private mutating func check(_ value: JSONValue, _ place: JSONPointer) {
-        switch value {
-        case .object(let leaf): check(leaf, place)
-        case .array(let list): check(list, place)
-        default: refuse(place, "conditions are an object or an array, not \(value.kind)")
-        }
-    }
-
-    private mutating func check(_ list: [JSONValue], _ place: JSONPointer) {
-        let hasOperator = ["and", "or", "not"].contains(list.first?.string)
-        let operands = list.count - (hasOperator ? 1 : 0)
-        guard operands > 0, list.first?.string != "not" || operands == 1 else {
-            return refuse(place, "\"and\" and \"or\" have conditions behind them, \"not\" has one")
-        }
-        for (index, operand) in list.enumerated().dropFirst(hasOperator ? 1 : 0) {
-            check(operand, place.appending(index))
+    public static func faults(
+        in conditions: JSONValue, at place: JSONPointer, schema: AttributeSchema
+    ) -> [ConditionFault] {
+        ConditionRules.faults(in: conditions, at: place) { leaf, place in
+            var rules = SegmentRules(schema)
+            rules.check(leaf, place)
+            return rules.faults
         }
     }
 
@@ -53,8 +28,8 @@ public struct SegmentRules {
         }
         let match = leaf["match"] ?? .null
         let matchName = match.isNull ? "exact" : match.string ?? ""
-        guard Self.matches.contains(matchName) else {
-            return refuse(place.appending("match"), "the match is one of \(Self.matches.joined(separator: ", "))")
+        guard ConditionRules.matches.contains(matchName) else {
+            return refuse(place.appending("match"), "the match is one of \(ConditionRules.matches.joined(separator: ", "))")
         }
         guard matchName != "exists" else { return }
         let value = leaf["value"] ?? .null
@@ -102,6 +77,6 @@ public struct SegmentRules {
     }
 
     private mutating func refuse(_ place: JSONPointer, _ reason: String) {
-        faults.append(Fault(pointer: place, reason: reason))
+        faults.append(ConditionFault(pointer: place, reason: reason))
     }
 }

@@ -162,12 +162,14 @@ final class Connection {
     private func handle() {
         let bytes = machine.input.readableBytes
         let responder = begin(route: matched?.route, bytes, keepsAlive: machine.head.keepsAlive)
+        var changesState = false
         if let (route, parameters) = matched,
             case .buffered(let handler) = worker.application.router.routes[route].handler
         {
+            changesState = worker.application.router.routes[route].changesState
             if worker.isBehind, !worker.application.router.routes[route].isVital {
                 responder.send(worker.refusalForLackOfTime())
-                return machine.handled()
+                return machine.handled(changesState: changesState)
             }
             let request = Request(
                 head: machine.head, bytes: bytes, bodyRange: machine.bodyRange, parameters: parameters, id: currentID)
@@ -175,7 +177,7 @@ final class Connection {
         } else if let mismatch {
             responder.send(mismatch)
         }
-        machine.handled()
+        machine.handled(changesState: changesState)
     }
 
     private var currentID = RequestID.generated(loop: 0, count: 0)
@@ -280,14 +282,15 @@ final class Connection {
     }
 
     private func watch() throws(SystemError) {
-        let reads = machine.wantsInput
-        let writes = !machine.output.isEmpty
-        if reads != isReading || writes != isWriting {
-            try loop.selector.modify(socket.descriptor, token: token, reading: reads, writing: writes)
-            isReading = reads
-            isWriting = writes
-        }
+        try watch(reading: machine.wantsInput, writing: !machine.output.isEmpty)
         schedule(machine.deadline(lastWrite: lastWrite).at)
+    }
+
+    /// Has the loop wake for what is named, and for nothing else.
+    private func watch(reading: Bool, writing: Bool) throws(SystemError) {
+        guard reading != isReading || writing != isWriting else { return }
+        try loop.selector.modify(socket.descriptor, token: token, reading: reading, writing: writing)
+        (isReading, isWriting) = (reading, writing)
     }
 
     private func schedule(_ deadline: UInt64) {
@@ -343,12 +346,11 @@ final class Connection {
         let end = worker.now &+ 2_000_000_000
         state = .lingering(until: end)
         machine.input.consume(machine.input.count)
-        if !isReading {
-            do throws(SystemError) {
-                try loop.selector.modify(socket.descriptor, token: token, reading: true, writing: false)
-            } catch {
-                return close()
-            }
+        do throws(SystemError) {
+            // A socket that has sent its end could always be written to.
+            try watch(reading: true, writing: false)
+        } catch {
+            return close()
         }
         scheduledDeadline = .max
         schedule(end)

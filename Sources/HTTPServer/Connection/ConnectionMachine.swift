@@ -201,7 +201,7 @@ struct ConnectionMachine: ~Copyable {
             case .end(let framing):
                 input.consume(framing)
                 waitingSince = now
-                finishRequest()
+                finishRequest(changesState: true)
                 return .bodyEnd
             }
         } catch {
@@ -242,15 +242,15 @@ struct ConnectionMachine: ~Copyable {
     }
 
     /// The request that was ready has been handled, and its bytes are no longer needed.
-    mutating func handled() {
+    mutating func handled(changesState: Bool) {
         guard case .ready(let body) = reading else { return }
         input.consume(body.upperBound)
-        finishRequest()
+        finishRequest(changesState: changesState)
     }
 
-    private mutating func finishRequest() {
+    private mutating func finishRequest(changesState: Bool) {
         parser.reset()
-        reading = answers.isEmpty || (head.method.isSafe && head.keepsAlive) ? .head : .holding
+        reading = answers.isEmpty || (!changesState && head.keepsAlive) ? .head : .holding
         if answers.isClosing || (isDraining && answers.isEmpty) { reading = .finished }
     }
 

@@ -13,11 +13,17 @@ public struct Route {
     public let handler: Handler
     /// Whether it is served also while the server has more to do than it can.
     public let isVital: Bool
+    /// Whether requests behind it on the connection wait for its answer: what it changes is theirs to see.
+    public let changesState: Bool
 
-    public init(_ method: Method, _ pattern: String, isVital: Bool = false, _ handler: Handler) {
+    /// - Parameter changesState: `nil`: as the method says; a `GET` that changes something is not served for `HEAD`.
+    public init(
+        _ method: Method, _ pattern: String, isVital: Bool = false, changesState: Bool? = nil, _ handler: Handler
+    ) {
         self.method = method
         self.pattern = pattern
         self.handler = handler
         self.isVital = isVital
+        self.changesState = changesState ?? !method.isSafe
     }
 }

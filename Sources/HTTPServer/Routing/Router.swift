@@ -13,9 +13,8 @@ public struct Router {
         var routes: [Int?] = Array(repeating: nil, count: Method.allCases.count)
         var hasRoutes = false
 
-        /// `HEAD` is served by the route of `GET`.
         func route(for method: Method) -> Int? {
-            routes[Int(method.rawValue)] ?? (method == .head ? routes[Int(Method.get.rawValue)] : nil)
+            routes[Int(method.rawValue)]
         }
     }
 
@@ -29,6 +28,8 @@ public struct Router {
     public let routes: [Route]
     private var nodes = [Node()]
 
+    /// `HEAD` is served by the routes of `GET`.
+    ///
     /// - Precondition: no two routes have the same method and pattern, and no pattern names more than four parts: a
     ///   mistake in the table is found when the program starts.
     public init(_ routes: [Route]) {
@@ -60,6 +61,7 @@ public struct Router {
         let method = Int(route.method.rawValue)
         precondition(nodes[current].routes[method] == nil, "\(route.method.name) \(route.pattern) stands twice")
         nodes[current].routes[method] = index
+        if route.method == .get, !route.changesState { nodes[current].routes[Int(Method.head.rawValue)] = index }
         nodes[current].hasRoutes = true
     }
 

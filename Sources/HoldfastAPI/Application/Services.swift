@@ -22,7 +22,7 @@ public final class Services: Sendable {
     public let changes: ChangeFeed
     let knownExposures = KnownExposures()
     /// Where exports and results are read, one at a time, while event loops go on.
-    let eventReads = DispatchQueue(label: "event-reads", qos: .userInitiated)
+    let storeReads = DispatchQueue(label: "store-reads", qos: .userInitiated)
 
     public struct Options: Sendable {
         /// Whether each request is logged.

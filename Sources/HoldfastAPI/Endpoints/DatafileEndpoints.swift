@@ -1,10 +1,11 @@
 import Bucketing
+import Dispatch
 import HTTPServer
 import Storage
 
 /// `/v1/datafile` as an admin uses it. What the Agent's clients read is in `Agent/`.
 struct DatafileEndpoints {
-    let catalog: ProjectCatalog
+    let services: Services
     let projects: ProjectView
 
     /// Puts a datafile in force, after it has been checked as a whole; an unusable one changes nothing. The SDK key is
@@ -16,7 +17,7 @@ struct DatafileEndpoints {
             let sdkKey = try SDKKey.check(
                 request.field("x-optimizely-sdk-key") ?? datafile.sdkKey ?? ProjectView.defaultKey)
             let existed = projects.project(sdkKey) != nil
-            let catalog = catalog
+            let catalog = services.projects
             catalog.store.putDatafile(
                 content, sdkKey: sdkKey, revision: datafile.revision, replacing: nil,
                 note: AuditNote(.datafilePut, of: sdkKey), by: call.author(request)
@@ -61,28 +62,28 @@ struct DatafileEndpoints {
                 throw Problem(.badRequest, "limit is a whole number from 1 to 1000")
             }
             let sdkKey = try projects.project(named: request.field("x-optimizely-sdk-key")).sdkKey
-            let history = try Self.read { () throws(StorageError) in
-                try catalog.store.datafileHistory(sdkKey: sdkKey, limit: limit)
+            services.storeReads.async { [store = services.projects.store] in
+                do throws(StorageError) {
+                    let history = try store.datafileHistory(sdkKey: sdkKey, limit: limit)
+                    call.answer(json: Self.describe(history, sdkKey))
+                } catch {
+                    call.fail(error)
+                }
             }
-            let entries = history.map { stored -> JSONValue in
-                [
-                    "version": .integer(stored.version), "revision": .string(stored.revision),
-                    "stored_at": .string(stored.storedAt.rfc3339), "author": .string(stored.author),
-                ]
-            }
-            let answer: JSONValue = ["sdk_key": .string(sdkKey), "datafiles": .array(entries)]
-            call.answer(json: answer.encoded())
         } catch {
             call.fail(error)
         }
     }
 
-    private static func read<Value>(_ body: () throws(StorageError) -> Value) throws(Problem) -> Value {
-        do throws(StorageError) {
-            return try body()
-        } catch {
-            throw Problem(error)
+    private static func describe(_ history: [StoredDatafile], _ sdkKey: String) -> [UInt8] {
+        let entries = history.map { stored -> JSONValue in
+            [
+                "version": .integer(stored.version), "revision": .string(stored.revision),
+                "stored_at": .string(stored.storedAt.rfc3339), "author": .string(stored.author),
+            ]
         }
+        let answer: JSONValue = ["sdk_key": .string(sdkKey), "datafiles": .array(entries)]
+        return answer.encoded()
     }
 }
 

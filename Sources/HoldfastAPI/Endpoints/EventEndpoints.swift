@@ -13,9 +13,10 @@ struct EventEndpoints {
         take(request, call) { body, answers, index in
             do throws(Problem) {
                 let event = try GoalEvent(body)
+                if let sdkKey = try body.sdkKey() { _ = try projects.project(named: sdkKey) }
                 answers.add(.success(.goal(event)), id: event.senderID, at: index)
             } catch {
-                answers.add(.failure(EventRefusal(error)), at: index)
+                answers.add(.failure(EventRefusal(error, isRetriable: error.status == .notFound)), at: index)
             }
         }
     }
@@ -110,7 +111,7 @@ struct EventEndpoints {
             let after = try Self.number("after", query, in: 0...Int.max) ?? 0
             let limit = try Self.number("limit", query, in: 1...Int.max) ?? .max
             let stream = EventExport(
-                after: Int64(after), limit: limit, pageSize: services.options.exportPage, on: services.eventReads,
+                after: Int64(after), limit: limit, pageSize: services.options.exportPage, on: services.storeReads,
                 from: source)
             call.answer(Response(.ok, contentType: MediaType.lines, body: .stream(stream)))
         } catch {

@@ -42,9 +42,8 @@ struct ExperimentEndpoints {
             let sdkKey = try sdkKey(request)
             Self.edit(catalog, sdkKey, .experimentPut, of: key, by: call.author(request), call) {
                 editor, datafile throws(Problem) in
-                let former = datafile?.experiment(key: Identifier(key))
-                try definition.apply(to: &editor, former: former)
-                return former == nil ? .created : .ok
+                try definition.apply(to: &editor, datafile)
+                return datafile?.experiment(key: Identifier(key)) == nil ? .created : .ok
             } answer: { project, status in
                 guard let experiment = project.datafile.experiment(key: Identifier(key)) else {
                     return call.fail(Self.unknown(key))

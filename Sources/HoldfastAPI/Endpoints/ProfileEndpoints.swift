@@ -9,6 +9,7 @@ struct ProfileEndpoints {
     let reader: any ProfileReader
     let events: EventQueue
     let knownExposures: KnownExposures
+    let catalog: ProjectCatalog
 
     /// The profile; 404 if there is none. `?detail=true` adds to each entry where it came from.
     func get(_ request: borrowing Request, _ call: Call) {
@@ -63,12 +64,16 @@ struct ProfileEndpoints {
             let userID = try request.userID()
             let change = ProfileChange(userID: userID, operation: .erase)
             let author = call.author(request)
-            events.afterWaiting { [audit, knownExposures] in
+            events.afterWaiting { [audit, knownExposures, catalog] in
                 audit.submit(change, by: author) { result in
                     knownExposures.removeAll()
-                    switch result {
-                    case .success: call.answer(Response(.noContent))
-                    case .failure(let error): call.fail(error)
+                    if case .failure(let error) = result { return call.fail(error) }
+                    // Nor does this process decide by an override of the user any longer.
+                    catalog.refresh { refreshed in
+                        switch refreshed {
+                        case .success: call.answer(Response(.noContent))
+                        case .failure(let error): call.fail(error)
+                        }
                     }
                 }
             }

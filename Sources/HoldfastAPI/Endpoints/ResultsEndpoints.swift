@@ -42,7 +42,7 @@ struct ResultsEndpoints {
                 throw Problem(.notFound, "there is no experiment of the key '\(key)'")
             }
             let store = services.eventStore
-            services.eventReads.async {
+            services.storeReads.async {
                 switch Self.results(experiment, project.sdkKey, query, store) {
                 case .success(let results): send(results)
                 case .failure(let problem): call.fail(problem)

@@ -18,16 +18,18 @@ struct APIRoute {
     let scope: Scope
     /// Whether it is served also under overload, for those who watch the server.
     let isVital: Bool
+    private let changesState: Bool?
     private let handler: Handler
 
     init(
-        _ method: Method, _ pattern: String, scope: Scope, isVital: Bool = false,
+        _ method: Method, _ pattern: String, scope: Scope, isVital: Bool = false, changesState: Bool? = nil,
         _ handle: @escaping (borrowing Request, Call) -> Void
     ) {
         self.method = method
         self.pattern = pattern
         self.scope = scope
         self.isVital = isVital
+        self.changesState = changesState
         handler = .buffered(handle)
     }
 
@@ -39,6 +41,7 @@ struct APIRoute {
         self.pattern = pattern
         self.scope = scope
         isVital = false
+        changesState = nil
         handler = .streamed(handle)
     }
 
@@ -48,9 +51,9 @@ struct APIRoute {
         switch handler {
         case .buffered(let handle):
             return Route(
-                method, pattern, isVital: isVital,
+                method, pattern, isVital: isVital, changesState: changesState,
                 .buffered { request, responder in
-                    switch gate.admit(request, to: scope) {
+                    switch Self.admit(request, to: scope, gate) {
                     case .success(let caller): handle(request, Call(responder: responder, caller: caller))
                     case .failure(let problem): responder.send(problem.response)
                     }
@@ -59,7 +62,7 @@ struct APIRoute {
             return Route(
                 method, pattern,
                 .streamed { request, responder in
-                    switch gate.admit(request, to: scope) {
+                    switch Self.admit(request, to: scope, gate) {
                     case .success(let caller):
                         return handle(request, Call(responder: responder, caller: caller))
                     case .failure(let problem):
@@ -68,5 +71,18 @@ struct APIRoute {
                     }
                 })
         }
+    }
+
+    /// The name of the caller's token, or why the request is refused.
+    private static func admit(
+        _ request: borrowing Request, to scope: Scope, _ gate: AccessGate
+    ) -> Result<String?, Problem> {
+        let caller = gate.admit(request, to: scope)
+        guard case .success = caller, let coding = request.field("content-encoding"), coding.lowercased() != "identity"
+        else { return caller }
+        // RFC 9110 §8.4
+        var problem = Problem(.unsupportedMediaType, "the body is encoded as '\(coding)'; send it as it is")
+        problem.fields = [("Accept-Encoding", "identity")]
+        return .failure(problem)
     }
 }

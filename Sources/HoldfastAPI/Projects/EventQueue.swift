@@ -1,4 +1,4 @@
-import Dispatch
+public import Dispatch
 public import Storage
 internal import Synchronization
 
@@ -44,13 +44,16 @@ public final class EventQueue: Sendable {
     private let state = Mutex(State())
     /// Entered while events are on their way to the store.
     private let writing = DispatchGroup()
+    /// How long to wait for a store that was overloaded.
+    private let pause: DispatchTimeInterval
     /// No more submissions are added to a transaction that has so many events.
     private static let batch = 512
 
     /// - Parameter capacity: events that may wait.
-    public init(store: any EventStore, capacity: Int = 65_536) {
+    public init(store: any EventStore, capacity: Int = 65_536, pause: DispatchTimeInterval = .milliseconds(100)) {
         self.store = store
         self.capacity = capacity
+        self.pause = pause
     }
 
     /// Stores exposures some time soon.
@@ -96,9 +99,11 @@ public final class EventQueue: Sendable {
         return step != .refuse
     }
 
-    /// Blocks until what was added is stored.
-    public func waitUntilStored() {
-        writing.wait()
+    /// Blocks until what was added is stored or has failed.
+    ///
+    /// - Returns: how many events were still waiting when the time was over.
+    public func waitUntilStored(before deadline: DispatchTime) -> Int {
+        writing.wait(timeout: deadline) == .success ? 0 : statistics.waiting
     }
 
     private func writeNext() {
@@ -108,7 +113,15 @@ public final class EventQueue: Sendable {
             return submissions
         }
         guard !submissions.isEmpty else { return writing.leave() }
+        write(submissions)
+    }
+
+    private func write(_ submissions: [Submission]) {
         store.record(submissions.flatMap(\.events)) { [self] result in
+            // There is room for these to wait here, and the store is to be given time.
+            if case .failure(.overloaded) = result {
+                return DispatchQueue.global().asyncAfter(deadline: .now() + pause) { [self] in write(submissions) }
+            }
             count(result, of: submissions)
             var start = 0
             for submission in submissions {

@@ -5,8 +5,11 @@ extension ExperimentDefinition {
     /// Makes or changes the experiment in a datafile. What is not said stays as it is; ids, once given, stay too; and
     /// of the traffic as little as possible changes hands.
     ///
-    /// - Throws: 400 when a new experiment has no variations, 409 when the key belongs to a delivery rule.
-    func apply(to editor: inout DatafileEditor, former: Experiment?) throws(Problem) {
+    /// - Parameter datafile: the one that is edited.
+    /// - Throws: 400 when a new experiment has no variations, or two of one id; 409 when the key belongs to a delivery
+    ///   rule, or an id to another experiment, or when it is not the one that was given before.
+    func apply(to editor: inout DatafileEditor, _ datafile: Datafile?) throws(Problem) {
+        let former = datafile?.experiment(key: Identifier(key))
         var experiment = editor.experiment(key: Identifier(key)) ?? JSONObject()
         guard former == nil || !experiment.isEmpty else {
             throw Problem(.conflict, "'\(key)' is a delivery rule of a flag, which is changed with its datafile")
@@ -14,25 +17,47 @@ extension ExperimentDefinition {
         guard former != nil || variations != nil else {
             throw Problem(.badRequest, "a new experiment needs variations", at: ["variations"])
         }
-        let id = former?.id.string ?? id ?? Self.freshID()
+        let id = try Self.id(former?.id, given: self.id, at: ["id"])
+        if let owner = datafile?.experiment(id: Identifier(id)), owner.key != Identifier(key) {
+            throw Problem(.conflict, "the experiment '\(owner.key)' has this id", at: ["id"])
+        }
         experiment["id"] = .string(id)
         experiment["key"] = .string(key)
         experiment["layerId"] = experiment["layerId"] ?? .string(id)
         experiment["status"] = .string(status ?? former?.status ?? "Running")
         experiment["forcedVariations"] = experiment["forcedVariations"] ?? [:]
         experiment["audienceIds"] = experiment["audienceIds"] ?? []
-        if let variations { apply(variations, to: &experiment, former) }
+        if let variations { try apply(variations, to: &experiment, former) }
         apply(audience, id: "holdfast\(id)", to: &experiment, &editor)
         editor.setExperiment(experiment)
     }
 
-    private func apply(_ variations: [VariationDefinition], to experiment: inout JSONObject, _ former: Experiment?) {
+    /// The id that was given before, or now, or a fresh one.
+    private static func id(
+        _ former: Identifier?, given: String?, at place: JSONPointer
+    ) throws(Problem) -> String {
+        guard let former else { return given ?? freshID() }
+        guard given == nil || Identifier(given ?? "") == former else {
+            throw Problem(.conflict, "the id is '\(former)', and stays: assignments name it", at: place)
+        }
+        return former.string
+    }
+
+    private func apply(
+        _ variations: [VariationDefinition], to experiment: inout JSONObject, _ former: Experiment?
+    ) throws(Problem) {
         let known = experiment["variations"]?.array ?? []
         var weights: [TrafficAllocation.Weight] = []
         var list: [JSONValue] = []
-        for variation in variations {
+        for (index, variation) in variations.enumerated() {
+            let place: JSONPointer = ["variations"]
             var object = known.last { $0.object?["key"] == .string(variation.key) }?.object ?? JSONObject()
-            let id = object["id"]?.string ?? variation.id ?? Self.freshID()
+            let id = try Self.id(
+                object["id"]?.string.map { Identifier($0) }, given: variation.id,
+                at: place.appending(index).appending("id"))
+            guard !weights.contains(where: { $0.entityID == Identifier(id) }) else {
+                throw Problem(.badRequest, "another variation has this id", at: place.appending(index).appending("id"))
+            }
             object["id"] = .string(id)
             object["key"] = .string(variation.key)
             list.append(.object(object))

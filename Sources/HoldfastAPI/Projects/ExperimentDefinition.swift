@@ -42,6 +42,10 @@ struct ExperimentDefinition {
             throw Problem(.badRequest, "status is one of \(Self.statuses.joined(separator: ", "))", at: ["status"])
         }
         audience = object["audience"]
+        if let audience, !audience.isNull {
+            let faults = AudienceRules.faults(in: audience, at: ["audience"])
+            if let problem = Problem(faults: faults.map { ($0.pointer, $0.reason) }, "nothing was stored") { throw problem }
+        }
         variations = try object["variations"].map(Self.variations)
     }
 
@@ -78,6 +82,9 @@ struct ExperimentDefinition {
         }
         guard let object = value.object else {
             throw Problem(.badRequest, "a variation is a key or an object, not \(value.kind)", at: place)
+        }
+        for member in object where !["key", "id", "weight"].contains(member.key) {
+            throw Problem(.badRequest, "the member \(member.key) is not known", at: place.appending(member.key))
         }
         var variation = VariationDefinition(key: try checkKey(try object.text("key", in: place), at: place.appending("key")))
         variation.id = try object.optionalText("id", in: place)

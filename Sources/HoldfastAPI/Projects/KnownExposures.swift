@@ -40,7 +40,8 @@ final class KnownExposures: Sendable {
         hasher.combine(isForced)
         let hash = hasher.finalize()
         return state.withLock { state in
-            if now >= state.turn || state.recent.count >= capacity {
+            // A clock that was set back would keep a generation for as long.
+            if now >= state.turn || now < state.turn - Self.generation || state.recent.count >= capacity {
                 swap(&state.recent, &state.former)
                 state.recent.removeAll(keepingCapacity: true)
                 state.turn = now + Self.generation

@@ -11,6 +11,7 @@ final class AttributeRemoval: @unchecked Sendable {
     private let reader: QueuedReader
     private let batch: Int
     private let timer: any DispatchSourceTimer
+    private let chain = BatchChain()
 
     /// Rows that one transaction looks at for each that it changes.
     private static let reach = 4
@@ -40,11 +41,13 @@ final class AttributeRemoval: @unchecked Sendable {
 
     /// Deletes what there is to delete.
     func sweep() {
-        writer.submit { [batch] transaction in
-            try Self.deleteSome(batch, in: transaction)
-        } completion: { [self] result in
-            // A failure shows in readiness and metrics; the next sweep tries again.
-            if case .success(true) = result { sweep() }
+        chain.start { [writer, batch] done in
+            writer.submit { transaction in
+                try Self.deleteSome(batch, in: transaction)
+            } completion: { result in
+                // A failure shows in readiness and metrics; the next sweep tries again.
+                if case .success(true) = result { done(true) } else { done(false) }
+            }
         }
     }
 

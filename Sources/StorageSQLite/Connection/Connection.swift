@@ -137,7 +137,8 @@ final class Connection {
     func synchronizeDatabase() throws(SQLiteError) {
         guard let file = mainFile, let synchronize = file.pointee.pMethods?.pointee.xSync else { return }
         let code = synchronize(file, SQLITE_SYNC_NORMAL)
-        guard code == SQLITE_OK else { throw SQLiteError(handle, code) }
+        // The connection knows nothing of it.
+        guard code == SQLITE_OK else { throw SQLiteError(nil, code) }
     }
 
     /// Has the next checkpoint copy the whole log again, because what was copied may never reach the disk: after a failure

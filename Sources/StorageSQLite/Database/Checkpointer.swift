@@ -30,7 +30,12 @@ final class Checkpointer: Sendable {
         var mustCopyAll = false
 
         mutating func openConnection(_ path: String) throws(SQLiteError) -> Connection {
-            if let connection, !connection.fileHasMoved { return connection }
+            if let connection {
+                guard !connection.fileHasMoved else {
+                    throw SQLiteError(code: SQLiteError.fileHasMoved, message: "the database file was moved or deleted")
+                }
+                return connection
+            }
             let fresh = try Connection(path: path, access: .write, lockTimeout: 0)
             // SQLite knows of the log only when it has read something, and before that would copy nothing.
             try fresh.execute("PRAGMA schema_version")
@@ -96,7 +101,7 @@ final class Checkpointer: Sendable {
             } catch {
                 copier.takeNote(of: error)
                 if let connection = copier.connection { Self.forgetCopiedPages(after: error, on: connection) }
-                copier.connection = nil
+                if error.asksForReopening { copier.connection = nil }
             }
         }
         state.withLock { $0.stage = .nearlyDone }

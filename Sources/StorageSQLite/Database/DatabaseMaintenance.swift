@@ -21,7 +21,8 @@ public enum DatabaseMaintenance {
         guard access(target, F_OK) != 0 else { throw DatabaseError(target, "there is a file of this name already") }
         try DatabaseFile(path: path).recognise()
         let partial = partialName(of: target)
-        unlink(partial)
+        let descriptor = try claim(partial)
+        defer { close(descriptor) }
         do throws(SQLiteError) {
             let connection = try Connection(path: path, access: .write, lockTimeout: 10)
             try connection.statement("VACUUM INTO ?1").run { $0.bind(partial, at: 1) }
@@ -29,7 +30,23 @@ public enum DatabaseMaintenance {
             unlink(partial)
             throw DatabaseError(path, error)
         }
-        try publish(partial, as: target)
+        try publish(partial, descriptor, as: target)
+    }
+
+    /// An empty file for the copy, and a lock on it for as long as it is open.
+    private static func claim(_ partial: String) throws(DatabaseError) -> Int32 {
+        let descriptor = open(partial, O_RDWR | O_CREAT | O_CLOEXEC, 0o644)
+        guard descriptor >= 0 else { throw DatabaseError(partial, String(cString: strerror(errno))) }
+        guard flock(descriptor, LOCK_EX | LOCK_NB) == 0 else {
+            close(descriptor)
+            throw DatabaseError(partial, "another copy is being made under this name")
+        }
+        // What is left of one that was not finished.
+        guard ftruncate(descriptor, 0) == 0 else {
+            defer { close(descriptor) }
+            throw DatabaseError(partial, String(cString: strerror(errno)))
+        }
+        return descriptor
     }
 
     /// What the copy is called while it is made.
@@ -37,11 +54,9 @@ public enum DatabaseMaintenance {
         target + ".partial"
     }
 
-    private static func publish(_ partial: String, as target: String) throws(DatabaseError) {
-        let descriptor = open(partial, O_RDONLY)
-        defer { close(descriptor) }
+    private static func publish(_ partial: String, _ descriptor: Int32, as target: String) throws(DatabaseError) {
         // link, unlike rename, does not replace a file that has appeared meanwhile.
-        guard descriptor >= 0, fsync(descriptor) == 0, link(partial, target) == 0 else {
+        guard fsync(descriptor) == 0, link(partial, target) == 0 else {
             let reason = String(cString: strerror(errno))
             unlink(partial)
             throw DatabaseError(target, reason)

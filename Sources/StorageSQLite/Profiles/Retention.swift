@@ -12,6 +12,8 @@ final class Retention: @unchecked Sendable {
     private let auditRetention: Timestamp
     private let eventRetention: Timestamp?
     private let timer: any DispatchSourceTimer
+    private let profiles = BatchChain()
+    private let events = BatchChain()
 
     init(writer: Writer, configuration: SQLiteConfiguration) {
         self.writer = writer
@@ -23,8 +25,10 @@ final class Retention: @unchecked Sendable {
         let interval = DispatchTimeInterval.milliseconds(Int(configuration.retentionInterval * 1_000))
         timer.schedule(deadline: .now() + interval, repeating: interval, leeway: .milliseconds(100))
         timer.setEventHandler { [weak self] in
-            self?.sweep()
-            self?.sweepEvents()
+            guard let self else { return }
+            writer.refreshFigures()
+            profiles.start { [self] in sweepProfiles($0) }
+            if let eventRetention { events.start { [self] in sweepEvents(eventRetention, $0) } }
         }
         timer.resume()
     }
@@ -33,8 +37,7 @@ final class Retention: @unchecked Sendable {
         timer.cancel()
     }
 
-    private func sweep() {
-        writer.refreshFigures()
+    private func sweepProfiles(_ done: @escaping @Sendable (_ isMore: Bool) -> Void) {
         writer.submit { [clock, batch, auditRetention] transaction in
             let now = clock()
             let expired = try Self.deleteExpired(at: now, limit: batch, in: transaction)
@@ -42,20 +45,18 @@ final class Retention: @unchecked Sendable {
             return (expired, old)
         } completion: { [self] result in
             // A failure shows in readiness and metrics; the next sweep tries again.
-            guard case .success(let (expired, old)) = result else { return }
+            guard case .success(let (expired, old)) = result else { return done(false) }
             writer.countDeleted(expiredAssignments: expired.assignments, auditEntries: old)
-            if expired.found == batch && expired.assignments > 0 || old == batch { sweep() }
+            done(expired.found == batch && expired.assignments > 0 || old == batch)
         }
     }
 
-    private func sweepEvents() {
-        guard let eventRetention else { return }
+    private func sweepEvents(_ eventRetention: Timestamp, _ done: @escaping @Sendable (_ isMore: Bool) -> Void) {
         writer.submit { [clock, batch] transaction in
             try GoalEventRows.deleteOldest(
                 receivedBefore: clock() - eventRetention, limit: batch, in: transaction)
-        } completion: { [self] result in
-            guard case .success(let deleted) = result else { return }
-            if deleted == batch { sweepEvents() }
+        } completion: { [batch] result in
+            if case .success(batch) = result { done(true) } else { done(false) }
         }
     }
 

@@ -97,9 +97,11 @@ struct ServeCommand: ParsableCommand {
         services.logger.notice("stopping", metadata: ["signal": "\(signal)"])
         services.readiness.shutDown()
         services.changes.close()
+        let deadline = DispatchTime.now() + configuration.shutdownTimeout.seconds
         server.stop(within: configuration.shutdownTimeout.seconds)
         server.wait()
-        services.events.waitUntilStored()
+        let lost = services.events.waitUntilStored(before: deadline)
+        if lost > 0 { services.logger.error("events were not stored in time", metadata: ["events": "\(lost)"]) }
         store.close()
         services.logger.notice("stopped")
     }

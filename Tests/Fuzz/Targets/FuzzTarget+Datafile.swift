@@ -37,15 +37,15 @@ extension FuzzTarget {
     /// A definition that is accepted makes a datafile that compiles, and can be applied again.
     static let experiment = FuzzTarget(name: "experiment") { bytes in
         guard let value = try? JSONParser(maximumDepth: 64).parse(bytes) else { return }
-        var former: Experiment?
+        var former: Datafile?
         var editor = DatafileEditor(projectID: "p")
         for _ in 0..<2 {
             guard let definition = try? ExperimentDefinition(value, key: "k"),
-                (try? definition.apply(to: &editor, former: former)) != nil,
+                (try? definition.apply(to: &editor, former)) != nil,
                 let datafile = try? Datafile(editor.value)
             else { return }
-            former = datafile.experiments.first { $0.key == "k" }
-            guard let ranges = former?.trafficAllocation.ranges else { throw Finding("the experiment is not there") }
+            former = datafile
+            guard let ranges = datafile.experiment(key: "k")?.trafficAllocation.ranges else { throw Finding("the experiment is not there") }
             let ends = ranges.map(\.end)
             guard ends == ends.sorted(), (ends.last ?? 0) <= Bucketer.bucketCount else {
                 throw Finding("ranges out of order or beyond the last bucket: \(ends)")

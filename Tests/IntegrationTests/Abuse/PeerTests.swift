@@ -20,6 +20,20 @@ import Testing
         return server
     }
 
+    @Test func `Who stays after the end of an answer costs no processor time`() throws {
+        let server = try serverWithLargeProfile()
+        let client = try HTTPClient(port: server.port, receiveBuffer: 4_096)
+        try client.send(HTTPClient.head("GET", "/v1/profiles/large", fields: ["Connection: close"]))
+        // So much that it was not sent at once.
+        #expect(try client.receive().body.count > 200_000)
+        // The connection lingers for 2 s. Nothing is asked of the server meanwhile, which would cost it time.
+        let (before, descriptors) = try (server.processorTicks(), server.openDescriptors())
+        let deadline = ContinuousClock.now + .seconds(20)
+        while try server.openDescriptors() >= descriptors, .now < deadline { usleep(10_000) }
+        #expect(try server.openDescriptors() < descriptors)
+        #expect(try server.processorTicks() - before < 25)
+    }
+
     @Test(arguments: [("GET", "/v1/profiles/large"), ("GET", "/v1/profiles?detail=true"), ("POST", "/v1/profiles/lookup")])
     func `Who asks for much and reads nothing is given no more memory than a few answers`(
         method: String, target: String

@@ -11,6 +11,20 @@ extension ServerProcess {
         return kibibytes << 10
     }
 
+    /// User and system time that the process has used, in hundredths of a second (`utime` and `stime` in proc(5)).
+    func processorTicks() throws -> Int {
+        let fields = try String(contentsOfFile: "/proc/\(child.identifier)/stat", encoding: .utf8)
+            .split(separator: ")").last?.split(separator: " ") ?? []
+        guard fields.count > 12, let user = Int(fields[11]), let system = Int(fields[12]) else {
+            throw TestFailure("there are no times of the server")
+        }
+        return user + system
+    }
+
+    func openDescriptors() throws -> Int {
+        try FileManager.default.contentsOfDirectory(atPath: "/proc/\(child.identifier)/fd").count
+    }
+
     /// Checks that the process has not grown much since ``peakMemory()`` was asked. Sanitizers need memory of their own.
     func expectMemory(
         since former: Int, lessThan mebibytes: Int, sourceLocation: SourceLocation = #_sourceLocation
