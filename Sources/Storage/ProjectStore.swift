@@ -55,6 +55,9 @@ public protocol ProjectStore: Sendable {
     /// The last datafiles of one project, the newest first, with empty content.
     func datafileHistory(sdkKey: String, limit: Int) throws(StorageError) -> [StoredDatafile]
 
+    /// The last datafile of one project that an author put in force, if any.
+    func lastDatafile(sdkKey: String, by author: Author) throws(StorageError) -> StoredDatafile?
+
     /// All forced variations.
     func forcedVariations() throws(StorageError) -> [ForcedVariation]
 

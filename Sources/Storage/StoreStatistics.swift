@@ -22,6 +22,8 @@ public struct StoreStatistics: Sendable {
     public var failedChanges: UInt64 = 0
     /// Changes refused because too many waited, or for too long.
     public var refusedChanges: UInt64 = 0
+    /// Checkpoints that failed, while the log grows.
+    public var failedCheckpoints: UInt64 = 0
     /// Seconds that each commit took, from begin to durable.
     public var commitSeconds = Histogram(bounds: [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5])
     /// Changes in each commit.

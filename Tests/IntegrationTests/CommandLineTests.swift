@@ -146,6 +146,36 @@ import Testing
         #expect(try server.request("GET", "/v1/profiles/zoe").text == profile("zoe", ["1": "2"]))
     }
 
+    @Test func `A restart puts a datafile in force if it has changed, and undoes nothing that was changed since`() throws {
+        func datafile(revision: String) throws -> [String] {
+            let text = """
+                {"version":"4","revision":"\(revision)","sdkKey":"shop","accountId":"1","projectId":"1","groups":[],"events":[],
+                "attributes":[],"audiences":[],"featureFlags":[],"rollouts":[],"experiments":[{"id":"7","key":"checkout",
+                "layerId":"7","status":"Running","audienceIds":[],"forcedVariations":{},"variations":[{"id":"71","key":"a"}],
+                "trafficAllocation":[{"entityId":"71","endOfRange":10000}]}]}
+                """
+            return ["--datafile", try directory.write(text, to: "shop.json")]
+        }
+        func experiment(_ server: ServerProcess) throws -> [String?] {
+            let answer = try server.request("GET", "/v1/experiments/checkout")
+            return [answer["status"].string, answer["revision"].string]
+        }
+        let first = try ServerProcess(database: database, datafile(revision: "7"))
+        #expect(try experiment(first) == ["Running", "7"])
+        #expect(try first.request("PUT", "/v1/experiments/checkout", #"{"status":"Paused"}"#).status == 200)
+        first.stop()
+        let second = try ServerProcess(database: database, datafile(revision: "7"))
+        #expect(try experiment(second) == ["Paused", "8"])
+        second.stop()
+        let third = try ServerProcess(database: database, datafile(revision: "9"))
+        #expect(try experiment(third) == ["Running", "9"])
+        third.stop()
+        // One that is taken back is another one than was put in force last.
+        let fourth = try ServerProcess(database: database, datafile(revision: "7"))
+        #expect(try experiment(fourth) == ["Running", "7"])
+        fourth.stop()
+    }
+
     @Test func `An address that is taken is refused`() throws {
         let server = try ServerProcess(database: database)
         let refused = try Command("serve", "--listen", "127.0.0.1:\(server.port)", "--database", directory.file("b.db"))

@@ -84,6 +84,9 @@ struct MetricsEndpoint {
         page.single("holdfast_store_changes_total", .counter, "Changes committed.", store.changes)
         page.single("holdfast_store_failed_changes_total", .counter, "Changes that failed.", store.failedChanges)
         page.single(
+            "holdfast_store_failed_checkpoints_total", .counter,
+            "Times that the write-ahead log could not be copied into the database.", store.failedCheckpoints)
+        page.single(
             "holdfast_store_refused_changes_total", .counter, "Changes refused because too many waited, or for too long.",
             store.refusedChanges)
         page.single(

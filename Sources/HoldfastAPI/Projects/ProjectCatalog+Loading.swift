@@ -1,5 +1,6 @@
 import Bucketing
 import Dispatch
+import Logging
 import Storage
 
 /// A datafile from the command line that cannot be put in force.
@@ -37,7 +38,8 @@ public struct DatafileSummary: Sendable {
 }
 
 extension ProjectCatalog {
-    /// Puts a datafile in force unless it is already; blocks until it is stored and known here.
+    /// Puts a datafile in force unless it was before, and what is in force now was put in its place by somebody else:
+    /// a restart undoes no change made over HTTP. Blocks until it is stored and known here.
     ///
     /// - Parameter name: names the project when the datafile has no SDK key of its own.
     /// - Returns: the SDK key.
@@ -50,7 +52,15 @@ extension ProjectCatalog {
         } catch {
             throw DatafileLoadError(description: error.detail)
         }
-        if let known = snapshot().projects[sdkKey], known.content == content { return sdkKey }
+        if let known = snapshot().projects[sdkKey] {
+            if known.content == content { return sdkKey }
+            if try lastLoaded(sdkKey)?.content == content {
+                logger.warning(
+                    "the datafile is as it was when it was last put in force, and another has been since, which stays",
+                    metadata: ["sdk_key": "\(sdkKey)", "revision": "\(known.datafile.revision)"])
+                return sdkKey
+            }
+        }
         let outcome = Outcome()
         store.putDatafile(
             content, sdkKey: sdkKey, revision: summary.revision, replacing: nil,
@@ -63,6 +73,14 @@ extension ProjectCatalog {
         }
         if let error = outcome.wait() { throw DatafileLoadError(description: "it could not be stored: \(error)") }
         return sdkKey
+    }
+
+    private func lastLoaded(_ sdkKey: String) throws(DatafileLoadError) -> StoredDatafile? {
+        do throws(StorageError) {
+            return try store.lastDatafile(sdkKey: sdkKey, by: .processUser)
+        } catch {
+            throw DatafileLoadError(description: "the former one could not be read: \(error)")
+        }
     }
 }
 

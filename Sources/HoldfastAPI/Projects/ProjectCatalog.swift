@@ -17,7 +17,7 @@ public final class ProjectCatalog: Sendable {
     }
 
     let store: any ProjectStore & AttributeStore
-    private let logger: Logger
+    let logger: Logger
     private let current = Mutex(Snapshot())
     /// Rises with each new snapshot, so that event loops need the lock only then.
     private let generation = Atomic<UInt64>(1)

@@ -142,7 +142,9 @@ public final class UserProfileService: Sendable {
                 let part = UserProfile(userId: userProfile.userId, experimentBucketMap: variations)
                 // Known before it is sent, so that its delivery cannot be told first.
                 state.withLock { Self.add(part, to: &$0) }
-                if !core.enqueue(.save(part, replacing: replacing)) { state.withLock { Self.remove(part, from: &$0) } }
+                if !core.enqueue(.save(part, replacing: replacing)) {
+                    state.withLock { Self.takeBack(part, known, in: &$0) }
+                }
             }
             changed.ring()
         }
@@ -157,6 +159,16 @@ public final class UserProfileService: Sendable {
         entry.exists = true
         state.cache.set(key, entry)
         state.hasChanged = true
+    }
+
+    /// What will not be sent is as unknown as before, so that it is sent when it is saved again.
+    private static func takeBack(_ profile: UserProfile, _ known: [String: String], in state: inout State) {
+        remove(profile, from: &state)
+        let key = Key(profile.userId)
+        guard var entry = state.cache.value(key) else { return }
+        for experiment in profile.experimentBucketMap.keys { entry.variations[experiment] = known[experiment] }
+        entry.exists = !entry.variations.isEmpty
+        state.cache.set(key, entry)
     }
 
     private static func remove(_ profile: UserProfile, from state: inout State) {

@@ -20,6 +20,7 @@ final class Checkpointer: Sendable {
         var stage = Stage.idle
         /// Pages in the log at which to start.
         var threshold: Int
+        var failures: UInt64 = 0
     }
 
     /// What copies, one at a time.
@@ -100,7 +101,7 @@ final class Checkpointer: Sendable {
                 try copyInPasses(copier.openConnection(path), &copier)
             } catch {
                 copier.takeNote(of: error)
-                if let connection = copier.connection { Self.forgetCopiedPages(after: error, on: connection) }
+                hasFailed(error, on: copier.connection)
                 if error.asksForReopening { copier.connection = nil }
             }
         }
@@ -127,7 +128,7 @@ final class Checkpointer: Sendable {
                 return result.copied == result.pages
             } catch {
                 copier.takeNote(of: error)
-                Self.forgetCopiedPages(after: error, on: connection)
+                hasFailed(error, on: connection)
                 return false
             }
         }
@@ -140,7 +141,12 @@ final class Checkpointer: Sendable {
 
     /// Other processes go by what the log's index counts as copied, and one that opens the database from now on is not
     /// told of the failure: they are not to take for copied what may be lost.
-    private static func forgetCopiedPages(after error: SQLiteError, on connection: Connection) {
-        if !error.isBusy { try? connection.forgetCopiedPages() }
+    private func hasFailed(_ error: SQLiteError, on connection: Connection?) {
+        guard !error.isBusy else { return }
+        state.withLock { $0.failures += 1 }
+        try? connection?.forgetCopiedPages()
     }
+
+    /// Checkpoints that failed, not counting those that another connection was in the way of.
+    var failures: UInt64 { state.withLock { $0.failures } }
 }

@@ -258,6 +258,7 @@ final class Writer: Sendable {
             statistics.waitingChanges = state.waitingChanges
             return statistics
         }
+        statistics.failedCheckpoints = checkpointer.failures
         (statistics.databaseBytes, statistics.logBytes) = file.sizes
         return statistics
     }

@@ -35,6 +35,24 @@ enum DatafileRows {
         return datafiles
     }
 
+    static func last(
+        sdkKey: String, by author: String, on connection: Connection
+    ) throws(SQLiteError) -> StoredDatafile? {
+        var datafile: StoredDatafile?
+        try connection.statement(
+            """
+            SELECT version, sdk_key, revision, content, stored_at, author FROM datafiles
+            WHERE sdk_key = ?1 AND author = ?2 ORDER BY version DESC LIMIT 1
+            """
+        ).run {
+            $0.bind(sdkKey, at: 1)
+            $0.bind(author, at: 2)
+        } row: {
+            datafile = decode($0, content: $0.bytes(3))
+        }
+        return datafile
+    }
+
     /// The datafile in force, without its content.
     static func inForce(sdkKey: String, on connection: Connection) throws(SQLiteError) -> StoredDatafile? {
         try history(sdkKey: sdkKey, limit: 1, on: connection).first

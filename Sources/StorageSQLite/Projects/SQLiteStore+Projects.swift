@@ -20,6 +20,12 @@ extension SQLiteStore: ProjectStore {
         }
     }
 
+    public func lastDatafile(sdkKey: String, by author: Author) throws(StorageError) -> StoredDatafile? {
+        try projectReader.read { connection throws(SQLiteError) in
+            try DatafileRows.last(sdkKey: sdkKey, by: author.name, on: connection)
+        }
+    }
+
     public func forcedVariations() throws(StorageError) -> [ForcedVariation] {
         try projectReader.read { connection throws(SQLiteError) in
             try ForcedVariationRows.all(on: connection)

@@ -7,13 +7,19 @@ struct DatafileSource {
 
     /// - Throws: ``Failure``, naming the file and what is wrong with it.
     func load(into catalog: ProjectCatalog) throws -> [String] {
-        try files().map { file in
+        var loaded: [String] = []
+        for file in try files() {
             do {
-                return try catalog.load(try Self.read(file), named: file.deletingPathExtension().lastPathComponent)
+                let sdkKey = try catalog.load(try Self.read(file), named: file.deletingPathExtension().lastPathComponent)
+                guard !loaded.contains(sdkKey) else {
+                    throw Failure("the datafile \(file.path) has the SDK key '\(sdkKey)' of another one")
+                }
+                loaded.append(sdkKey)
             } catch let error as DatafileLoadError {
                 throw Failure("the datafile \(file.path) is not usable: \(error)")
             }
         }
+        return loaded
     }
 
     private func files() throws -> [URL] {

@@ -49,6 +49,19 @@ import Testing
         await test.server.untilCalled("/v1/profiles/lookup", count: 2)
     }
 
+    @Test func `What found no room is saved when it is saved again`() async throws {
+        let test = try Client(server: StubServer { _ throws(HoldfastError) in .status(500) }) { $0.queueSize = 1 }
+        let service = UserProfileService(client: test.client)
+        service.save(userProfile: profile("bob", ["1": "a"]))
+        service.save(userProfile: profile("ada", ["1": "a"]))
+        #expect(service.lookup(userId: "ada") == nil)
+        test.server.answer { call throws(HoldfastError) in Client.usual(call) }
+        try await test.client.flush()
+        service.save(userProfile: profile("ada", ["1": "a"]))
+        #expect(service.lookup(userId: "ada") == profile("ada", ["1": "a"]))
+        #expect(test.client.waitingEvents == 1)
+    }
+
     @Test func `What was saved is known at once and sent once, and what the server has is not sent again`() async throws {
         let test = try Client(server: Self.server())
         let service = UserProfileService(client: test.client)

@@ -33,11 +33,8 @@ final class HTTPClient: @unchecked Sendable {
         let code = withUnsafeBytes(of: &address) { bytes in
             connect(descriptor, bytes.assumingMemoryBound(to: sockaddr.self).baseAddress, socklen_t(bytes.count))
         }
-        guard code == 0 else {
-            let failure = Self.failure("connect")
-            close(descriptor)
-            throw failure
-        }
+        // All is set up, so that `deinit` closes the socket.
+        guard code == 0 else { throw Self.failure("connect") }
     }
 
     deinit {
