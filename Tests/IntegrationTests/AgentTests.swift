@@ -76,6 +76,14 @@ import Testing
         server.stop()
     }
 
+    @Test(arguments: ["7-a", ""]) func `A datafile is refused whose ids no profile can hold`(id: String) throws {
+        let datafile = Self.datafile.replacing("\"id\":\"7\"", with: "\"id\":\"\(id)\"")
+        let answer = try server.client().request("PUT", "/v1/datafile", datafile, fields: Self.fields)
+        #expect(answer.status == 400)
+        #expect(answer["detail"].string?.contains("checkout") == true)
+        server.stop()
+    }
+
     @Test func `What was forced for a user is gone when the erasure is answered`() throws {
         try putDatafile()
         for user in (0..<10).map({ "eva\($0)" }) {

@@ -72,6 +72,14 @@ import Testing
         try old.execute("PRAGMA application_id = 0x48644674; PRAGMA user_version = \(version)")
     }
 
+    @Test func `An export brings nothing up to date, under a server of an older release perhaps`() throws {
+        try makeDatabase(version: 2)
+        let said = try Command("export", "--database", database)
+        #expect(said.end != .exit(0))
+        #expect(said.errors.contains("its version is 2"))
+        #expect(try DatabaseConnection(database).text("PRAGMA user_version") == "2")
+    }
+
     @Test func `Each version has its rows here`() {
         #expect(Self.rows.count == Migrations.all.count, "add what the new step's tables hold")
     }

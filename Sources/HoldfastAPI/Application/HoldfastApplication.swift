@@ -9,6 +9,9 @@ public final class HoldfastApplication: Application {
     private let reader: any UserReader
     private let routes: [APIRoute]
     private var figures: LoopFigures
+    /// Since the last line about them, of which there is one a second at the most.
+    private var refusedConnections = 0
+    private var nextRefusalLine = ContinuousClock.now
 
     /// - Throws: ``StorageError`` when the store cannot be read.
     public init(services: Services, loop: EventLoop) throws {
@@ -51,7 +54,13 @@ public final class HoldfastApplication: Application {
         case .acceptFailed(let error):
             services.logger.error("a connection could not be accepted", metadata: ["error": "\(error)"])
         case .connectionRefused:
-            services.logger.warning("a connection was refused: there are too many")
+            refusedConnections += 1
+            // Peers decide how many there are: a line each would be theirs to fill the disk with.
+            guard ContinuousClock.now >= nextRefusalLine else { return }
+            services.logger.warning(
+                "connections were refused: there are too many", metadata: ["connections": "\(refusedConnections)"])
+            refusedConnections = 0
+            nextRefusalLine = .now + .seconds(1)
         case .handlerTimedOut(let id):
             services.logger.error("a request was not answered in time", metadata: ["request_id": "\(services.access.loggable(id.description))"])
         }

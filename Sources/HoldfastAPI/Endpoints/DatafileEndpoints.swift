@@ -13,7 +13,7 @@ struct DatafileEndpoints {
     func put(_ request: borrowing Request, _ call: Call) {
         do throws(Problem) {
             let content = request.withBody { Array($0) }
-            let datafile = try Project.compile(content)
+            let datafile = try Project.accept(content)
             let sdkKey = try SDKKey.check(
                 request.field("x-optimizely-sdk-key") ?? datafile.sdkKey ?? ProjectView.defaultKey)
             let existed = projects.project(sdkKey) != nil

@@ -55,6 +55,30 @@ final class Project: Sendable {
         return try compile(value)
     }
 
+    /// A datafile that is to be put in force. Those that are in force are not held to what came later.
+    ///
+    /// - Throws: 400 also when an experiment or a variation has an id that a profile could not hold.
+    static func accept(_ content: [UInt8]) throws(Problem) -> Datafile {
+        let datafile = try compile(content)
+        // Assignments to delivery rules are not stored, and the rules' ids are of other forms.
+        let rules = Set(datafile.rollouts.flatMap { $0.rules.map(\.id) })
+        for experiment in datafile.experiments where !rules.contains(experiment.id) {
+            do throws(Problem) {
+                _ = try ProfileBody.checkExperimentID(experiment.id.string, at: nil)
+            } catch {
+                throw Problem(
+                    .badRequest, "the experiment '\(experiment.key)' has the id '\(experiment.id)': \(error.detail)")
+            }
+            for variation in experiment.variations where !(1...255).contains(variation.id.string.utf8.count) {
+                throw Problem(
+                    .badRequest,
+                    "the variation '\(variation.key)' of the experiment '\(experiment.key)' has an id that is not 1 to 255 "
+                        + "bytes long")
+            }
+        }
+        return datafile
+    }
+
     static func compile(_ value: JSONValue) throws(Problem) -> Datafile {
         do throws(DatafileError) {
             return try Datafile(value)

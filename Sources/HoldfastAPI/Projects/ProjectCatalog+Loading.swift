@@ -21,7 +21,7 @@ public struct DatafileSummary: Sendable {
     /// - Throws: ``DatafileLoadError`` with everything that is wrong, a line each.
     public init(checking content: [UInt8]) throws(DatafileLoadError) {
         do throws(Problem) {
-            let datafile = try Project.compile(content)
+            let datafile = try Project.accept(content)
             sdkKey = datafile.sdkKey
             revision = datafile.revision
             experiments = datafile.experiments.count

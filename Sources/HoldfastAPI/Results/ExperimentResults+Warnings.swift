@@ -28,7 +28,8 @@ extension ExperimentResults {
         return Warning(
             code: "sample_ratio_mismatch",
             message: "the users are not split as the traffic allocation says (\(counts); p \(Self.short(p))): "
-                + "something loses or adds users of one variation, and no figure here can be trusted until it is found")
+                + "unless the weights were changed since the first exposure, something loses or adds users of one "
+                + "variation, and no figure here can be trusted until it is found")
     }
 
     private var trafficWarning: Warning? {

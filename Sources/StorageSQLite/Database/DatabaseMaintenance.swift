@@ -11,6 +11,30 @@ public enum DatabaseMaintenance {
         return (Int(former), Int(DatabaseFile.version))
     }
 
+    /// Makes sure that a database can be read as it is, so that a command that only reads does not bring it up to date
+    /// under an older server.
+    ///
+    /// - Throws: ``DatabaseError``
+    public static func expectCurrentVersion(path: String) throws(DatabaseError) {
+        let file = DatabaseFile(path: path)
+        try file.recognise()
+        guard file.sizes.database > 0 else { throw DatabaseError(path, "it is empty") }
+        let version: Int64
+        do throws(SQLiteError) {
+            let connection = try Connection(path: path, access: .write, lockTimeout: 10)
+            connection.setCheckpointOnClose(false)
+            version = try connection.integer("PRAGMA user_version")
+        } catch {
+            throw DatabaseError(path, error)
+        }
+        // A newer one is refused when it is opened.
+        guard version >= DatabaseFile.version else {
+            throw DatabaseError(
+                path, "its version is \(version), and this program reads version \(DatabaseFile.version): use the release "
+                    + "that its server runs, or bring it up to date with 'holdfast migrate'")
+        }
+    }
+
     /// Writes a copy of the database, as it is at one moment, to a new file. Servers go on reading and writing.
     ///
     /// The copy is made under another name and renamed when it is whole and on disk.
@@ -19,7 +43,9 @@ public enum DatabaseMaintenance {
     public static func backUp(path: String, to target: String) throws(DatabaseError) {
         guard access(path, F_OK) == 0 else { throw DatabaseError(path, "there is no such file") }
         guard access(target, F_OK) != 0 else { throw DatabaseError(target, "there is a file of this name already") }
-        try DatabaseFile(path: path).recognise()
+        let file = DatabaseFile(path: path)
+        try file.recognise()
+        guard file.sizes.database > 0 else { throw DatabaseError(path, "it is empty") }
         let partial = partialName(of: target)
         let descriptor = try claim(partial)
         defer { close(descriptor) }

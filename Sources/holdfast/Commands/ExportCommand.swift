@@ -21,6 +21,7 @@ struct ExportCommand: ParsableCommand {
     func run() throws {
         let path = database.path(environment: ProcessInfo.processInfo.environment)
         guard FileManager.default.fileExists(atPath: path) else { throw Failure("there is no database \(path)") }
+        try DatabaseMaintenance.expectCurrentVersion(path: path)
         let store = try SQLiteStore(SQLiteConfiguration(path: path))
         defer { store.close() }
         let reader = try store.makeReader()
