@@ -157,6 +157,41 @@ import Testing
         server.stop()
     }
 
+    @Test func `Who names what was read changes nothing else, and what changes nothing is not stored`() throws {
+        let server = try ServerProcess(database: database)
+        func put(_ body: String, _ fields: String...) throws -> Answer {
+            try server.client().request("PUT", "/v1/experiments/checkout", body, fields: fields)
+        }
+        #expect(try put(#"{"variations":["a"]}"#, "If-Match: *").status == 412)
+        #expect(try put(#"{"variations":["a"]}"#, "If-None-Match: *").status == 201)
+        #expect(try put(#"{"variations":["a"]}"#, "If-None-Match: *").status == 412)
+        let tag = try #require(try server.request("GET", "/v1/experiments/checkout").field("etag"))
+        #expect(try put(#"{"status":"Running"}"#).field("etag") == tag)
+        #expect(try put(#"{"status":"Paused"}"#, "If-Match: \"0123456789abcdef\", \(tag)").status == 200)
+        #expect(try put(#"{"status":"Running"}"#, "If-Match: \(tag)").status == 412)
+        let deletion = try server.client().request("DELETE", "/v1/experiments/checkout", fields: ["If-Match: \(tag)"])
+        #expect(deletion.status == 412)
+        #expect(try server.request("GET", "/v1/experiments/checkout")["status"] == "Paused")
+        #expect(try server.request("GET", "/v1/audit")["entries"].array?.count == 2)
+
+        let key = "X-Optimizely-SDK-Key: default"
+        let datafile = try server.client().request("GET", "/v1/datafile", fields: [key])
+        func replace(_ fields: String...) throws -> Int {
+            try server.client().request("PUT", "/v1/datafile", datafile.text, fields: [key] + fields).status
+        }
+        #expect(try replace("If-Match: \(tag)") == 412)
+        #expect(try replace("If-None-Match: *") == 412)
+        #expect(try replace("If-Match: \(datafile.field("etag") ?? "")") == 200)
+    }
+
+    @Test(arguments: [("PUT", "/v1/profiles/ada"), ("PATCH", "/v1/profiles/ada"), ("DELETE", "/v1/profiles/ada")])
+    func `A condition that is not looked at is not taken to hold`(method: String, target: String) throws {
+        let server = try ServerProcess(database: database)
+        let answer = try server.client().request(method, target, profile("ada", ["1": "a"]), fields: ["If-None-Match: *"])
+        #expect(answer.status == 501)
+        #expect(try server.request("GET", "/v1/profiles/ada").status == 404)
+    }
+
     @Test func `An id stays with the experiment or variation it was given to`() throws {
         let server = try ServerProcess(database: database)
         let body = #"{"id":"100","variations":[{"key":"a","id":"1"},"b"]}"#

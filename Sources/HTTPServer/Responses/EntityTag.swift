@@ -36,12 +36,13 @@ public struct EntityTag: Hashable, Sendable {
         return "\"" + String(repeating: "0", count: 16 - digits.utf8.count) + digits + "\""
     }
 
-    /// Whether an `If-None-Match` value names this tag, by weak comparison (RFC 9110 §13.1.2).
-    public func isListed(in ifNoneMatch: String) -> Bool {
-        if ifNoneMatch == "*" { return true }
-        return ifNoneMatch.split(separator: ",").contains { element in
+    /// Whether the value of an `If-None-Match` names this tag, or, by strong comparison, that of an `If-Match`
+    /// (RFC 9110 §13.1).
+    public func isListed(in condition: String, weakly: Bool = true) -> Bool {
+        if condition == "*" { return true }
+        return condition.split(separator: ",").contains { element in
             let tag = element.drop { $0 == " " || $0 == "\t" }
-            return (tag.hasPrefix("W/") ? tag.dropFirst(2) : tag).prefix(18) == text
+            return (weakly && tag.hasPrefix("W/") ? tag.dropFirst(2) : tag).prefix(18) == text
         }
     }
 }

@@ -16,14 +16,20 @@ struct DatafileEndpoints {
             let datafile = try Project.accept(content)
             let sdkKey = try SDKKey.check(
                 request.field("x-optimizely-sdk-key") ?? datafile.sdkKey ?? ProjectView.defaultKey)
-            let existed = projects.project(sdkKey) != nil
+            let former = projects.project(sdkKey)
+            let preconditions = Preconditions(request)
+            try preconditions.check(former?.entityTag)
             let catalog = services.projects
             catalog.store.putDatafile(
-                content, sdkKey: sdkKey, revision: datafile.revision, replacing: nil,
+                content, sdkKey: sdkKey, revision: datafile.revision, 
+                replacing: preconditions.isEmpty ? nil : former?.version ?? 0,
                 note: AuditNote(.datafilePut, of: sdkKey), by: call.author(request)
             ) { result in
                 switch result {
-                case .success(let stored): Self.announce(stored, datafile, existed ? .ok : .created, catalog, call)
+                case .success(nil):
+                    call.fail(Problem(.preconditionFailed, "the datafile was changed meanwhile; nothing was stored"))
+                case .success(let stored):
+                    Self.announce(stored, datafile, former == nil ? .created : .ok, catalog, call)
                 case .failure(let error): call.fail(error)
                 }
             }

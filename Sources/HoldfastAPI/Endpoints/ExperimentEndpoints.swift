@@ -40,8 +40,11 @@ struct ExperimentEndpoints {
             let definition = try ExperimentDefinition(value, key: key)
             try checkSegments(definition)
             let sdkKey = try sdkKey(request)
+            let preconditions = Preconditions(request)
             Self.edit(catalog, sdkKey, .experimentPut, of: key, by: call.author(request), call) {
-                editor, datafile throws(Problem) in
+                editor, project throws(Problem) in
+                let datafile = project?.datafile
+                try preconditions.check(Self.entityTag(of: key, project))
                 try definition.apply(to: &editor, datafile)
                 return datafile?.experiment(key: Identifier(key)) == nil ? .created : .ok
             } answer: { project, status in
@@ -59,8 +62,10 @@ struct ExperimentEndpoints {
     func delete(_ request: borrowing Request, _ call: Call) {
         do throws(Problem) {
             let key = try Self.key(request)
+            let preconditions = Preconditions(request)
             Self.edit(catalog, try sdkKey(request), .experimentDelete, of: key, by: call.author(request), call) {
-                editor, datafile throws(Problem) in
+                editor, project throws(Problem) in
+                try preconditions.check(Self.entityTag(of: key, project))
                 guard editor.removeExperiment(key: Identifier(key)) else { throw Self.unknown(key) }
                 return .noContent
             } answer: { _, status in
@@ -73,18 +78,25 @@ struct ExperimentEndpoints {
 
     // MARK: Editing
 
-    /// Edits the datafile in force and puts the result in force. When somebody else was quicker the edit is made again
-    /// on theirs, so that none is lost.
+    /// The tag with which an experiment is answered: that of the datafile it is in.
+    private static func entityTag(of key: String, _ project: Project?) -> EntityTag? {
+        project?.datafile.experiment(key: Identifier(key)) == nil ? nil : project?.entityTag
+    }
+
+    /// Edits the datafile in force and puts the result in force, unless it is the same. When somebody else was quicker
+    /// the edit is made again on theirs, so that none is lost.
     private static func edit(
         _ catalog: ProjectCatalog, _ sdkKey: String, _ action: AuditAction, of key: String, by author: Author,
         _ call: Call, tries: Int = 10,
-        _ change: @escaping @Sendable (inout DatafileEditor, Datafile?) throws(Problem) -> Status,
+        _ change: @escaping @Sendable (inout DatafileEditor, Project?) throws(Problem) -> Status,
         answer: @escaping @Sendable (Project, Status) -> Void
     ) {
         let project = catalog.snapshot().projects[sdkKey]
         do throws(Problem) {
             var editor = project.map { DatafileEditor($0.datafile) } ?? DatafileEditor(projectID: sdkKey, sdkKey: sdkKey)
-            let status = try change(&editor, project?.datafile)
+            let former = editor.value
+            let status = try change(&editor, project)
+            if let project, editor.value == former { return answer(project, status) }
             editor.raiseRevision()
             let content = editor.value.encoded()
             let edited = try Project.compile(editor.value)

@@ -19,17 +19,20 @@ struct APIRoute {
     /// Whether it is served also under overload, for those who watch the server.
     let isVital: Bool
     private let changesState: Bool?
+    /// Whether the handler sees to ``Preconditions``.
+    private let isConditional: Bool
     private let handler: Handler
 
     init(
         _ method: Method, _ pattern: String, scope: Scope, isVital: Bool = false, changesState: Bool? = nil,
-        _ handle: @escaping (borrowing Request, Call) -> Void
+        isConditional: Bool = false, _ handle: @escaping (borrowing Request, Call) -> Void
     ) {
         self.method = method
         self.pattern = pattern
         self.scope = scope
         self.isVital = isVital
         self.changesState = changesState
+        self.isConditional = isConditional
         handler = .buffered(handle)
     }
 
@@ -42,18 +45,18 @@ struct APIRoute {
         self.scope = scope
         isVital = false
         changesState = nil
+        isConditional = false
         handler = .streamed(handle)
     }
 
     /// The line as the server takes it, behind the check of the caller's token.
     func route(gate: AccessGate) -> Route {
-        let scope = scope
         switch handler {
         case .buffered(let handle):
             return Route(
                 method, pattern, isVital: isVital, changesState: changesState,
-                .buffered { request, responder in
-                    switch Self.admit(request, to: scope, gate) {
+                .buffered { [self] request, responder in
+                    switch admit(request, gate) {
                     case .success(let caller): handle(request, Call(responder: responder, caller: caller))
                     case .failure(let problem): responder.send(problem.response)
                     }
@@ -61,8 +64,8 @@ struct APIRoute {
         case .streamed(let handle):
             return Route(
                 method, pattern,
-                .streamed { request, responder in
-                    switch Self.admit(request, to: scope, gate) {
+                .streamed { [self] request, responder in
+                    switch admit(request, gate) {
                     case .success(let caller):
                         return handle(request, Call(responder: responder, caller: caller))
                     case .failure(let problem):
@@ -74,15 +77,20 @@ struct APIRoute {
     }
 
     /// The name of the caller's token, or why the request is refused.
-    private static func admit(
-        _ request: borrowing Request, to scope: Scope, _ gate: AccessGate
-    ) -> Result<String?, Problem> {
+    private func admit(_ request: borrowing Request, _ gate: AccessGate) -> Result<String?, Problem> {
         let caller = gate.admit(request, to: scope)
-        guard case .success = caller, let coding = request.field("content-encoding"), coding.lowercased() != "identity"
-        else { return caller }
-        // RFC 9110 §8.4
-        var problem = Problem(.unsupportedMediaType, "the body is encoded as '\(coding)'; send it as it is")
-        problem.fields = [("Accept-Encoding", "identity")]
-        return .failure(problem)
+        guard case .success = caller else { return caller }
+        if let coding = request.field("content-encoding"), coding.lowercased() != "identity" {
+            // RFC 9110 §8.4
+            var problem = Problem(.unsupportedMediaType, "the body is encoded as '\(coding)'; send it as it is")
+            problem.fields = [("Accept-Encoding", "identity")]
+            return .failure(problem)
+        }
+        // A condition that is not looked at must not be taken for one that holds.
+        if [.put, .patch, .delete].contains(method), !isConditional, !Preconditions(request).isEmpty {
+            return .failure(
+                Problem(.notImplemented, "If-Match and If-None-Match are not looked at here; nothing was done"))
+        }
+        return caller
     }
 }

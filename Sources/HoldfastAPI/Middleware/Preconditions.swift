@@ -1,0 +1,26 @@
+import HTTPServer
+
+/// `If-Match` and `If-None-Match` of a request that changes something (RFC 9110 §13.1): nobody overwrites what another
+/// one has changed meanwhile, or makes what is there already.
+struct Preconditions: Sendable {
+    private let ifMatch: String?
+    private let ifNoneMatch: String?
+
+    init(_ request: borrowing Request) {
+        ifMatch = request.field("if-match")
+        ifNoneMatch = request.field("if-none-match")
+    }
+
+    var isEmpty: Bool { ifMatch == nil && ifNoneMatch == nil }
+
+    /// - Parameter current: of what is to be changed; `nil` if there is nothing yet.
+    /// - Throws: 412
+    func check(_ current: EntityTag?) throws(Problem) {
+        if let ifMatch, current?.isListed(in: ifMatch, weakly: false) != true {
+            throw Problem(.preconditionFailed, "it is not, or no longer, what If-Match names; nothing was stored")
+        }
+        if let ifNoneMatch, current?.isListed(in: ifNoneMatch) == true {
+            throw Problem(.preconditionFailed, "it is there, and If-None-Match names it; nothing was stored")
+        }
+    }
+}
