@@ -20,17 +20,16 @@ final class InMemoryProfileReader: ProfileReader {
     }
 
     func profiles(
-        after: Identifier?, limit: Int,
-        _ completion: @escaping (Result<[(userID: Identifier, profile: ProfileRecord)], StorageError>) -> Void
+        after: Identifier?, limit: Int, _ completion: @escaping (Result<ProfilePage, StorageError>) -> Void
     ) {
         let now = store.clock()
         completion(
             read { profiles in
-                let userIDs = profiles.keys.filter { userID in after.map { $0 < userID } ?? true }.sorted()
-                let visible = userIDs.lazy.compactMap { userID in
+                let userIDs = profiles.keys.filter { userID in after.map { $0 < userID } ?? true }.sorted().prefix(limit)
+                let visible = userIDs.compactMap { userID in
                     profiles[userID]?.visible(at: now).map { (userID: userID, profile: $0) }
                 }
-                return Array(visible.prefix(limit))
+                return ProfilePage(profiles: visible, end: userIDs.count < limit ? nil : userIDs.last)
             }
         )
     }

@@ -52,15 +52,26 @@ public protocol ProfileReader: AnyObject {
     /// The profile of a user; `nil` when there is none.
     func profile(of userID: Identifier, _ completion: @escaping (Result<ProfileRecord?, StorageError>) -> Void)
 
-    /// Up to `limit` profiles in the order of their user ids' bytes, starting after `after`.
+    /// Up to `limit` profiles in the order of their user ids' bytes, starting after `after`; fewer where some have
+    /// expired.
     func profiles(
-        after: Identifier?, limit: Int,
-        _ completion: @escaping (Result<[(userID: Identifier, profile: ProfileRecord)], StorageError>) -> Void
-    )
+        after: Identifier?, limit: Int, _ completion: @escaping (Result<ProfilePage, StorageError>) -> Void)
 
     /// Lookups answered from memory and those that were not, since the reader was made.
     var cacheStatistics: CacheStatistics { get }
 
     /// Lets go of all resources. What is asked afterwards is answered with ``StorageError/closed``.
     func close()
+}
+
+/// A part of all profiles.
+public struct ProfilePage: Sendable {
+    public var profiles: [(userID: Identifier, profile: ProfileRecord)]
+    /// The user behind whom the next page begins; `nil`: there are no more.
+    public var end: Identifier?
+
+    public init(profiles: [(userID: Identifier, profile: ProfileRecord)], end: Identifier?) {
+        self.profiles = profiles
+        self.end = end
+    }
 }

@@ -101,6 +101,16 @@ import Testing
 
     // MARK: Fields
 
+    @Test func aStreamThatHasNothingYetIsAskedAgain() throws {
+        try withServer { _, port in
+            let client = try TestClient(port: port)
+            // Until the connection ends, as HTTP/1.0 has no chunks.
+            try client.send("GET /hesitant HTTP/1.0\r\n\r\n")
+            let text = try client.rest()
+            #expect(text.hasSuffix("\r\n\r\nAAAAAAAAAA"))
+        }
+    }
+
     @Test func aRequestIDIsEchoedOrMade() throws {
         try withServer { _, port in
             let client = try TestClient(port: port)

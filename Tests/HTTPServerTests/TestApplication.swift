@@ -48,6 +48,7 @@ final class TestApplication: Application {
             }),
             Route(.get, "/tagged", .buffered { $1.send(Response(.ok, entityTag: EntityTag(1), body: .bytes([65]))) }),
             Route(.get, "/endless", .buffered { $1.send(Response(.ok, body: .stream(EndlessStream(observations)))) }),
+            Route(.get, "/hesitant", .buffered { $1.send(Response(.ok, body: .stream(HesitantStream()))) }),
             Route(.post, "/upload", .streamed { Upload($1, observations) }),
         ])
     }
@@ -92,6 +93,17 @@ private final class Upload: BodyReceiver {
     func ended() { responder.send(Response(.ok, text: "\(count)")) }
 
     func aborted() { observations.bodyWasAborted.signal() }
+}
+
+/// Has something to say only every tenth time that it is asked.
+private final class HesitantStream: ResponseStream {
+    private var asked = 0
+
+    func produce(_ writer: StreamWriter) {
+        asked += 1
+        if asked > 100 { return writer.finish() }
+        writer.write(asked % 10 == 0 ? [65] : [])
+    }
 }
 
 private final class EndlessStream: ResponseStream {

@@ -21,13 +21,20 @@ extension ProfileReader {
         try profile(of: userID).map(\.variations)
     }
 
-    /// A page of all profiles in a batch of its own.
+    /// So many profiles behind a user, in a batch of their own, of as many pages as it takes.
     public func page(after: Identifier?, limit: Int) throws -> [(userID: Identifier, profile: ProfileRecord)] {
         beginBatch()
         defer { endBatch() }
-        var answer: Result<[(userID: Identifier, profile: ProfileRecord)], StorageError>?
-        profiles(after: after, limit: limit) { answer = $0 }
-        return try answered(answer)
+        var found: [(userID: Identifier, profile: ProfileRecord)] = []
+        var end = after
+        repeat {
+            var answer: Result<ProfilePage, StorageError>?
+            profiles(after: end, limit: limit - found.count) { answer = $0 }
+            let page = try answered(answer)
+            found += page.profiles
+            end = page.end
+        } while end != nil && found.count < limit
+        return found
     }
 
     private func answered<Value>(_ answer: Result<Value, StorageError>?) throws -> Value {

@@ -10,6 +10,8 @@ final class LineImport<Change>: BodyReceiver {
     private let submit: (_ changes: [Change], _ finished: @escaping @Sendable ([LineOutcome]) -> Void) -> Void
     /// What was parsed and not yet submitted, and the number of the line that each change came from.
     private var group: (changes: [Change], lines: [Int]) = ([], [])
+    /// Of the lines of the group.
+    private var groupBytes = 0
     private let window: Int
     private let lineLimit: Int
     private var splitter: LineSplitter
@@ -19,7 +21,9 @@ final class LineImport<Change>: BodyReceiver {
     private var unchanged: Int?
     private var refused = 0
     private var refusals: [(line: Int, problem: Problem)] = []
+    /// Lines that were submitted and are not committed, and their bytes.
     private var waiting = 0
+    private var waitingBytes = 0
     private var isPaused = false
     private var hasEnded = false
     private var isAnswered = false
@@ -28,6 +32,8 @@ final class LineImport<Change>: BodyReceiver {
 
     /// Refused lines that an answer names; more are only counted.
     private static var namedRefusals: Int { 1_000 }
+    /// Bytes of lines that may wait for their commit.
+    private static var windowBytes: Int { 4 << 20 }
     /// Lines that are submitted together, at the most.
     private static var groupLimit: Int { 256 }
 
@@ -53,7 +59,7 @@ final class LineImport<Change>: BodyReceiver {
     func received(_ bytes: UnsafeRawBufferPointer) -> Bool {
         splitter.append(bytes) { take($0) }
         submitGroup()
-        isPaused = waiting >= window
+        isPaused = waiting >= window || waitingBytes >= Self.windowBytes
         return !isPaused
     }
 
@@ -79,6 +85,7 @@ final class LineImport<Change>: BodyReceiver {
             guard !LineSplitter.isBlank(line) else { return }
             group.changes.append(try parse(line))
             group.lines.append(lines)
+            groupBytes += line.count
             if group.lines.count == Self.groupLimit { submitGroup() }
         } catch {
             refuse(lines, error)
@@ -87,20 +94,22 @@ final class LineImport<Change>: BodyReceiver {
 
     private func submitGroup() {
         guard !group.lines.isEmpty else { return }
-        let (changes, lines) = group
-        group = ([], [])
+        let ((changes, lines), bytes) = (group, groupBytes)
+        (group, groupBytes) = (([], []), 0)
         waiting += lines.count
+        waitingBytes += bytes
         let handover = Handover(import: self)
         let responder = call.responder
         submit(changes) { outcomes in
-            responder.onEventLoop { handover.import.finished(lines, outcomes) }
+            responder.onEventLoop { handover.import.finished(lines, bytes, outcomes) }
         }
     }
 
-    private func finished(_ lines: [Int], _ outcomes: [LineOutcome]) {
+    private func finished(_ lines: [Int], _ bytes: Int, _ outcomes: [LineOutcome]) {
         waiting -= lines.count
+        waitingBytes -= bytes
         for (line, outcome) in zip(lines, outcomes) { count(outcome, of: line) }
-        if isPaused, waiting <= window / 2 {
+        if isPaused, waiting <= window / 2, waitingBytes <= Self.windowBytes / 2 {
             isPaused = false
             call.responder.resumeReading()
         }

@@ -26,11 +26,10 @@ final class ProfileExport: ResponseStream {
         guard remaining > 0 else { return writer.finish() }
         reader.profiles(after: after, limit: min(page, remaining)) { [self] result in
             switch result {
-            case .success(let profiles):
-                guard let last = profiles.last else { return writer.finish() }
-                after = last.userID
-                remaining -= profiles.count
-                let lines = lines(profiles)
+            case .success(let page):
+                after = page.end
+                remaining = page.end == nil ? 0 : remaining - page.profiles.count
+                let lines = lines(page.profiles)
                 adjustPage(to: lines.count)
                 writer.write(lines)
             case .failure:

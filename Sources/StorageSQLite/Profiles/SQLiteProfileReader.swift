@@ -135,24 +135,16 @@ final class SQLiteProfileReader: UserReader {
     }
 
     func profiles(
-        after: Identifier?, limit: Int,
-        _ completion: @escaping (Result<[(userID: Identifier, profile: ProfileRecord)], StorageError>) -> Void
+        after: Identifier?, limit: Int, _ completion: @escaping (Result<ProfilePage, StorageError>) -> Void
     ) {
         completion(
             read { connection in
                 let now = clock()
-                var found: [(userID: Identifier, profile: ProfileRecord)] = []
-                var last = after
-                // Profiles that have expired are passed over, so that an empty page means the end.
-                while found.count < limit {
-                    let rows = try ProfileRows.page(after: last, limit: limit - found.count, on: connection)
-                    found += try rows.compactMap { row in
-                        try ProfileRows.decode(row.record, of: row.userID).visible(at: now).map { (row.userID, $0) }
-                    }
-                    guard let end = rows.last else { break }
-                    last = end.userID
+                let rows = try ProfileRows.page(after: after, limit: limit, on: connection)
+                let visible = try rows.compactMap { row in
+                    try ProfileRows.decode(row.record, of: row.userID).visible(at: now).map { (userID: row.userID, profile: $0) }
                 }
-                return found
+                return ProfilePage(profiles: visible, end: rows.count < limit ? nil : rows.last?.userID)
             })
     }
 

@@ -28,15 +28,15 @@ struct ExportCommand: ParsableCommand {
         defer { reader.close() }
         let progress = Progress("exported")
         var last: Identifier?
-        while true {
-            var page: Result<[(userID: Identifier, profile: ProfileRecord)], StorageError>?
-            reader.profiles(after: last, limit: Self.page) { page = $0 }
-            guard let profiles = try page?.get(), let end = profiles.last else { break }
-            let lines = profiles.flatMap { ProfileLine.encode($0.userID, $0.profile, detail: detail) }
+        repeat {
+            var answer: Result<ProfilePage, StorageError>?
+            reader.profiles(after: last, limit: Self.page) { answer = $0 }
+            guard let page = try answer?.get() else { break }
+            let lines = page.profiles.flatMap { ProfileLine.encode($0.userID, $0.profile, detail: detail) }
             try FileHandle.standardOutput.write(contentsOf: Data(lines))
-            progress.add(profiles.count)
-            last = end.userID
-        }
+            progress.add(page.profiles.count)
+            last = page.end
+        } while last != nil
         progress.finish()
     }
 }
