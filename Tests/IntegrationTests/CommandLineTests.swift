@@ -17,6 +17,7 @@ import Testing
         (["serve", "--listen", "nowhere"], "nowhere"), (["serve", "--listen", "127.0.0.1:99999"], "99999"),
         (["serve", "--event-loops", "0"], "--event-loops"), (["serve", "--cache-size", "1 GB"], "--cache-size"),
         (["serve", "--checkpoint-size", "1KiB"], "--checkpoint-size"),
+        (["serve", "--max-header-size", "1"], "--max-header-size"), (["serve", "--max-body-size", "0"], "--max-body-size"),
         (["serve", "--assignment-ttl", "5"], "--assignment-ttl"), (["serve", "--idle-timeout", "-1s"], "--idle-timeout"),
         (["serve", "--lock-timeout", "soon"], "--lock-timeout"), (["serve", "--log-level", "loud"], "--log-level"),
         (["serve", "--tokens-file", "/nowhere/tokens"], "/nowhere/tokens"),

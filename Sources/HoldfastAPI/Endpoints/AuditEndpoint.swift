@@ -13,10 +13,15 @@ struct AuditEndpoint {
 
     func get(_ request: borrowing Request, _ call: Call) {
         do throws(Problem) {
-            let query = try Self.query(request.query(knowing: Self.parameters))
+            let asked = try Self.query(request.query(knowing: Self.parameters))
+            var query = asked
+            // One more than asked for tells whether there are more.
+            query.limit += 1
             store.auditEntries(query) { result in
                 switch result {
-                case .success(let entries): call.answer(json: Self.encode(entries, isLast: entries.count < query.limit))
+                case .success(let entries):
+                    let isLast = entries.count <= asked.limit
+                    call.answer(json: Self.encode(Array(entries.prefix(asked.limit)), isLast: isLast))
                 case .failure(let error): call.fail(error)
                 }
             }

@@ -143,9 +143,11 @@ struct ServeOptions: ParsableArguments {
         try settings.apply(maxConnections, "max-connections", in: 1...1_000_000, to: &result.limits.connections)
         var header = ByteCount(bytes: result.limits.headerBytes)
         try settings.apply(maxHeaderSize, "max-header-size", to: &header)
+        guard header.bytes >= 1 << 10 else { throw Failure("--max-header-size: a size of 1KiB or more is wanted") }
         result.limits.headerBytes = header.bytes
         var body = ByteCount(bytes: result.limits.bodyBytes)
         try settings.apply(maxBodySize, "max-body-size", to: &body)
+        guard body.bytes >= 1 << 10 else { throw Failure("--max-body-size: a size of 1KiB or more is wanted") }
         result.limits.bodyBytes = body.bytes
         var bodies = ByteCount(bytes: result.limits.unfinishedBodyBytes)
         try settings.apply(maxUnfinishedBodies, "max-unfinished-bodies", to: &bodies)
