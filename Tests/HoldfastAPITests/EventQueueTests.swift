@@ -83,16 +83,23 @@ import Testing
         #expect(store.batches == [400])
     }
 
-    @Test func `What an overloaded store refuses is offered again, and nothing overtakes it`() async throws {
+    @Test func `An overloaded store is offered exposures again, before all that came later, and requests are refused`() {
         let queue = EventQueue(store: store, pause: .milliseconds(1))
-        for (name, count) in [("a", 1), ("b", 2)] { submit(name, count, to: queue) }
+        submit("a", 1, to: queue)
+        submit("b", 2, to: queue)
+        queue.add(Self.exposures(3)) { Issue.record("they were dropped") }
+        queue.afterWaiting { [answers] in answers.add("erasure", .success([])) }
+        store.answer()
         store.answer(.overloaded)
         store.answer(.overloaded)
+        submit("c", 4, to: queue)
+        #expect(answers.texts == ["a: 1", "b failed"])
         store.answer()
         store.answer()
         #expect(queue.waitUntilStored(before: .now() + 10) == 0)
-        #expect(answers.texts == ["a: 1", "b: 2"])
-        #expect(queue.statistics.failed == 0)
+        #expect(answers.texts == ["a: 1", "b failed", "erasure: 0", "c: 4"])
+        #expect(queue.statistics.storedExposures == 3)
+        #expect(queue.statistics.failed == 2)
     }
 
     @Test func `What the store does not take in time is counted`() {

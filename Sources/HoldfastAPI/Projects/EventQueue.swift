@@ -5,13 +5,16 @@ internal import Synchronization
 /// Hands events to the store, many in each transaction, and never so many that other changes wait long for one.
 ///
 /// Exposures that decisions bring make nobody wait: when there is no room for them they are counted and dropped, as
-/// nobody was promised them. What was sent as an event is answered when it is durable, or refused at once.
+/// nobody was promised them; a store that is overloaded is offered them again. What was sent as an event is answered when
+/// it is durable, or refused at once.
 public final class EventQueue: Sendable {
     typealias Completion = @Sendable (Result<[EventOutcome], StorageError>) -> Void
 
     /// What is stored as a whole or not at all.
     private struct Submission {
         var events: [UserEvent]
+        /// Whether a request waits for the answer.
+        var isAwaited = false
         var completion: Completion?
     }
 
@@ -73,7 +76,7 @@ public final class EventQueue: Sendable {
     ///   many are waiting.
     func record(_ events: [UserEvent], _ completion: @escaping Completion) {
         guard !events.isEmpty else { return completion(.success([])) }
-        if !submit(Submission(events: events, completion: completion)) { completion(.failure(.overloaded)) }
+        if !submit(Submission(events: events, isAwaited: true, completion: completion)) { completion(.failure(.overloaded)) }
     }
 
     /// Does something when all that was added before is stored or has failed.
@@ -118,18 +121,26 @@ public final class EventQueue: Sendable {
 
     private func write(_ submissions: [Submission]) {
         store.record(submissions.flatMap(\.events)) { [self] result in
-            // There is room for these to wait here, and the store is to be given time.
             if case .failure(.overloaded) = result {
-                return DispatchQueue.global().asyncAfter(deadline: .now() + pause) { [self] in write(submissions) }
+                // The others stay before what was added after them.
+                settle(submissions.filter(\.isAwaited), result)
+                let others = submissions.filter { !$0.isAwaited }
+                return DispatchQueue.global().asyncAfter(deadline: .now() + pause) { [self] in
+                    others.isEmpty ? writeNext() : write(others)
+                }
             }
-            count(result, of: submissions)
-            var start = 0
-            for submission in submissions {
-                let range = start..<start + submission.events.count
-                submission.completion?(result.map { Array($0[range]) })
-                start = range.upperBound
-            }
+            settle(submissions, result)
             writeNext()
+        }
+    }
+
+    private func settle(_ submissions: [Submission], _ result: Result<[EventOutcome], StorageError>) {
+        count(result, of: submissions)
+        var start = 0
+        for submission in submissions {
+            let range = start..<start + submission.events.count
+            submission.completion?(result.map { Array($0[range]) })
+            start = range.upperBound
         }
     }
 
