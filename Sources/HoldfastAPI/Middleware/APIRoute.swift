@@ -80,7 +80,7 @@ struct APIRoute {
     private func admit(_ request: borrowing Request, _ gate: AccessGate) -> Result<String?, Problem> {
         let caller = gate.admit(request, to: scope)
         guard case .success = caller else { return caller }
-        if let coding = request.field("content-encoding"), coding.lowercased() != "identity" {
+        if method != .get, let coding = request.field("content-encoding"), coding.lowercased() != "identity" {
             // RFC 9110 §8.4
             var problem = Problem(.unsupportedMediaType, "the body is encoded as '\(coding)'; send it as it is")
             problem.fields = [("Accept-Encoding", "identity")]

@@ -187,9 +187,11 @@ final class TortureRun {
             }
         }
         let file = try DatabaseConnection(database)
-        #expect(try file.text("PRAGMA integrity_check") == "ok")
+        let integrity = try file.text("PRAGMA integrity_check")
+        guard integrity == "ok" else { throw TestFailure("the database is damaged: \(integrity)") }
         // What is counted in each transaction agrees with what is there: none of them is there by half.
-        #expect(try file.text("SELECT (SELECT profiles FROM counters) - (SELECT count(*) FROM profiles)") == "0")
+        let excess = try file.text("SELECT (SELECT profiles FROM counters) - (SELECT count(*) FROM profiles)")
+        guard excess == "0" else { throw TestFailure("the counter of profiles is \(excess) too high") }
     }
 
     /// All servers have ended: what was not answered can no longer happen.
