@@ -43,7 +43,7 @@ struct ActivateRequest: Sendable {
         }
         for type in query.values("type") {
             switch type {
-            case "experiment": for experiment in datafile.agentExperiments { add(experiment.key, .experiment(experiment)) }
+            case "experiment": for experiment in datafile.experimentsBesideRules { add(experiment.key, .experiment(experiment)) }
             case "feature": for flag in datafile.flags { add(flag.key, .flag(flag)) }
             default: throw AgentError(.badRequest, "type \(JSONWriter.quoted(type)) not supported")
             }

@@ -23,7 +23,7 @@ struct ConfigEncoder {
         writer.member("environmentKey", datafile.environmentKey ?? "")
         writer.member("sdkKey", datafile.sdkKey ?? "")
         writer.member("revision", datafile.revision)
-        appendExperiments("experimentsMap", datafile.agentExperiments)
+        appendExperiments("experimentsMap", datafile.experimentsBesideRules)
         writer.key("featuresMap")
         writer.beginObject()
         for flag in datafile.flags { append(flag) }

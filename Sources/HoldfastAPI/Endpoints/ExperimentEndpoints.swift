@@ -12,9 +12,8 @@ struct ExperimentEndpoints {
     func list(_ request: borrowing Request, _ call: Call) {
         do throws(Problem) {
             let project = try projects.project(named: request.field("x-optimizely-sdk-key"))
-            let rules = Set(project.datafile.rollouts.flatMap { $0.rules.map(\.id) })
-            let experiments = project.datafile.experiments.filter { !rules.contains($0.id) }
-            let answer: JSONValue = ["experiments": .array(experiments.map { Self.describe($0, project) })]
+            let experiments = project.datafile.experimentsBesideRules.map { Self.describe($0, project) }
+            let answer: JSONValue = ["experiments": .array(experiments)]
             call.answer(json: answer.encoded(), entityTag: project.entityTag)
         } catch {
             call.fail(error)

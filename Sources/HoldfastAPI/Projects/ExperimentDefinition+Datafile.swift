@@ -95,16 +95,11 @@ extension ExperimentDefinition {
 extension Experiment {
     /// As `GET /v1/experiments/{key}` answers it.
     func description(sdkKey: String, revision: String) -> JSONValue {
-        var share: [Identifier: Int] = [:]
-        var start = 0
-        for range in trafficAllocation.ranges {
-            share[range.entityID, default: 0] += max(0, range.end - start)
-            start = max(start, range.end)
-        }
+        let weights = weights
         let variations = variations.map { variation -> JSONValue in
             [
                 "id": .string(variation.id.string), "key": .string(variation.key.string),
-                "weight": .integer(Int64(share[variation.id] ?? 0)),
+                "weight": .integer(Int64(weights[variation.id] ?? 0)),
             ]
         }
         return [

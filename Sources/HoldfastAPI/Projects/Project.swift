@@ -61,8 +61,7 @@ final class Project: Sendable {
     static func accept(_ content: [UInt8]) throws(Problem) -> Datafile {
         let datafile = try compile(content)
         // Assignments to delivery rules are not stored, and the rules' ids are of other forms.
-        let rules = Set(datafile.rollouts.flatMap { $0.rules.map(\.id) })
-        for experiment in datafile.experiments where !rules.contains(experiment.id) {
+        for experiment in datafile.experimentsBesideRules {
             do throws(Problem) {
                 _ = try ProfileBody.checkExperimentID(experiment.id.string, at: nil)
             } catch {

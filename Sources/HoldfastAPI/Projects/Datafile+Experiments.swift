@@ -1,8 +1,8 @@
 import Bucketing
 
 extension Datafile {
-    /// The experiments as the Agent counts them: without the delivery rules.
-    var agentExperiments: [Experiment] {
+    /// The experiments without the delivery rules of flags, as the Agent counts them, too.
+    var experimentsBesideRules: [Experiment] {
         let rules = Set(rollouts.flatMap(\.rules).map(\.id))
         return experiments.filter { !rules.contains($0.id) }
     }
