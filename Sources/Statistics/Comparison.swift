@@ -6,6 +6,8 @@ public struct Effect: Sendable, Equatable {
 
     public var standardError: Double { variance.squareRoot() }
 
+    var isFinite: Bool { estimate.isFinite && variance.isFinite }
+
     /// - Parameter factor: standard errors to each side of the estimate.
     /// - Returns: `nil` when it reaches beyond what a `Double` can be.
     public func interval(halfWidth factor: Double) -> ClosedRange<Double>? {
@@ -48,7 +50,7 @@ public struct Comparison: Sendable, Equatable {
         let lift = Effect(
             estimate: difference / baselineMean,
             variance: (variation.varianceOfMean + ratio * ratio * baseline.varianceOfMean) / square)
-        return lift.estimate.isFinite && lift.variance.isFinite ? lift : nil
+        return lift.isFinite ? lift : nil
     }
 
     // MARK: Tests of no difference

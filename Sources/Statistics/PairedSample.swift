@@ -47,8 +47,7 @@ public struct AdjustedComparison: Sendable, Equatable {
         theta = (variation.products + baseline.products + between * apart * apartBefore) / squaresBefore
         comparison = Comparison(
             Self.adjusted(variation, theta), against: Self.adjusted(baseline, theta))
-        let difference = comparison.difference
-        guard difference.estimate.isFinite, difference.variance.isFinite else { return nil }
+        guard comparison.difference.isFinite else { return nil }
         unadjusted = (variation.mean, baseline.mean)
     }
 

@@ -21,7 +21,7 @@ public final class Services: Sendable {
     let attributeFigures = AttributeFigures()
     public let changes: ChangeFeed
     let knownExposures = KnownExposures()
-    /// Where exports and results are read, one at a time, while event loops go on.
+    /// Where exports, results and the history of datafiles are read, one at a time, while event loops go on.
     let storeReads = DispatchQueue(label: "store-reads", qos: .userInitiated)
 
     public struct Options: Sendable {

@@ -93,6 +93,10 @@ extension Problem {
     /// 422 with everything that is wrong as `errors`; `nil` if there is nothing.
     ///
     /// - Parameter consequence: what came of it.
+    init?(faults: [ConditionFault], _ consequence: String) {
+        self.init(faults: faults.map { ($0.pointer, $0.reason) }, consequence)
+    }
+
     init?(faults: [(pointer: JSONPointer, reason: String)], _ consequence: String) {
         guard let first = faults.first else { return nil }
         let detail = faults.count == 1 ? first.reason : "\(faults.count) members are wrong"

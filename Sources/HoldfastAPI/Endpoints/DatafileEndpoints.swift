@@ -21,7 +21,7 @@ struct DatafileEndpoints {
             try preconditions.check(former?.entityTag)
             let catalog = services.projects
             catalog.store.putDatafile(
-                content, sdkKey: sdkKey, revision: datafile.revision, 
+                content, sdkKey: sdkKey, revision: datafile.revision,
                 replacing: preconditions.isEmpty ? nil : former?.version ?? 0,
                 note: AuditNote(.datafilePut, of: sdkKey), by: call.author(request)
             ) { result in
@@ -29,7 +29,7 @@ struct DatafileEndpoints {
                 case .success(nil):
                     call.fail(Problem(.preconditionFailed, "the datafile was changed meanwhile; nothing was stored"))
                 case .success(let stored):
-                    Self.announce(stored, datafile, former == nil ? .created : .ok, catalog, call)
+                    catalog.answer(call, former == nil ? .created : .ok, Self.summary(stored, datafile))
                 case .failure(let error): call.fail(error)
                 }
             }
@@ -38,25 +38,12 @@ struct DatafileEndpoints {
         }
     }
 
-    /// Answers when this process decides by the datafile.
-    private static func announce(
-        _ stored: StoredDatafile?, _ datafile: Datafile, _ status: Status, _ catalog: ProjectCatalog, _ call: Call
-    ) {
-        catalog.refresh { refreshed in
-            switch refreshed {
-            case .success: call.answer(status, json: summary(stored, datafile))
-            case .failure(let error): call.fail(error)
-            }
-        }
-    }
-
-    private static func summary(_ stored: StoredDatafile?, _ datafile: Datafile) -> [UInt8] {
-        let summary: JSONValue = [
+    private static func summary(_ stored: StoredDatafile?, _ datafile: Datafile) -> JSONValue {
+        [
             "sdk_key": .string(stored?.sdkKey ?? ""), "revision": .string(datafile.revision),
             "version": .integer(stored?.version ?? 0), "experiments": .integer(Int64(datafile.experiments.count)),
             "flags": .integer(Int64(datafile.flags.count)),
         ]
-        return summary.encoded()
     }
 
     /// The datafiles that have been in force, the newest first: revision, when, and by whose token. `?limit=N`, by

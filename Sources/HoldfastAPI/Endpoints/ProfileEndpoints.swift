@@ -69,12 +69,7 @@ struct ProfileEndpoints {
                     knownExposures.removeAll()
                     if case .failure(let error) = result { return call.fail(error) }
                     // Nor does this process decide by an override of the user any longer.
-                    catalog.refresh { refreshed in
-                        switch refreshed {
-                        case .success: call.answer(Response(.noContent))
-                        case .failure(let error): call.fail(error)
-                        }
-                    }
+                    catalog.answer(call, .noContent, nil)
                 }
             }
         } catch {

@@ -81,7 +81,7 @@ struct SegmentEndpoints {
             throw Problem(.badRequest, "conditions is missing", at: ["conditions"])
         }
         let faults = SegmentRules.faults(in: conditions, at: ["conditions"], schema: schema)
-        if let problem = Problem(faults: faults.map { ($0.pointer, $0.reason) }, "nothing was stored") { throw problem }
+        if let problem = Problem(faults: faults, "nothing was stored") { throw problem }
         return Segment(name: name, conditions: conditions)
     }
 

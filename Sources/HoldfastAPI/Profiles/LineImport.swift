@@ -8,10 +8,8 @@ final class LineImport<Change>: BodyReceiver {
     private let call: Call
     private let parse: (UnsafeRawBufferPointer) throws(Problem) -> Change
     private let submit: (_ changes: [Change], _ finished: @escaping @Sendable ([LineOutcome]) -> Void) -> Void
-    /// What was parsed and not yet submitted, and the number of the line that each change came from.
-    private var group: (changes: [Change], lines: [Int]) = ([], [])
-    /// Of the lines of the group.
-    private var groupBytes = 0
+    /// What was parsed and not yet submitted, the number of the line that each change came from, and their bytes.
+    private var group: (changes: [Change], lines: [Int], bytes: Int) = ([], [], 0)
     private let window: Int
     private let lineLimit: Int
     private var splitter: LineSplitter
@@ -85,7 +83,7 @@ final class LineImport<Change>: BodyReceiver {
             guard !LineSplitter.isBlank(line) else { return }
             group.changes.append(try parse(line))
             group.lines.append(lines)
-            groupBytes += line.count
+            group.bytes += line.count
             if group.lines.count == Self.groupLimit { submitGroup() }
         } catch {
             refuse(lines, error)
@@ -94,8 +92,8 @@ final class LineImport<Change>: BodyReceiver {
 
     private func submitGroup() {
         guard !group.lines.isEmpty else { return }
-        let ((changes, lines), bytes) = (group, groupBytes)
-        (group, groupBytes) = (([], []), 0)
+        let (changes, lines, bytes) = group
+        group = ([], [], 0)
         waiting += lines.count
         waitingBytes += bytes
         let handover = Handover(import: self)

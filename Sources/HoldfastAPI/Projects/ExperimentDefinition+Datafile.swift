@@ -37,7 +37,7 @@ extension ExperimentDefinition {
         _ former: Identifier?, given: String?, at place: JSONPointer
     ) throws(Problem) -> String {
         guard let former else { return given ?? freshID() }
-        guard given == nil || Identifier(given ?? "") == former else {
+        if let given, Identifier(given) != former {
             throw Problem(.conflict, "the id is '\(former)', and stays: assignments name it", at: place)
         }
         return former.string
@@ -50,13 +50,11 @@ extension ExperimentDefinition {
         var weights: [TrafficAllocation.Weight] = []
         var list: [JSONValue] = []
         for (index, variation) in variations.enumerated() {
-            let place: JSONPointer = ["variations"]
+            let place = JSONPointer().appending("variations").appending(index).appending("id")
             var object = known.last { $0.object?["key"] == .string(variation.key) }?.object ?? JSONObject()
-            let id = try Self.id(
-                object["id"]?.string.map { Identifier($0) }, given: variation.id,
-                at: place.appending(index).appending("id"))
+            let id = try Self.id(object["id"]?.string.map { Identifier($0) }, given: variation.id, at: place)
             guard !weights.contains(where: { $0.entityID == Identifier(id) }) else {
-                throw Problem(.badRequest, "another variation has this id", at: place.appending(index).appending("id"))
+                throw Problem(.badRequest, "another variation has this id", at: place)
             }
             object["id"] = .string(id)
             object["key"] = .string(variation.key)

@@ -44,7 +44,7 @@ struct ExperimentDefinition {
         audience = object["audience"]
         if let audience, !audience.isNull {
             let faults = AudienceRules.faults(in: audience, at: ["audience"])
-            if let problem = Problem(faults: faults.map { ($0.pointer, $0.reason) }, "nothing was stored") { throw problem }
+            if let problem = Problem(faults: faults, "nothing was stored") { throw problem }
         }
         variations = try object["variations"].map(Self.variations)
     }

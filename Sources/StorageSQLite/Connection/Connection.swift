@@ -86,10 +86,13 @@ final class Connection {
     /// Rows that were inserted, updated or deleted since the connection was opened.
     var totalChanges: Int64 { sqlite3_total_changes64(handle) }
 
-    /// Whether the path no longer leads to the file that is open.
-    var fileHasMoved: Bool {
+    /// - Throws: ``SQLiteError/fileHasMoved`` when the path no longer leads to the file that is open.
+    func expectFileInPlace() throws(SQLiteError) {
         var hasMoved: Int32 = 0
-        return sqlite3_file_control(handle, "main", SQLITE_FCNTL_HAS_MOVED, &hasMoved) == SQLITE_OK && hasMoved != 0
+        let code = sqlite3_file_control(handle, "main", SQLITE_FCNTL_HAS_MOVED, &hasMoved)
+        guard code != SQLITE_OK || hasMoved == 0 else {
+            throw SQLiteError(code: SQLiteError.fileHasMoved, message: "the database file was moved or deleted")
+        }
     }
 
     /// Whether the last connection that is closed copies the write-ahead log into the database.

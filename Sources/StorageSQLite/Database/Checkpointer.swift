@@ -32,9 +32,7 @@ final class Checkpointer: Sendable {
 
         mutating func openConnection(_ path: String) throws(SQLiteError) -> Connection {
             if let connection {
-                guard !connection.fileHasMoved else {
-                    throw SQLiteError(code: SQLiteError.fileHasMoved, message: "the database file was moved or deleted")
-                }
+                try connection.expectFileInPlace()
                 return connection
             }
             let fresh = try Connection(path: path, access: .write, lockTimeout: 0)

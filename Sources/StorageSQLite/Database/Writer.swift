@@ -188,9 +188,7 @@ final class Writer: Sendable {
     private func transact(_ batch: [PendingWrite]) throws(SQLiteError) -> WriteTransaction {
         let connection = try openConnection()
         // What is written to a file that nobody finds again is lost, however often it is synchronised.
-        guard !connection.fileHasMoved else {
-            throw SQLiteError(code: SQLiteError.fileHasMoved, message: "the database file was moved or deleted")
-        }
+        try connection.expectFileInPlace()
         try connection.statement("BEGIN IMMEDIATE").run()
         let transaction = WriteTransaction(connection)
         for write in batch { try write.perform(in: transaction) }

@@ -37,7 +37,7 @@ final class Retention: @unchecked Sendable {
         timer.cancel()
     }
 
-    private func sweepProfiles(_ done: @escaping @Sendable (_ isMore: Bool) -> Void) {
+    private func sweepProfiles(_ done: @escaping BatchChain.Done) {
         writer.submit { [clock, batch, auditRetention] transaction in
             let now = clock()
             let expired = try Self.deleteExpired(at: now, limit: batch, in: transaction)
@@ -51,7 +51,7 @@ final class Retention: @unchecked Sendable {
         }
     }
 
-    private func sweepEvents(_ eventRetention: Timestamp, _ done: @escaping @Sendable (_ isMore: Bool) -> Void) {
+    private func sweepEvents(_ eventRetention: Timestamp, _ done: @escaping BatchChain.Done) {
         writer.submit { [clock, batch] transaction in
             try GoalEventRows.deleteOldest(
                 receivedBefore: clock() - eventRetention, limit: batch, in: transaction)
