@@ -205,18 +205,21 @@ final class Writer: Sendable {
     }
 
     private func raiseCounters(_ transaction: WriteTransaction) throws(SQLiteError) -> Counters {
-        var counters = Counters()
+        // Not with RETURNING, for which SQLite makes a temporary table at each commit.
         try transaction.connection.statement(
-            """
-            UPDATE counters SET commits = commits + 1, profiles = profiles + ?1, assignments = assignments + ?2
-            RETURNING commits, profiles, assignments
-            """
+            "UPDATE counters SET commits = commits + 1, profiles = profiles + ?1, assignments = assignments + ?2"
         ).run {
             $0.bind(transaction.profiles, at: 1)
             $0.bind(transaction.assignments, at: 2)
-        } row: {
-            counters = Counters($0)
         }
+        return try counters(on: transaction.connection)
+    }
+
+    private func counters(on connection: Connection) throws(SQLiteError) -> Counters {
+        var counters = Counters()
+        try connection.statement("SELECT commits, profiles, assignments FROM counters").run(row: { row in
+            counters = Counters(row)
+        })
         return counters
     }
 
@@ -240,10 +243,7 @@ final class Writer: Sendable {
     /// Reads the counters that other processes change as well. For the writer's queue.
     private func refreshCounters() {
         guard let connection = connection.value else { return }
-        try? connection.statement("SELECT commits, profiles, assignments FROM counters").run(row: { row in
-            let counters = Counters(row)
-            state.withLock { $0.take(counters) }
-        })
+        if let counters = try? counters(on: connection) { state.withLock { $0.take(counters) } }
     }
 
     func refreshFigures() {
