@@ -36,17 +36,25 @@ final class RecordCache {
     /// Bytes between `oldest` and `next`, dead entries and fillers included.
     private(set) var usedBytes = 0
     private(set) var count = 0
-    private var table: [UInt32]
+    /// Not an array, whose every element would be asked for through a call.
+    private var table: UnsafeMutableBufferPointer<UInt32>
 
     /// - Parameter bytes: of the ring; the memory is taken from the system as it fills.
     init(bytes: Int) {
         capacity = max(4_096, min(bytes, Int(UInt32.max - 1) * 8)) & ~7
         ring = UnsafeMutableRawPointer.allocate(byteCount: capacity, alignment: 8)
-        table = Array(repeating: 0, count: Self.firstTableSize)
+        table = Self.makeTable(Self.firstTableSize)
     }
 
     deinit {
         ring.deallocate()
+        table.deallocate()
+    }
+
+    private static func makeTable(_ size: Int) -> UnsafeMutableBufferPointer<UInt32> {
+        let table = UnsafeMutableBufferPointer<UInt32>.allocate(capacity: size)
+        table.initialize(repeating: 0)
+        return table
     }
 
     /// What is known of a user.
@@ -85,7 +93,8 @@ final class RecordCache {
         next = 0
         usedBytes = 0
         count = 0
-        table = Array(repeating: 0, count: Self.firstTableSize)
+        table.deallocate()
+        table = Self.makeTable(Self.firstTableSize)
     }
 
     // MARK: The ring
@@ -215,7 +224,8 @@ final class RecordCache {
 
     private func growTable() {
         let former = table
-        table = Array(repeating: 0, count: former.count * 2)
+        defer { former.deallocate() }
+        table = Self.makeTable(former.count * 2)
         let mask = table.count - 1
         for value in former where value != 0 {
             var slot = Int(load((Int(value) - 1) * 8)) & mask
