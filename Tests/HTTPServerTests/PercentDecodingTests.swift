@@ -1,3 +1,4 @@
+import TestSupport
 import Testing
 
 @testable import HTTPServer
@@ -18,6 +19,21 @@ import Testing
     @Test(arguments: ["%FF", "%C3", "%C3%28", "%ED%A0%80", "%C0%AF"])
     func whatIsNotUTF8IsNotDecoded(_ text: String) {
         #expect(decode(text) == nil)
+    }
+
+    /// Bytes of which most are, or nearly are, UTF-8.
+    @Test func bytesAreATextExactlyWhenTheyAreValid() {
+        var random = SeededGenerator(seed: 7)
+        let pieces: [[UInt8]] = [
+            [0x61], [0xC3, 0xA9], [0xE2, 0x82, 0xAC], [0xF0, 0x9F, 0x98, 0x80], [0xEF, 0xBF, 0xBD], [0xC3], [0x80],
+            [0xED, 0xA0, 0x80], [0xF4, 0x90, 0x80, 0x80], [0xC0, 0x80], [0xE2, 0x82], [0],
+        ]
+        for _ in 0..<20_000 {
+            let count = Int.random(in: 0...6, using: &random)
+            let bytes = (0..<count).flatMap { _ in pieces.randomElement(using: &random) ?? [] }
+            let text = bytes.withUnsafeBytes { String(utf8: $0) }
+            #expect(text.map { Array($0.utf8) } == String(validating: bytes, as: UTF8.self).map { _ in bytes })
+        }
     }
 
     private func decode(_ text: String, plusIsSpace: Bool = false) -> String? {

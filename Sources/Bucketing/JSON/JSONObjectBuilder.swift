@@ -21,6 +21,8 @@ struct JSONObjectBuilder {
             members[former].value = value
             return
         }
+        // Most objects have a few members; growing to them one by one would take as long as to read them.
+        if members.isEmpty { members.reserveCapacity(4) }
         members.append(JSONObject.Member(key: key, value: value))
         if members.count == Self.walkable + 1 {
             for (index, member) in members.enumerated() {

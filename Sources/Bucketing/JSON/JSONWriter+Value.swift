@@ -19,7 +19,7 @@ extension JSONWriter {
             let members = object.members
             beginObject()
             for member in sortingKeys ? members.sorted(by: { Identifier($0.key) < Identifier($1.key) }) : members {
-                key(member.key)
+                key(text: member.key)
                 self.value(member.value, sortingKeys: sortingKeys)
             }
             endObject()
@@ -32,6 +32,6 @@ extension JSONValue {
     public func encoded(sortingKeys: Bool = false) -> [UInt8] {
         var writer = JSONWriter()
         writer.value(self, sortingKeys: sortingKeys)
-        return writer.bytes
+        return writer.finish()
     }
 }

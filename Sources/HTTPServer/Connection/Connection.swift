@@ -189,7 +189,7 @@ final class Connection {
             id: currentID, method: head.method, isVersion11: head.isVersion11, keepsAlive: keepsAlive,
             ifNoneMatch: nil, route: route, startedAt: worker.now, target: nil, response: nil)
         if head.method.isSafe, let condition = head.value(of: "if-none-match", in: bytes) {
-            request.ifNoneMatch = String(validating: condition, as: UTF8.self)
+            request.ifNoneMatch = String(utf8: condition)
         }
         if worker.application.wantsTargets {
             request.target = String(decoding: bytes[head.path.lowerBound..<max(head.path.upperBound, head.query.upperBound)], as: UTF8.self)

@@ -163,10 +163,16 @@ struct ByteBuffer: ~Copyable {
     /// A number in hexadecimal digits, without leading zeros unless `width` asks for them.
     mutating func append(hexadecimal number: UInt64, width: Int = 1) {
         let digits = max(width, (64 - number.leadingZeroBitCount + 3) / 4)
-        for index in stride(from: digits - 1, through: 0, by: -1) {
-            let nibble = UInt8(truncatingIfNeeded: (number >> UInt64(index * 4)) & 0xF)
-            append(nibble < 10 ? UInt8(ascii: "0") + nibble : UInt8(ascii: "a") + nibble - 10)
+        reserve(digits)
+        withWritableBytes { target in
+            var rest = number
+            for index in (0..<digits).reversed() {
+                let nibble = UInt8(truncatingIfNeeded: rest & 0xF)
+                target[index] = nibble < 10 ? UInt8(ascii: "0") + nibble : UInt8(ascii: "a") + nibble - 10
+                rest >>= 4
+            }
         }
+        commit(digits)
     }
 }
 

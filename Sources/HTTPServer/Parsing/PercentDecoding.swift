@@ -3,7 +3,7 @@ package enum PercentDecoding {
     /// The decoded text; `nil` if it is not UTF-8.
     package static func decode(_ bytes: UnsafeRawBufferPointer, plusIsSpace: Bool = false) -> String? {
         let isPlain = !bytes.contains(ByteClass.percent) && !(plusIsSpace && bytes.contains(UInt8(ascii: "+")))
-        if isPlain { return String(validating: bytes, as: UTF8.self) }
+        if isPlain { return String(utf8: bytes) }
         return withUnsafeTemporaryAllocation(byteCount: max(bytes.count, 1), alignment: 1) { output in
             var length = 0
             var index = 0
@@ -22,7 +22,7 @@ package enum PercentDecoding {
                 length += 1
                 index += 1
             }
-            return String(validating: output[..<length], as: UTF8.self)
+            return String(utf8: UnsafeRawBufferPointer(rebasing: output[..<length]))
         }
     }
 }

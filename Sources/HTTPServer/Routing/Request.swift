@@ -17,7 +17,7 @@ public struct Request: ~Copyable {
 
     /// The value of the first field of this name (given in lower case); `nil` when it is absent or no UTF-8.
     public func field(_ name: StaticString) -> String? {
-        head.value(of: name, in: bytes).flatMap { String(validating: $0, as: UTF8.self) }
+        head.value(of: name, in: bytes).flatMap { String(utf8: $0) }
     }
 
     /// The part of the path that the route's pattern names, in the order of the pattern, percent-decoded; `nil` when

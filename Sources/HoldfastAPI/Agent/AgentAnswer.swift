@@ -27,7 +27,8 @@ struct AgentAnswer: Sendable {
 
     init(_ status: Status = .ok, _ writer: consuming JSONWriter) {
         self.status = status
-        json = Self.escapingMarkup(writer.bytes) + [UInt8(ascii: "\n")]
+        writer.endLine()
+        json = Self.escapingMarkup(writer.finish())
         entityTag = nil
     }
 
@@ -38,7 +39,7 @@ struct AgentAnswer: Sendable {
 
     /// Go's `encoding/json` escapes what HTML gives a meaning; outside of strings these characters do not occur.
     private static func escapingMarkup(_ json: [UInt8]) -> [UInt8] {
-        guard json.contains(where: { markup($0) != nil }) else { return json }
+        guard json.contains(where: isMarkup) else { return json }
         var escaped: [UInt8] = []
         escaped.reserveCapacity(json.count + 64)
         for byte in json {
@@ -49,6 +50,10 @@ struct AgentAnswer: Sendable {
             }
         }
         return escaped
+    }
+
+    private static func isMarkup(_ byte: UInt8) -> Bool {
+        byte == UInt8(ascii: "<") || byte == UInt8(ascii: ">") || byte == UInt8(ascii: "&")
     }
 
     private static func markup(_ byte: UInt8) -> String? {

@@ -40,6 +40,8 @@ struct AgentBody {
     }
 
     static func checkContentType(_ contentType: String?) throws(AgentError) {
+        // What nearly all send, without the work of taking it apart.
+        if contentType == "application/json" { return }
         let mediaType = contentType?.prefix { $0 != ";" }.filter { $0 != " " && $0 != "\t" }
         guard mediaType?.lowercased() == "application/json" else { throw AgentError(.unsupportedMediaType, nil) }
     }

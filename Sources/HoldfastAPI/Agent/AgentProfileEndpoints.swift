@@ -26,7 +26,7 @@ struct AgentProfileEndpoints {
         writer.beginObject()
         if let profile {
             for entry in profile.entries {
-                writer.key(profile.experimentID(of: entry).string)
+                writer.key(text: profile.experimentID(of: entry).string)
                 writer.beginObject()
                 writer.member("variation_id", profile.variationID(of: entry).string)
                 writer.endObject()

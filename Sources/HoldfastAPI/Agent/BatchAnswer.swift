@@ -83,7 +83,7 @@ final class BatchAnswer: Sendable {
         writer.member("method", question.method)
         writer.member("url", question.url)
         writer.key("body")
-        if hasBody { writer.raw(entry.answer.json.dropLast()) } else { writer.null() }
+        if hasBody { writer.raw(Array(entry.answer.json.dropLast())) } else { writer.null() }
         writer.member("startedAt", startedAt.rfc3339)
         writer.member("endedAt", entry.endedAt.rfc3339)
         writer.endObject()

@@ -35,12 +35,12 @@ struct ConfigEncoder {
     }
 
     /// Experiments by key.
-    private mutating func appendExperiments(_ name: String, _ experiments: [Experiment]) {
+    private mutating func appendExperiments(_ name: StaticString, _ experiments: [Experiment]) {
         writer.key(name)
         writer.beginObject()
         var seen: Set<Identifier> = []
         for experiment in experiments where seen.insert(experiment.key).inserted {
-            writer.key(experiment.key.string)
+            writer.key(text: experiment.key.string)
             append(experiment, of: flagOfExperiment[experiment.id])
         }
         writer.endObject()
@@ -60,7 +60,7 @@ struct ConfigEncoder {
     }
 
     private mutating func append(_ variation: Variation, of flag: Flag?) {
-        writer.key(variation.key.string)
+        writer.key(text: variation.key.string)
         writer.beginObject()
         writer.member("id", variation.id.string)
         writer.member("key", variation.key.string)
@@ -82,7 +82,7 @@ struct ConfigEncoder {
     }
 
     private mutating func append(_ flag: Flag) {
-        writer.key(flag.key.string)
+        writer.key(text: flag.key.string)
         writer.beginObject()
         writer.member("id", flag.id.string)
         writer.member("key", flag.key.string)
@@ -114,7 +114,7 @@ extension ConfigEncoder {
     /// - Parameter variable: `nil` for a variable that no flag has.
     private mutating func append(_ variable: Variable?, _ id: Identifier, _ value: String) {
         let key = variable?.key.string ?? ""
-        writer.key(key)
+        writer.key(text: key)
         writer.beginObject()
         writer.member("id", id.string)
         writer.member("key", key)

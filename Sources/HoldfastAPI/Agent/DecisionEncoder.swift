@@ -15,7 +15,7 @@ struct DecisionEncoder {
         context.key("attributes")
         context.agentObject(user.attributes)
         context.endObject()
-        userContext = context.bytes
+        userContext = context.finish()
     }
 
     mutating func append(_ decision: Decision) {

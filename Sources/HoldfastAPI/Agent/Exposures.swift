@@ -44,7 +44,7 @@ struct Exposures: Sendable {
             writer.value(.object(attributes))
         }
         writer.endObject()
-        return writer.bytes
+        return writer.finish()
     }
 }
 

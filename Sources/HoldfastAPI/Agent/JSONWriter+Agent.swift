@@ -20,7 +20,7 @@ extension JSONWriter {
     mutating func agentObject(_ object: JSONObject) {
         beginObject()
         for member in object {
-            key(member.key)
+            key(text: member.key)
             agentValue(member.value)
         }
         endObject()
@@ -32,23 +32,28 @@ extension JSONWriter {
         key("variables")
         beginObject()
         for variable in variables {
-            key(variable.key.string)
+            key(text: variable.key.string)
             agentValue(variable.value)
         }
         endObject()
     }
 
-    mutating func member(_ name: String, _ text: String) {
+    mutating func member(_ name: StaticString, _ text: String) {
         key(name)
         string(text)
     }
 
-    mutating func member(_ name: String, _ flag: Bool) {
+    mutating func member(_ name: StaticString, _ text: String?) {
+        key(name)
+        if let text { string(text) } else { null() }
+    }
+
+    mutating func member(_ name: StaticString, _ flag: Bool) {
         key(name)
         bool(flag)
     }
 
-    mutating func member(_ name: String, _ texts: [String]) {
+    mutating func member(_ name: StaticString, _ texts: [String]) {
         key(name)
         beginArray()
         for text in texts { string(text) }
@@ -61,6 +66,6 @@ extension JSONWriter {
     static func quoted(_ text: String) -> String {
         var writer = JSONWriter()
         writer.string(text)
-        return String(decoding: writer.bytes, as: UTF8.self)
+        return String(decoding: writer.finish(), as: UTF8.self)
     }
 }

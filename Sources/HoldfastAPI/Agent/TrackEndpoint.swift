@@ -49,7 +49,7 @@ struct TrackEndpoint {
         writer.key("attributes")
         writer.value(.object(attributes))
         writer.endObject()
-        return writer.bytes
+        return writer.finish()
     }
 
     private static func answer(_ userID: Identifier, _ eventKey: String, error: String? = nil) -> AgentAnswer {

@@ -35,16 +35,14 @@ final class SegmentUsers: ResponseStream {
         after = page.last
         hasEnded = page.last == nil
         guard !users.isEmpty else { return writer.finish() }
-        var lines: [UInt8] = []
+        var lines = JSONWriter(capacity: users.count * 64)
         for userID in users {
-            var line = JSONWriter()
-            line.beginObject()
-            line.member("user_id", userID.string)
-            line.endObject()
-            lines += line.bytes
-            lines.append(UInt8(ascii: "\n"))
+            lines.beginObject()
+            lines.member("user_id", userID.string)
+            lines.endObject()
+            lines.endLine()
         }
-        writer.write(lines)
+        writer.write(lines.finish())
     }
 }
 

@@ -96,20 +96,14 @@ struct AssignEndpoints {
     private static func encode(_ decision: ExperimentDecision) -> [UInt8] {
         var writer = JSONWriter()
         writer.beginObject()
-        writer.key("experiment_id")
-        writer.string(decision.experiment.id.string)
-        writer.key("experiment_key")
-        writer.string(decision.experiment.key.string)
-        for (key, value) in [("variation_id", decision.variation?.id), ("variation_key", decision.variation?.key)] {
-            writer.key(key)
-            if let value { writer.string(value.string) } else { writer.null() }
-        }
-        writer.key("source")
-        writer.string(decision.origin.rawValue)
-        writer.key("reasons")
-        writer.value(.array(decision.reasons.map { .string($0) }))
+        writer.member("experiment_id", decision.experiment.id.string)
+        writer.member("experiment_key", decision.experiment.key.string)
+        writer.member("variation_id", decision.variation?.id.string)
+        writer.member("variation_key", decision.variation?.key.string)
+        writer.member("source", decision.origin.rawValue)
+        writer.member("reasons", decision.reasons)
         writer.endObject()
-        return writer.bytes
+        return writer.finish()
     }
 }
 
@@ -163,7 +157,7 @@ private final class AssignAnswers: Sendable {
         writer.beginArray()
         for answer in all { writer.raw(answer ?? []) }
         writer.endArray()
-        call.answer(json: writer.bytes)
+        call.answer(json: writer.finish())
     }
 
     private static func encode(_ problem: Problem) -> [UInt8] {

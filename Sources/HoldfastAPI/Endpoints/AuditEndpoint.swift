@@ -7,7 +7,7 @@ struct AuditEndpoint {
     let store: any AuditStore
 
     private static let limit = 1_000
-    private static let parameters: Set<String> = [
+    private static let parameters = [
         "author", "action", "user_id", "target", "since", "until", "after", "limit",
     ]
 
@@ -75,11 +75,11 @@ struct AuditEndpoint {
         writer.key("next")
         if let last = entries.last, !isLast { writer.integer(last.id) } else { writer.null() }
         writer.endObject()
-        return writer.bytes
+        return writer.finish()
     }
 
     private static func append(_ entry: AuditEntry, to writer: inout JSONWriter) {
-        func appendDetail(_ key: String, _ json: [UInt8]?) {
+        func appendDetail(_ key: StaticString, _ json: [UInt8]?) {
             writer.key(key)
             if let json { writer.raw(json) } else { writer.null() }
         }

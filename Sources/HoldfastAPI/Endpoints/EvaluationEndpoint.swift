@@ -43,30 +43,25 @@ struct EvaluationEndpoint {
         for decision in decisions { append(decision, project.datafile, to: &writer) }
         writer.endArray()
         writer.endObject()
-        return writer.bytes
+        return writer.finish()
     }
 
     private static func append(_ decision: Decision, _ datafile: Datafile, to writer: inout JSONWriter) {
         writer.beginObject()
         writer.member("flag_key", decision.flagKey.string)
         let experiment = decision.ruleType == .featureTest ? decision.ruleKey.flatMap(datafile.experiment(key:)) : nil
-        for (name, value) in [
-            ("variation_key", decision.variation?.key), ("variation_id", decision.variation?.id),
-            ("experiment_id", experiment?.id),
-        ] {
-            writer.key(name)
-            if let value { writer.string(value.string) } else { writer.null() }
-        }
+        writer.member("variation_key", decision.variation?.key.string)
+        writer.member("variation_id", decision.variation?.id.string)
+        writer.member("experiment_id", experiment?.id.string)
         writer.member("enabled", decision.isEnabled)
         writer.key("variables")
         writer.beginObject()
         for variable in decision.variables {
-            writer.key(variable.key.string)
+            writer.key(text: variable.key.string)
             writer.value(variable.value)
         }
         writer.endObject()
-        writer.key("rule_key")
-        if let key = decision.ruleKey { writer.string(key.string) } else { writer.null() }
+        writer.member("rule_key", decision.ruleKey?.string)
         writer.member("source", decision.origin.rawValue)
         if !decision.reasons.isEmpty { writer.member("reasons", decision.reasons) }
         writer.endObject()

@@ -40,7 +40,7 @@ struct OperationsEndpoints {
         writer.key("version")
         writer.string(services.build.version)
         writer.endObject()
-        call.answer(json: writer.bytes)
+        call.answer(json: writer.finish())
     }
 
     func openAPI(_ request: borrowing Request, _ call: Call) {

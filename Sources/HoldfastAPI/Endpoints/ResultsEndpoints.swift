@@ -23,14 +23,14 @@ struct ResultsEndpoints {
 
     /// A plot of the lifts with their intervals.
     func getChart(_ request: borrowing Request, _ call: Call) {
-        answer(request, knowing: ResultsQuery.parameters.subtracting(["format"]), call) { results in
+        answer(request, knowing: ResultsQuery.parameters.filter { $0 != "format" }, call) { results in
             let chart = ResultsChart(results).svg
             call.answer(Response(.ok, contentType: "image/svg+xml", body: .bytes(Array(chart.utf8))))
         }
     }
 
     private func answer(
-        _ request: borrowing Request, knowing parameters: Set<String>, _ call: Call,
+        _ request: borrowing Request, knowing parameters: [String], _ call: Call,
         _ send: @escaping @Sendable (ExperimentResults) -> Void
     ) {
         do throws(Problem) {

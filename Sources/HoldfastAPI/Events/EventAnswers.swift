@@ -75,7 +75,7 @@ final class EventAnswers {
             writer.endArray()
             writer.endObject()
         }
-        return writer.bytes
+        return writer.finish()
     }
 }
 

@@ -17,7 +17,7 @@ enum EventLine {
         writer.member("crossed", stored.isCrossed)
         writer.member("forced", exposure.isForced)
         end(exposure.sdkKey, exposure.payload, &writer)
-        bytes = writer.bytes
+        bytes = writer.finish()
     }
 
     static func append(_ stored: StoredGoalEvent, to bytes: inout [UInt8]) {
@@ -34,7 +34,7 @@ enum EventLine {
         writer.member("timestamp", event.happenedAt.rfc3339)
         writer.member("received_at", event.receivedAt.rfc3339)
         end(event.sdkKey, event.payload, &writer)
-        bytes = writer.bytes
+        bytes = writer.finish()
     }
 
     private static func end(_ sdkKey: String, _ payload: [UInt8], _ writer: inout JSONWriter) {
@@ -42,6 +42,6 @@ enum EventLine {
         writer.key("detail")
         writer.raw(payload)
         writer.endObject()
-        writer.bytes.append(UInt8(ascii: "\n"))
+        writer.endLine()
     }
 }

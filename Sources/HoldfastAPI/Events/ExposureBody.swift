@@ -81,6 +81,6 @@ struct ExposureBody {
         payload.endObject()
         return Exposure(
             userID: userID, experimentID: experiment.id, experimentKey: experiment.key, variationID: variation.id,
-            happenedAt: happenedAt, isForced: isForced, sdkKey: project.sdkKey, payload: payload.bytes)
+            happenedAt: happenedAt, isForced: isForced, sdkKey: project.sdkKey, payload: payload.finish())
     }
 }

@@ -58,12 +58,12 @@ struct Problem: Error {
             writer.string(pointer.string)
         }
         for member in members {
-            writer.key(member.key)
+            writer.key(text: member.key)
             writer.value(member.value)
         }
         writer.endObject()
-        writer.bytes.append(UInt8(ascii: "\n"))
-        var response = Response(status, contentType: MediaType.problem, body: .bytes(writer.bytes))
+        writer.endLine()
+        var response = Response(status, contentType: MediaType.problem, body: .bytes(writer.finish()))
         response.fields = fields
         return response
     }

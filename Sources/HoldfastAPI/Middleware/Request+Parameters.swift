@@ -18,7 +18,7 @@ extension Request {
     /// The query as a dictionary.
     ///
     /// - Throws: a problem when a parameter is not one of `known`, stands twice, or is not UTF-8.
-    func query(knowing known: Set<String>) throws(Problem) -> [String: String] {
+    func query(knowing known: [String]) throws(Problem) -> [String: String] {
         guard hasQuery else { return [:] }
         guard let items = queryItems() else { throw Problem(.badRequest, "the query is not UTF-8") }
         var values: [String: String] = [:]

@@ -171,14 +171,14 @@ final class LineImport<Change>: BodyReceiver {
                 writer.string(pointer.string)
             }
             for member in refusal.problem.members {
-                writer.key(member.key)
+                writer.key(text: member.key)
                 writer.value(member.value)
             }
             writer.endObject()
         }
         writer.endArray()
         writer.endObject()
-        return writer.bytes
+        return writer.finish()
     }
 }
 

@@ -5,9 +5,9 @@ public import Storage
 enum ProfileJSON {
     /// `{"user_id":…,"experiment_bucket_map":{…}}`; the map is empty when there is no profile.
     static func encode(_ userID: Identifier, _ profile: ProfileRecord?, detail: Bool = false) -> [UInt8] {
-        var writer = JSONWriter(appendingTo: emptyBytes(capacity: 64 + (profile?.bytes.count ?? 0) * 2))
+        var writer = JSONWriter(capacity: 64 + (profile?.bytes.count ?? 0) * 2)
         append(userID, profile, detail: detail, to: &writer)
-        return writer.bytes
+        return writer.finish()
     }
 
     static func append(
@@ -45,7 +45,7 @@ enum ProfileJSON {
         writer.string(assignment.variationID.string)
         appendOrigin(assignment, to: &writer)
         writer.endObject()
-        return writer.bytes
+        return writer.finish()
     }
 
     private static func appendOrigin(_ assignment: Assignment, to writer: inout JSONWriter) {
@@ -57,12 +57,6 @@ enum ProfileJSON {
         writer.string(assignment.updatedAt.rfc3339)
         writer.key("expires_at")
         if let expiresAt = assignment.expiresAt { writer.string(expiresAt.rfc3339) } else { writer.null() }
-    }
-
-    private static func emptyBytes(capacity: Int) -> [UInt8] {
-        var bytes: [UInt8] = []
-        bytes.reserveCapacity(capacity)
-        return bytes
     }
 }
 

@@ -29,7 +29,7 @@ final class ProfileLookup: ResponseStream {
             if let failure {
                 call.fail(failure)
             } else if position == userIDs.count {
-                call.answer(json: takeJSON())
+                call.answer(json: json.take())
             } else {
                 call.answer(Response(.ok, contentType: MediaType.json, body: .stream(self)))
             }
@@ -37,18 +37,13 @@ final class ProfileLookup: ResponseStream {
     }
 
     func produce(_ writer: StreamWriter) {
-        guard json.bytes.isEmpty else { return writer.write(takeJSON()) }
+        guard json.count == 0 else { return writer.write(json.take()) }
         guard position < userIDs.count else { return writer.finish() }
         readPiece { [self] failure in
             guard failure == nil else { return writer.abort() }
-            if position == userIDs.count { json.bytes.append(UInt8(ascii: "\n")) }
-            writer.write(takeJSON())
+            if position == userIDs.count { json.endLine() }
+            writer.write(json.take())
         }
-    }
-
-    private func takeJSON() -> [UInt8] {
-        defer { json.bytes = [] }
-        return json.bytes
     }
 
     /// Reads on until a piece is long enough or all is read.
@@ -60,7 +55,7 @@ final class ProfileLookup: ResponseStream {
                 completion(error)
             case .success(let profiles):
                 append(users, profiles)
-                let isEnough = position == userIDs.count || json.bytes.count >= Self.pieceLength
+                let isEnough = position == userIDs.count || json.count >= Self.pieceLength
                 isEnough ? completion(nil) : readPiece(completion)
             }
         }

@@ -87,7 +87,9 @@ final class ChangeStream: ResponseStream, Sendable {
             writer.member("sdk_key", project.sdkKey)
             writer.member("revision", project.datafile.revision)
             writer.endObject()
-            text = writer.bytes + Array("\n\n".utf8)
+            writer.endLine()
+            writer.endLine()
+            text = writer.finish()
         }
         return (text, events)
     }

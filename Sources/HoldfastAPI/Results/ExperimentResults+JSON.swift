@@ -37,7 +37,7 @@ extension ExperimentResults {
         }
         writer.endArray()
         writer.endObject()
-        return writer.bytes
+        return writer.finish()
     }
 
     private func writeControlCheck(to writer: inout JSONWriter) {
@@ -70,7 +70,7 @@ extension ExperimentResults {
         writer.endObject()
     }
 
-    private func write(_ figures: Figures, _ name: String, to writer: inout JSONWriter) {
+    private func write(_ figures: Figures, _ name: StaticString, to writer: inout JSONWriter) {
         writer.beginObject()
         writer.member(name, figures.mean)
         writer.member("standard_deviation", figures.standardDeviation)
@@ -107,17 +107,17 @@ extension ExperimentResults {
 }
 
 extension JSONWriter {
-    fileprivate mutating func member(_ name: String, _ number: Int) {
+    fileprivate mutating func member(_ name: StaticString, _ number: Int) {
         key(name)
         integer(number)
     }
 
-    fileprivate mutating func member(_ name: String, _ number: Double?) {
+    fileprivate mutating func member(_ name: StaticString, _ number: Double?) {
         key(name)
         if let value = number { self.number(value) } else { null() }
     }
 
-    fileprivate mutating func member(_ name: String, _ interval: ClosedRange<Double>?) {
+    fileprivate mutating func member(_ name: StaticString, _ interval: ClosedRange<Double>?) {
         key(name)
         guard let interval else { return null() }
         beginArray()

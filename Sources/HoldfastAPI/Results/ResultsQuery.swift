@@ -41,5 +41,5 @@ struct ResultsQuery: Sendable {
         }
     }
 
-    static let parameters: Set<String> = ["goal", "baseline", "confidence", "sequential_tuning", "format"]
+    static let parameters = ["goal", "baseline", "confidence", "sequential_tuning", "format"]
 }

@@ -1,4 +1,5 @@
 import Bucketing
+import TestSupport
 import Testing
 
 @Suite struct JSONWriterTests {
@@ -23,6 +24,35 @@ import Testing
         #expect(String(decoding: value.encoded(), as: UTF8.self) == text)
     }
 
+    /// Wherever in a text they stand, and however many.
+    @Test func allAndOnlyWhatMustBeIsEscaped() throws {
+        var random = SeededGenerator(seed: 11)
+        let characters: [Character] = ["a", " ", "!", "#", "[", "]", "\u{7F}", "é", "😀", "\"", "\\", "\u{0}", "\u{1F}", "\n"]
+        for _ in 0..<5_000 {
+            let text = String((0..<Int.random(in: 0...40, using: &random)).map { _ in
+                Int.random(in: 0..<4, using: &random) > 0 ? "x" : characters.randomElement(using: &random) ?? "x"
+            })
+            let json = JSONValue.string(text).encoded()
+            #expect(try JSONParser().parse(json) == .string(text))
+            let escapes = text.utf8.count { $0 < 0x20 || $0 == UInt8(ascii: "\"") || $0 == UInt8(ascii: "\\") }
+            if escapes == 0 { #expect(json.count == text.utf8.count + 2) }
+            #expect(json.dropFirst().dropLast().allSatisfy { $0 >= 0x20 })
+        }
+    }
+
+    @Test func aTextIsTakenInPieces() {
+        var writer = JSONWriter(capacity: 1)
+        writer.beginArray()
+        writer.integer(1)
+        var text = writer.take()
+        writer.string("two")
+        writer.endArray()
+        writer.endLine()
+        #expect(writer.count == 8)
+        text += writer.finish()
+        #expect(String(decoding: text, as: UTF8.self) == "[1,\"two\"]\n")
+    }
+
     @Test func keysAreSortedByBytesWhenAsked() throws {
         let value = try JSONParser().parse(#"[{"b":1,"é":{"z":1,"a":2},"B":3}]"#)
         let text = String(decoding: value.encoded(sortingKeys: true), as: UTF8.self)
@@ -40,7 +70,7 @@ import Testing
         writer.key("name")
         writer.string("x")
         writer.endObject()
-        #expect(String(decoding: writer.bytes, as: UTF8.self) == #"> {"list":[1,{"cached":true}],"name":"x"}"#)
+        #expect(String(decoding: writer.finish(), as: UTF8.self) == #"> {"list":[1,{"cached":true}],"name":"x"}"#)
     }
 }
 

@@ -1,0 +1,131 @@
+/// Bytes that grow at their end, piece by piece, for less than an array takes for each piece.
+struct ByteOutput: Sendable {
+    /// Written up to `count`; zeros from there on.
+    private var storage: [UInt8]
+    private(set) var count: Int
+
+    init(_ bytes: consuming [UInt8], capacity: Int) {
+        count = bytes.count
+        if count == 0 {
+            storage = [UInt8](repeating: 0, count: capacity)
+        } else {
+            storage = bytes
+            grow(by: capacity)
+        }
+    }
+
+    consuming func finish() -> [UInt8] {
+        storage.removeLast(storage.count - count)
+        return storage
+    }
+
+    mutating func append(_ byte: UInt8) {
+        write(1) { $0[0] = byte }
+    }
+
+    mutating func append(_ bytes: UnsafeBufferPointer<UInt8>) {
+        write(bytes.count) { $0.copy(bytes) }
+    }
+
+    /// A JSON string.
+    ///
+    /// - Parameter following: is written behind it.
+    mutating func appendQuoted(_ text: UnsafeBufferPointer<UInt8>, and following: UInt8? = nil) {
+        guard Self.firstEscape(in: text, from: 0) == nil else { return appendEscaped(text, following) }
+        write(text.count + (following == nil ? 2 : 3)) { target in
+            target[0] = UInt8(ascii: "\"")
+            (target + 1).copy(text)
+            target[text.count + 1] = UInt8(ascii: "\"")
+            if let following { target[text.count + 2] = following }
+        }
+    }
+
+    private mutating func appendEscaped(_ text: UnsafeBufferPointer<UInt8>, _ following: UInt8?) {
+        append(UInt8(ascii: "\""))
+        var runStart = 0
+        while let index = Self.firstEscape(in: text, from: runStart) {
+            append(UnsafeBufferPointer(rebasing: text[runStart..<index]))
+            appendEscape(text[index])
+            runStart = index + 1
+        }
+        append(UnsafeBufferPointer(rebasing: text[runStart...]))
+        append(UInt8(ascii: "\""))
+        if let following { append(following) }
+    }
+
+    /// Where the first byte is that must be escaped. Looks at eight bytes at once: few must be.
+    private static func firstEscape(in text: UnsafeBufferPointer<UInt8>, from start: Int) -> Int? {
+        let bytes = UnsafeRawBufferPointer(text)
+        var position = start
+        while position + 8 <= bytes.count {
+            let word = bytes.loadUnaligned(fromByteOffset: position, as: UInt64.self).littleEndian
+            let controls = (word &- 0x20 * ones) & ~word
+            let quotes = zeroBytes(word ^ UInt64(UInt8(ascii: "\"")) * ones)
+            let backslashes = zeroBytes(word ^ UInt64(UInt8(ascii: "\\")) * ones)
+            let found = (controls | quotes | backslashes) & (0x80 * ones)
+            // A borrow may have marked bytes above the first one, never below it.
+            if found != 0 { return position + found.trailingZeroBitCount / 8 }
+            position += 8
+        }
+        while position < bytes.count {
+            if mustEscape(bytes[position]) { return position }
+            position += 1
+        }
+        return nil
+    }
+
+    /// 1 in each byte of a word.
+    private static let ones: UInt64 = 0x0101_0101_0101_0101
+
+    /// Bit 7 of the lowest byte that is 0; of no byte if none is.
+    private static func zeroBytes(_ word: UInt64) -> UInt64 {
+        (word &- ones) & ~word
+    }
+
+    private static func mustEscape(_ byte: UInt8) -> Bool {
+        byte < 0x20 || byte == UInt8(ascii: "\"") || byte == UInt8(ascii: "\\")
+    }
+
+    private mutating func appendEscape(_ byte: UInt8) {
+        append(UInt8(ascii: "\\"))
+        switch byte {
+        case 0x08: append(UInt8(ascii: "b"))
+        case 0x09: append(UInt8(ascii: "t"))
+        case 0x0A: append(UInt8(ascii: "n"))
+        case 0x0C: append(UInt8(ascii: "f"))
+        case 0x0D: append(UInt8(ascii: "r"))
+        case 0..<0x20:
+            for digit in [UInt8(ascii: "u"), UInt8(ascii: "0"), UInt8(ascii: "0"), UInt8(ascii: "0") + byte >> 4] {
+                append(digit)
+            }
+            let low = byte & 0xF
+            append(low < 10 ? UInt8(ascii: "0") + low : UInt8(ascii: "a") + (low - 10))
+        default: append(byte)
+        }
+    }
+
+    // MARK: The storage
+
+    /// - Parameter body: writes all of so many bytes.
+    @inline(__always)
+    private mutating func write(_ size: Int, _ body: (UnsafeMutablePointer<UInt8>) -> Void) {
+        if storage.count - count < size { grow(by: size) }
+        let end = count
+        storage.withUnsafeMutableBufferPointer { bytes in
+            if let start = bytes.baseAddress { body(start + end) }
+        }
+        count = end + size
+    }
+
+    @inline(never)
+    private mutating func grow(by size: Int) {
+        storage.append(contentsOf: repeatElement(0, count: max(size, storage.count)))
+    }
+}
+
+extension UnsafeMutablePointer<UInt8> {
+    @inline(__always)
+    fileprivate func copy(_ bytes: UnsafeBufferPointer<UInt8>) {
+        if let source = bytes.baseAddress { update(from: source, count: bytes.count) }
+    }
+}
