@@ -60,13 +60,9 @@ enum AttributeRows {
     }
 
     static func erase(_ userID: Identifier, in transaction: WriteTransaction) throws(SQLiteError) {
-        var found = false
-        try transaction.connection.statement("DELETE FROM user_attributes WHERE user_id = ?1 RETURNING 1").run {
-            $0.bind(userID.string, at: 1)
-        } row: { _ in
-            found = true
-        }
-        if found { transaction.changedAttributes(of: userID) }
+        let count = try transaction.connection.statement("DELETE FROM user_attributes WHERE user_id = ?1")
+            .change { $0.bind(userID.string, at: 1) }
+        if count > 0 { transaction.changedAttributes(of: userID) }
     }
 
     /// - Throws: ``StorageError/unavailable(reason:)`` when the row is damaged, which concerns this user alone.

@@ -73,30 +73,21 @@ enum AuditRows {
     /// Takes a user out of the entries: who it was, and what the user had. That something was done, when and by whom
     /// stays.
     static func erase(_ userID: Identifier, in transaction: WriteTransaction) throws(SQLiteError) {
-        try transaction.connection.statement(
-            "UPDATE audit SET user_id = NULL, before = NULL, after = NULL WHERE user_id = ?1 RETURNING 1"
-        ).run {
-            $0.bind(userID.string, at: 1)
-        } row: { _ in
-            transaction.changed()
-        }
+        let count = try transaction.connection.statement(
+            "UPDATE audit SET user_id = NULL, before = NULL, after = NULL WHERE user_id = ?1"
+        ).change { $0.bind(userID.string, at: 1) }
+        if count > 0 { transaction.changed() }
     }
 
     /// Deletes entries recorded before a moment, the oldest first.
     ///
     /// - Returns: how many.
     static func prune(before moment: Timestamp, limit: Int, in transaction: WriteTransaction) throws(SQLiteError) -> Int {
-        var pruned = 0
-        try transaction.connection.statement(
-            """
-            DELETE FROM audit WHERE id IN (SELECT id FROM audit WHERE recorded_at < ?1 ORDER BY recorded_at LIMIT ?2)
-            RETURNING 1
-            """
-        ).run {
+        let pruned = try transaction.connection.statement(
+            "DELETE FROM audit WHERE id IN (SELECT id FROM audit WHERE recorded_at < ?1 ORDER BY recorded_at LIMIT ?2)"
+        ).change {
             $0.bind(moment, at: 1)
             $0.bind(Int64(limit), at: 2)
-        } row: { _ in
-            pruned += 1
         }
         if pruned > 0 { transaction.changed() }
         return pruned

@@ -56,7 +56,12 @@ final class WriteTransaction {
     func put(
         _ record: ProfileRecord, for userID: Identifier, replacing stored: ProfileRecord?
     ) throws(SQLiteError) {
-        try ProfileRows.put(record, for: userID, on: connection)
+        // Either takes less than a statement that does what is needed, and nobody else writes in between.
+        let isWritten =
+            try stored == nil
+            ? ProfileRows.insert(record, for: userID, on: connection)
+            : ProfileRows.update(record, for: userID, on: connection)
+        assert(isWritten)
         changed(userID, to: record, from: stored)
     }
 

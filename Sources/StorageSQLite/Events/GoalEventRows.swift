@@ -5,13 +5,12 @@ import Storage
 enum GoalEventRows {
     /// - Returns: whether the event was stored; otherwise the user has one of this sender's id.
     static func insert(_ event: GoalEvent, in transaction: WriteTransaction) throws(SQLiteError) -> Bool {
-        var isNew = false
-        try transaction.connection.statement(
+        let isNew = try transaction.connection.statement(
             """
             INSERT INTO goal_events (user_id, goal, value, happened_at, received_at, sdk_key, sender_id, payload)
-            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT DO NOTHING RETURNING 1
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT DO NOTHING
             """
-        ).run {
+        ).change {
             $0.bind(event.userID.string, at: 1)
             $0.bind(event.goal.string, at: 2)
             $0.bind(event.value, at: 3)
@@ -20,9 +19,7 @@ enum GoalEventRows {
             $0.bind(event.sdkKey, at: 6)
             if let id = event.senderID { $0.bind(id.string, at: 7) }
             $0.bind(String(decoding: event.payload, as: UTF8.self), at: 8)
-        } row: { _ in
-            isNew = true
-        }
+        } > 0
         if isNew { transaction.changed() }
         return isNew
     }
@@ -44,11 +41,9 @@ enum GoalEventRows {
     }
 
     static func erase(_ userID: Identifier, in transaction: WriteTransaction) throws(SQLiteError) {
-        try transaction.connection.statement("DELETE FROM goal_events WHERE user_id = ?1 RETURNING 1").run {
-            $0.bind(userID.string, at: 1)
-        } row: { _ in
-            transaction.changed()
-        }
+        let count = try transaction.connection.statement("DELETE FROM goal_events WHERE user_id = ?1")
+            .change { $0.bind(userID.string, at: 1) }
+        if count > 0 { transaction.changed() }
     }
 
     /// Deletes the oldest events if they were received before a moment; what was counted of them stays counted.
@@ -57,20 +52,16 @@ enum GoalEventRows {
     static func deleteOldest(
         receivedBefore moment: Timestamp, limit: Int, in transaction: WriteTransaction
     ) throws(SQLiteError) -> Int {
-        var count = 0
-        try transaction.connection.statement(
+        let count = try transaction.connection.statement(
             """
             DELETE FROM goal_events
             WHERE number IN (SELECT number FROM goal_events ORDER BY number LIMIT ?1) AND received_at < ?2
-            RETURNING 1
             """
-        ).run {
+        ).change {
             $0.bind(Int64(limit), at: 1)
             $0.bind(moment, at: 2)
-        } row: { _ in
-            count += 1
-            transaction.changed()
         }
+        if count > 0 { transaction.changed() }
         return count
     }
 

@@ -21,24 +21,19 @@ enum ProfileRows {
     static func insert(
         _ record: ProfileRecord, for userID: Identifier, on connection: Connection
     ) throws(SQLiteError) -> Bool {
-        let former = connection.totalChanges
         try connection.statement(
             """
             INSERT INTO profiles (user_id, record, expires_at) VALUES (?1, ?2, ?3) ON CONFLICT (user_id) DO NOTHING
             """
-        ).run { bind(record, of: userID, to: $0) }
-        return connection.totalChanges != former
+        ).change { bind(record, of: userID, to: $0) } > 0
     }
 
-    static func put(
+    /// - Returns: whether there was a row of this user.
+    static func update(
         _ record: ProfileRecord, for userID: Identifier, on connection: Connection
-    ) throws(SQLiteError) {
-        try connection.statement(
-            """
-            INSERT INTO profiles (user_id, record, expires_at) VALUES (?1, ?2, ?3)
-            ON CONFLICT (user_id) DO UPDATE SET record = excluded.record, expires_at = excluded.expires_at
-            """
-        ).run { bind(record, of: userID, to: $0) }
+    ) throws(SQLiteError) -> Bool {
+        try connection.statement("UPDATE profiles SET record = ?2, expires_at = ?3 WHERE user_id = ?1")
+            .change { bind(record, of: userID, to: $0) } > 0
     }
 
     private static func bind(_ record: ProfileRecord, of userID: Identifier, to statement: Statement) {

@@ -69,14 +69,8 @@ enum ForcedVariationRows {
     }
 
     static func erase(_ userID: Identifier, in transaction: WriteTransaction) throws(SQLiteError) {
-        var found = false
-        try transaction.connection.statement(
-            "DELETE FROM forced_variations WHERE user_id = ?1 RETURNING 1"
-        ).run {
-            $0.bind(userID.string, at: 1)
-        } row: { _ in
-            found = true
-        }
-        if found { try transaction.changedProjects() }
+        let count = try transaction.connection.statement("DELETE FROM forced_variations WHERE user_id = ?1")
+            .change { $0.bind(userID.string, at: 1) }
+        if count > 0 { try transaction.changedProjects() }
     }
 }
