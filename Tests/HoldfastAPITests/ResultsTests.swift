@@ -89,7 +89,7 @@ import Testing
                 ? extremes.randomElement(using: &random) ?? 0 : Double.random(in: 0...1, using: &random)
             return Bool.random(using: &random) ? size : -size
         }
-        for _ in 0..<20_000 {
+        for _ in 0..<2_000 {
             let tallies = ["control", "new"].map { variation in
                 var tally = Self.tally(variation, users: Int.random(in: 0...3, using: &random), converted: 0)
                 tally.goal.converted = Int.random(in: 0...tally.counted, using: &random)
