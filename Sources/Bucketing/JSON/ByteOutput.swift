@@ -23,6 +23,10 @@ struct ByteOutput: Sendable {
         write(1) { $0[0] = byte }
     }
 
+    mutating func append(_ text: StaticString) {
+        append(UnsafeBufferPointer(start: text.utf8Start, count: text.utf8CodeUnitCount))
+    }
+
     mutating func append(_ bytes: UnsafeBufferPointer<UInt8>) {
         write(bytes.count) { $0.copy(bytes) }
     }
@@ -95,9 +99,8 @@ struct ByteOutput: Sendable {
         case 0x0C: append(UInt8(ascii: "f"))
         case 0x0D: append(UInt8(ascii: "r"))
         case 0..<0x20:
-            for digit in [UInt8(ascii: "u"), UInt8(ascii: "0"), UInt8(ascii: "0"), UInt8(ascii: "0") + byte >> 4] {
-                append(digit)
-            }
+            append("u00")
+            append(UInt8(ascii: "0") + byte >> 4)
             let low = byte & 0xF
             append(low < 10 ? UInt8(ascii: "0") + low : UInt8(ascii: "a") + (low - 10))
         default: append(byte)

@@ -47,9 +47,8 @@ public struct JSONWriter: Sendable {
     public mutating func key(_ name: StaticString) {
         separate()
         output.append(UInt8(ascii: "\""))
-        output.append(UnsafeBufferPointer(start: name.utf8Start, count: name.utf8CodeUnitCount))
-        output.append(UInt8(ascii: "\""))
-        output.append(UInt8(ascii: ":"))
+        output.append(name)
+        output.append("\":")
         needsComma = false
     }
 

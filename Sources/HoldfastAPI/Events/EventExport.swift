@@ -1,3 +1,4 @@
+import Bucketing
 import Dispatch
 import HTTPServer
 import Storage
@@ -7,7 +8,7 @@ internal import Synchronization
 final class EventExport: ResponseStream, Sendable {
     /// One page: its lines, and where the next begins.
     struct Page {
-        var lines: [UInt8] = []
+        var lines = JSONWriter()
         var count = 0
         var last: Int64 = 0
     }
@@ -36,13 +37,13 @@ final class EventExport: ResponseStream, Sendable {
             let (after, count) = state.withLock { ($0.after, min(pageSize, $0.remaining)) }
             guard count > 0 else { return writer.finish() }
             do throws(StorageError) {
-                let page = try source(after, count)
+                var page = try source(after, count)
                 guard page.count > 0 else { return writer.finish() }
                 state.withLock { state in
                     state.after = page.last
                     state.remaining -= page.count
                 }
-                writer.write(page.lines)
+                writer.write(page.lines.take())
             } catch {
                 writer.abort()
             }

@@ -3,9 +3,8 @@ import Storage
 
 /// Events as lines of NDJSON. `cursor` is what a reader resumes after; `detail` is what else was recorded.
 enum EventLine {
-    static func append(_ stored: StoredExposure, to bytes: inout [UInt8]) {
+    static func append(_ stored: StoredExposure, to writer: inout JSONWriter) {
         let exposure = stored.exposure
-        var writer = JSONWriter(appendingTo: bytes)
         writer.beginObject()
         writer.key("cursor")
         writer.integer(stored.number)
@@ -17,12 +16,10 @@ enum EventLine {
         writer.member("crossed", stored.isCrossed)
         writer.member("forced", exposure.isForced)
         end(exposure.sdkKey, exposure.payload, &writer)
-        bytes = writer.finish()
     }
 
-    static func append(_ stored: StoredGoalEvent, to bytes: inout [UInt8]) {
+    static func append(_ stored: StoredGoalEvent, to writer: inout JSONWriter) {
         let event = stored.event
-        var writer = JSONWriter(appendingTo: bytes)
         writer.beginObject()
         writer.key("cursor")
         writer.integer(stored.number)
@@ -34,7 +31,6 @@ enum EventLine {
         writer.member("timestamp", event.happenedAt.rfc3339)
         writer.member("received_at", event.receivedAt.rfc3339)
         end(event.sdkKey, event.payload, &writer)
-        bytes = writer.finish()
     }
 
     private static func end(_ sdkKey: String, _ payload: [UInt8], _ writer: inout JSONWriter) {
