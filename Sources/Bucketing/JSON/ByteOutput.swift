@@ -23,10 +23,6 @@ struct ByteOutput: Sendable {
         write(1) { $0[0] = byte }
     }
 
-    mutating func append(_ text: StaticString) {
-        append(UnsafeBufferPointer(start: text.utf8Start, count: text.utf8CodeUnitCount))
-    }
-
     mutating func append(_ bytes: UnsafeBufferPointer<UInt8>) {
         write(bytes.count) { $0.copy(bytes) }
     }
@@ -35,7 +31,15 @@ struct ByteOutput: Sendable {
     ///
     /// - Parameter following: is written behind it.
     mutating func appendQuoted(_ text: UnsafeBufferPointer<UInt8>, and following: UInt8? = nil) {
-        guard Self.firstEscape(in: text, from: 0) == nil else { return appendEscaped(text, following) }
+        if Self.firstEscape(in: text, from: 0) == nil {
+            appendQuoted(plain: text, and: following)
+        } else {
+            appendEscaped(text, following)
+        }
+    }
+
+    /// A JSON string in which nothing must be escaped.
+    mutating func appendQuoted(plain text: UnsafeBufferPointer<UInt8>, and following: UInt8? = nil) {
         write(text.count + (following == nil ? 2 : 3)) { target in
             target[0] = UInt8(ascii: "\"")
             (target + 1).copy(text)
@@ -99,7 +103,9 @@ struct ByteOutput: Sendable {
         case 0x0C: append(UInt8(ascii: "f"))
         case 0x0D: append(UInt8(ascii: "r"))
         case 0..<0x20:
-            append("u00")
+            append(UInt8(ascii: "u"))
+            append(UInt8(ascii: "0"))
+            append(UInt8(ascii: "0"))
             append(UInt8(ascii: "0") + byte >> 4)
             let low = byte & 0xF
             append(low < 10 ? UInt8(ascii: "0") + low : UInt8(ascii: "a") + (low - 10))

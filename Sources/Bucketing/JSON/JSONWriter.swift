@@ -20,8 +20,10 @@ public struct JSONWriter: Sendable {
 
     /// What was written so far, for a text that is sent in pieces; it goes on behind that.
     public mutating func take() -> [UInt8] {
-        defer { output = ByteOutput([], capacity: output.count) }
-        return output.finish()
+        // Exchanged, as what two hold would be copied.
+        var taken = ByteOutput([], capacity: 0)
+        swap(&taken, &output)
+        return taken.finish()
     }
 
     /// Bytes that were written so far.
@@ -46,9 +48,8 @@ public struct JSONWriter: Sendable {
     /// The key of the object's next member, a name that needs no escapes; its value is what is written next.
     public mutating func key(_ name: StaticString) {
         separate()
-        output.append(UInt8(ascii: "\""))
-        output.append(name)
-        output.append("\":")
+        let name = UnsafeBufferPointer(start: name.utf8Start, count: name.utf8CodeUnitCount)
+        output.appendQuoted(plain: name, and: UInt8(ascii: ":"))
         needsComma = false
     }
 

@@ -43,8 +43,8 @@ struct AgentAnswer: Sendable {
         var escaped: [UInt8] = []
         escaped.reserveCapacity(json.count + 64)
         for byte in json {
-            if let escape = markup(byte) {
-                escaped.append(contentsOf: escape.utf8)
+            if isMarkup(byte) {
+                escaped.append(contentsOf: "\\u00\(String(byte, radix: 16))".utf8)
             } else {
                 escaped.append(byte)
             }
@@ -54,14 +54,5 @@ struct AgentAnswer: Sendable {
 
     private static func isMarkup(_ byte: UInt8) -> Bool {
         byte == UInt8(ascii: "<") || byte == UInt8(ascii: ">") || byte == UInt8(ascii: "&")
-    }
-
-    private static func markup(_ byte: UInt8) -> String? {
-        switch byte {
-        case UInt8(ascii: "<"): "\\u003c"
-        case UInt8(ascii: ">"): "\\u003e"
-        case UInt8(ascii: "&"): "\\u0026"
-        default: nil
-        }
     }
 }

@@ -82,26 +82,20 @@ struct EventEndpoints {
     /// Goal events in the order of their arrival. `?after=CURSOR` resumes behind a line, `?limit=N` ends after N.
     func exportEvents(_ request: borrowing Request, _ call: Call) {
         export(request, call) { [store = services.eventStore] after, limit throws(StorageError) in
-            var page = EventExport.Page()
-            for event in try store.goalEvents(after: after, limit: limit) {
-                EventLine.append(event, to: &page.lines)
-                page.count += 1
-                page.last = event.number
-            }
-            return page
+            let events = try store.goalEvents(after: after, limit: limit)
+            var lines = JSONWriter()
+            for event in events { EventLine.append(event, to: &lines) }
+            return EventExport.Page(lines: lines.finish(), count: events.count, last: events.last?.number ?? 0)
         }
     }
 
     /// Exposures in the order in which they were stored or last changed.
     func exportExposures(_ request: borrowing Request, _ call: Call) {
         export(request, call) { [store = services.eventStore] after, limit throws(StorageError) in
-            var page = EventExport.Page()
-            for exposure in try store.exposures(after: after, limit: limit) {
-                EventLine.append(exposure, to: &page.lines)
-                page.count += 1
-                page.last = exposure.number
-            }
-            return page
+            let exposures = try store.exposures(after: after, limit: limit)
+            var lines = JSONWriter()
+            for exposure in exposures { EventLine.append(exposure, to: &lines) }
+            return EventExport.Page(lines: lines.finish(), count: exposures.count, last: exposures.last?.number ?? 0)
         }
     }
 

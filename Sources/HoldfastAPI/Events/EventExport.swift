@@ -1,4 +1,3 @@
-import Bucketing
 import Dispatch
 import HTTPServer
 import Storage
@@ -8,9 +7,9 @@ internal import Synchronization
 final class EventExport: ResponseStream, Sendable {
     /// One page: its lines, and where the next begins.
     struct Page {
-        var lines = JSONWriter()
-        var count = 0
-        var last: Int64 = 0
+        let lines: [UInt8]
+        let count: Int
+        let last: Int64
     }
 
     typealias Source = @Sendable (_ after: Int64, _ limit: Int) throws(StorageError) -> Page
@@ -37,13 +36,13 @@ final class EventExport: ResponseStream, Sendable {
             let (after, count) = state.withLock { ($0.after, min(pageSize, $0.remaining)) }
             guard count > 0 else { return writer.finish() }
             do throws(StorageError) {
-                var page = try source(after, count)
+                let page = try source(after, count)
                 guard page.count > 0 else { return writer.finish() }
                 state.withLock { state in
                     state.after = page.last
                     state.remaining -= page.count
                 }
-                writer.write(page.lines.take())
+                writer.write(page.lines)
             } catch {
                 writer.abort()
             }
