@@ -9,7 +9,6 @@ final class Observations: Sendable {
     let isHolding = DispatchSemaphore(value: 0)
     let bodyWasAborted = DispatchSemaphore(value: 0)
     let streamWasLetGo = DispatchSemaphore(value: 0)
-    let acceptFailed = DispatchSemaphore(value: 0)
     let streamedBytes = Atomic<Int>(0)
 
     func answerHeld() {
@@ -64,9 +63,7 @@ final class TestApplication: Application {
 
     func requestWasAnswered(_ summary: RequestSummary) {}
 
-    func report(_ event: ServerEvent) {
-        if case .acceptFailed = event { observations.acceptFailed.signal() }
-    }
+    func report(_ event: ServerEvent) {}
 }
 
 /// Counts a body, and answers with the count.

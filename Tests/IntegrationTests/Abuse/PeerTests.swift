@@ -126,7 +126,9 @@ import Testing
         var others = try (0..<200).map { _ in try server.client() }
         for _ in 0..<20 { #expect(try first.request("POST", "/ups/save", profile("ada", ["11": "1"])).status == 200) }
         #expect(server.child.errors.first { $0.contains("could not be accepted") } != nil)
+        let waiting = others.removeLast()
         others.removeAll()
+        #expect(try waiting.request("GET", "/livez").status == 200)
         #expect(try server.request("GET", "/v1/profiles/ada").text == profile("ada", ["11": "1"]))
         server.stop()
     }
