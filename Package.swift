@@ -48,7 +48,7 @@ let package = Package(
         // C
         .target(name: "CSystem"),
         .systemLibrary(name: "CSQLite", pkgConfig: "sqlite3", providers: [.apt(["libsqlite3-dev"])]),
-        .target(name: "CSQLiteLog", dependencies: ["CSQLite"]),
+        .target(name: "CSQLiteSupport", dependencies: ["CSQLite"]),
 
         // The server, from what depends on nothing to what depends on all.
         .target(name: "Bucketing", swiftSettings: server),
@@ -65,7 +65,7 @@ let package = Package(
             ],
             swiftSettings: strict
         ),
-        .target(name: "StorageSQLite", dependencies: ["Storage", "Bucketing", "CSQLite", "CSQLiteLog", "Migrations"], swiftSettings: server),
+        .target(name: "StorageSQLite", dependencies: ["Storage", "Bucketing", "CSQLite", "CSQLiteSupport", "Migrations"], swiftSettings: server),
         .target(
             name: "HoldfastAPI",
             dependencies: ["HTTPServer", "Bucketing", "Statistics", "Storage", .product(name: "Logging", package: "swift-log")],

@@ -1,5 +1,5 @@
 import CSQLite
-import CSQLiteLog
+import CSQLiteSupport
 import Glibc
 
 /// A connection to a database file, for one thread or queue at a time.
@@ -14,7 +14,8 @@ final class Connection {
     }
 
     /// At the first use; where something else of the process has begun to use SQLite, it stays as that has it.
-    private static let doesNotCountMemory: Bool = csqlite_do_not_count_memory() == SQLITE_OK
+    private static let isConfigured: Bool =
+        csqlite_do_not_count_memory() == SQLITE_OK && csqlite_use_bounded_page_cache() == SQLITE_OK
 
     private let handle: OpaquePointer
     /// Pages in the write-ahead log after the last commit of this connection; see ``countLogPages()``.
@@ -32,7 +33,7 @@ final class Connection {
             case .write, .commit: SQLITE_OPEN_READWRITE
             case .create: SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE
             }
-        _ = Self.doesNotCountMemory
+        _ = Self.isConfigured
         var handle: OpaquePointer?
         // NOMUTEX: no two threads use one connection at once.
         // SQLite gives some names a meaning of their own (":memory:"); one with a directory is always a file's.

@@ -1,4 +1,4 @@
-#include "CSQLiteLog.h"
+#include "CSQLiteSupport.h"
 
 #include <pthread.h>
 #include <sqlite3.h>

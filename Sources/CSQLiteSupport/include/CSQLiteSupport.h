@@ -1,5 +1,5 @@
-#ifndef HOLDFAST_CSQLITELOG_H
-#define HOLDFAST_CSQLITELOG_H
+#ifndef HOLDFAST_CSQLITESUPPORT_H
+#define HOLDFAST_CSQLITESUPPORT_H
 
 // The name of a SQLite VFS for the connection that writes. It is the system's own, but what SQLite appends to the
 // write-ahead log, with two writes a page, is collected and written at once, at the latest before it is synchronised.
@@ -10,5 +10,12 @@
 //
 // Returns NULL when memory is short.
 const char *csqlite_log_vfs(void);
+
+// Has SQLite use its own page cache by way of one that knows the greatest number of a page in it. At the end of each
+// transaction SQLite drops the pages beyond the end of the file. Hardly ever there are any, but SQLite 3.40 looks at all
+// pages of the cache for them if it has split a page in the transaction, which takes longer than a dozen changes.
+//
+// It must come before the first connection. Returns a code of SQLite.
+int csqlite_use_bounded_page_cache(void);
 
 #endif
