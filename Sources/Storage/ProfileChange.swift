@@ -40,13 +40,10 @@ public struct ProfileChange: Sendable {
 
     public var userID: Identifier
     public var operation: Operation
-    /// A hint that there was no profile a moment ago, which may save the store a look. It does not change the outcome.
-    public var expectsNoProfile: Bool
 
-    public init(userID: Identifier, operation: Operation, expectsNoProfile: Bool = false) {
+    public init(userID: Identifier, operation: Operation) {
         self.userID = userID
         self.operation = operation
-        self.expectsNoProfile = expectsNoProfile
     }
 }
 

@@ -33,6 +33,8 @@ public struct StoreStatistics: Sendable {
     /// Entries that this process made in the audit log, and those that retention deleted.
     public var auditEntries: UInt64 = 0
     public var deletedAuditEntries: UInt64 = 0
+    /// Bytes in memory that tell who has no profile.
+    public var userFilterBytes: Int = 0
     /// Bytes on disk, where the store is a file.
     public var databaseBytes: Int = 0
     public var logBytes: Int = 0

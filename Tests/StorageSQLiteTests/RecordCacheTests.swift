@@ -32,7 +32,7 @@ struct RecordCacheTests {
                 // Of a user of whom nothing is known, it keeps nothing.
                 let isKnown = cache.find(userID) != .unknown
                 let record = [UInt8](repeating: UInt8(step % 256), count: Int.random(in: 0..<120, using: &generator))
-                cache.replace(userID, record)
+                record.withUnsafeBytes { bytes in userID.withKey { cache.replace($0, bytes) } }
                 if isKnown { model[userID] = .some(record) } else { #expect(cache.find(userID) == .unknown) }
             default:
                 switch cache.find(userID) {
@@ -51,7 +51,10 @@ struct RecordCacheTests {
         let cache = RecordCache(bytes: 4_096)
         for number in 0..<10 { cache.insert(Identifier("user\(number)"), [UInt8](repeating: 1, count: 50)) }
         let used = cache.usedBytes
-        for step in 0..<1_000 { cache.replace("user3", [UInt8](repeating: UInt8(step % 7), count: 49 + step % 2)) }
+        for step in 0..<1_000 {
+            let record = [UInt8](repeating: UInt8(step % 7), count: 49 + step % 2)
+            record.withUnsafeBytes { bytes in Identifier("user3").withKey { cache.replace($0, bytes) } }
+        }
         #expect(cache.usedBytes == used)
         #expect(cache.find("user3") == .record([UInt8](repeating: UInt8(999 % 7), count: 50)))
         #expect(cache.find("user0") == .record([UInt8](repeating: 1, count: 50)))
@@ -108,5 +111,19 @@ struct RecordCacheTests {
         let cache = RecordCache(bytes: 8_192)
         cache.insert("\u{E9}", [1])
         #expect(cache.find("e\u{301}") == .unknown)
+    }
+}
+
+extension RecordCache {
+    fileprivate func find(_ userID: Identifier) -> Finding {
+        userID.withKey(find)
+    }
+
+    fileprivate func insert(_ userID: Identifier, _ record: [UInt8]?) {
+        userID.withKey { insert($0, record) }
+    }
+
+    fileprivate func remove(_ userID: Identifier) {
+        userID.withKey(remove)
     }
 }

@@ -105,7 +105,9 @@ extension SQLiteStoreTests {
             #expect(try reader.variations(of: "user") == ["e": "new"])
             #expect(try reader.variations(of: "user") == ["e": "new"])
             let record = try #require(try reader.profile(of: "user")).bytes
-            store.writer.notices.deliver(.init(number: 3, changes: [.profile("user", record: record)]))
+            var changes = UserChanges()
+            Identifier("user").withKey { changes.appendProfile(record, of: $0) }
+            store.writer.notices.deliver(.init(number: 3, changes: changes))
             #expect(try reader.variations(of: "user") == ["e": "new"])
             let hits = reader.cacheStatistics.hits
             #expect(try reader.variations(of: "user") == ["e": "new"])
@@ -128,7 +130,9 @@ extension SQLiteStoreTests {
         func model(seed: UInt64) async throws {
             let directory = try TemporaryDirectory()
             let stores = [
-                try SQLiteStore.make(in: directory) { $0.cacheBytes = 4_096 }, try SQLiteStore.make(in: directory),
+                try SQLiteStore.make(in: directory) { $0.cacheBytes = 4_096 },
+                // Scans for all users again and again.
+                try SQLiteStore.make(in: directory) { $0.userScanPause = 0 },
             ]
             defer { for store in stores { store.close() } }
             let readers = try stores.flatMap { [try $0.makeReader(), try $0.makeReader()] }

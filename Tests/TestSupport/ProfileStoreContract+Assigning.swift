@@ -7,8 +7,7 @@ extension ProfileStoreContract {
         ProfileStoreContract("Of many proposals at once for one experiment exactly one is kept") { context in
             let changes = (0..<100).map { number in
                 let proposal = ProfileChange.Proposal(experimentID: "e", variationID: Identifier("v\(number)"))
-                return ProfileChange(
-                    userID: "user", operation: .assign([proposal]), expectsNoProfile: !number.isMultiple(of: 3))
+                return ProfileChange(userID: "user", operation: .assign([proposal]))
             }
             let results = try await context.store.applyTogether(changes).map { try $0.get() }
             let answers = Set(results.map { $0.profile?.variationID(for: "e") })
@@ -101,33 +100,6 @@ extension ProfileStoreContract {
             let saved = try await context.store.apply(.merge(["e": "b"], onConflict: .keep), to: "user")
             #expect(!saved.existed && saved.profile?.variations == ["e": "b"])
             #expect(try context.reader.variations(of: "user") == ["e": "b"])
-        },
-        ProfileStoreContract("Expecting no profile, rightly or wrongly, makes no difference", rules: .expiringAfterAnHour) {
-            context in
-            let operations: [ProfileChange.Operation] = [
-                .assign([.init(experimentID: "e1", variationID: "a")]),
-                .assign([.init(experimentID: "e1", variationID: "b"), .init(experimentID: "e2", variationID: "b")]),
-                .merge(["e1": "c"], onConflict: .replace),
-                .assign([.init(experimentID: "e1", variationID: "d", replacing: "c")]),
-                .override(experimentID: "e2", variationID: "f"), .remove(experimentID: "e2"), .assign([]),
-                .replace(["e3": "g"]), .erase, .remove(experimentID: "e1"), .erase, .replace([:]),
-            ]
-            for round in 0..<3 {
-                for operation in operations {
-                    let results = await context.store.applyTogether([
-                        ProfileChange(userID: "plain", operation: operation),
-                        ProfileChange(userID: "hinted", operation: operation, expectsNoProfile: true),
-                    ]).map { try? $0.get() }
-                    #expect(results[0]?.existed == results[1]?.existed && results[0]?.changed == results[1]?.changed)
-                    #expect(results[0]?.profile?.variations == results[1]?.profile?.variations)
-                    let plain = try context.reader.variations(of: "plain")
-                    let hinted = try context.reader.variations(of: "hinted")
-                    #expect(plain == hinted)
-                    if round == 1 { context.clock.advance(by: .seconds(3_600)) }
-                }
-            }
-            let statistics = context.store.statistics()
-            #expect(statistics.profiles == 2 && statistics.assignments == 0)
         },
         ProfileStoreContract("An override never expires", rules: .expiringAfterAnHour) { context in
             try await context.store.apply(.merge(["e1": "a", "e2": "b"], onConflict: .replace), to: "user")

@@ -55,7 +55,7 @@ struct Decider {
             case .success(let profile):
                 let result = decide(StickyAssignments(profile, userID, project, attributes: known))
                 guard storesAssignments, !result.newAssignments.isEmpty else { return completion(.success(result)) }
-                Self.store(result.newAssignments, for: userID, isNew: profile == nil, in: profiles) { stored in
+                Self.store(result.newAssignments, for: userID, in: profiles) { stored in
                     // All that is written waits for the store's thread, which has no time for answers.
                     loop.run {
                         completion(
@@ -72,14 +72,14 @@ struct Decider {
     }
 
     private static func store(
-        _ assignments: [NewAssignment], for userID: Identifier, isNew: Bool, in profiles: any ProfileStore,
+        _ assignments: [NewAssignment], for userID: Identifier, in profiles: any ProfileStore,
         _ completion: @escaping @Sendable (Result<ProfileRecord?, StorageError>) -> Void
     ) {
         let proposals = assignments.map {
             ProfileChange.Proposal(
                 experimentID: $0.experimentID, variationID: $0.variationID, replacing: $0.staleVariationID)
         }
-        let change = ProfileChange(userID: userID, operation: .assign(proposals), expectsNoProfile: isNew)
+        let change = ProfileChange(userID: userID, operation: .assign(proposals))
         profiles.submit(change) { completion($0.map(\.profile)) }
     }
 

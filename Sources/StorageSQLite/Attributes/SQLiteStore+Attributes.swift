@@ -9,7 +9,8 @@ extension SQLiteStore: AttributeStore {
     func makeSQLiteReader() throws(StorageError) -> sending SQLiteProfileReader {
         guard !writer.notices.isClosed else { throw .closed }
         do throws(SQLiteError) {
-            return try SQLiteProfileReader(file: file, notices: writer.notices, configuration: configuration)
+            return try SQLiteProfileReader(
+                file: file, notices: writer.notices, knownUsers: writer.knownUsers, configuration: configuration)
         } catch {
             throw error.asStorageError
         }

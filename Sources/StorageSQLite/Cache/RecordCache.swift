@@ -58,33 +58,28 @@ final class RecordCache {
     }
 
     /// What is known of a user.
-    func find(_ userID: Identifier) -> Finding {
-        withKey(userID) { key, hash in
-            guard let slot = slot(of: key, hash) else { return .unknown }
-            let entry = place(slot)
-            let length = load(entry + 8)
-            guard length != Self.absentLength else { return .absent }
-            let start = ring + entry + Self.headerSize + key.count
-            return .record(Array(UnsafeRawBufferPointer(start: start, count: Int(length))))
-        }
+    func find(_ key: UserKey) -> Finding {
+        guard let slot = slot(of: key) else { return .unknown }
+        let entry = place(slot)
+        let length = load(entry + 8)
+        guard length != Self.absentLength else { return .absent }
+        let start = ring + entry + Self.headerSize + key.bytes.count
+        return .record(Array(UnsafeRawBufferPointer(start: start, count: Int(length))))
     }
 
     /// Keeps what was found out; `nil` stands for "there is no profile".
-    func insert(_ userID: Identifier, _ record: [UInt8]?) {
-        withKey(userID) { key, hash in put(record, key, hash, in: slot(of: key, hash)) }
+    func insert(_ key: UserKey, _ record: [UInt8]?) {
+        guard let record else { return put(nil, key, in: slot(of: key)) }
+        record.withUnsafeBytes { put($0, key, in: slot(of: key)) }
     }
 
     /// Keeps what is new of a user of whom something is known.
-    func replace(_ userID: Identifier, _ record: [UInt8]?) {
-        withKey(userID) { key, hash in
-            if let slot = slot(of: key, hash) { put(record, key, hash, in: slot) }
-        }
+    func replace(_ key: UserKey, _ record: UnsafeRawBufferPointer?) {
+        if let slot = slot(of: key) { put(record, key, in: slot) }
     }
 
-    func remove(_ userID: Identifier) {
-        withKey(userID) { key, hash in
-            if let slot = slot(of: key, hash) { remove(slot) }
-        }
+    func remove(_ key: UserKey) {
+        if let slot = slot(of: key) { remove(slot) }
     }
 
     func removeAll() {
@@ -100,24 +95,25 @@ final class RecordCache {
     // MARK: The ring
 
     /// - Parameter slot: of the user's present entry.
-    private func put(_ record: [UInt8]?, _ key: UnsafeRawBufferPointer, _ hash: UInt32, in slot: Int?) {
-        let size = Self.size(key.count, record?.count ?? 0)
+    private func put(_ record: UnsafeRawBufferPointer?, _ key: UserKey, in slot: Int?) {
+        let size = Self.size(key.bytes.count, record?.count ?? 0)
         if let slot {
             // Mostly only a variation has changed; a new entry would push out an older one.
-            if self.size(entryAt: place(slot)) == size { return fill(place(slot), key.count, record) }
+            if self.size(entryAt: place(slot)) == size { return fill(place(slot), key.bytes.count, record) }
             remove(slot)
         }
         // An entry that would push out a good part of the others is not worth it.
         guard size <= capacity / 8 else { return }
         makeRoom(size)
         let entry = next
+        let hash = Self.hash(key)
         store(hash, at: entry)
-        store(UInt32(truncatingIfNeeded: key.count), at: entry + 4)
+        store(UInt32(truncatingIfNeeded: key.bytes.count), at: entry + 4)
         store(Self.alive, at: entry + 12)
-        if let base = key.baseAddress {
-            (ring + entry + Self.headerSize).copyMemory(from: base, byteCount: key.count)
+        if let base = key.bytes.baseAddress {
+            (ring + entry + Self.headerSize).copyMemory(from: base, byteCount: key.bytes.count)
         }
-        fill(entry, key.count, record)
+        fill(entry, key.bytes.count, record)
         next = entry + size == capacity ? 0 : entry + size
         usedBytes += size
         count += 1
@@ -162,12 +158,10 @@ final class RecordCache {
     }
 
     /// Writes the value of an entry that has the room for it.
-    private func fill(_ entry: Int, _ keyLength: Int, _ record: [UInt8]?) {
+    private func fill(_ entry: Int, _ keyLength: Int, _ record: UnsafeRawBufferPointer?) {
         store(record.map { UInt32(truncatingIfNeeded: $0.count) } ?? Self.absentLength, at: entry + 8)
-        record?.withUnsafeBytes { bytes in
-            guard let base = bytes.baseAddress else { return }
-            (ring + entry + Self.headerSize + keyLength).copyMemory(from: base, byteCount: bytes.count)
-        }
+        guard let record, let base = record.baseAddress else { return }
+        (ring + entry + Self.headerSize + keyLength).copyMemory(from: base, byteCount: record.count)
     }
 
     private func load(_ offset: Int) -> UInt32 {
@@ -178,19 +172,9 @@ final class RecordCache {
         ring.storeBytes(of: value, toByteOffset: offset, as: UInt32.self)
     }
 
-    private func withKey<Result>(_ userID: Identifier, _ body: (UnsafeRawBufferPointer, UInt32) -> Result) -> Result {
-        var text = userID.string
-        return text.withUTF8 { utf8 in
-            let key = UnsafeRawBufferPointer(utf8)
-            return body(key, Self.hash(key))
-        }
-    }
-
-    /// Keyed at random in each process, so that nobody can choose ids that all meet in one place of the table.
-    private static func hash(_ key: UnsafeRawBufferPointer) -> UInt32 {
-        var hasher = Hasher()
-        hasher.combine(bytes: key)
-        return UInt32(truncatingIfNeeded: hasher.finalize())
+    /// The half of a hash that is kept.
+    private static func hash(_ key: UserKey) -> UInt32 {
+        UInt32(truncatingIfNeeded: key.hash)
     }
 
     // MARK: The table
@@ -199,13 +183,15 @@ final class RecordCache {
         (Int(table[slot]) - 1) * 8
     }
 
-    private func slot(of key: UnsafeRawBufferPointer, _ hash: UInt32) -> Int? {
+    private func slot(of key: UserKey) -> Int? {
+        let hash = Self.hash(key)
+        let bytes = key.bytes
         let mask = table.count - 1
         var slot = Int(hash) & mask
         while table[slot] != 0 {
             let entry = place(slot)
-            if load(entry) == hash, load(entry + 4) == key.count,
-                UnsafeRawBufferPointer(start: ring + entry + Self.headerSize, count: key.count).hasSameBytes(as: key)
+            if load(entry) == hash, load(entry + 4) == bytes.count,
+                UnsafeRawBufferPointer(start: ring + entry + Self.headerSize, count: bytes.count).hasSameBytes(as: bytes)
             {
                 return slot
             }

@@ -41,17 +41,17 @@ final class CommitNotices: Sendable {
         /// The commit's number in the database.
         let number: Int64
         /// What was changed; `nil`: anything may have been.
-        let changes: [UserChange]?
+        let changes: UserChanges?
         /// The log as this commit left it; `nil` when that is not known.
         let header: LogHeader?
         /// What the notice holds, about.
         let bytes: Int
 
-        init(number: Int64, changes: [UserChange]?, header: LogHeader? = nil) {
+        init(number: Int64, changes: UserChanges?, header: LogHeader? = nil) {
             self.number = number
             self.changes = changes
             self.header = header
-            bytes = 128 + (changes ?? []).reduce(0) { $0 + $1.bytes }
+            bytes = 128 + (changes?.size ?? 0)
         }
     }
 

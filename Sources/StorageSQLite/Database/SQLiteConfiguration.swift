@@ -27,6 +27,10 @@ public struct SQLiteConfiguration: Sendable {
     public var auditRetention = Duration.seconds(400 * 86_400)
     /// Milliseconds that goal events are kept, at least ``EventRules/minimumRetention``; `nil`: forever.
     public var eventRetention: Timestamp?
+    /// Seconds from one scan for all users to the next, at least; see ``KnownUsers``.
+    var userScanPause = 60.0
+    /// Users for whom it makes room, at least.
+    var leastUserCapacity = 1 << 16
     public var clock: WallClock = systemWallClock
     /// Called with the work of calling the completions of one transaction, which it must do: so that those who are
     /// told much at once need be woken only once.

@@ -4,8 +4,11 @@ import Storage
 /// The transaction in progress, as the changes in it see it. For the writer's queue only.
 final class WriteTransaction {
     let connection: Connection
+    private let knownUsers: BloomFilter?
     /// What has been changed of users in this transaction, in order.
-    private(set) var userChanges: [UserChange] = []
+    private(set) var userChanges = UserChanges()
+    /// The hashes of users who had no profile before.
+    private(set) var newUsers: [UInt64] = []
     private(set) var profiles: Int64 = 0
     private(set) var assignments: Int64 = 0
     /// Entries made in the audit log.
@@ -15,8 +18,10 @@ final class WriteTransaction {
     /// Whether there is anything to commit.
     private(set) var hasWritten = false
 
-    init(_ connection: Connection) {
+    /// - Parameter knownUsers: those who may have a profile; others have none, unless another process has made it.
+    init(_ connection: Connection, knownUsers: BloomFilter?) {
         self.connection = connection
+        self.knownUsers = knownUsers
     }
 
     /// Makes one of the transaction's changes.
@@ -45,6 +50,12 @@ final class WriteTransaction {
         try ProfileRows.find(userID, on: connection).map { try ProfileRows.decode($0, of: userID) }
     }
 
+    /// Whether to look for a profile would in all likelihood be in vain.
+    func isUnknown(_ userID: Identifier) -> Bool {
+        guard let knownUsers else { return false }
+        return !knownUsers.mayContain(userID.withKey(\.hash))
+    }
+
     /// - Returns: whether there was no profile, so that this is it now.
     func insert(_ record: ProfileRecord, for userID: Identifier) throws(SQLiteError) -> Bool {
         guard try ProfileRows.insert(record, for: userID, on: connection) else { return false }
@@ -71,7 +82,10 @@ final class WriteTransaction {
     }
 
     private func changed(_ userID: Identifier, to record: ProfileRecord?, from stored: ProfileRecord?) {
-        userChanges.append(.profile(userID, record: record?.bytes))
+        userID.withKey { key in
+            userChanges.appendProfile(record?.bytes, of: key)
+            if record != nil, stored == nil { newUsers.append(key.hash) }
+        }
         profiles += (record == nil ? 0 : 1) - (stored == nil ? 0 : 1)
         assignments += Int64((record?.count ?? 0) - (stored?.count ?? 0))
         hasWritten = true
@@ -81,7 +95,7 @@ final class WriteTransaction {
 
     /// Takes note of changed attributes.
     func changedAttributes(of userID: Identifier) {
-        userChanges.append(.attributes(userID))
+        userID.withKey { userChanges.appendAttributes(of: $0) }
         hasWritten = true
     }
 

@@ -42,6 +42,7 @@ final class Writer: Sendable {
     }
 
     let notices = CommitNotices()
+    let knownUsers: KnownUsers
     private let file: DatabaseFile
     private let checkpointer: Checkpointer
     private let configuration: SQLiteConfiguration
@@ -53,6 +54,7 @@ final class Writer: Sendable {
         self.file = file
         checkpointer = Checkpointer(path: file.path, pages: configuration.checkpointPages)
         self.configuration = configuration
+        knownUsers = KnownUsers(file: file, configuration: configuration)
         let connection = try file.writer(lockTimeout: configuration.lockTimeout)
         self.connection = QueueBound(connection, queue)
         queue.sync { refreshCounters() }
@@ -190,7 +192,7 @@ final class Writer: Sendable {
         // What is written to a file that nobody finds again is lost, however often it is synchronised.
         try connection.expectFileInPlace()
         try connection.statement("BEGIN IMMEDIATE").run()
-        let transaction = WriteTransaction(connection)
+        let transaction = WriteTransaction(connection, knownUsers: knownUsers.latestFilter)
         for write in batch { try write.perform(in: transaction) }
         guard transaction.hasWritten else {
             try connection.statement("COMMIT").run()
@@ -198,7 +200,9 @@ final class Writer: Sendable {
         }
         let counters = try raiseCounters(transaction)
         notices.announce(counters.commits)
+        knownUsers.add(transaction.newUsers)
         let header = try connection.commit()
+        knownUsers.hasCommitted(counters.commits)
         notices.deliver(.init(number: counters.commits, changes: transaction.userChanges, header: header))
         state.withLock { $0.take(counters) }
         return transaction
@@ -257,6 +261,7 @@ final class Writer: Sendable {
             return statistics
         }
         statistics.failedCheckpoints = checkpointer.failures
+        statistics.userFilterBytes = knownUsers.bytes
         (statistics.databaseBytes, statistics.logBytes) = file.sizes
         return statistics
     }
@@ -275,6 +280,7 @@ final class Writer: Sendable {
         state.withLock { $0.isClosed = true }
         queue.sync {
             while state.withLock({ !$0.waiting.isEmpty }) { drain() }
+            knownUsers.close()
             checkpointer.close(before: connection.value)
             // SQLite copies the log and deletes it if nobody else has the database open.
             connection.value = nil

@@ -63,6 +63,20 @@ enum ProfileRows {
         return rows
     }
 
+    /// Users in the order of their ids' bytes.
+    static func userIDs(
+        after: Identifier?, limit: Int, on connection: Connection
+    ) throws(SQLiteError) -> [Identifier] {
+        var userIDs: [Identifier] = []
+        try connection.statement("SELECT user_id FROM profiles WHERE user_id > ?1 ORDER BY user_id LIMIT ?2").run {
+            $0.bind(after?.string ?? "", at: 1)
+            $0.bind(Int64(limit), at: 2)
+        } row: {
+            userIDs.append(Identifier($0.text(0)))
+        }
+        return userIDs
+    }
+
     /// Profiles in which something has expired, those that have waited longest first.
     static func expired(
         at now: Timestamp, limit: Int, on connection: Connection

@@ -14,6 +14,7 @@ final class SQLiteProfileReader: UserReader {
     private let file: DatabaseFile
     private let notices: CommitNotices
     private let inbox: CommitNotices.Inbox
+    private let knownUsers: KnownUsers
     private let clock: WallClock
     private let lockTimeout: Double
     private let cache: RecordCache
@@ -34,10 +35,15 @@ final class SQLiteProfileReader: UserReader {
     private var knownCommit: Int64 = -1
     /// As it was at the last check.
     private var logHeader: LogHeader?
+    /// Those who may have a profile, as of the last check.
+    private var filter: BloomFilter?
 
-    init(file: DatabaseFile, notices: CommitNotices, configuration: SQLiteConfiguration) throws(SQLiteError) {
+    init(
+        file: DatabaseFile, notices: CommitNotices, knownUsers: KnownUsers, configuration: SQLiteConfiguration
+    ) throws(SQLiteError) {
         self.file = file
         self.notices = notices
+        self.knownUsers = knownUsers
         clock = configuration.clock
         lockTimeout = configuration.readLockTimeout
         cache = RecordCache(bytes: configuration.cacheBytes)
@@ -83,26 +89,36 @@ final class SQLiteProfileReader: UserReader {
     }
 
     private func find(_ userID: Identifier, _ connection: Connection) throws -> ProfileRecord? {
-        if isCacheCurrent {
-            switch cache.find(userID) {
-            case .unknown:
-                break
-            case .absent:
+        switch recall(userID) {
+        case .unknown:
+            break
+        case .absent:
+            hits &+= 1
+            return nil
+        case .record(let bytes):
+            if let record = try? ProfileRecord(trusting: bytes) {
                 hits &+= 1
-                return nil
-            case .record(let bytes):
-                if let record = try? ProfileRecord(trusting: bytes) {
-                    hits &+= 1
-                    return visible(record)
-                }
+                return visible(record)
             }
         }
         misses &+= 1
         try beginTransaction(connection)
         let bytes = try ProfileRows.find(userID, on: connection)
         let record = try bytes.map { try ProfileRows.decode($0, of: userID) }
-        cache.insert(userID, bytes)
+        userID.withKey { cache.insert($0, bytes) }
+        if bytes == nil, filter == nil { knownUsers.filterWasMissed() }
         return record.flatMap(visible)
+    }
+
+    /// What is known of a user's profile without the database.
+    private func recall(_ userID: Identifier) -> RecordCache.Finding {
+        guard isCacheCurrent else { return .unknown }
+        return userID.withKey { key in
+            let finding = cache.find(key)
+            // It is not kept: those who are not there are not to push out those who are.
+            if case .unknown = finding, let filter, !filter.mayContain(key.hash) { return .absent }
+            return finding
+        }
     }
 
     func attributes(of userID: Identifier, _ completion: @escaping (Result<AttributeRecord?, StorageError>) -> Void) {
@@ -112,7 +128,7 @@ final class SQLiteProfileReader: UserReader {
     private func findAttributes(_ userID: Identifier, _ connection: Connection) throws -> AttributeRecord? {
         let cache = attributeCache ?? RecordCache(bytes: attributeCacheBytes)
         attributeCache = cache
-        switch isCacheCurrent ? cache.find(userID) : .unknown {
+        switch isCacheCurrent ? userID.withKey(cache.find) : .unknown {
         case .absent:
             hits &+= 1
             return nil
@@ -124,7 +140,7 @@ final class SQLiteProfileReader: UserReader {
             try beginTransaction(connection)
             let bytes = try AttributeRows.find(userID, on: connection)
             let record = try bytes.map { try AttributeRows.decode($0, of: userID) }
-            cache.insert(userID, bytes)
+            userID.withKey { cache.insert($0, bytes) }
             return record
         }
     }
@@ -193,6 +209,7 @@ final class SQLiteProfileReader: UserReader {
             isCacheCurrent = try askDatabase(connection)
         }
         logHeader = header
+        filter = isCacheCurrent ? knownUsers.filter(asOf: knownCommit) : nil
     }
 
     /// - Returns: whether the cache has now taken note of every commit.
@@ -219,7 +236,7 @@ final class SQLiteProfileReader: UserReader {
     private func takeNote(of notice: CommitNotices.Notice) {
         guard notice.number > knownCommit else {
             // Seen already in the database; users may have been read before that.
-            return notice.changes?.forEach(forget) ?? forgetUsers()
+            return notice.changes.map { $0.forEach(forget) } ?? forgetUsers()
         }
         if notice.number == knownCommit + 1, let changes = notice.changes {
             changes.forEach(keepUp)
@@ -230,17 +247,17 @@ final class SQLiteProfileReader: UserReader {
     }
 
     /// The record of a cached user is replaced: who was just changed is likely to be asked for.
-    private func keepUp(_ change: UserChange) {
-        switch change {
-        case .profile(let userID, let record): cache.replace(userID, record)
-        case .attributes(let userID): attributeCache?.remove(userID)
+    private func keepUp(_ change: UserChanges.Change) {
+        switch change.content {
+        case .profile(let record): cache.replace(change.key, record)
+        case .attributes: attributeCache?.remove(change.key)
         }
     }
 
-    private func forget(_ change: UserChange) {
-        switch change {
-        case .profile(let userID, _): cache.remove(userID)
-        case .attributes(let userID): attributeCache?.remove(userID)
+    private func forget(_ change: UserChanges.Change) {
+        switch change.content {
+        case .profile: cache.remove(change.key)
+        case .attributes: attributeCache?.remove(change.key)
         }
     }
 

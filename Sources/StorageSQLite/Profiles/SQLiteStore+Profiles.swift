@@ -25,17 +25,7 @@ extension SQLiteStore: ProfileStore {
     static func apply(
         _ change: ProfileChange, _ rules: ProfileRules, at now: Timestamp, in transaction: WriteTransaction
     ) throws -> ProfileChangeResult {
-        if change.expectsNoProfile, let result = try create(change, rules, at: now, in: transaction) { return result }
-        let stored = try stored(for: change, in: transaction)
-        let outcome = try rules.apply(change.operation, to: stored, at: now)
-        switch outcome.effect {
-        case .none:
-            break
-        case .put(let record):
-            try transaction.put(record, for: change.userID, replacing: stored)
-        case .delete:
-            try transaction.deleteProfile(of: change.userID, replacing: stored)
-        }
+        let result = try create(change, rules, at: now, in: transaction) ?? alter(change, rules, at: now, in: transaction)
         // Erasing a user leaves nothing behind, wherever it is kept.
         if case .erase = change.operation {
             try ForcedVariationRows.erase(change.userID, in: transaction)
@@ -50,16 +40,33 @@ extension SQLiteStore: ProfileStore {
             try recording.leaveOut(change.userID, of: experimentID)
             try recording.finish()
         }
-        return outcome.result
+        return result
     }
 
-    /// Makes a new profile in one step; `nil` if there is one already, or the change makes none.
+    /// Makes a new profile in one step, without a look for the present one; `nil` when that is not how to go about it.
     private static func create(
         _ change: ProfileChange, _ rules: ProfileRules, at now: Timestamp, in transaction: WriteTransaction
     ) throws(SQLiteError) -> ProfileChangeResult? {
-        guard let outcome = try? rules.apply(change.operation, to: nil, at: now), case .put(let record) = outcome.effect,
+        guard transaction.isUnknown(change.userID),
+            let outcome = try? rules.apply(change.operation, to: nil, at: now), case .put(let record) = outcome.effect,
             try transaction.insert(record, for: change.userID)
         else { return nil }
+        return outcome.result
+    }
+
+    private static func alter(
+        _ change: ProfileChange, _ rules: ProfileRules, at now: Timestamp, in transaction: WriteTransaction
+    ) throws -> ProfileChangeResult {
+        let stored = try stored(for: change, in: transaction)
+        let outcome = try rules.apply(change.operation, to: stored, at: now)
+        switch outcome.effect {
+        case .none:
+            break
+        case .put(let record):
+            try transaction.put(record, for: change.userID, replacing: stored)
+        case .delete:
+            try transaction.deleteProfile(of: change.userID, replacing: stored)
+        }
         return outcome.result
     }
 
