@@ -12,7 +12,7 @@ typedef struct {
     unsigned parked;
 } page_cache;
 
-static sqlite3_pcache_methods2 own;
+static sqlite3_pcache_methods2 builtin;
 
 static page_cache *bounded(sqlite3_pcache *cache) {
     return (page_cache *)cache;
@@ -21,20 +21,20 @@ static page_cache *bounded(sqlite3_pcache *cache) {
 static sqlite3_pcache *create(int size, int extra_size, int is_purgeable) {
     page_cache *cache = sqlite3_malloc(sizeof *cache);
     if (!cache) return NULL;
-    *cache = (page_cache){.cache = own.xCreate(size, extra_size, is_purgeable)};
+    *cache = (page_cache){.cache = builtin.xCreate(size, extra_size, is_purgeable)};
     if (cache->cache) return (sqlite3_pcache *)cache;
     sqlite3_free(cache);
     return NULL;
 }
 
 static void destroy(sqlite3_pcache *cache) {
-    own.xDestroy(bounded(cache)->cache);
+    builtin.xDestroy(bounded(cache)->cache);
     sqlite3_free(cache);
 }
 
 static sqlite3_pcache_page *fetch(sqlite3_pcache *cache, unsigned number, int creates) {
     if (creates && number > bounded(cache)->greatest) bounded(cache)->greatest = number;
-    return own.xFetch(bounded(cache)->cache, number, creates);
+    return builtin.xFetch(bounded(cache)->cache, number, creates);
 }
 
 static void renumber(sqlite3_pcache *base, sqlite3_pcache_page *page, unsigned from, unsigned to) {
@@ -44,7 +44,7 @@ static void renumber(sqlite3_pcache *base, sqlite3_pcache_page *page, unsigned f
         if (cache->parked == 0) cache->parked = to;
         else cache->greatest = to;
     }
-    own.xRekey(cache->cache, page, from, to);
+    builtin.xRekey(cache->cache, page, from, to);
 }
 
 // Drops all pages from a number on: at the end of each transaction, from the first number that the file has no page
@@ -52,32 +52,31 @@ static void renumber(sqlite3_pcache *base, sqlite3_pcache_page *page, unsigned f
 static void drop(sqlite3_pcache *base, unsigned from) {
     page_cache *cache = bounded(base);
     if (from > cache->greatest && cache->parked == 0) return;
-    own.xTruncate(cache->cache, from);
-    // From the first page on when all go.
-    cache->greatest = from > 0 ? from - 1 : 0;
+    builtin.xTruncate(cache->cache, from);
+    cache->greatest = from - 1;
     cache->parked = 0;
 }
 
 static void set_size(sqlite3_pcache *cache, int pages) {
-    own.xCachesize(bounded(cache)->cache, pages);
+    builtin.xCachesize(bounded(cache)->cache, pages);
 }
 
 static int count(sqlite3_pcache *cache) {
-    return own.xPagecount(bounded(cache)->cache);
+    return builtin.xPagecount(bounded(cache)->cache);
 }
 
 static void unpin(sqlite3_pcache *cache, sqlite3_pcache_page *page, int drops) {
-    own.xUnpin(bounded(cache)->cache, page, drops);
+    builtin.xUnpin(bounded(cache)->cache, page, drops);
 }
 
 static void shrink(sqlite3_pcache *cache) {
-    own.xShrink(bounded(cache)->cache);
+    builtin.xShrink(bounded(cache)->cache);
 }
 
 int csqlite_use_bounded_page_cache(void) {
-    int code = sqlite3_config(SQLITE_CONFIG_GETPCACHE2, &own);
+    int code = sqlite3_config(SQLITE_CONFIG_GETPCACHE2, &builtin);
     if (code != SQLITE_OK) return code;
-    sqlite3_pcache_methods2 methods = own;
+    sqlite3_pcache_methods2 methods = builtin;
     methods.xCreate = create;
     methods.xDestroy = destroy;
     methods.xFetch = fetch;

@@ -63,7 +63,7 @@ extension SQLiteStoreTests {
             let knownUsers = store.writer.knownUsers
             let hash = Identifier("new").withKey(\.hash)
             knownUsers.add([hash])
-            knownUsers.filterWasMissed()
+            knownUsers.scanIfNeeded()
             store.awaitScan()
             knownUsers.hasCommitted(1)
             let filter = try #require(knownUsers.filter(asOf: 1))
@@ -103,7 +103,7 @@ extension SQLiteStoreTests {
             try await other.apply(.replace([:]), to: new)
             let deadline = ContinuousClock.now + .seconds(60)
             repeat {
-                knownUsers.filterWasMissed()
+                knownUsers.scanIfNeeded()
                 if let filter = knownUsers.filter(asOf: 2) { #expect(filter.mayContain(new.withKey(\.hash))) }
             } while knownUsers.latestFilter === former && .now < deadline
             #expect(knownUsers.latestFilter !== former)
@@ -140,6 +140,40 @@ extension SQLiteStoreTests {
             store.awaitScan()
             #expect((store.statistics().userFilterBytes > small) == isLarger)
             for number in 0..<4_000 { #expect(try reader.profile(of: Identifier("u\(number)")) != nil) }
+        }
+
+        @Test("Counters that somebody has tampered with cost neither memory nor the server", arguments: [
+            Int64.min, -1, 1 << 40, .max,
+        ])
+        func wrongCounters(count: Int64) throws {
+            try SQLiteStore.make(in: directory).close()
+            try RawDatabase(directory.file("holdfast.db")).execute("UPDATE counters SET profiles = \(count), commits = \(count)")
+            let store = try SQLiteStore.make(in: directory)
+            defer { store.close() }
+            let reader = try store.makeReader()
+            defer { reader.close() }
+            #expect(try reader.profile(of: "nobody") == nil)
+            store.awaitScan()
+            #expect((1...(4 << 20)).contains(store.statistics().userFilterBytes))
+            store.writer.knownUsers.hasCommitted(1)
+        }
+
+        @Test("A file put in the place of ours does not answer for it")
+        func replacedFile() async throws {
+            let (former, _) = try await makeStore(of: 10)
+            former.close()
+            let store = try SQLiteStore.make(in: directory)
+            defer { store.close() }
+            let reader = try store.makeReader()
+            defer { reader.close() }
+            #expect(try reader.profile(of: "u1") != nil)
+            let path = directory.file("holdfast.db")
+            try RawDatabase(path).execute("VACUUM INTO '\(path)-copy'")
+            try RawDatabase("\(path)-copy").execute("DELETE FROM profiles; UPDATE counters SET profiles = 0")
+            #expect(rename("\(path)-copy", path) == 0)
+            #expect(try reader.profile(of: "nobody") == nil)
+            store.awaitScan()
+            for number in 0..<10 { #expect(try reader.profile(of: Identifier("u\(number)")) != nil) }
         }
 
         @Test("Nobody is missed who is added or erased while a scan goes on, nor between scans", arguments: 0..<4)

@@ -9,6 +9,7 @@ import Testing
 struct PageCacheTests {
     @Test("What random transactions leave is whole, and as a model says", arguments: 0..<6)
     func model(seed: UInt64) throws {
+        #expect(Connection.isConfigured)
         var generator = SeededGenerator(seed: seed)
         let directory = try TemporaryDirectory()
         let connection = try Connection(path: directory.file("pages.db"), access: .create, lockTimeout: 1)

@@ -15,7 +15,7 @@ const char *csqlite_log_vfs(void);
 // transaction SQLite drops the pages beyond the end of the file. Hardly ever there are any, but SQLite 3.40 looks at all
 // pages of the cache for them if it has split a page in the transaction, which takes longer than a dozen changes.
 //
-// It must come before the first connection. Returns a code of SQLite.
+// To be called once, before the first connection. Returns a code of SQLite.
 int csqlite_use_bounded_page_cache(void);
 
 #endif

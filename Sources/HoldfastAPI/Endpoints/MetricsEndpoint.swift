@@ -100,7 +100,7 @@ struct MetricsEndpoint {
             store.deletedAuditEntries)
         page.single(
             "holdfast_store_user_filter_bytes", .gauge,
-            "Bytes of the filter that tells who has no profile; 0 while there is none.", store.userFilterBytes)
+            "Bytes of the filter that tells who has no profile, also of one that is being filled.", store.userFilterBytes)
         page.single("holdfast_store_database_bytes", .gauge, "Size of the database file.", store.databaseBytes)
         page.single("holdfast_store_log_bytes", .gauge, "Size of the write-ahead log.", store.logBytes)
         page.histogram(

@@ -22,7 +22,8 @@ final class BloomFilter: Sendable {
     init(capacity: Int) {
         self.capacity = max(1, min(capacity, 1 << 31))
         let blocks = (self.capacity * Self.bitsPerUser + 511) / 512
-        words = .allocate(capacity: blocks * Self.blockSize)
+        let memory = UnsafeMutableRawBufferPointer.allocate(byteCount: blocks * 64, alignment: 64)
+        words = memory.bindMemory(to: Atomic<UInt64>.self)
         for index in words.indices { words.initializeElement(at: index, to: Atomic(0)) }
     }
 

@@ -13,7 +13,7 @@ import Synchronization
 ///   they are still there, and the writer adds those of its own commits from then on.
 /// - A commit of another process may add anybody. The filter is complete as of the last in the unbroken line of this
 ///   process's commits, and answers only readers that know of none beyond. The writer's next commit shows the gap in the
-///   line, and the filter is dropped, to be filled anew after a while.
+///   line, and the filter is dropped, to be filled anew after a while; a process that never writes is left without.
 ///
 /// When more users were added than it has room for it is filled anew as well, and used until then.
 final class KnownUsers: Sendable {
@@ -31,22 +31,28 @@ final class KnownUsers: Sendable {
         var isClosed = false
     }
 
-    /// Users that a scan reads in one go.
-    private static let scanStep = 1_000
+    /// Users that a scan reads in one go: few, as it holds on to the write-ahead log meanwhile.
+    private static let scanStep = 250
     /// A scan rests for so many times as long as it has read, so that the disk and the processor are left to others.
     private static let rest = 3.0
     /// There is no other scan for so many times as long as the last one took.
     private static let pauseFactor = 10.0
+    /// Bytes that a profile takes in the file, at least.
+    private static let leastProfileSize = 8
 
     private let state = Mutex(State())
+    private let file: DatabaseFile
+    private let identity: DatabaseFile.Identity?
     private let reader: QueuedReader
-    private let queue = DispatchQueue(label: "known-users", qos: .utility)
     private let pause: Double
     private let leastCapacity: Int
 
+    /// - Parameter file: is there.
     init(file: DatabaseFile, configuration: SQLiteConfiguration) {
+        self.file = file
+        identity = file.identity
         reader = QueuedReader(
-            file: file, lockTimeout: configuration.lockTimeout, label: "known-users-reader", qos: .utility)
+            file: file, lockTimeout: configuration.lockTimeout, label: "known-users", qos: .utility)
         pause = configuration.userScanPause
         leastCapacity = configuration.leastUserCapacity
     }
@@ -73,11 +79,6 @@ final class KnownUsers: Sendable {
         state.withLock { commit <= $0.commit ? $0.complete : nil }
     }
 
-    /// Called when a user was looked for in vain for want of a filter.
-    func filterWasMissed() {
-        scanIfNeeded()
-    }
-
     // MARK: The writer
 
     /// The filter as a hint: another process may have added users who are not in it.
@@ -93,11 +94,12 @@ final class KnownUsers: Sendable {
         }
     }
 
-    /// Called after each commit of this process.
+    /// Called after each commit of this process, and with the last one that there is when the store is opened.
     func hasCommitted(_ commit: Int64) {
         let hasNewUsers = state.withLock { state in
-            // The scan may have asked for the number already.
-            if commit > state.commit + 1 { (state.complete, state.growing) = (nil, nil) }
+            // What a scan has asked for may be from before the gap.
+            if commit > state.commit, commit &- 1 != state.commit { (state.complete, state.growing) = (nil, nil) }
+            // A scan may have seen the commit before it is told of here.
             state.commit = max(state.commit, commit)
             return !state.newUsers.isEmpty
         }
@@ -106,7 +108,8 @@ final class KnownUsers: Sendable {
 
     // MARK: The scan
 
-    private func scanIfNeeded() {
+    /// Called by those who miss the filter, too.
+    func scanIfNeeded() {
         let isNeeded = state.withLock { state in
             guard !state.isScanning, !state.isClosed, state.complete?.isFull ?? true, state.nextScan <= .now() else {
                 return false
@@ -114,47 +117,52 @@ final class KnownUsers: Sendable {
             state.isScanning = true
             return true
         }
-        if isNeeded { queue.async { [self] in scan() } }
+        guard isNeeded else { return }
+        let start = DispatchTime.now()
+        reader.read { [self] connection throws(SQLiteError) in
+            try beginScan(connection)
+        } _: { [self] begun in
+            guard case .success(let filter?) = begun else { return endScan(since: start) }
+            scan(into: filter, after: nil, since: start)
+        }
     }
 
-    private func scan() {
-        let start = DispatchTime.now()
-        do throws(StorageError) {
-            let users = try reader.read { connection throws(SQLiteError) in
-                try connection.integer("SELECT profiles FROM counters")
-            }
-            let filter = BloomFilter(capacity: max(leastCapacity, Int(min(users, .max / 2)) * 2))
-            state.withLock { state in
-                for user in state.newUsers { filter.add(user) }
-                state.growing = filter
-            }
-            let commit = try reader.read { connection throws(SQLiteError) in
-                try connection.integer("SELECT commits FROM counters")
-            }
-            state.withLock { state in
-                // A former filter may lack whom another process has added by then.
-                if state.complete == nil { state.commit = max(state.commit, commit) }
-            }
-            scan(into: filter, after: nil, since: start)
-        } catch {
-            endScan(since: start)
+    /// - Returns: `nil` if another file is in the place of ours.
+    private func beginScan(_ connection: Connection) throws(SQLiteError) -> BloomFilter? {
+        let users = try connection.integer("SELECT profiles FROM counters")
+        guard file.identity == identity else { return nil }
+        let sizes = file.sizes
+        let mostUsers = (sizes.database + sizes.log) / Self.leastProfileSize
+        let filter = BloomFilter(capacity: max(leastCapacity, 2 * min(Int(max(0, users)), mostUsers)))
+        state.withLock { state in
+            for user in state.newUsers { filter.add(user) }
+            state.growing = filter
         }
+        let commit = try connection.integer("SELECT commits FROM counters")
+        state.withLock { state in
+            // A former filter may lack whom another process has added by then.
+            if state.complete == nil { state.commit = max(state.commit, commit) }
+        }
+        return filter
     }
 
     private func scan(into filter: BloomFilter, after last: Identifier?, since start: DispatchTime) {
         guard state.withLock({ $0.growing === filter }) else { return endScan(since: start) }
         let stepStart = DispatchTime.now()
-        do throws(StorageError) {
-            let users = try reader.read { connection throws(SQLiteError) in
-                try ProfileRows.userIDs(after: last, limit: Self.scanStep, on: connection)
-            }
+        reader.read { connection throws(SQLiteError) in
+            let users = try ProfileRows.userIDs(after: last, limit: Self.scanStep, on: connection)
             for user in users { filter.add(user.withKey(\.hash)) }
-            guard users.count == Self.scanStep else { return endScan(since: start, filter) }
-            queue.asyncAfter(deadline: .now() + stepStart.seconds(to: .now()) * Self.rest) { [self] in
-                scan(into: filter, after: users.last, since: start)
+            return users.count == Self.scanStep ? users.last : nil
+        } _: { [self] step in
+            switch step {
+            case .success(let last?):
+                let rest = stepStart.seconds(to: .now()) * Self.rest
+                DispatchQueue.global(qos: .utility).asyncAfter(deadline: .now() + rest) { [self] in
+                    scan(into: filter, after: last, since: start)
+                }
+            case .success(nil): endScan(since: start, filter)
+            case .failure: endScan(since: start)
             }
-        } catch {
-            endScan(since: start)
         }
     }
 

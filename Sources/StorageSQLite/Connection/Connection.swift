@@ -14,7 +14,7 @@ final class Connection {
     }
 
     /// At the first use; where something else of the process has begun to use SQLite, it stays as that has it.
-    private static let isConfigured: Bool =
+    static let isConfigured: Bool =
         csqlite_do_not_count_memory() == SQLITE_OK && csqlite_use_bounded_page_cache() == SQLITE_OK
 
     private let handle: OpaquePointer

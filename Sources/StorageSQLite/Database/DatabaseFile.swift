@@ -131,6 +131,18 @@ struct DatabaseFile: Sendable {
         return connection
     }
 
+    /// What tells one file from another in its place.
+    struct Identity: Equatable {
+        let device: dev_t
+        let inode: ino_t
+    }
+
+    /// `nil`: there is no such file.
+    var identity: Identity? {
+        var status = stat()
+        return stat(path, &status) == 0 ? Identity(device: status.st_dev, inode: status.st_ino) : nil
+    }
+
     /// Bytes of the file and of its write-ahead log.
     var sizes: (database: Int, log: Int) {
         func size(_ path: String) -> Int {

@@ -30,7 +30,7 @@ public struct SQLiteConfiguration: Sendable {
     /// Seconds from one scan for all users to the next, at least; see ``KnownUsers``.
     var userScanPause = 60.0
     /// Users for whom it makes room, at least.
-    var leastUserCapacity = 1 << 16
+    var leastUserCapacity = 1 << 20
     public var clock: WallClock = systemWallClock
     /// Called with the work of calling the completions of one transaction, which it must do: so that those who are
     /// told much at once need be woken only once.

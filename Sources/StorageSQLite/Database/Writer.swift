@@ -57,7 +57,8 @@ final class Writer: Sendable {
         knownUsers = KnownUsers(file: file, configuration: configuration)
         let connection = try file.writer(lockTimeout: configuration.lockTimeout)
         self.connection = QueueBound(connection, queue)
-        queue.sync { refreshCounters() }
+        let counters = queue.sync { refreshCounters() }
+        if let counters { knownUsers.hasCommitted(counters.commits) }
     }
 
     // MARK: Submitting
@@ -245,9 +246,11 @@ final class Writer: Sendable {
     // MARK: Figures
 
     /// Reads the counters that other processes change as well. For the writer's queue.
-    private func refreshCounters() {
-        guard let connection = connection.value else { return }
-        if let counters = try? counters(on: connection) { state.withLock { $0.take(counters) } }
+    @discardableResult
+    private func refreshCounters() -> Counters? {
+        guard let connection = connection.value, let counters = try? counters(on: connection) else { return nil }
+        state.withLock { $0.take(counters) }
+        return counters
     }
 
     func refreshFigures() {

@@ -106,7 +106,7 @@ final class SQLiteProfileReader: UserReader {
         let bytes = try ProfileRows.find(userID, on: connection)
         let record = try bytes.map { try ProfileRows.decode($0, of: userID) }
         userID.withKey { cache.insert($0, bytes) }
-        if bytes == nil, filter == nil { knownUsers.filterWasMissed() }
+        if bytes == nil, filter == nil { knownUsers.scanIfNeeded() }
         return record.flatMap(visible)
     }
 
@@ -200,16 +200,17 @@ final class SQLiteProfileReader: UserReader {
         // Nearly always nothing was committed since the last batch, or by this process alone, which a glance at shared
         // memory tells; asking SQLite takes system calls for its locks.
         let header = connection.logHeader
-        let isUnchanged = isCacheCurrent && header == logHeader
+        let isUnchanged = isCacheCurrent && header != nil && header == logHeader
         let last = takeNotices()
-        if header != nil, isUnchanged || header == last?.header {
+        if isUnchanged || header != nil && header == last?.header {
             isCacheCurrent = true
         } else {
             isCacheCurrent = false
             isCacheCurrent = try askDatabase(connection)
         }
         logHeader = header
-        filter = isCacheCurrent ? knownUsers.filter(asOf: knownCommit) : nil
+        // After no commit the former filter is as good.
+        if !isUnchanged || filter == nil { filter = isCacheCurrent ? knownUsers.filter(asOf: knownCommit) : nil }
     }
 
     /// - Returns: whether the cache has now taken note of every commit.
@@ -236,7 +237,8 @@ final class SQLiteProfileReader: UserReader {
     private func takeNote(of notice: CommitNotices.Notice) {
         guard notice.number > knownCommit else {
             // Seen already in the database; users may have been read before that.
-            return notice.changes.map { $0.forEach(forget) } ?? forgetUsers()
+            if let changes = notice.changes { changes.forEach(forget) } else { forgetUsers() }
+            return
         }
         if notice.number == knownCommit + 1, let changes = notice.changes {
             changes.forEach(keepUp)
@@ -284,6 +286,7 @@ final class SQLiteProfileReader: UserReader {
         isClosed = true
         endTransaction()
         connection = nil
+        filter = nil
         forgetUsers()
         notices.remove(inbox)
     }

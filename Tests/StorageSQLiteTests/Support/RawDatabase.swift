@@ -1,5 +1,7 @@
 import CSQLite
 
+@testable import StorageSQLite
+
 /// A database as some other program sees it: SQLite without anything of the store.
 final class RawDatabase {
     struct Failure: Error {
@@ -9,6 +11,8 @@ final class RawDatabase {
     private let handle: OpaquePointer
 
     init(_ path: String) throws {
+        // Before SQLite is first used, whoever does.
+        _ = Connection.isConfigured
         var handle: OpaquePointer?
         guard sqlite3_open(path, &handle) == SQLITE_OK, let handle else { throw Failure(message: path) }
         self.handle = handle
