@@ -139,7 +139,7 @@ let package = Package(
         .target(name: "SetClock", path: "Tests/SetClock"),
         .testTarget(
             name: "IntegrationTests",
-            dependencies: ["holdfast", "Bucketing", "CSQLite", "Migrations", "TestSupport"],
+            dependencies: ["holdfast", "Bucketing", "CSQLite", "Migrations", "StorageSQLite", "TestSupport"],
             exclude: ["Python"],
             swiftSettings: strict
         ),

@@ -1,11 +1,15 @@
 import CSQLite
 
+@testable import StorageSQLite
+
 /// Another program that uses the database file.
 final class DatabaseConnection {
     private let handle: OpaquePointer
 
     init(_ path: String) throws {
         var handle: OpaquePointer?
+        // Tests of the store in this process have SQLite set up as the server has it, before it is first used.
+        _ = Connection.isConfigured
         let code = sqlite3_open_v2(path, &handle, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, nil)
         guard code == SQLITE_OK, let handle else { throw TestFailure("\(path) cannot be opened: \(code)") }
         self.handle = handle
