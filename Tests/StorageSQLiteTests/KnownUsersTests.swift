@@ -26,6 +26,12 @@ extension SQLiteStoreTests {
             return (store, try store.makeReader())
         }
 
+        /// The store of a file that is there, and a reader of it.
+        private func reopenStore() throws -> (SQLiteStore, any ProfileReader) {
+            let store = try SQLiteStore.make(in: directory)
+            return (store, try store.makeReader())
+        }
+
         @Test("Who has no profile is not looked for in the database, however many profiles there are", arguments: [1, 2_500])
         func unknownUsers(users: Int) async throws {
             let (store, reader) = try await makeStore(of: users)
@@ -41,9 +47,8 @@ extension SQLiteStoreTests {
         func scanOnDemand() async throws {
             let (former, _) = try await makeStore(of: 100)
             former.close()
-            let store = try SQLiteStore.make(in: directory)
+            let (store, reader) = try reopenStore()
             defer { store.close() }
-            let reader = try store.makeReader()
             defer { reader.close() }
             #expect(try reader.profile(of: "u1") != nil)
             store.awaitScan()
@@ -148,9 +153,8 @@ extension SQLiteStoreTests {
         func wrongCounters(count: Int64) throws {
             try SQLiteStore.make(in: directory).close()
             try RawDatabase(directory.file("holdfast.db")).execute("UPDATE counters SET profiles = \(count), commits = \(count)")
-            let store = try SQLiteStore.make(in: directory)
+            let (store, reader) = try reopenStore()
             defer { store.close() }
-            let reader = try store.makeReader()
             defer { reader.close() }
             #expect(try reader.profile(of: "nobody") == nil)
             store.awaitScan()
@@ -162,9 +166,8 @@ extension SQLiteStoreTests {
         func replacedFile() async throws {
             let (former, _) = try await makeStore(of: 10)
             former.close()
-            let store = try SQLiteStore.make(in: directory)
+            let (store, reader) = try reopenStore()
             defer { store.close() }
-            let reader = try store.makeReader()
             defer { reader.close() }
             #expect(try reader.profile(of: "u1") != nil)
             let path = directory.file("holdfast.db")

@@ -9,6 +9,7 @@ import Synchronization
 /// processor's cache (Putze, Sanders, Singler, "Cache-, Hash- and Space-Efficient Bloom Filters", 2007). Of others, one
 /// in 30 is found when the filter is full, and one in a thousand when it is half full.
 final class BloomFilter: Sendable {
+    /// Words.
     private static let blockSize = 8
     private static let bitsPerUser = 8
 
@@ -21,8 +22,9 @@ final class BloomFilter: Sendable {
     /// - Parameter capacity: at least 1; up to 2^31 are made room for.
     init(capacity: Int) {
         self.capacity = max(1, min(capacity, 1 << 31))
-        let blocks = (self.capacity * Self.bitsPerUser + 511) / 512
-        let memory = UnsafeMutableRawBufferPointer.allocate(byteCount: blocks * 64, alignment: 64)
+        let blockBytes = Self.blockSize * MemoryLayout<UInt64>.size
+        let blocks = (self.capacity * Self.bitsPerUser - 1) / (blockBytes * 8) + 1
+        let memory = UnsafeMutableRawBufferPointer.allocate(byteCount: blocks * blockBytes, alignment: blockBytes)
         words = memory.bindMemory(to: Atomic<UInt64>.self)
         for index in words.indices { words.initializeElement(at: index, to: Atomic(0)) }
     }
@@ -32,7 +34,7 @@ final class BloomFilter: Sendable {
     }
 
     /// Bytes in use.
-    var bytes: Int { words.count * 8 }
+    var bytes: Int { words.count * MemoryLayout<UInt64>.size }
 
     /// Whether so many were added that too many others are found.
     var isFull: Bool { added.load(ordering: .relaxed) > capacity }

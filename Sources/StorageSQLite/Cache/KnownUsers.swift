@@ -177,9 +177,3 @@ final class KnownUsers: Sendable {
         }
     }
 }
-
-extension DispatchTime {
-    fileprivate func seconds(to end: DispatchTime) -> Double {
-        Double(end.uptimeNanoseconds &- uptimeNanoseconds) / 1e9
-    }
-}

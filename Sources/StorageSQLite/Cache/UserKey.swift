@@ -5,12 +5,9 @@ struct UserKey {
     let bytes: UnsafeRawBufferPointer
     /// Keyed at random in each process, so that nobody can choose ids that all meet in one place of a table.
     let hash: UInt64
+}
 
-    init(bytes: UnsafeRawBufferPointer, hash: UInt64) {
-        self.bytes = bytes
-        self.hash = hash
-    }
-
+extension UserKey {
     init(_ bytes: UnsafeRawBufferPointer) {
         var hasher = Hasher()
         hasher.combine(bytes: bytes)

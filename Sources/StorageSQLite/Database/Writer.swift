@@ -162,7 +162,7 @@ final class Writer: Sendable {
         let start = DispatchTime.now()
         do throws(SQLiteError) {
             let transaction = try transact(batch)
-            let seconds = Double(DispatchTime.now().uptimeNanoseconds - start.uptimeNanoseconds) / 1e9
+            let seconds = start.seconds(to: .now())
             let changes = Self.changes(batch)
             state.withLock { state in
                 state.statistics.failedChanges += UInt64(transaction.refusals)
