@@ -28,8 +28,7 @@ struct AgentError: Error {
         guard let text else { return AgentAnswer(status) }
         var writer = JSONWriter()
         writer.beginObject()
-        writer.key("error")
-        writer.string(text)
+        writer.member("error", text)
         writer.endObject()
         return AgentAnswer(status, writer)
     }

@@ -63,8 +63,7 @@ final class BatchAnswer: Sendable {
         writer.beginObject()
         writer.member("startedAt", startedAt.rfc3339)
         writer.member("endedAt", systemWallClock().rfc3339)
-        writer.key("errorCount")
-        writer.integer(entries.count { $0.answer.status != .ok })
+        writer.member("errorCount", entries.count { $0.answer.status != .ok })
         writer.key("response")
         writer.beginArray()
         for (question, entry) in zip(questions, entries) { append(question, entry, to: &writer) }
@@ -76,8 +75,7 @@ final class BatchAnswer: Sendable {
     private func append(_ question: Question, _ entry: Entry, to writer: inout JSONWriter) {
         let hasBody = !entry.answer.json.isEmpty
         writer.beginObject()
-        writer.key("status")
-        writer.integer(entry.answer.status.code)
+        writer.member("status", entry.answer.status.code)
         writer.member("requestID", hasBody ? question.requestID : "")
         writer.member("operationID", question.id)
         writer.member("method", question.method)

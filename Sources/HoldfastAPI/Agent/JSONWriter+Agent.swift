@@ -37,28 +37,6 @@ extension JSONWriter {
         }
         endObject()
     }
-
-    mutating func member(_ name: StaticString, _ text: String) {
-        key(name)
-        string(text)
-    }
-
-    mutating func member(_ name: StaticString, _ text: String?) {
-        key(name)
-        if let text { string(text) } else { null() }
-    }
-
-    mutating func member(_ name: StaticString, _ flag: Bool) {
-        key(name)
-        bool(flag)
-    }
-
-    mutating func member(_ name: StaticString, _ texts: [String]) {
-        key(name)
-        beginArray()
-        for text in texts { string(text) }
-        endArray()
-    }
 }
 
 extension JSONWriter {

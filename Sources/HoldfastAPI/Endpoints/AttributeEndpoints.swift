@@ -82,26 +82,3 @@ struct AttributeEndpoints {
             at: ["type"])
     }
 }
-
-extension ProjectCatalog {
-    /// Answers when this process knows what has been stored.
-    func answer(_ call: Call, _ status: Status, _ json: JSONValue?) {
-        refresh { result in
-            switch result {
-            case .success:
-                if let json { call.answer(status, json: json.encoded()) } else { call.answer(Response(status)) }
-            case .failure(let error): call.fail(error)
-            }
-        }
-    }
-}
-
-extension Request {
-    /// The name of an attribute or a segment in the path: 1 to 255 bytes without control characters.
-    func definedName() throws(Problem) -> Identifier {
-        guard let name = parameter(0), (1...255).contains(name.utf8.count), name.utf8.allSatisfy({ $0 >= 0x20 }) else {
-            throw Problem(.badRequest, "the name in the path is 1 to 255 bytes of UTF-8 without control characters")
-        }
-        return Identifier(name)
-    }
-}

@@ -35,10 +35,8 @@ struct OperationsEndpoints {
     func info(_ request: borrowing Request, _ call: Call) {
         var writer = JSONWriter()
         writer.beginObject()
-        writer.key("name")
-        writer.string(services.build.name)
-        writer.key("version")
-        writer.string(services.build.version)
+        writer.member("name", services.build.name)
+        writer.member("version", services.build.version)
         writer.endObject()
         call.answer(json: writer.finish())
     }

@@ -57,8 +57,7 @@ final class EventAnswers {
         for (index, item) in items.enumerated() {
             writer.beginObject()
             if isArray {
-                writer.key("index")
-                writer.integer(index)
+                writer.member("index", index)
             }
             if let id = item.id { writer.member("id", id.string) }
             switch item.event {

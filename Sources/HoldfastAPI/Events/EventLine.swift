@@ -6,8 +6,7 @@ enum EventLine {
     static func append(_ stored: StoredExposure, to writer: inout JSONWriter) {
         let exposure = stored.exposure
         writer.beginObject()
-        writer.key("cursor")
-        writer.integer(stored.number)
+        writer.member("cursor", stored.number)
         writer.member("user_id", exposure.userID.string)
         writer.member("experiment_id", exposure.experimentID.string)
         writer.member("experiment_key", exposure.experimentKey.string)
@@ -21,8 +20,7 @@ enum EventLine {
     static func append(_ stored: StoredGoalEvent, to writer: inout JSONWriter) {
         let event = stored.event
         writer.beginObject()
-        writer.key("cursor")
-        writer.integer(stored.number)
+        writer.member("cursor", stored.number)
         if let id = event.senderID { writer.member("id", id.string) }
         writer.member("user_id", event.userID.string)
         writer.member("goal", event.goal.string)

@@ -45,17 +45,12 @@ struct Problem: Error {
     var response: Response {
         var writer = JSONWriter()
         writer.beginObject()
-        writer.key("type")
-        writer.string("about:blank")
-        writer.key("title")
-        writer.string(status.reason.description)
-        writer.key("status")
-        writer.integer(status.code)
-        writer.key("detail")
-        writer.string(detail)
+        writer.member("type", "about:blank")
+        writer.member("title", status.reason.description)
+        writer.member("status", status.code)
+        writer.member("detail", detail)
         if let pointer {
-            writer.key("pointer")
-            writer.string(pointer.string)
+            writer.member("pointer", pointer.string)
         }
         for member in members {
             writer.key(text: member.key)

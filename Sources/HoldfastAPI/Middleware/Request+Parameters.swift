@@ -15,6 +15,14 @@ extension Request {
         return try ProfileBody.checkExperimentID(text, at: nil)
     }
 
+    /// The name of an attribute or a segment in the path: 1 to 255 bytes without control characters.
+    func definedName() throws(Problem) -> Identifier {
+        guard let name = parameter(0), (1...255).contains(name.utf8.count), name.utf8.allSatisfy({ $0 >= 0x20 }) else {
+            throw Problem(.badRequest, "the name in the path is 1 to 255 bytes of UTF-8 without control characters")
+        }
+        return Identifier(name)
+    }
+
     /// The query as a dictionary.
     ///
     /// - Throws: a problem when a parameter is not one of `known`, stands twice, or is not UTF-8.

@@ -150,25 +150,19 @@ final class LineImport<Change>: BodyReceiver {
     private func summary() -> [UInt8] {
         var writer = JSONWriter()
         writer.beginObject()
-        writer.key("imported")
-        writer.integer(imported)
+        writer.member("imported", imported)
         if let unchanged {
-            writer.key("unchanged")
-            writer.integer(unchanged)
+            writer.member("unchanged", unchanged)
         }
-        writer.key("refused")
-        writer.integer(refused)
+        writer.member("refused", refused)
         writer.key("errors")
         writer.beginArray()
         for refusal in refusals.sorted(by: { $0.line < $1.line }) {
             writer.beginObject()
-            writer.key("line")
-            writer.integer(refusal.line)
-            writer.key("detail")
-            writer.string(refusal.problem.detail)
+            writer.member("line", refusal.line)
+            writer.member("detail", refusal.problem.detail)
             if let pointer = refusal.problem.pointer {
-                writer.key("pointer")
-                writer.string(pointer.string)
+                writer.member("pointer", pointer.string)
             }
             for member in refusal.problem.members {
                 writer.key(text: member.key)

@@ -120,10 +120,12 @@ struct ProfileBody {
         _ value: JSONValue, at pointer: @autoclosure () -> JSONPointer
     ) throws(Problem) -> Identifier {
         guard let text = value.string else { throw wrong(pointer(), "variation_id is a string, not \(value.kind)") }
-        guard (1...255).contains(text.utf8.count) else {
-            throw wrong(pointer(), "variation_id is 1 to 255 bytes long")
-        }
+        guard isVariationID(text.utf8) else { throw wrong(pointer(), "variation_id is 1 to 255 bytes long") }
         return Identifier(text)
+    }
+
+    static func isVariationID(_ bytes: some Collection<UInt8>) -> Bool {
+        (1...255).contains(bytes.count)
     }
 
     private static func wrong(_ pointer: JSONPointer, _ detail: String) -> Problem {

@@ -14,8 +14,7 @@ enum ProfileJSON {
         _ userID: Identifier, _ profile: ProfileRecord?, detail: Bool = false, to writer: inout JSONWriter
     ) {
         writer.beginObject()
-        writer.key("user_id")
-        writer.string(userID.string)
+        writer.member("user_id", userID.string)
         writer.key("experiment_bucket_map")
         writer.beginObject()
         if let profile {
@@ -39,24 +38,18 @@ enum ProfileJSON {
     static func encode(_ experimentID: Identifier, _ assignment: Assignment) -> [UInt8] {
         var writer = JSONWriter()
         writer.beginObject()
-        writer.key("experiment_id")
-        writer.string(experimentID.string)
-        writer.key("variation_id")
-        writer.string(assignment.variationID.string)
+        writer.member("experiment_id", experimentID.string)
+        writer.member("variation_id", assignment.variationID.string)
         appendOrigin(assignment, to: &writer)
         writer.endObject()
         return writer.finish()
     }
 
     private static func appendOrigin(_ assignment: Assignment, to writer: inout JSONWriter) {
-        writer.key("source")
-        writer.string(assignment.source.name)
-        writer.key("assigned_at")
-        writer.string(assignment.assignedAt.rfc3339)
-        writer.key("updated_at")
-        writer.string(assignment.updatedAt.rfc3339)
-        writer.key("expires_at")
-        if let expiresAt = assignment.expiresAt { writer.string(expiresAt.rfc3339) } else { writer.null() }
+        writer.member("source", assignment.source.name)
+        writer.member("assigned_at", assignment.assignedAt.rfc3339)
+        writer.member("updated_at", assignment.updatedAt.rfc3339)
+        writer.member("expires_at", assignment.expiresAt?.rfc3339)
     }
 }
 

@@ -88,7 +88,7 @@ struct ExperimentDefinition {
         }
         var variation = VariationDefinition(key: try checkKey(try object.text("key", in: place), at: place.appending("key")))
         variation.id = try object.optionalText("id", in: place)
-        if let id = variation.id, !(1...255).contains(id.utf8.count) {
+        if let id = variation.id, !ProfileBody.isVariationID(id.utf8) {
             throw Problem(.badRequest, "id is 1 to 255 bytes long", at: place.appending("id"))
         }
         if let weight = object["weight"], !weight.isNull {

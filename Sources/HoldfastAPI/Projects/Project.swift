@@ -68,7 +68,7 @@ final class Project: Sendable {
                 throw Problem(
                     .badRequest, "the experiment '\(experiment.key)' has the id '\(experiment.id)': \(error.detail)")
             }
-            for variation in experiment.variations where !(1...255).contains(variation.id.string.utf8.count) {
+            for variation in experiment.variations where !ProfileBody.isVariationID(variation.id.string.utf8) {
                 throw Problem(
                     .badRequest,
                     "the variation '\(variation.key)' of the experiment '\(experiment.key)' has an id that is not 1 to 255 "

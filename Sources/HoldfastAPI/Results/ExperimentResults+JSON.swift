@@ -54,8 +54,7 @@ extension ExperimentResults {
         let weights = arms.reduce(0) { $0 + $1.weight }
         writer.beginObject()
         writer.member("variation_id", arm.id.string)
-        writer.key("variation_key")
-        if let key = arm.key { writer.string(key.string) } else { writer.null() }
+        writer.member("variation_key", arm.key?.string)
         writer.member("users", arm.tally.counted)
         writer.member("share", counted > 0 ? Double(arm.tally.counted) / Double(counted) : nil)
         writer.member("expected_share", weights > 0 ? Double(arm.weight) / Double(weights) : nil)
