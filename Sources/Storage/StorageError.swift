@@ -6,6 +6,19 @@ public enum StorageError: Error, Hashable, Sendable {
     case overloaded
     /// The store failed (disk full, locked, unreadable, …). Nothing is acknowledged.
     case unavailable(reason: String)
+    /// What is stored of one user cannot be read; others are not affected. Nothing is acknowledged.
+    case damaged(reason: String)
     /// The store is closed or closing.
     case closed
+}
+
+extension StorageError: CustomStringConvertible {
+    public var description: String {
+        switch self {
+        case .tooManyAssignments(let limit): "the profile would hold more than \(limit) assignments"
+        case .overloaded: "too many writes are waiting"
+        case .unavailable(let reason), .damaged(let reason): reason
+        case .closed: "the store is closed"
+        }
+    }
 }

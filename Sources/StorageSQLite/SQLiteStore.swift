@@ -10,7 +10,7 @@ public final class SQLiteStore: Sendable {
     let segmentReader: SegmentReader
     /// Exports, results and the audit log, which datafiles need not wait for.
     let eventReader: QueuedReader
-    private let retention: Retention
+    private let retention: Retention?
 
     /// Opens the database, making it or bringing it up to date where needed.
     ///
@@ -30,11 +30,11 @@ public final class SQLiteStore: Sendable {
         attributeRemoval = AttributeRemoval(writer: writer, reader: projectReader, configuration: configuration)
         eventReader = QueuedReader(
             file: file, lockTimeout: configuration.lockTimeout, label: "sqlite-event-reader")
-        retention = Retention(writer: writer, configuration: configuration)
+        retention = configuration.deletesOld ? Retention(writer: writer, configuration: configuration) : nil
     }
 
     public func close() {
-        retention.stop()
+        retention?.stop()
         attributeRemoval.stop()
         writer.notices.close()
         projectReader.close()

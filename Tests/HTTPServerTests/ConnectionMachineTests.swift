@@ -143,11 +143,11 @@ import Testing
         driver.receive(request("POST", "/stream", "Transfer-Encoding: chunked", body: "1\r\na\r\n1\r\nb\r\n"))
         #expect(driver.pieces == ["a"])
         #expect(!driver.wantsInput)
-        driver.machine.resumeBody()
+        driver.machine.resumeBody(now: 0)
         driver.run()
         #expect(driver.pieces == ["a", "b"])
         driver.pausesAfterEachPiece = false
-        driver.machine.resumeBody()
+        driver.machine.resumeBody(now: 0)
         #expect(driver.wantsInput)
     }
 
@@ -343,6 +343,15 @@ import Testing
         }
     }
 
+    @Test func aPeerIsNotBlamedForThePauseOfItsBody() {
+        let driver = MachineDriver()
+        driver.pausesAfterEachPiece = true
+        driver.receive(request("POST", "/stream", "Content-Length: 4", body: "ab"))
+        driver.pass(seconds: 40)
+        driver.machine.resumeBody(now: driver.now)
+        #expect(driver.deadline == (.body, 30))
+    }
+
     @Test func aRequestThatIsTooSlowIsRefused() {
         let driver = MachineDriver()
         driver.receive("GET /a HT")
@@ -379,6 +388,30 @@ import Testing
         #expect(parts[2].hasPrefix("HTTP/1.1 200 OK"))
     }
 
+    @Test func aStreamThatFailsBeforeItsFirstPieceIsAnsweredByAnError() {
+        let driver = MachineDriver()
+        driver.receive(get("/a") + get("/now"))
+        driver.answer("/a", Response(.ok, body: .stream(EmptyStream())))
+        #expect(driver.takeOutput().isEmpty)
+        #expect(driver.fail("/a", Response(.serviceUnavailable, text: "broken")))
+        let output = driver.takeOutput()
+        #expect(output.hasPrefix("HTTP/1.1 503 "))
+        #expect(output.contains("broken") && !output.contains("chunked"))
+        #expect(driver.completed == [503, 200])
+    }
+
+    @Test func aStreamThatFailsLaterIsCutAndCounted() {
+        let driver = MachineDriver()
+        driver.receive(get("/a"))
+        driver.answer("/a", Response(.ok, body: .stream(EmptyStream())))
+        driver.write("piece", to: "/a")
+        _ = driver.takeOutput()
+        #expect(!driver.fail("/a", Response(.serviceUnavailable, text: "broken")))
+        driver.abandon()
+        #expect(driver.takeOutput().isEmpty)
+        #expect(driver.completed == [200])
+    }
+
     @Test func anHTTP10ClientReadsAStreamToTheEndOfTheConnection() {
         let driver = MachineDriver()
         driver.receive("GET /a HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
@@ -413,6 +446,7 @@ import Testing
             let driver = MachineDriver()
             driver.receive(get("/a", "If-None-Match: \(condition)"))
             driver.answer("/a", Response(.ok, contentType: "text/plain", entityTag: EntityTag(42), body: body))
+            driver.write("", to: "/a")
             let output = driver.takeOutput()
             #expect(output.hasPrefix("HTTP/1.1 304 Not Modified\r\n") == isUnchanged)
             #expect(output.contains("ETag: \"000000000000002a\"\r\n"))

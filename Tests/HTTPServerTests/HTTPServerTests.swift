@@ -38,6 +38,33 @@ import Testing
         }
     }
 
+    @Test func aRefusalIsTheAnswerToTheRequestThatWasRead() throws {
+        var limits = Limits()
+        limits.bodyBytes = 10
+        try withServer(limits) { _, port in
+            let post = try TestClient(port: port)
+            try post.send(request("POST", "/echo", "Content-Length: 11", "X-Request-Id: mine"))
+            let refusal = try post.answer()
+            #expect(refusal.status == 413)
+            #expect(TestClient.field("X-Request-Id", of: refusal.head) == "mine")
+            let head = try TestClient(port: port)
+            try head.send(request("HEAD", "/now", "Content-Length: 11"))
+            let text = try head.rest()
+            #expect(text.hasPrefix("HTTP/1.1 413 "))
+            #expect(text.hasSuffix("\r\n\r\n"))
+        }
+    }
+
+    @Test func figuresAreCollectedOfLoopsThatHaveNotEnded() throws {
+        try withServer { server, _ in
+            let collected = DispatchSemaphore(value: 0)
+            server.stop(within: 0)
+            server.wait()
+            server.collect { _, statistics in statistics.accepted } completion: { #expect($0.isEmpty); collected.signal() }
+            #expect(collected.comes())
+        }
+    }
+
     @Test func aRequestMayComeByteByByte() throws {
         try withServer { _, port in
             let client = try TestClient(port: port)
@@ -262,8 +289,9 @@ import Testing
             }
             let answer = try TestClient(port: port).rest()
             #expect(answer.hasPrefix("HTTP/1.1 503 "))
-            #expect(answer.hasSuffix("too many connections\n"))
-            #expect(TestClient.field("Content-Length", of: answer) == "21")
+            #expect(answer.hasSuffix("there are as many connections as the server takes"))
+            #expect(TestClient.field("Content-Length", of: answer) == "49")
+            #expect(TestClient.field("X-Request-Id", of: answer) != nil && TestClient.field("Date", of: answer) != nil)
         }
     }
 

@@ -123,7 +123,19 @@ final class MachineDriver {
 
     func write(_ text: String, to path: String) {
         guard let sequence = sequences[path] else { return }
-        machine.streamWrote(Array(text.utf8), sequence: sequence)
+        machine.streamWrote(Array(text.utf8), sequence: sequence, date: Self.date)
+    }
+
+    /// - Returns: whether the connection goes on.
+    func fail(_ path: String, _ response: Response) -> Bool {
+        guard let sequence = sequences[path] else { return false }
+        return machine.streamFailed(response, sequence: sequence, date: Self.date) { _, status in
+            completed.append(status.code)
+        }
+    }
+
+    func abandon() {
+        machine.abandon { _, status in completed.append(status.code) }
     }
 
     func finish(_ path: String) {

@@ -63,6 +63,14 @@ import Testing
         queue.record(Self.events(count)) { [answers] in answers.add(name, $0) }
     }
 
+    private func addErasure(to queue: EventQueue) {
+        queue.afterWaiting { [answers] in
+            answers.add("erasure", .success([]))
+        } ifOverloaded: { [answers] error in
+            answers.add("erasure", .failure(error))
+        }
+    }
+
     @Test func `While one transaction is under way others gather, and each request is answered by its own`() {
         let queue = EventQueue(store: store)
         for (name, count) in [("a", 1), ("b", 2), ("c", 3)] { submit(name, count, to: queue) }
@@ -88,16 +96,16 @@ import Testing
         submit("a", 1, to: queue)
         submit("b", 2, to: queue)
         queue.add(Self.exposures(3)) { Issue.record("they were dropped") }
-        queue.afterWaiting { [answers] in answers.add("erasure", .success([])) }
+        addErasure(to: queue)
         store.answer()
         store.answer(.overloaded)
         store.answer(.overloaded)
         submit("c", 4, to: queue)
-        #expect(answers.texts == ["a: 1", "b failed"])
+        #expect(answers.texts == ["a: 1", "b failed", "erasure failed"])
         store.answer()
         store.answer()
         #expect(queue.waitUntilStored(before: .now() + 10) == 0)
-        #expect(answers.texts == ["a: 1", "b failed", "erasure: 0", "c: 4"])
+        #expect(answers.texts == ["a: 1", "b failed", "erasure failed", "c: 4"])
         #expect(queue.statistics.storedExposures == 3)
         #expect(queue.statistics.failed == 2)
     }
@@ -124,6 +132,24 @@ import Testing
         #expect(queue.statistics.waiting == 0)
     }
 
+    @Test func `Events take no more memory than a bound, however few they are`() {
+        let queue = EventQueue(store: store, capacityBytes: 10_000)
+        for name in ["a", "b", "c"] {
+            var event = Self.events(1)
+            if case .goal(var goal) = event[0] {
+                goal.payload = Array(repeating: UInt8(ascii: " "), count: 4_000)
+                event = [.goal(goal)]
+            }
+            queue.record(event) { [answers] in answers.add(name, $0) }
+        }
+        #expect(answers.texts == ["c failed"])
+        store.answer()
+        store.answer()
+        submit("d", 1, to: queue)
+        store.answer()
+        #expect(answers.texts == ["c failed", "a: 1", "b: 1", "d: 1"])
+    }
+
     @Test func `What the store fails to take is told to whom it concerns, and the next is tried`() {
         let queue = EventQueue(store: store)
         submit("a", 1, to: queue)
@@ -138,11 +164,11 @@ import Testing
         let queue = EventQueue(store: store)
         submit("a", 1, to: queue)
         submit("b", 1, to: queue)
-        queue.afterWaiting { [answers] in answers.add("after", .success([])) }
+        addErasure(to: queue)
         store.answer()
         #expect(answers.texts == ["a: 1"])
         store.answer()
-        #expect(answers.texts == ["a: 1", "b: 1", "after: 0"])
+        #expect(answers.texts == ["a: 1", "b: 1", "erasure: 0"])
     }
 
     @Test func `An exposure is known once it was seen, until another variation or a minute or two later`() {

@@ -96,6 +96,18 @@ import Testing
         #expect(!FileManager.default.fileExists(atPath: directory.file("new.db")))
     }
 
+    @Test func `The token file may be a link, and what it links to counts`() throws {
+        let link = directory.file("link")
+        try FileManager.default.createSymbolicLink(atPath: link, withDestinationPath: file)
+        let linked = try ServerProcess(database: directory.file("linked.db"), ["--tokens-file", link])
+        #expect(try linked.request("GET", "/v1/profiles/ada").status == 401)
+        linked.stop()
+        try FileManager.default.setAttributes([.posixPermissions: 0o644], ofItemAtPath: file)
+        let refused = try Command("serve", "--listen", "127.0.0.1:0", "--tokens-file", link)
+        #expect(refused.end == .exit(1))
+        #expect(refused.errors.contains("chmod 600"))
+    }
+
     @Test func `With tokens every address is listened to`() throws {
         let arguments = ["serve", "--listen", "0.0.0.0:0", "--database", directory.file("new.db"), "--tokens-file", file]
         let child = try ChildProcess(Executable.holdfast, arguments)

@@ -171,6 +171,15 @@ import Testing
         #expect(try put(#"{"status":"Running"}"#, "If-Match: \(tag)").status == 412)
         let deletion = try server.client().request("DELETE", "/v1/experiments/checkout", fields: ["If-Match: \(tag)"])
         #expect(deletion.status == 412)
+        let current = try #require(try server.request("GET", "/v1/experiments/checkout").field("etag"))
+        #expect(try put(#"{"status":"Running"}"#, "If-None-Match: \"0123456789abcdef\"", "If-None-Match: \(current)").status == 412)
+        // A value that is no UTF-8 is there all the same.
+        for (field, status) in [("If-Match: \"?\"", 412), ("X-Optimizely-SDK-Key: ?", 400)] {
+            let client = try server.client()
+            let head = Array("DELETE /v1/experiments/checkout HTTP/1.1\r\nHost: test\r\n\(field)\r\n\r\n".utf8)
+            try client.send(head.map { $0 == UInt8(ascii: "?") ? 0xFF : $0 })
+            #expect(try client.receive().status == status)
+        }
         #expect(try server.request("GET", "/v1/experiments/checkout")["status"] == "Paused")
         #expect(try server.request("GET", "/v1/audit")["entries"].array?.count == 2)
 
@@ -182,6 +191,18 @@ import Testing
         #expect(try replace("If-Match: \(tag)") == 412)
         #expect(try replace("If-None-Match: *") == 412)
         #expect(try replace("If-Match: \(datafile.field("etag") ?? "")") == 200)
+    }
+
+    @Test(arguments: [
+        ("PUT", "/v1/experiments/checkout?sdk_key=other"), ("DELETE", "/v1/profiles/ada?dry_run=true"),
+        ("GET", "/v1/experiments?sdk_key=other"), ("POST", "/v1/assign?x"), ("PATCH", "/v1/profiles/ada/attributes?a=b"),
+    ])
+    func `A parameter of the query that is not known is refused`(method: String, target: String) throws {
+        let server = try ServerProcess(database: database)
+        let answer = try server.request(method, target, "{}")
+        #expect(answer.status == 400)
+        #expect(answer["detail"].string?.contains("the query parameter") == true, "\(answer.text)")
+        server.stop()
     }
 
     @Test(arguments: [("PUT", "/v1/profiles/ada"), ("PATCH", "/v1/profiles/ada"), ("DELETE", "/v1/profiles/ada")])

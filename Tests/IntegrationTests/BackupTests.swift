@@ -52,6 +52,15 @@ import Testing
         server.stop()
     }
 
+    @Test func `Who may not read the database may not read the backup`() throws {
+        try FileManager.default.setAttributes([.posixPermissions: 0o600], ofItemAtPath: database)
+        let copy = directory.file("copy.db")
+        #expect(try Command("backup", "--database", database, copy).end == .exit(0))
+        let mode = try FileManager.default.attributesOfItem(atPath: copy)[.posixPermissions] as? NSNumber
+        #expect(mode?.intValue == 0o600)
+        server.stop()
+    }
+
     @Test(.enabled(if: SmallFileSystem.canBeMade, "a file system can only be mounted by the administrator"))
     func `A backup for which there is no room is refused and leaves nothing behind`() throws {
         #expect(try server.request("POST", "/ups/save", profile("ada", ["1": "1"])).status == 200)

@@ -80,6 +80,39 @@ import Testing
         #expect(try client.request("GET", "/v1/profiles/a").text == profile("a", ["1": "new", "2": "x", "3": "9"]))
     }
 
+    @Test func `What an import tells of refused lines is bounded, however long they are`() throws {
+        let line = profile("a", [String(repeating: "-", count: 500_000): "1"])
+        let answer = try client.request("POST", "/v1/profiles", Array(repeating: line, count: 8).joined(separator: "\n"))
+        #expect(answer["refused"] == 8)
+        #expect(answer.body.count < 32_768)
+        #expect(answer["errors"].array?.map { $0["pointer"] } == Array(repeating: "/experiment_bucket_map", count: 8))
+    }
+
+    @Test func `An export that cannot begin is an error, and one that cannot go on is cut`() throws {
+        try save("a", ["1": "2"])
+        let database = try DatabaseConnection(directory.file("holdfast.db"))
+        try database.execute("UPDATE profiles SET record = x'01ff'")
+        let refused = try client.request("GET", "/v1/profiles")
+        #expect(refused.status == 503)
+        #expect(refused["detail"].string?.contains("the stored profile of 'a' is damaged") == true)
+        let command = try Command("export", "--database", directory.file("holdfast.db"))
+        #expect(command.end == .exit(1))
+        #expect(command.errors.contains("the stored profile of 'a' is damaged"), "\(command.errors)")
+    }
+
+    @Test func `An import on the command line keeps to the rules of the servers`() throws {
+        let path = directory.file("rules.db")
+        let lines = try directory.write(profile("a", ["1": "2"]) + "\n" + profile("b", ["1": "2", "3": "4"]) + "\n", to: "lines")
+        let imported = try Command(
+            "import", "--database", path, "--max-assignments", "1", environment: ["HOLDFAST_ASSIGNMENT_TTL": "1h"],
+            input: lines)
+        #expect(imported.end == .exit(1))
+        #expect(imported.errors.contains("line 2 was refused: the profile would hold more than 1 assignments"))
+        let stored = try Command("export", "--detail", "--database", path)
+        let expiry = try JSONParser().parse(stored.output)["experiment_bucket_map"]["1"]["expires_at"]
+        #expect(expiry.string != nil)
+    }
+
     @Test func `A line may be as long as a body and not longer`() throws {
         let server = try ServerProcess(database: directory.file("small.db"), ["--max-body-size", "1KiB"])
         let line = profile("a", ["1": "2"])

@@ -40,6 +40,21 @@ extension SQLiteStoreTests {
             try #require(try store.tallies(experimentID: "e", goal: "g").first)
         }
 
+        @Test(
+            "No number in the file stops the process",
+            arguments: [
+                "exposures SET happened_at", "user_goals SET after_count", "user_goals SET before_count",
+                "variation_users SET counted", "variation_goals SET events",
+            ], [Int64.min, Int64.max])
+        func damagedNumbers(column: String, number: Int64) async throws {
+            _ = try await store.record([Self.exposure("u"), Self.goal("u")])
+            try RawDatabase(directory.file("holdfast.db")).execute("UPDATE \(column) = \(number)")
+            _ = try? await store.record([Self.goal("u", at: 2), Self.exposure("u", "b", at: 3), Self.exposure("u", at: -9)])
+            _ = try tally()
+            _ = try? await store.apply(.erase, to: "u")
+            store.close()
+        }
+
         @Test("The first exposure of a user counts, and later ones are not stored")
         func firstExposure() async throws {
             #expect(try await store.record([Self.exposure("u"), Self.exposure("u", at: 5)]) == [.stored, .repeated])

@@ -108,6 +108,20 @@ extension SQLiteStoreTests {
             #expect(try RawDatabase(path).value("SELECT group_concat(user_id) FROM profiles") == "damaged,u0")
         }
 
+        @Test("Who leaves that to others deletes nothing in the background")
+        func leavesRetentionToOthers() async throws {
+            let clock = ManualClock()
+            let store = try SQLiteStore.make(in: directory, rules: ProfileRules(assignmentTTL: .seconds(60)), clock: clock) {
+                $0.retentionInterval = 0.001
+                $0.deletesOld = false
+            }
+            try await store.apply(.replace(["e": "v"]), to: "expired")
+            clock.advance(by: .seconds(60))
+            for number in 0..<20 { try await store.apply(.replace(["e": "v"]), to: Identifier("u\(number)")) }
+            store.close()
+            #expect(try RawDatabase(path).value("SELECT count(*) FROM profiles") == "21")
+        }
+
         @Test("A clock that goes back brings nothing back that was deleted, and deletes nothing")
         func clockGoesBack() async throws {
             let clock = ManualClock()

@@ -15,6 +15,14 @@ public struct JSONPointer: Sendable, Hashable {
         JSONPointer(string: "\(string)/\(index)")
     }
 
+    /// The place itself, or the innermost one around it of which the pointer has no more than so many bytes.
+    public func shortened(to limit: Int) -> JSONPointer {
+        guard string.utf8.count > limit else { return self }
+        // Within a token there is no slash.
+        let end = string.utf8.prefix(limit + 1).lastIndex(of: UInt8(ascii: "/")) ?? string.startIndex
+        return JSONPointer(string: String(string[..<end]))
+    }
+
     mutating func prepend(_ key: String) {
         string = Self.token(key) + string
     }

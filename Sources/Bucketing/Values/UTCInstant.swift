@@ -15,7 +15,8 @@ public struct UTCInstant: Sendable, Hashable {
         text = "\(date)T\(clock.joined(separator: ":")).\((time % 1_000).padded(to: 3))Z"
     }
 
-    /// Reads a date-time of RFC 3339 §5.6, which has an offset or `Z`. Of a fraction the first three digits count.
+    /// Reads a date-time of RFC 3339 §5.6, which has an offset or `Z`; a space may stand for the `T`, as its note allows.
+    /// Of a fraction the first three digits count.
     ///
     /// - Returns: `nil` for anything else, and for the second 60 of a leap second, which has no place of its own in a
     ///   count since 1970.
@@ -23,7 +24,7 @@ public struct UTCInstant: Sendable, Hashable {
         let bytes = Array(text.utf8)
         guard bytes.count >= 20, let date = CalendarDate(bytes[..<10]) else { return nil }
         var reader = DigitReader(bytes[10...])
-        guard reader.skip("Tt"), let hour = reader.number(2), hour < 24, reader.skip(":"),
+        guard reader.skip("Tt "), let hour = reader.number(2), hour < 24, reader.skip(":"),
             let minute = reader.number(2), minute < 60, reader.skip(":"), let second = reader.number(2), second < 60,
             let fraction = Self.fraction(&reader), let offset = Self.offset(&reader), reader.isAtEnd
         else { return nil }

@@ -3,19 +3,26 @@ struct AnswerQueue {
     private var waiting: [PendingRequest] = []
     /// The number of the first request that waits.
     private var first: UInt64 = 0
-    /// The stream that is being sent as the answer to the first request.
-    private var stream: (any ResponseStream)?
-    private var streamFraming = ResponseEncoder.Framing.length
-    private var streamIsAsked = false
+    /// What is being sent as the answer to the first request.
+    private var streaming: Streaming?
     /// Whether the last answer has been written that this connection will carry.
     private(set) var isClosing = false
+
+    private struct Streaming {
+        let source: any ResponseStream
+        /// Sent with the first piece, so that a stream which fails before it has one can be answered by an error.
+        var unsentHead: Response?
+        var status = Status.ok
+        var framing = ResponseEncoder.Framing.length
+        var isAsked = false
+    }
 
     var isEmpty: Bool { waiting.isEmpty }
     var count: Int { waiting.count }
     /// When the first request that waits began; 0 when none waits.
     var oldestStart: UInt64 { waiting.first?.startedAt ?? 0 }
     var oldestID: RequestID? { waiting.first?.id }
-    var isStreaming: Bool { stream != nil }
+    var isStreaming: Bool { streaming != nil }
 
     mutating func append(_ request: PendingRequest) -> UInt64 {
         waiting.append(request)
@@ -28,7 +35,7 @@ struct AnswerQueue {
         completed: (PendingRequest, Status) -> Void
     ) {
         guard sequence >= first, sequence - first < UInt64(waiting.count), !isClosing else { return }
-        if sequence > first || stream != nil {
+        if sequence > first || streaming != nil {
             let index = Int(sequence - first)
             if waiting[index].response == nil, index > 0 { waiting[index].response = response }
             return
@@ -41,15 +48,11 @@ struct AnswerQueue {
         _ response: Response, _ date: [UInt8], _ output: inout ByteBuffer,
         _ completed: (PendingRequest, Status) -> Void
     ) {
-        let (status, framing) = ResponseEncoder.encode(response, to: waiting[0], date: date, into: &output)
-        if case .stream(let stream) = response.body, framing != .length {
-            self.stream = stream
-            streamFraming = framing
-            streamIsAsked = false
-            if framing == .close { waiting[0].keepsAlive = false }
-            waiting[0].response = Response(status)
+        if case .stream(let source) = response.body, ResponseEncoder.sendsBody(of: response, to: waiting[0]) {
+            streaming = Streaming(source: source, unsentHead: response)
             return
         }
+        let (status, _) = ResponseEncoder.encode(response, to: waiting[0], date: date, into: &output)
         finishFirst(status, completed)
     }
 
@@ -63,7 +66,7 @@ struct AnswerQueue {
     private mutating func writeReady(
         _ date: [UInt8], _ output: inout ByteBuffer, _ completed: (PendingRequest, Status) -> Void
     ) {
-        while !isClosing, stream == nil, let response = waiting.first?.response {
+        while !isClosing, streaming == nil, let response = waiting.first?.response {
             write(response, date, &output, completed)
         }
     }
@@ -72,25 +75,63 @@ struct AnswerQueue {
 
     /// The stream that is to be asked for more; it is not given again until it has answered.
     mutating func streamToPull() -> (stream: any ResponseStream, sequence: UInt64)? {
-        guard let stream, !streamIsAsked else { return nil }
-        streamIsAsked = true
-        return (stream, first)
+        guard let streaming, !streaming.isAsked else { return nil }
+        self.streaming?.isAsked = true
+        return (streaming.source, first)
     }
 
-    mutating func streamWrote(_ bytes: [UInt8], sequence: UInt64, into output: inout ByteBuffer) {
-        guard stream != nil, sequence == first else { return }
-        streamIsAsked = false
-        ResponseEncoder.encodeChunk(bytes, framing: streamFraming, into: &output)
+    mutating func streamWrote(_ bytes: [UInt8], sequence: UInt64, date: [UInt8], into output: inout ByteBuffer) {
+        guard let streaming = begunStream(sequence, date, &output) else { return }
+        self.streaming?.isAsked = false
+        ResponseEncoder.encodeChunk(bytes, framing: streaming.framing, into: &output)
     }
 
     mutating func streamFinished(
         sequence: UInt64, date: [UInt8], into output: inout ByteBuffer, completed: (PendingRequest, Status) -> Void
     ) {
-        guard stream != nil, sequence == first else { return }
-        stream = nil
-        if streamFraming == .chunked { output.append("0\r\n\r\n") }
-        finishFirst(waiting[0].response?.status ?? .ok, completed)
+        guard let streaming = begunStream(sequence, date, &output) else { return }
+        self.streaming = nil
+        if streaming.framing == .chunked { output.append("0\r\n\r\n") }
+        finishFirst(streaming.status, completed)
         writeReady(date, &output, completed)
+    }
+
+    /// Answers by something else than the stream, if none of that has been sent.
+    ///
+    /// - Returns: `false` if some has, so that the connection must be cut.
+    mutating func streamFailed(
+        _ response: Response, sequence: UInt64, date: [UInt8], into output: inout ByteBuffer,
+        completed: (PendingRequest, Status) -> Void
+    ) -> Bool {
+        guard let streaming, sequence == first else { return true }
+        guard streaming.unsentHead != nil else { return false }
+        self.streaming = nil
+        write(response, date, &output, completed)
+        writeReady(date, &output, completed)
+        return true
+    }
+
+    /// The connection is gone: nothing is kept, and an answer that was cut off counts as given.
+    mutating func abandon(completed: (PendingRequest, Status) -> Void) {
+        if let streaming, streaming.unsentHead == nil { completed(waiting[0], streaming.status) }
+        streaming = nil
+        waiting = []
+        isClosing = true
+    }
+
+    /// The stream, its head sent; `nil` when it is that of another request.
+    private mutating func begunStream(
+        _ sequence: UInt64, _ date: [UInt8], _ output: inout ByteBuffer
+    ) -> Streaming? {
+        guard sequence == first else { return nil }
+        if let head = streaming?.unsentHead {
+            let (status, framing) = ResponseEncoder.encode(head, to: waiting[0], date: date, into: &output)
+            streaming?.unsentHead = nil
+            streaming?.status = status
+            streaming?.framing = framing
+            if framing == .close { waiting[0].keepsAlive = false }
+        }
+        return streaming
     }
 
     /// Whether the connection goes on after the answer to the request that came last.

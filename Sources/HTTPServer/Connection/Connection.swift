@@ -112,6 +112,8 @@ final class Connection {
 
     private var matched: (route: Int, parameters: PathParameters)?
     private var mismatch: Response?
+    /// Whether a head has been read whose request has not begun: it waits for its body.
+    private var awaitsBody = false
 
     /// Finds the route of the head just read, and with it how the body is wanted.
     private func route() {
@@ -133,6 +135,7 @@ final class Connection {
         if isStreamed, let matched {
             startStream(matched.route, matched.parameters)
         } else {
+            awaitsBody = true
             machine.readBody()
         }
     }
@@ -183,14 +186,13 @@ final class Connection {
     private var currentID = RequestID.generated(loop: 0, count: 0)
 
     private func begin(route: Int?, _ bytes: UnsafeRawBufferPointer, keepsAlive: Bool) -> Responder {
+        awaitsBody = false
         let head = machine.head
         currentID = head.value(of: "x-request-id", in: bytes).flatMap(RequestID.init) ?? worker.nextRequestID()
         var request = PendingRequest(
             id: currentID, method: head.method, isVersion11: head.isVersion11, keepsAlive: keepsAlive,
             ifNoneMatch: nil, route: route, startedAt: worker.now, target: nil, response: nil)
-        if head.method.isSafe, let condition = head.value(of: "if-none-match", in: bytes) {
-            request.ifNoneMatch = String(utf8: condition)
-        }
+        if head.method.isSafe { request.ifNoneMatch = head.joinedValue(of: "if-none-match", in: bytes) }
         if worker.application.wantsTargets {
             request.target = String(decoding: bytes[head.path.lowerBound..<max(head.path.upperBound, head.query.upperBound)], as: UTF8.self)
         }
@@ -204,11 +206,15 @@ final class Connection {
             answer(worker.response(to: failure), sequence: receiverSequence)
             return loseReceiver()
         }
-        let sequence = machine.begin(
-            PendingRequest(
-                id: worker.nextRequestID(), method: .get, isVersion11: true, keepsAlive: false, ifNoneMatch: nil,
-                route: nil, startedAt: worker.now, target: nil, response: nil))
-        answer(worker.response(to: failure), sequence: sequence)
+        answer(worker.response(to: failure), sequence: beginRefused())
+    }
+
+    /// - Returns: the number of a request that is not handled, of which as much is known as could be read.
+    private func beginRefused() -> UInt64 {
+        guard !awaitsBody else {
+            return begin(route: matched?.route, machine.input.readableBytes, keepsAlive: false).sequence
+        }
+        return machine.begin(PendingRequest(refused: worker.nextRequestID(), at: worker.now))
     }
 
     private func loseReceiver() {
@@ -219,7 +225,7 @@ final class Connection {
 
     func resumeBody() {
         guard !isClosed else { return }
-        machine.resumeBody()
+        machine.resumeBody(now: worker.now)
         worker.activate(self)
     }
 
@@ -234,7 +240,7 @@ final class Connection {
 
     func streamWrote(_ bytes: [UInt8], sequence: UInt64) {
         guard !isClosed else { return }
-        machine.streamWrote(bytes, sequence: sequence)
+        machine.streamWrote(bytes, sequence: sequence, date: worker.date)
         worker.activate(self)
     }
 
@@ -244,9 +250,14 @@ final class Connection {
         worker.activate(self)
     }
 
-    /// Cuts the connection, so that the peer sees that the answer is not whole.
-    func abort() {
-        close()
+    /// Answers with what has gone wrong, or else cuts the connection, so that the peer sees that the answer is not
+    /// whole.
+    func streamFailed(_ response: Response, sequence: UInt64) {
+        guard !isClosed else { return }
+        let isAnswered = machine.streamFailed(response, sequence: sequence, date: worker.date) {
+            worker.completed($0, $1)
+        }
+        isAnswered ? worker.activate(self) : close()
     }
 
     /// Sends what there is to send, and sees to what is to be waited for.
@@ -363,7 +374,7 @@ final class Connection {
         socket.close()
         worker.remove(self)
         loseReceiver()
-        machine.abandon()
+        machine.abandon { worker.completed($0, $1) }
     }
 }
 

@@ -215,8 +215,11 @@ struct ConnectionMachine: ~Copyable {
         if !wantsMore, case .streaming(let reader, _) = reading { reading = .streaming(reader, isPaused: true) }
     }
 
-    mutating func resumeBody() {
-        if case .streaming(let reader, _) = reading { reading = .streaming(reader, isPaused: false) }
+    /// The peer is waited for from now on: it is not to blame for the pause.
+    mutating func resumeBody(now: UInt64) {
+        guard case .streaming(let reader, true) = reading else { return }
+        reading = .streaming(reader, isPaused: false)
+        waitingSince = now
     }
 
     /// What is held of a body that has come in part and is wanted as a whole, in bytes.
@@ -297,8 +300,8 @@ struct ConnectionMachine: ~Copyable {
         if answers.isClosing { reading = .finished }
     }
 
-    mutating func streamWrote(_ bytes: [UInt8], sequence: UInt64) {
-        answers.streamWrote(bytes, sequence: sequence, into: &output)
+    mutating func streamWrote(_ bytes: [UInt8], sequence: UInt64, date: [UInt8]) {
+        answers.streamWrote(bytes, sequence: sequence, date: date, into: &output)
     }
 
     mutating func streamFinished(
@@ -308,14 +311,24 @@ struct ConnectionMachine: ~Copyable {
         if answers.isClosing { reading = .finished }
     }
 
+    /// - Returns: whether the stream could be answered by something else; if not, the connection must be cut.
+    mutating func streamFailed(
+        _ response: Response, sequence: UInt64, date: [UInt8], completed: (PendingRequest, Status) -> Void
+    ) -> Bool {
+        let isAnswered = answers.streamFailed(
+            response, sequence: sequence, date: date, into: &output, completed: completed)
+        if answers.isClosing { reading = .finished }
+        return isAnswered
+    }
+
     /// The stream that wants to be asked for more now, if any.
     mutating func streamToPull() -> (stream: any ResponseStream, sequence: UInt64)? {
         output.count < limits.bufferedOutputBytes ? answers.streamToPull() : nil
     }
 
     /// The connection is gone: nothing of it is to keep a stream alive.
-    mutating func abandon() {
-        answers = AnswerQueue()
+    mutating func abandon(completed: (PendingRequest, Status) -> Void) {
+        answers.abandon(completed: completed)
     }
 
     /// The deadline for a header or a body has passed: the request is refused.

@@ -7,7 +7,7 @@ struct PendingRequest {
     var ifNoneMatch: String?
     /// The index in the route table; `nil` when none matched.
     var route: Int?
-    /// Monotonic nanoseconds at which the request was whole.
+    /// Monotonic nanoseconds at which the request was whole, or its head if its body is taken in pieces.
     var startedAt: UInt64
     /// The target, kept only when there is an access log.
     var target: String?
@@ -15,4 +15,13 @@ struct PendingRequest {
     var response: Response?
 
     var isHead: Bool { method == .head }
+}
+
+extension PendingRequest {
+    /// One that is not handled, of which nothing is known.
+    init(refused id: RequestID, at time: UInt64) {
+        self.init(
+            id: id, method: .get, isVersion11: true, keepsAlive: false, ifNoneMatch: nil, route: nil, startedAt: time,
+            target: nil, response: nil)
+    }
 }

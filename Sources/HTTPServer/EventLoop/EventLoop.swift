@@ -13,11 +13,16 @@ public final class EventLoop: @unchecked Sendable {
 
     var selector: Selector
     var deadlines = DeadlineQueue()
-    private let mailbox = Mutex<[@Sendable () -> Void]>([])
+    private let mailbox = Mutex(Mailbox())
     private let hasMail = Atomic<Bool>(false)
     private let isAsleep = Atomic<Bool>(false)
     private let wakeDescriptor: Int32
     private let thread = Atomic<UInt>(0)
+
+    private struct Mailbox {
+        var jobs: [@Sendable () -> Void] = []
+        var isClosed = false
+    }
 
     static let wakeToken = UInt64.max
 
@@ -44,19 +49,27 @@ public final class EventLoop: @unchecked Sendable {
 
     /// Has work done on the loop's thread, after what was submitted before it and before any request is handled that
     /// arrives later.
-    public func submit(_ job: @escaping @Sendable () -> Void) {
-        mailbox.withLock { $0.append(job) }
+    ///
+    /// - Returns: `false` if the loop has ended, so that nobody will do it.
+    @discardableResult
+    public func submit(_ job: @escaping @Sendable () -> Void) -> Bool {
+        let isTaken = mailbox.withLock { mailbox in
+            if !mailbox.isClosed { mailbox.jobs.append(job) }
+            return !mailbox.isClosed
+        }
+        guard isTaken else { return false }
         hasMail.store(true, ordering: .sequentiallyConsistent)
         if let pending = WakeUpScope.current {
             pending.add(self)
         } else if isAsleep.exchange(false, ordering: .sequentiallyConsistent) {
             wake()
         }
+        return true
     }
 
     /// Has work done on the loop's thread: at once when called there.
     public func run(_ work: @escaping @Sendable () -> Void) {
-        isCurrent ? work() : submit(work)
+        if isCurrent { work() } else { submit(work) }
     }
 
     /// Runs work that submits to event loops, and wakes each of them only once, at the end.
@@ -95,10 +108,21 @@ public final class EventLoop: @unchecked Sendable {
 
     func runMail() {
         guard hasMail.exchange(false, ordering: .sequentiallyConsistent) else { return }
-        let jobs = mailbox.withLock { waiting in
-            defer { waiting = [] }
-            return waiting
+        for job in takeMail() { job() }
+    }
+
+    /// Does what has been submitted, and takes no more.
+    func closeMailbox() {
+        while case let jobs = takeMail(closesIfEmpty: true), !jobs.isEmpty {
+            for job in jobs { job() }
         }
-        for job in jobs { job() }
+    }
+
+    private func takeMail(closesIfEmpty: Bool = false) -> [@Sendable () -> Void] {
+        mailbox.withLock { mailbox in
+            if closesIfEmpty, mailbox.jobs.isEmpty { mailbox.isClosed = true }
+            defer { mailbox.jobs = [] }
+            return mailbox.jobs
+        }
     }
 }

@@ -29,10 +29,21 @@ struct RequestHead {
 
     /// The value of the first field of this name, which is written in lower case.
     func value(of name: StaticString, in bytes: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer? {
-        for field in fields
-        where field.name.count == name.utf8CodeUnitCount && bytes[slice: field.name].equalsIgnoringCase(name) {
-            return bytes[slice: field.value]
-        }
+        for field in fields where isNamed(field, name, bytes) { return bytes[slice: field.value] }
         return nil
+    }
+
+    /// The values of all fields of this name with commas between them (RFC 9110 §5.3), as text.
+    func joinedValue(of name: StaticString, in bytes: UnsafeRawBufferPointer) -> String? {
+        var joined: String?
+        for field in fields where isNamed(field, name, bytes) {
+            let value = String(decoding: bytes[slice: field.value], as: UTF8.self)
+            joined = joined.map { "\($0), \(value)" } ?? value
+        }
+        return joined
+    }
+
+    private func isNamed(_ field: Field, _ name: StaticString, _ bytes: UnsafeRawBufferPointer) -> Bool {
+        field.name.count == name.utf8CodeUnitCount && bytes[slice: field.name].equalsIgnoringCase(name)
     }
 }

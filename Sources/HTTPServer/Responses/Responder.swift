@@ -31,6 +31,6 @@ public struct Responder: @unchecked Sendable {
 }
 
 /// A response on its way to the event loop. Safe: its sender does not use it any more.
-private struct Handover: @unchecked Sendable {
+struct Handover: @unchecked Sendable {
     let response: Response
 }

@@ -69,6 +69,10 @@ enum ResponseEncoder {
         return framing
     }
 
+    static func sendsBody(of response: borrowing Response, to request: borrowing PendingRequest) -> Bool {
+        !request.isHead && !response.status.forbidsBody && !isNotModified(response, request)
+    }
+
     static func encodeChunk(_ bytes: [UInt8], framing: Framing, into output: inout ByteBuffer) {
         guard !bytes.isEmpty else { return }
         guard framing == .chunked else { return output.append(bytes) }

@@ -1,4 +1,5 @@
-/// The body of an answer that is made while it is sent, so that its size in memory stays bounded.
+/// The body of an answer that is made while it is sent, so that its size in memory stays bounded. The answer's head is
+/// sent with the first piece, which may be empty.
 public protocol ResponseStream: AnyObject {
     /// Called on the connection's event loop when there is room for more. Calls, now or later and from any thread,
     /// exactly one of the writer's methods; after ``StreamWriter/write(_:)`` it is called again when there is room.
@@ -20,9 +21,11 @@ public struct StreamWriter: @unchecked Sendable {
         perform { $0.streamFinished(sequence: $1) }
     }
 
-    /// The body cannot be completed: the connection is cut, so that the client can tell.
-    public func abort() {
-        perform { connection, _ in connection.abort() }
+    /// The body cannot be completed. The client gets `response` if nothing has been written; otherwise the connection
+    /// is cut, so that the client can tell.
+    public func fail(_ response: Response) {
+        let handover = Handover(response: response)
+        perform { $0.streamFailed(handover.response, sequence: $1) }
     }
 
     private func perform(_ body: @escaping @Sendable (Connection, UInt64) -> Void) {

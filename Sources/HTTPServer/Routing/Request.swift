@@ -15,9 +15,11 @@ public struct Request: ~Copyable {
         head.path.isEmpty ? "/" : String(decoding: bytes[slice: head.path], as: UTF8.self)
     }
 
-    /// The value of the first field of this name (given in lower case); `nil` when it is absent or no UTF-8.
+    /// The value of the fields of this name (given in lower case), those of several lines as one list (RFC 9110 §5.3);
+    /// `nil` when there is none. Bytes that are no UTF-8 become U+FFFD, so that a field with such is not taken for an
+    /// absent one.
     public func field(_ name: StaticString) -> String? {
-        head.value(of: name, in: bytes).flatMap { String(utf8: $0) }
+        head.joinedValue(of: name, in: bytes)
     }
 
     /// The part of the path that the route's pattern names, in the order of the pattern, percent-decoded; `nil` when

@@ -98,8 +98,9 @@ public final class HTTPServer: Sendable {
     }
 
     /// Collects something from each event loop's application, on its thread, and hands over all when they are there.
+    /// A loop that has ended is left out.
     ///
-    /// - Parameter completion: called on the thread of one of the loops.
+    /// - Parameter completion: called on the thread of one of the loops, or the caller's.
     public func collect<Value: Sendable>(
         _ take: @escaping @Sendable (any Application, ConnectionStatistics) -> Value,
         completion: @escaping @Sendable ([Value]) -> Void
@@ -107,9 +108,10 @@ public final class HTTPServer: Sendable {
         let references = workers.withLock { $0 }
         let collected = Collected<Value>(expected: references.count, completion: completion)
         for reference in references {
-            reference.worker.loop.submit {
+            let isTaken = reference.worker.loop.submit {
                 collected.add(take(reference.worker.application, reference.worker.statistics))
             }
+            if !isTaken { collected.add(nil) }
         }
     }
 
@@ -126,19 +128,25 @@ struct WorkerReference: @unchecked Sendable {
 
 /// Counts what has been collected.
 private final class Collected<Value: Sendable>: Sendable {
-    private let values = Mutex<[Value]>([])
-    private let expected: Int
+    private struct State {
+        var values: [Value] = []
+        var missing: Int
+    }
+
+    private let state: Mutex<State>
     private let completion: @Sendable ([Value]) -> Void
 
     init(expected: Int, completion: @escaping @Sendable ([Value]) -> Void) {
-        self.expected = expected
+        state = Mutex(State(missing: expected))
         self.completion = completion
     }
 
-    func add(_ value: Value) {
-        let all = values.withLock { values in
-            values.append(value)
-            return values.count == expected ? values : nil
+    /// - Parameter value: `nil` from one that has nothing to give.
+    func add(_ value: Value?) {
+        let all = state.withLock { state in
+            if let value { state.values.append(value) }
+            state.missing -= 1
+            return state.missing == 0 ? state.values : nil
         }
         if let all { completion(all) }
     }

@@ -65,7 +65,7 @@ final class Worker {
         while !(isDraining && load.load(ordering: .sequentiallyConsistent) == 0) {
             try turn()
         }
-        loop.runMail()
+        loop.closeMailbox()
         application.stop()
     }
 
@@ -155,12 +155,8 @@ final class Worker {
     }
 
     func response(to failure: RequestFailure) -> Response {
-        var response = application.response(to: failure)
-        if failure.status == .serviceUnavailable {
-            statistics.overloaded &+= 1
-            response.fields.append(("Retry-After", "1"))
-        }
-        return response
+        if failure.status == .serviceUnavailable { statistics.overloaded &+= 1 }
+        return application.response(to: failure)
     }
 
     // MARK: Accepting
@@ -184,10 +180,18 @@ final class Worker {
         guard balance.admits(atMost: configuration.limits.connections) else {
             statistics.refused &+= 1
             application.report(.connectionRefused)
-            return socket.refuse()
+            return refuse(socket)
         }
         guard let chosen = balance.choose(from: self) else { return admit(socket) }
         chosen.worker.loop.submit { chosen.worker.admit(socket) }
+    }
+
+    private func refuse(_ socket: Socket) {
+        let request = PendingRequest(refused: nextRequestID(), at: now)
+        let failure = RequestFailure(.serviceUnavailable, "there are as many connections as the server takes")
+        var answer = ByteBuffer()
+        _ = ResponseEncoder.encode(application.response(to: failure), to: request, date: date, into: &answer)
+        socket.refuse(with: &answer)
     }
 
     private func admit(_ socket: Socket) {

@@ -32,12 +32,8 @@ struct Socket {
     }
 
     /// Turns a connection away for which there is no room, with an answer if the kernel takes it at once.
-    func refuse() {
-        let answer: StaticString = """
-            HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\nContent-Length: 21\r\nRetry-After: 1\r\n\
-            Connection: close\r\n\r\ntoo many connections\n
-            """
-        _ = csystem_send(descriptor, answer.utf8Start, UInt(answer.utf8CodeUnitCount))
+    func refuse(with answer: inout ByteBuffer) {
+        _ = try? send(&answer)
         finishSending()
         // Bytes that stay unread would make the kernel reset the connection before the peer has read the answer.
         withUnsafeTemporaryAllocation(byteCount: 16 * 1024, alignment: 1) { bytes in

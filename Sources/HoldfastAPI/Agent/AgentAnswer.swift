@@ -10,12 +10,15 @@ struct AgentAnswer: Sendable {
     /// One JSON text and a line feed; empty for an answer without a body.
     let json: [UInt8]
     let entityTag: EntityTag?
+    /// Further fields of the answer.
+    let fields: [(name: StaticString, value: String)]
 
     /// An answer without a body.
     init(_ status: Status) {
         self.status = status
         json = []
         entityTag = nil
+        fields = []
     }
 
     /// JSON that is sent as it stands.
@@ -23,18 +26,25 @@ struct AgentAnswer: Sendable {
         status = .ok
         self.json = json
         self.entityTag = entityTag
+        fields = []
     }
 
-    init(_ status: Status = .ok, _ writer: consuming JSONWriter) {
+    init(
+        _ status: Status = .ok, _ writer: consuming JSONWriter, fields: [(name: StaticString, value: String)] = []
+    ) {
         self.status = status
         writer.endLine()
         json = Self.escapingMarkup(writer.finish())
         entityTag = nil
+        self.fields = fields
     }
 
     var response: Response {
         guard !json.isEmpty else { return Response(status) }
-        return Response(status, contentType: "application/json; charset=utf-8", entityTag: entityTag, body: .bytes(json))
+        var response = Response(
+            status, contentType: "application/json; charset=utf-8", entityTag: entityTag, body: .bytes(json))
+        response.fields = fields
+        return response
     }
 
     /// Go's `encoding/json` escapes what HTML gives a meaning; outside of strings these characters do not occur.

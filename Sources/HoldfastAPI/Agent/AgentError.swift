@@ -7,14 +7,19 @@ struct AgentError: Error {
     let status: Status
     /// `nil` for an answer without a body.
     let text: String?
+    /// Further fields of the answer.
+    let fields: [(name: StaticString, value: String)]
 
     init(_ status: Status, _ text: String?) {
         self.status = status
         self.text = text
+        fields = []
     }
 
     init(_ problem: Problem) {
-        self.init(problem.status, problem.detail)
+        status = problem.status
+        text = problem.detail
+        fields = problem.fields
     }
 
     init(_ error: StorageError) {
@@ -30,6 +35,6 @@ struct AgentError: Error {
         writer.beginObject()
         writer.member("error", text)
         writer.endObject()
-        return AgentAnswer(status, writer)
+        return AgentAnswer(status, writer, fields: fields)
     }
 }

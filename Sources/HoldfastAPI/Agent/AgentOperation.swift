@@ -33,6 +33,6 @@ struct AgentOperation {
                 call.answer(error.answer.response)
             }
         }
-        return APIRoute(method, path, scope: .token(scope), handle)
+        return APIRoute(method, path, scope: .token(scope), readsQuery: true, handle)
     }
 }

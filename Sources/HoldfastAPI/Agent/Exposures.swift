@@ -39,10 +39,7 @@ struct Exposures: Sendable {
         writer.member("flag_key", impression.flagKey.string)
         writer.member("rule_type", impression.ruleType)
         writer.member("source", impression.origin.rawValue)
-        if !attributes.isEmpty {
-            writer.key("attributes")
-            writer.value(.object(attributes))
-        }
+        if !attributes.isEmpty { writer.detail("attributes", attributes) }
         writer.endObject()
         return writer.finish()
     }

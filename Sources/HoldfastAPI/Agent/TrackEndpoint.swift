@@ -44,10 +44,8 @@ struct TrackEndpoint {
         var writer = JSONWriter()
         writer.beginObject()
         writer.member("event_id", event.id.string)
-        writer.key("tags")
-        writer.value(.object(tags))
-        writer.key("attributes")
-        writer.value(.object(attributes))
+        writer.detail("tags", tags)
+        writer.detail("attributes", attributes)
         writer.endObject()
         return writer.finish()
     }

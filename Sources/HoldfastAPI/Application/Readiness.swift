@@ -90,10 +90,7 @@ public final class Readiness: Sendable {
     private static func reason(_ result: Result<Void, StorageError>) -> String? {
         switch result {
         case .success: nil
-        case .failure(.unavailable(let reason)): reason
-        case .failure(.overloaded): "too many writes are waiting"
-        case .failure(.closed): "the store is closed"
-        case .failure(.tooManyAssignments): "the store refused a probe"
+        case .failure(let error): error.description
         }
     }
 }

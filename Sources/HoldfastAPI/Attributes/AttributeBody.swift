@@ -104,7 +104,13 @@ extension Problem {
         members = [
             (
                 "errors",
-                .array(faults.prefix(100).map { ["pointer": .string($0.pointer.string), "detail": .string($0.reason)] })
+                .array(
+                    faults.prefix(100).map { fault in
+                        [
+                            "pointer": .string(fault.pointer.shortened(to: Self.longestDetail).string),
+                            "detail": .string(fault.reason.shortened(to: Self.longestDetail)),
+                        ]
+                    })
             )
         ]
     }

@@ -23,7 +23,7 @@ final class SegmentUsers: ResponseStream {
         services.attributes.scan(matcher, .users(after: after)) { result in
             switch result {
             case .success(let page): handover.stream.send(page, to: writer)
-            case .failure: writer.abort()
+            case .failure(let error): writer.fail(Problem(error).response)
             }
         }
     }

@@ -54,7 +54,6 @@ struct EventEndpoints {
         _ request: borrowing Request, _ call: Call, _ parse: (EventBody, EventAnswers, Int) -> Void
     ) {
         do throws(Problem) {
-            _ = try request.query(knowing: [])
             let value = try request.withBody { bytes throws(Problem) in try ProfileBody.parse(bytes) }
             let limit = services.options.lookupLimit
             let list = value.array ?? [value]

@@ -27,9 +27,7 @@ struct OperationsEndpoints {
     }
 
     private static func notReady(_ reason: String) -> Problem {
-        var problem = Problem(.serviceUnavailable, "not ready: \(reason)")
-        problem.fields = [("Retry-After", "1")]
-        return problem
+        Problem(.serviceUnavailable, "not ready: \(reason)")
     }
 
     func info(_ request: borrowing Request, _ call: Call) {

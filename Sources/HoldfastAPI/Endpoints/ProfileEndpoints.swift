@@ -36,7 +36,6 @@ struct ProfileEndpoints {
     /// Replaces the profile; 201 if there was none.
     func put(_ request: borrowing Request, _ call: Call) {
         do throws(Problem) {
-            _ = try request.query(knowing: [])
             let body = try request.profileBody()
             submit(ProfileChange(userID: body.userID, operation: .replace(body.assignments)), call) { result in
                 result.existed ? .ok : .created
@@ -71,6 +70,8 @@ struct ProfileEndpoints {
                     // Nor does this process decide by an override of the user any longer.
                     catalog.answer(call, .noContent, nil)
                 }
+            } ifOverloaded: {
+                call.fail($0)
             }
         } catch {
             call.fail(error)

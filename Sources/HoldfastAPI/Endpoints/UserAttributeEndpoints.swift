@@ -91,18 +91,12 @@ struct UserAttributeEndpoints {
     /// Sets and removes attributes of a user with each line. Answers how many lines were imported, how many of them
     /// changed nothing, and which were refused and why.
     func importLines(_ request: borrowing Request, _ call: Call) -> (any BodyReceiver)? {
-        do throws(Problem) {
-            _ = try request.query(knowing: [])
-            let services = services
-            let projects = projects
-            return LineImport(call: call, options: services.options, tellsUnchanged: true) { line throws(Problem) in
-                try Self.change(from: line, projects.schema)
-            } submit: { changes, finished in
-                services.attributes.submit(changes) { finished($0.map(Self.outcome)) }
-            }
-        } catch {
-            call.fail(error)
-            return nil
+        let services = services
+        let projects = projects
+        return LineImport(call: call, options: services.options, tellsUnchanged: true) { line throws(Problem) in
+            try Self.change(from: line, projects.schema)
+        } submit: { changes, finished in
+            services.attributes.submit(changes) { finished($0.map(Self.outcome)) }
         }
     }
 

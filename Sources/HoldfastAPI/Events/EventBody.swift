@@ -20,9 +20,6 @@ struct EventBody {
     let place: JSONPointer
     let now: Timestamp
 
-    /// Bytes of an event's tags.
-    private static let tagLimit = 8_192
-
     init(_ value: JSONValue, at place: JSONPointer, now: Timestamp) throws(Problem) {
         guard let object = value.object else {
             throw Problem(.badRequest, "an event is an object, not \(value.kind)", at: place)
@@ -90,8 +87,8 @@ struct EventBody {
         }
         let wrapped: JSONValue = ["tags": value]
         let payload = wrapped.encoded()
-        guard payload.count <= Self.tagLimit else {
-            throw Problem(.unprocessableContent, "tags are longer than \(Self.tagLimit) bytes", at: pointer)
+        guard payload.count <= EventDetail.limit else {
+            throw Problem(.unprocessableContent, "tags are longer than \(EventDetail.limit) bytes", at: pointer)
         }
         return payload
     }

@@ -17,23 +17,22 @@ final class EventExport: ResponseStream, Sendable {
     private struct State {
         var after: Int64
         var remaining: Int
+        var pageSize: PageSize
     }
 
     private let state: Mutex<State>
-    private let pageSize: Int
     private let queue: DispatchQueue
     private let source: Source
 
     init(after: Int64, limit: Int, pageSize: Int, on queue: DispatchQueue, from source: @escaping Source) {
-        state = Mutex(State(after: after, remaining: limit))
-        self.pageSize = pageSize
+        state = Mutex(State(after: after, remaining: limit, pageSize: PageSize(atMost: pageSize)))
         self.queue = queue
         self.source = source
     }
 
     func produce(_ writer: StreamWriter) {
         queue.async { [self] in
-            let (after, count) = state.withLock { ($0.after, min(pageSize, $0.remaining)) }
+            let (after, count) = state.withLock { ($0.after, min($0.pageSize.rows, $0.remaining)) }
             guard count > 0 else { return writer.finish() }
             do throws(StorageError) {
                 let page = try source(after, count)
@@ -41,10 +40,11 @@ final class EventExport: ResponseStream, Sendable {
                 state.withLock { state in
                     state.after = page.last
                     state.remaining -= page.count
+                    state.pageSize.adjust(to: page.lines.count)
                 }
                 writer.write(page.lines)
             } catch {
-                writer.abort()
+                writer.fail(Problem(error).response)
             }
         }
     }

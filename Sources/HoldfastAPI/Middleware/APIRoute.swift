@@ -21,11 +21,13 @@ struct APIRoute {
     private let changesState: Bool?
     /// Whether the handler sees to ``Preconditions``.
     private let isConditional: Bool
+    /// Whether the handler looks at the query; where none does, a parameter is refused.
+    private let readsQuery: Bool
     private let handler: Handler
 
     init(
         _ method: Method, _ pattern: String, scope: Scope, isVital: Bool = false, changesState: Bool? = nil,
-        isConditional: Bool = false, _ handle: @escaping (borrowing Request, Call) -> Void
+        isConditional: Bool = false, readsQuery: Bool = false, _ handle: @escaping (borrowing Request, Call) -> Void
     ) {
         self.method = method
         self.pattern = pattern
@@ -33,11 +35,13 @@ struct APIRoute {
         self.isVital = isVital
         self.changesState = changesState
         self.isConditional = isConditional
+        // Who watches a server may ask for what no cache has.
+        self.readsQuery = readsQuery || scope == .none
         handler = .buffered(handle)
     }
 
     init(
-        _ method: Method, _ pattern: String, scope: Scope,
+        _ method: Method, _ pattern: String, scope: Scope, readsQuery: Bool = false,
         streamed handle: @escaping (borrowing Request, Call) -> (any BodyReceiver)?
     ) {
         self.method = method
@@ -46,6 +50,7 @@ struct APIRoute {
         isVital = false
         changesState = nil
         isConditional = false
+        self.readsQuery = readsQuery
         handler = .streamed(handle)
     }
 
@@ -90,6 +95,13 @@ struct APIRoute {
         if [.put, .patch, .delete].contains(method), !isConditional, !Preconditions(request).isEmpty {
             return .failure(
                 Problem(.notImplemented, "If-Match and If-None-Match are not looked at here; nothing was done"))
+        }
+        if !readsQuery {
+            do throws(Problem) {
+                _ = try request.query(knowing: [])
+            } catch {
+                return .failure(error)
+            }
         }
         return caller
     }

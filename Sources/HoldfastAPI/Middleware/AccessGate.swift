@@ -27,7 +27,7 @@ final class AccessGate {
         }
         var found: Token?
         for token in tokens where token.hasSecret(secret.utf8) { found = token }
-        guard let found else { return .failure(unauthorized("the token is not known")) }
+        guard let found else { return .failure(unauthorized("the token is not known", error: "invalid_token")) }
         guard found.scope.allows(needed) else {
             return .failure(
                 Problem(.forbidden, "the token '\(found.name)' has the scope \(found.scope), and this needs \(needed)"))
@@ -48,9 +48,11 @@ final class AccessGate {
         return value.dropFirst(7).drop { $0 == " " }
     }
 
-    private func unauthorized(_ detail: String) -> Problem {
+    /// - Parameter error: as RFC 6750 §3.1 has it; none when there was no token.
+    private func unauthorized(_ detail: String, error: String? = nil) -> Problem {
         var problem = Problem(.unauthorized, detail)
-        problem.fields = [("WWW-Authenticate", "Bearer realm=\"holdfast\"")]
+        let challenge = "Bearer realm=\"holdfast\""
+        problem.fields = [("WWW-Authenticate", error.map { "\(challenge), error=\"\($0)\"" } ?? challenge)]
         return problem
     }
 }

@@ -14,10 +14,22 @@ struct Problem: Error {
     /// Further fields of the answer.
     var fields: [(name: StaticString, value: String)] = []
 
+    /// Bytes of what a problem tells of a request, which may be as long as a request may be.
+    static let longestDetail = 1_024
+
+    /// - Parameters:
+    ///   - detail: cut if it is too long.
+    ///   - pointer: of what surrounds the place if it is too long.
     init(_ status: Status, _ detail: String, at pointer: JSONPointer? = nil) {
         self.status = status
-        self.detail = detail
-        self.pointer = pointer
+        self.detail = detail.shortened(to: Self.longestDetail)
+        self.pointer = pointer?.shortened(to: Self.longestDetail)
+        if status == .serviceUnavailable { mayBeTried(after: 1) }
+    }
+
+    /// `Retry-After` (RFC 9110 §10.2.3)
+    mutating func mayBeTried(after seconds: Int) {
+        fields = [("Retry-After", String(seconds))]
     }
 
     /// A body that is no JSON.
@@ -34,12 +46,13 @@ struct Problem: Error {
                 at: ["experiment_bucket_map"])
         case .overloaded:
             self.init(.serviceUnavailable, "too many writes are waiting; nothing was stored")
+        case .damaged(let reason):
+            self.init(.serviceUnavailable, "\(reason); DELETE erases what is stored of the user")
         case .unavailable:
             self.init(.serviceUnavailable, "the store does not answer; nothing was acknowledged. GET /readyz says why")
         case .closed:
             self.init(.serviceUnavailable, "the server is shutting down; nothing was stored")
         }
-        if status == .serviceUnavailable { fields = [("Retry-After", "1")] }
     }
 
     var response: Response {

@@ -32,8 +32,8 @@ extension Request {
         var values: [String: String] = [:]
         for item in items {
             guard known.contains(item.name) else {
-                let names = known.sorted().joined(separator: ", ")
-                throw Problem(.badRequest, "the query parameter '\(item.name)' is not known here; known: \(names)")
+                let names = known.isEmpty ? "none is" : "known: \(known.sorted().joined(separator: ", "))"
+                throw Problem(.badRequest, "the query parameter '\(item.name)' is not known here; \(names)")
             }
             guard values.updateValue(item.value, forKey: item.name) == nil else {
                 throw Problem(.badRequest, "the query parameter '\(item.name)' stands twice")

@@ -40,7 +40,7 @@ final class ProfileLookup: ResponseStream {
         guard json.count == 0 else { return writer.write(json.take()) }
         guard position < userIDs.count else { return writer.finish() }
         readPiece { [self] failure in
-            guard failure == nil else { return writer.abort() }
+            if let failure { return writer.fail(Problem(failure).response) }
             if position == userIDs.count { json.endLine() }
             writer.write(json.take())
         }

@@ -1,7 +1,14 @@
+import Bucketing
 import Glibc
 import Storage
 
 extension Timestamp {
+    /// - Returns: `nil` for what is no time; see ``UTCInstant/init(rfc3339:)``.
+    init?(rfc3339 text: String) {
+        guard let instant = UTCInstant(rfc3339: text) else { return nil }
+        self = instant.milliseconds
+    }
+
     /// In UTC with milliseconds: `2026-01-31T12:00:00.000Z`.
     var rfc3339: String {
         var seconds = time_t(self / 1_000)

@@ -71,7 +71,7 @@ public final class ChangeFeed: Sendable {
             return try opened.get()
         } catch {
             var problem = error
-            problem.fields = [("Retry-After", "5")]
+            problem.mayBeTried(after: 5)
             throw problem
         }
     }

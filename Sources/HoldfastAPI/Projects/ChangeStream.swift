@@ -11,6 +11,7 @@ final class ChangeStream: ResponseStream, Sendable {
         /// The version of each project's datafile that the client knows, by SDK key.
         var told: [String: Int64] = [:]
         var isDue = false
+        var hasBegun = false
         var hasEnded = false
     }
 
@@ -51,7 +52,9 @@ final class ChangeStream: ResponseStream, Sendable {
             }
             var (text, events) = Self.news(projects, sdkKey, &state.told)
             if events == 0, state.isDue { text = Array(": nothing new\n\n".utf8) }
-            guard !text.isEmpty else { return nil }
+            // A client waits for the head, even if there is nothing to tell it yet.
+            guard !text.isEmpty || !state.hasBegun else { return nil }
+            state.hasBegun = true
             state.isDue = false
             state.writer = nil
             return (writer, text, events)

@@ -12,10 +12,19 @@ public final class EventQueue: Sendable {
 
     /// What is stored as a whole or not at all.
     private struct Submission {
-        var events: [UserEvent]
+        let events: [UserEvent]
+        /// About how much memory they take.
+        let bytes: Int
         /// Whether a request waits for the answer.
-        var isAwaited = false
-        var completion: Completion?
+        let isAwaited: Bool
+        let completion: Completion
+
+        init(events: [UserEvent], isAwaited: Bool = false, completion: @escaping Completion) {
+            self.events = events
+            bytes = events.reduce(0) { $0 + 256 + $1.payload.count }
+            self.isAwaited = isAwaited
+            self.completion = completion
+        }
     }
 
     private struct State {
@@ -23,6 +32,7 @@ public final class EventQueue: Sendable {
         var submissions: [Submission] = []
         var next = 0
         var waitingEvents = 0
+        var waitingBytes = 0
         var isWriting = false
         var statistics = EventStatistics()
 
@@ -44,6 +54,7 @@ public final class EventQueue: Sendable {
 
     let store: any EventStore
     private let capacity: Int
+    private let capacityBytes: Int
     private let state = Mutex(State())
     /// Entered while events are on their way to the store.
     private let writing = DispatchGroup()
@@ -52,10 +63,16 @@ public final class EventQueue: Sendable {
     /// No more submissions are added to a transaction that has so many events.
     private static let batch = 512
 
-    /// - Parameter capacity: events that may wait.
-    public init(store: any EventStore, capacity: Int = 65_536, pause: DispatchTimeInterval = .milliseconds(100)) {
+    /// - Parameters:
+    ///   - capacity: events that may wait.
+    ///   - capacityBytes: about how much memory they may take.
+    public init(
+        store: any EventStore, capacity: Int = 65_536, capacityBytes: Int = 64 << 20,
+        pause: DispatchTimeInterval = .milliseconds(100)
+    ) {
         self.store = store
         self.capacity = capacity
+        self.capacityBytes = capacityBytes
         self.pause = pause
     }
 
@@ -79,9 +96,14 @@ public final class EventQueue: Sendable {
         if !submit(Submission(events: events, isAwaited: true, completion: completion)) { completion(.failure(.overloaded)) }
     }
 
-    /// Does something when all that was added before is stored or has failed.
-    func afterWaiting(_ work: @escaping @Sendable () -> Void) {
-        _ = submit(Submission(events: []) { _ in work() })
+    /// Does something when all that was added before is stored or has failed, unless the store is overloaded.
+    func afterWaiting(
+        _ work: @escaping @Sendable () -> Void, ifOverloaded refused: @escaping @Sendable (StorageError) -> Void
+    ) {
+        let submission = Submission(events: [], isAwaited: true) { result in
+            if case .failure(.overloaded) = result { refused(.overloaded) } else { work() }
+        }
+        if !submit(submission) { refused(.overloaded) }
     }
 
     /// - Returns: whether there was room.
@@ -90,9 +112,12 @@ public final class EventQueue: Sendable {
             case refuse, wait, write
         }
         let step = state.withLock { state -> Step in
-            guard state.waitingEvents + submission.events.count <= capacity else { return .refuse }
+            guard state.waitingEvents + submission.events.count <= capacity,
+                state.waitingBytes + submission.bytes <= capacityBytes
+            else { return .refuse }
             state.submissions.append(submission)
             state.waitingEvents += submission.events.count
+            state.waitingBytes += submission.bytes
             defer { state.isWriting = true }
             if state.isWriting { return .wait }
             writing.enter()
@@ -139,14 +164,17 @@ public final class EventQueue: Sendable {
         var start = 0
         for submission in submissions {
             let range = start..<start + submission.events.count
-            submission.completion?(result.map { Array($0[range]) })
+            submission.completion(result.map { Array($0[range]) })
             start = range.upperBound
         }
     }
 
     private func count(_ result: Result<[EventOutcome], StorageError>, of submissions: [Submission]) {
         state.withLock { state in
-            for submission in submissions { state.waitingEvents -= submission.events.count }
+            for submission in submissions {
+                state.waitingEvents -= submission.events.count
+                state.waitingBytes -= submission.bytes
+            }
             switch result {
             case .success(let outcomes):
                 for (outcome, event) in zip(outcomes, submissions.lazy.flatMap(\.events)) {
@@ -183,6 +211,15 @@ struct EventStatistics: Sendable {
         case (.repeated, _): repeated &+= 1
         case (.stored, .exposure): storedExposures &+= 1
         case (.stored, .goal): storedGoals &+= 1
+        }
+    }
+}
+
+extension UserEvent {
+    fileprivate var payload: [UInt8] {
+        switch self {
+        case .exposure(let exposure): exposure.payload
+        case .goal(let event): event.payload
         }
     }
 }

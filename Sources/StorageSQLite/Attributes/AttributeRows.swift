@@ -68,7 +68,7 @@ enum AttributeRows {
     /// - Throws: ``StorageError/unavailable(reason:)`` when the row is damaged, which concerns this user alone.
     static func decode(_ bytes: [UInt8], of userID: Identifier) throws(StorageError) -> AttributeRecord {
         guard let record = AttributeRecord(checking: bytes) else {
-            throw .unavailable(reason: "the stored attributes of '\(userID)' are damaged")
+            throw .damaged(reason: "the stored attributes of '\(userID)' are damaged")
         }
         return record
     }

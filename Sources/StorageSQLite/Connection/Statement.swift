@@ -89,6 +89,11 @@ final class Statement {
         sqlite3_column_int64(handle, column)
     }
 
+    /// A number of which sums are made, within ±2^53 whatever is stored, so that a damaged one makes none overflow.
+    func bounded(_ column: Int32) -> Int64 {
+        min(max(integer(column), -(1 << 53)), 1 << 53)
+    }
+
     func double(_ column: Int32) -> Double {
         sqlite3_column_double(handle, column)
     }

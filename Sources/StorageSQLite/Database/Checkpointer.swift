@@ -61,15 +61,18 @@ final class Checkpointer: Sendable {
     private static let passes = 4
 
     private let state: Mutex<State>
+    private let isFailing = Atomic<Bool>(false)
     private let copier = Mutex(Copier())
     private let queue = DispatchQueue(label: "sqlite-checkpoint", qos: .utility)
     private let path: String
+    /// How many the log may have before it is copied.
     private let pages: Int
+    private let report: @Sendable (StoreEvent) -> Void
 
-    /// - Parameter pages: how many the log may have before it is copied.
-    init(path: String, pages: Int) {
+    init(path: String, _ configuration: SQLiteConfiguration) {
         self.path = path
-        self.pages = pages
+        pages = configuration.checkpointPages
+        report = configuration.report
         state = Mutex(State(threshold: pages))
     }
 
@@ -130,6 +133,7 @@ final class Checkpointer: Sendable {
                 return false
             }
         }
+        if isComplete { isFailing.store(false, ordering: .relaxed) }
         state.withLock { state in
             state.stage = .idle
             // Somebody who reads an old state for long keeps the log; to hold up commits often would be in vain.
@@ -142,6 +146,7 @@ final class Checkpointer: Sendable {
     private func hasFailed(_ error: SQLiteError, on connection: Connection?) {
         guard !error.isBusy else { return }
         state.withLock { $0.failures += 1 }
+        if !isFailing.exchange(true, ordering: .relaxed) { report(.checkpointFails(reason: "\(error)")) }
         try? connection?.forgetCopiedPages()
     }
 

@@ -47,7 +47,7 @@ public enum DatabaseMaintenance {
         try file.recognise()
         guard file.sizes.database > 0 else { throw DatabaseError(path, "it is empty") }
         let partial = partialName(of: target)
-        let descriptor = try claim(partial)
+        let descriptor = try claim(partial, as: path)
         defer { close(descriptor) }
         do throws(SQLiteError) {
             let connection = try Connection(path: path, access: .write, lockTimeout: 10)
@@ -59,9 +59,12 @@ public enum DatabaseMaintenance {
         try publish(partial, descriptor, as: target)
     }
 
-    /// An empty file for the copy, and a lock on it for as long as it is open.
-    private static func claim(_ partial: String) throws(DatabaseError) -> Int32 {
-        let descriptor = open(partial, O_RDWR | O_CREAT | O_CLOEXEC, 0o644)
+    /// An empty file for the copy, which nobody may read who may not read the original, and a lock on it for as long
+    /// as it is open.
+    private static func claim(_ partial: String, as original: String) throws(DatabaseError) -> Int32 {
+        var status = stat()
+        guard stat(original, &status) == 0 else { throw DatabaseError(original, String(cString: strerror(errno))) }
+        let descriptor = open(partial, O_RDWR | O_CREAT | O_CLOEXEC, status.st_mode & 0o666)
         guard descriptor >= 0 else { throw DatabaseError(partial, String(cString: strerror(errno))) }
         guard flock(descriptor, LOCK_EX | LOCK_NB) == 0 else {
             close(descriptor)

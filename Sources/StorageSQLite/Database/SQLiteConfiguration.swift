@@ -19,6 +19,8 @@ public struct SQLiteConfiguration: Sendable {
     public var checkpointPages = 16_384
     /// Bytes of cached profiles for each reader.
     public var cacheBytes = 32 << 20
+    /// Whether what has expired or is old is deleted in the background, by what is said below.
+    public var deletesOld = true
     /// Seconds between two looks for what is to be deleted.
     public var retentionInterval = 5.0
     /// Expired profiles, and old entries of the audit log, that one transaction deletes.
@@ -32,6 +34,8 @@ public struct SQLiteConfiguration: Sendable {
     /// Users for whom it makes room, at least.
     var leastUserCapacity = 1 << 20
     public var clock: WallClock = systemWallClock
+    /// Called on whatever thread.
+    public var report: @Sendable (StoreEvent) -> Void = { _ in }
     /// Called with the work of calling the completions of one transaction, which it must do: so that those who are
     /// told much at once need be woken only once.
     public var aroundCompletions: @Sendable (() -> Void) -> Void = { $0() }

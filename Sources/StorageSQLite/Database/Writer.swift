@@ -48,11 +48,12 @@ final class Writer: Sendable {
     private let configuration: SQLiteConfiguration
     private let queue = DispatchQueue(label: "sqlite-writer", qos: .userInitiated)
     private let state = Mutex(State())
+    private let isFailing = Atomic<Bool>(false)
     private let connection: QueueBound<Connection?>
 
     init(file: DatabaseFile, configuration: SQLiteConfiguration) throws(SQLiteError) {
         self.file = file
-        checkpointer = Checkpointer(path: file.path, pages: configuration.checkpointPages)
+        checkpointer = Checkpointer(path: file.path, configuration)
         self.configuration = configuration
         knownUsers = KnownUsers(file: file, configuration: configuration)
         let connection = try file.writer(lockTimeout: configuration.lockTimeout)
@@ -174,9 +175,14 @@ final class Writer: Sendable {
                 state.statistics.batchSizes.observe(Double(changes))
             }
             configuration.aroundCompletions { for write in batch { write.complete() } }
-            if transaction.hasWritten, let connection = connection.value { checkpointer.logHasGrown(on: connection) }
+            guard transaction.hasWritten else { return }
+            if isFailing.exchange(false, ordering: .relaxed) { configuration.report(.writesSucceed) }
+            if let connection = connection.value { checkpointer.logHasGrown(on: connection) }
         } catch {
             recover(from: error)
+            if !isFailing.exchange(true, ordering: .relaxed) {
+                configuration.report(.writesFail(reason: error.asStorageError.description))
+            }
             // What waits behind a lock that outlasted the patience of a write would wait for it as long again.
             let others = error.isBusy ? takeWaiting(.max) : []
             state.withLock { $0.statistics.failedChanges += UInt64(Self.changes(batch + others)) }
@@ -287,6 +293,8 @@ final class Writer: Sendable {
             checkpointer.close(before: connection.value)
             // SQLite copies the log and deletes it if nobody else has the database open.
             connection.value = nil
+            let rest = file.sizes.log
+            if rest > 0 { configuration.report(.logRemains(bytes: rest)) }
         }
     }
 }

@@ -42,7 +42,7 @@ enum ExposureRows {
             found.append(
                 Summary(
                     experimentID: Identifier($0.text(0)), variationID: Identifier($0.text(1)),
-                    happenedAt: $0.integer(2), isCounted: $0.integer(3) == 0))
+                    happenedAt: $0.bounded(2), isCounted: $0.integer(3) == 0))
         }
         return found
     }
@@ -116,7 +116,7 @@ enum ExposureRows {
         let flags = row.integer(6)
         let exposure = Exposure(
             userID: Identifier(row.text(1)), experimentID: Identifier(row.text(2)),
-            experimentKey: Identifier(row.text(3)), variationID: Identifier(row.text(4)), happenedAt: row.integer(5),
+            experimentKey: Identifier(row.text(3)), variationID: Identifier(row.text(4)), happenedAt: row.bounded(5),
             isForced: flags & forced != 0, sdkKey: row.text(7), payload: Array(row.text(8).utf8))
         return StoredExposure(number: row.integer(0), exposure: exposure, isCrossed: flags & crossed != 0)
     }

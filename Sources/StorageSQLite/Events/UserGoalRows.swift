@@ -42,7 +42,7 @@ enum UserGoalRows {
 
     private static func decode(_ row: Statement) -> UserGoal {
         UserGoal(
-            beforeCount: row.integer(0), beforeValue: row.double(1), afterCount: row.integer(2),
+            beforeCount: row.bounded(0), beforeValue: row.double(1), afterCount: row.bounded(2),
             afterValue: row.double(3))
     }
 

@@ -73,10 +73,10 @@ enum VariationRows {
             CompensatedSum(row.double(column), rest: row.double(column + 1))
         }
         var tally = GoalTally()
-        tally.events = Int(row.integer(0))
-        tally.converted = Int(row.integer(1))
-        tally.convertedBefore = Int(row.integer(2))
-        tally.convertedBoth = Int(row.integer(3))
+        tally.events = Int(row.bounded(0))
+        tally.converted = Int(row.bounded(1))
+        tally.convertedBefore = Int(row.bounded(2))
+        tally.convertedBoth = Int(row.bounded(3))
         (tally.y, tally.yy, tally.x, tally.xx, tally.xy) = (sum(4), sum(6), sum(8), sum(10), sum(12))
         return tally
     }
@@ -96,7 +96,7 @@ enum VariationRows {
         } row: { row in
             var tally = VariationTally(variationID: Identifier(row.text(0)))
             (tally.counted, tally.crossed, tally.forced) = (
-                Int(row.integer(1)), Int(row.integer(2)), Int(row.integer(3))
+                Int(row.bounded(1)), Int(row.bounded(2)), Int(row.bounded(3))
             )
             found.append(tally)
         }

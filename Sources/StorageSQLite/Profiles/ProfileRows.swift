@@ -93,12 +93,12 @@ enum ProfileRows {
         return rows
     }
 
-    /// - Throws: ``StorageError/unavailable(reason:)`` when the row is damaged, which concerns this user alone.
+    /// - Throws: ``StorageError/damaged(reason:)`` when the row is damaged, which concerns this user alone.
     static func decode(_ bytes: [UInt8], of userID: Identifier) throws(StorageError) -> ProfileRecord {
         do throws(ProfileRecordDamage) {
             return try ProfileRecord(checking: bytes)
         } catch {
-            throw .unavailable(reason: "the stored profile of '\(userID)' is damaged: \(error)")
+            throw .damaged(reason: "the stored profile of '\(userID)' is damaged: \(error)")
         }
     }
 }

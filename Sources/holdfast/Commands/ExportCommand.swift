@@ -22,7 +22,7 @@ struct ExportCommand: ParsableCommand {
         let path = database.path(environment: ProcessInfo.processInfo.environment)
         guard FileManager.default.fileExists(atPath: path) else { throw Failure("there is no database \(path)") }
         try DatabaseMaintenance.expectCurrentVersion(path: path)
-        let store = try SQLiteStore(SQLiteConfiguration(path: path))
+        let store = try StoreFactory.open(path)
         defer { store.close() }
         let reader = try store.makeReader()
         defer { reader.close() }
@@ -31,7 +31,12 @@ struct ExportCommand: ParsableCommand {
         repeat {
             var answer: Result<ProfilePage, StorageError>?
             reader.profiles(after: last, limit: Self.page) { answer = $0 }
-            guard let page = try answer?.get() else { break }
+            let page: ProfilePage
+            switch answer {
+            case .success(let read): page = read
+            case .failure(let error): throw Failure("the export ends after \(last?.string ?? "nothing"): \(error)")
+            case nil: return
+            }
             let lines = page.profiles.flatMap { ProfileLine.encode($0.userID, $0.profile, detail: detail) }
             try FileHandle.standardOutput.write(contentsOf: Data(lines))
             progress.add(page.profiles.count)

@@ -14,13 +14,15 @@ struct ImportCommand: ParsableCommand {
         discussion: "Lines that are refused are named on standard error, and make the exit status 1.")
 
     @OptionGroup var database: DatabaseOptions
+    @OptionGroup var rules: ProfileRuleOptions
 
     @Flag(help: "Keep what is stored where it differs.")
     var keep = false
 
     func run() throws {
-        let path = database.path(environment: ProcessInfo.processInfo.environment)
-        let store = try SQLiteStore(SQLiteConfiguration(path: path))
+        let environment = ProcessInfo.processInfo.environment
+        let rules = try rules.rules(environment: environment)
+        let store = try StoreFactory.open(database.path(environment: environment), rules)
         defer { store.close() }
         let lines = ImportedLines(store, keep: keep)
         var splitter = LineSplitter(limit: 1 << 20)
@@ -47,7 +49,7 @@ private final class ImportedLines {
             switch result {
             case .success: imported += 1
             case .failure(.tooManyAssignments(let limit)):
-                refused.append((line, "the profile would hold more than \(limit) assignments"))
+                refused.append((line, StorageError.tooManyAssignments(limit: limit).description))
             case .failure(let error): failure = failure ?? "line \(line): \(error)"
             }
         }

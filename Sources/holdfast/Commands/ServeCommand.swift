@@ -22,7 +22,7 @@ struct ServeCommand: ParsableCommand {
         if let room = DescriptorLimit.raise(for: configuration.limits.connections) {
             logger.warning("the limit of open files is low (ulimit -n)", metadata: ["connections_that_fit": "\(room)"])
         }
-        let store = try StoreFactory.open(configuration)
+        let store = try StoreFactory.open(configuration, logger)
         signals.onHangUp { Self.reload(tokens, access, store, logger) }
         let projects = try ProjectCatalog(store: store, logger: logger)
         let loaded = try configuration.datafile.map { try DatafileSource(path: $0).load(into: projects) } ?? []

@@ -1,5 +1,6 @@
 import HTTPServer
 import Logging
+import Storage
 
 /// All that `holdfast serve` can be told, with the defaults.
 struct ServeConfiguration: Sendable {
@@ -8,8 +9,7 @@ struct ServeConfiguration: Sendable {
     var tokensFile: String?
     /// A file, or a directory of `*.json`.
     var datafile: String?
-    /// `nil`: assignments never expire.
-    var assignmentTTL: Period?
+    var rules = ProfileRules()
     /// How long an entry of the audit log is kept.
     var auditRetention = Period(seconds: 400 * 86_400)
     /// How long goal events are kept; `nil`: forever.
@@ -20,7 +20,6 @@ struct ServeConfiguration: Sendable {
     var cacheSize = ByteCount(bytes: 64 << 20)
     /// Of the write-ahead log, at which it is copied into the database.
     var checkpointSize = ByteCount(bytes: 16 << 20)
-    var maxAssignments = 1_000
     /// Writes that may wait for their commit; beyond it they are refused with 503.
     var maxWaitingWrites = 10_000
     /// How long the oldest of them may have waited; beyond it further writes are refused with 503.

@@ -1,4 +1,5 @@
 import ArgumentParser
+import Foundation
 import HTTPServer
 import Storage
 
@@ -15,8 +16,7 @@ struct ServeOptions: ParsableArguments {
     @Option(help: .init("File of access tokens, 'scope name secret' a line; read again on SIGHUP.", valueName: "path"))
     var tokensFile: String?
 
-    @Option(help: .init("How long an assignment lives after it was last saved (default: forever).", valueName: "time"))
-    var assignmentTTL: String?
+    @OptionGroup var profiles: ProfileRuleOptions
 
     @Option(help: .init("How long an entry of the audit log is kept (default: 400d).", valueName: "time"))
     var auditRetention: String?
@@ -36,9 +36,6 @@ struct ServeOptions: ParsableArguments {
     @Option(
         help: .init("Size of the write-ahead log at which it is copied, 64KiB to 1GiB (default: 16MiB).", valueName: "size"))
     var checkpointSize: String?
-
-    @Option(help: .init("Assignments of one profile (default: 1000).", valueName: "n"))
-    var maxAssignments: String?
 
     @Option(help: .init("Writes that may wait for their commit (default: 10000).", valueName: "n"))
     var maxWaitingWrites: String?
@@ -103,9 +100,7 @@ struct ServeOptions: ParsableArguments {
         store.apply(settings, to: &result.database)
         settings.apply(tokensFile, "tokens-file", to: &result.tokensFile)
         settings.apply(datafile, "datafile", to: &result.datafile)
-        var ttl = Period(seconds: 0)
-        try settings.apply(assignmentTTL, "assignment-ttl", to: &ttl)
-        if ttl.seconds > 0 { result.assignmentTTL = ttl }
+        try profiles.apply(settings, to: &result.rules)
         try settings.apply(auditRetention, "audit-retention", to: &result.auditRetention)
         var retention = Period(seconds: 0)
         try settings.apply(eventRetention, "event-retention", to: &retention)
@@ -115,14 +110,10 @@ struct ServeOptions: ParsableArguments {
             }
             result.eventRetention = retention
         }
-        try settings.apply(eventLoops, "event-loops", in: 1...256, to: &result.eventLoops)
+        try settings.apply(eventLoops, "event-loops", in: 1...128, to: &result.eventLoops)
         try settings.apply(reusePort, "reuse-port", to: &result.reusePort)
-        try settings.apply(cacheSize, "cache-size", to: &result.cacheSize)
-        try settings.apply(checkpointSize, "checkpoint-size", to: &result.checkpointSize)
-        guard (64 << 10...1 << 30).contains(result.checkpointSize.bytes) else {
-            throw Failure("--checkpoint-size: a size from 64KiB to 1GiB is wanted")
-        }
-        try settings.apply(maxAssignments, "max-assignments", in: 1...100_000, to: &result.maxAssignments)
+        try settings.apply(cacheSize, "cache-size", in: 0...Self.memory, to: &result.cacheSize)
+        try settings.apply(checkpointSize, "checkpoint-size", in: 64 * ByteCount.KiB...ByteCount.GiB, to: &result.checkpointSize)
         try settings.apply(maxWaitingWrites, "max-waiting-writes", in: 1...10_000_000, to: &result.maxWaitingWrites)
         try settings.apply(maxWriteWait, "max-write-wait", to: &result.maxWriteWait)
         try settings.apply(lockTimeout, "lock-timeout", to: &result.lockTimeout)
@@ -139,19 +130,20 @@ struct ServeOptions: ParsableArguments {
         return result
     }
 
+    /// Bytes of the machine's memory: to ask for more at once ends the process.
+    private static var memory: Int { Int(clamping: ProcessInfo.processInfo.physicalMemory) }
+
     private func applyLimits(_ settings: Settings, to result: inout ServeConfiguration) throws {
         try settings.apply(maxConnections, "max-connections", in: 1...1_000_000, to: &result.limits.connections)
-        var header = ByteCount(bytes: result.limits.headerBytes)
-        try settings.apply(maxHeaderSize, "max-header-size", to: &header)
-        guard header.bytes >= 1 << 10 else { throw Failure("--max-header-size: a size of 1KiB or more is wanted") }
-        result.limits.headerBytes = header.bytes
-        var body = ByteCount(bytes: result.limits.bodyBytes)
-        try settings.apply(maxBodySize, "max-body-size", to: &body)
-        guard body.bytes >= 1 << 10 else { throw Failure("--max-body-size: a size of 1KiB or more is wanted") }
-        result.limits.bodyBytes = body.bytes
-        var bodies = ByteCount(bytes: result.limits.unfinishedBodyBytes)
-        try settings.apply(maxUnfinishedBodies, "max-unfinished-bodies", to: &bodies)
-        result.limits.unfinishedBodyBytes = bodies.bytes
+        for (option, name, range, path) in [
+            (maxHeaderSize, "max-header-size", ByteCount.KiB...ByteCount.GiB, \ServeConfiguration.limits.headerBytes),
+            (maxBodySize, "max-body-size", ByteCount.KiB...ByteCount.GiB, \.limits.bodyBytes),
+            (maxUnfinishedBodies, "max-unfinished-bodies", 0...ByteCount.TiB, \.limits.unfinishedBodyBytes),
+        ] {
+            var size = ByteCount(bytes: result[keyPath: path])
+            try settings.apply(option, name, in: range, to: &size)
+            result[keyPath: path] = size.bytes
+        }
         for (option, name, path) in [
             (headerTimeout, "header-timeout", \ServeConfiguration.limits.headerSeconds),
             (bodyTimeout, "body-timeout", \.limits.bodySeconds), (idleTimeout, "idle-timeout", \.limits.idleSeconds),
@@ -162,6 +154,29 @@ struct ServeOptions: ParsableArguments {
             try settings.apply(option, name, to: &period)
             result[keyPath: path] = period.seconds
         }
+    }
+}
+
+/// What a profile may hold, and for how long: for all that write profiles.
+struct ProfileRuleOptions: ParsableArguments {
+    @Option(help: .init("How long an assignment lives after it was last saved (default: forever).", valueName: "time"))
+    var assignmentTTL: String?
+
+    @Option(help: .init("Assignments of one profile (default: 1000).", valueName: "n"))
+    var maxAssignments: String?
+
+    func apply(_ settings: Settings, to rules: inout ProfileRules) throws {
+        var ttl = Period(seconds: 0)
+        try settings.apply(assignmentTTL, "assignment-ttl", to: &ttl)
+        if ttl.seconds > 0 { rules.assignmentTTL = .milliseconds(ttl.milliseconds) }
+        try settings.apply(maxAssignments, "max-assignments", in: 1...100_000, to: &rules.assignmentLimit)
+    }
+
+    /// The rules from the options, the environment, or the defaults.
+    func rules(environment: [String: String]) throws -> ProfileRules {
+        var rules = ProfileRules()
+        try apply(Settings(environment: environment), to: &rules)
+        return rules
     }
 }
 

@@ -21,7 +21,7 @@ struct Settings {
     func apply<Value: Setting>(_ option: String?, _ name: String, to value: inout Value) throws {
         guard let given = text(option, name) else { return }
         guard let parsed = Value(setting: given) else {
-            throw Failure("--\(name): '\(given)' is not \(Value.form)")
+            throw Failure("\(origin(option, name)): '\(given)' is not \(Value.form)")
         }
         value = parsed
     }
@@ -31,9 +31,18 @@ struct Settings {
         guard let given = text(option, name) else { return }
         guard let number = Int(given), range.contains(number) else {
             throw Failure(
-                "--\(name): '\(given)' is not a whole number from \(range.lowerBound) to \(range.upperBound)")
+                "\(origin(option, name)): '\(given)' is not a whole number from \(range.lowerBound) to \(range.upperBound)")
         }
         value = number
+    }
+
+    /// Takes over a size in a range of bytes.
+    func apply(_ option: String?, _ name: String, in range: ClosedRange<Int>, to value: inout ByteCount) throws {
+        try apply(option, name, to: &value)
+        guard range.contains(value.bytes) else {
+            let (least, most) = (ByteCount(bytes: range.lowerBound), ByteCount(bytes: range.upperBound))
+            throw Failure("\(origin(option, name)): a size from \(least) to \(most) is wanted")
+        }
     }
 
     /// Takes over a switch: the option sets it, the variable sets it with `true` or `1`.
@@ -51,6 +60,11 @@ struct Settings {
 
     private func text(_ option: String?, _ name: String) -> String? {
         option ?? environment[Self.variable(name)].flatMap { $0.isEmpty ? nil : $0 }
+    }
+
+    /// What a message calls a setting: as it was given.
+    private func origin(_ option: String?, _ name: String) -> String {
+        option == nil ? Self.variable(name) : "--\(name)"
     }
 
     /// `assignment-ttl` is `HOLDFAST_ASSIGNMENT_TTL`.
@@ -79,8 +93,10 @@ struct Period: Setting, Equatable {
     init?(setting: String) {
         let units: [(suffix: String, seconds: Double)] = [("ms", 0.001), ("s", 1), ("m", 60), ("h", 3_600), ("d", 86_400)]
         for unit in units where setting.hasSuffix(unit.suffix) {
-            guard let number = Double(setting.dropLast(unit.suffix.count)), number.isFinite, number > 0,
-                number * unit.seconds <= 3_600 * 24 * 365 * 100
+            let digits = setting.dropLast(unit.suffix.count)
+            // `Double` would read `0x10` and `1e3` as well.
+            guard digits.allSatisfy({ $0.isASCII && ($0.isNumber || $0 == ".") }), let number = Double(digits),
+                (0.001...Self.longest).contains(number * unit.seconds)
             else { continue }
             seconds = number * unit.seconds
             return
@@ -88,11 +104,16 @@ struct Period: Setting, Equatable {
         return nil
     }
 
+    /// A hundred years.
+    private static let longest = 3_600.0 * 24 * 365 * 100
+
     static let form = "a time such as 500ms, 10s, 15m, 12h or 90d"
 }
 
 /// A size such as `512`, `16KiB` or `64MiB`.
 struct ByteCount: Setting, Equatable {
+    static let (KiB, MiB, GiB, TiB) = (1 << 10, 1 << 20, 1 << 30, 1 << 40)
+
     let bytes: Int
 
     init(bytes: Int) {
@@ -100,8 +121,7 @@ struct ByteCount: Setting, Equatable {
     }
 
     init?(setting: String) {
-        let units: [(suffix: String, bytes: Int)] = [("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30), ("", 1)]
-        for unit in units where setting.hasSuffix(unit.suffix) {
+        for unit in Self.units where setting.hasSuffix(unit.suffix) {
             guard let number = Int(setting.dropLast(unit.suffix.count)), (0...1 << 20).contains(number) || unit.bytes == 1,
                 number >= 0
             else { continue }
@@ -112,4 +132,13 @@ struct ByteCount: Setting, Equatable {
     }
 
     static let form = "a size such as 512, 16KiB or 64MiB"
+
+    private static let units = [("GiB", GiB), ("MiB", MiB), ("KiB", KiB), ("", 1)].map { (suffix: $0, bytes: $1) }
+}
+
+extension ByteCount: CustomStringConvertible {
+    var description: String {
+        let unit = Self.units.first { bytes > 0 && bytes % $0.bytes == 0 }
+        return unit.map { "\(bytes / $0.bytes)\($0.suffix)" } ?? "\(bytes)"
+    }
 }

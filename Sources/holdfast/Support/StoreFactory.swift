@@ -1,4 +1,5 @@
 import HTTPServer
+import Logging
 import Storage
 import StorageSQLite
 
@@ -6,11 +7,10 @@ import StorageSQLite
 enum StoreFactory {
     /// - Throws: `DatabaseError` when the database cannot be used.
     static func open(
-        _ configuration: ServeConfiguration
+        _ configuration: ServeConfiguration, _ logger: Logger
     ) throws -> any ProfileStore & AttributeStore & ProjectStore & EventStore & AuditStore {
         var options = SQLiteConfiguration(path: configuration.database)
-        options.rules.assignmentLimit = configuration.maxAssignments
-        options.rules.assignmentTTL = configuration.assignmentTTL.map { .milliseconds($0.milliseconds) }
+        options.rules = configuration.rules
         options.eventRetention = configuration.eventRetention?.milliseconds
         options.lockTimeout = configuration.lockTimeout.seconds
         options.auditRetention = .milliseconds(configuration.auditRetention.milliseconds)
@@ -19,6 +19,30 @@ enum StoreFactory {
         options.cacheBytes = configuration.cacheSize.bytes / configuration.eventLoops
         options.checkpointPages = configuration.checkpointSize.bytes / 1_024
         options.aroundCompletions = EventLoop.coalescingWakeUps
+        options.report = { $0.log(to: logger) }
         return try SQLiteStore(options)
+    }
+
+    /// For a command that works beside the servers of a database, and leaves it to them what is deleted when.
+    ///
+    /// - Throws: `DatabaseError` when the database cannot be used.
+    static func open(_ path: String, _ rules: ProfileRules = ProfileRules()) throws -> any ProfileStore {
+        var options = SQLiteConfiguration(path: path)
+        options.rules = rules
+        options.deletesOld = false
+        return try SQLiteStore(options)
+    }
+}
+
+extension StoreEvent {
+    fileprivate func log(to logger: Logger) {
+        switch self {
+        case .writesFail(let reason): logger.error("writes to the store fail", metadata: ["reason": "\(reason)"])
+        case .writesSucceed: logger.notice("writes to the store succeed again")
+        case .checkpointFails(let reason):
+            logger.error("the write-ahead log cannot be copied into the database", metadata: ["reason": "\(reason)"])
+        case .logRemains(let bytes):
+            logger.notice("the write-ahead log stays beside the database", metadata: ["bytes": "\(bytes)"])
+        }
     }
 }

@@ -7,24 +7,34 @@ struct TokenFile: Sendable {
 
     /// - Throws: ``Failure``, which names the file and the line but never quotes a secret.
     func read() throws -> [Token] {
-        let attributes: [FileAttributeKey: Any]
-        let text: String
-        do {
-            attributes = try FileManager.default.attributesOfItem(atPath: path)
-            text = try String(contentsOfFile: path, encoding: .utf8)
-        } catch {
-            throw Failure("the token file \(path) cannot be read: \(error.localizedDescription)")
-        }
-        let mode = (attributes[.posixPermissions] as? NSNumber)?.intValue ?? 0
-        guard mode & 0o077 == 0 else {
-            throw Failure("the token file \(path) can be read or written by others: run 'chmod 600 \(path)'")
-        }
+        let text = try contents()
         do {
             let tokens = try Token.parse(text)
             guard !tokens.isEmpty else { throw Failure("the token file \(path) has no token") }
             return tokens
         } catch let error as TokenFileError {
             throw Failure("the token file \(path), \(error)")
+        }
+    }
+
+    /// Of the file itself where the path is a link, as mounted secrets often are.
+    private func contents() throws -> String {
+        let descriptor = open(path, O_RDONLY | O_CLOEXEC)
+        var status = stat()
+        guard descriptor >= 0, fstat(descriptor, &status) == 0 else {
+            throw Failure("the token file \(path) cannot be read: \(String(cString: strerror(errno)))")
+        }
+        let file = FileHandle(fileDescriptor: descriptor, closeOnDealloc: true)
+        guard status.st_mode & 0o077 == 0 else {
+            throw Failure("the token file \(path) can be read or written by others: run 'chmod 600 \(path)'")
+        }
+        do {
+            guard let text = String(data: try file.readToEnd() ?? Data(), encoding: .utf8) else {
+                throw Failure("the token file \(path) is not UTF-8")
+            }
+            return text
+        } catch let error as CocoaError {
+            throw Failure("the token file \(path) cannot be read: \(error.localizedDescription)")
         }
     }
 }

@@ -18,7 +18,9 @@ final class LineImport<Change>: BodyReceiver {
     /// Imported lines that changed nothing; `nil` if nobody wants to know.
     private var unchanged: Int?
     private var refused = 0
-    private var refusals: [(line: Int, problem: Problem)] = []
+    /// As the answer tells them.
+    private var refusals: [(line: Int, json: [UInt8])] = []
+    private var refusalBytes = 0
     /// Lines that were submitted and are not committed, and their bytes.
     private var waiting = 0
     private var waitingBytes = 0
@@ -28,8 +30,9 @@ final class LineImport<Change>: BodyReceiver {
     /// The first line that the store failed to take, and why; nothing is submitted after it.
     private var failure: (line: Int, error: StorageError)?
 
-    /// Refused lines that an answer names; more are only counted.
+    /// Refused lines that an answer names, and about how many bytes it takes for that; more are only counted.
     private static var namedRefusals: Int { 1_000 }
+    private static var namedRefusalBytes: Int { 1 << 20 }
     /// Bytes of lines that may wait for their commit.
     private static var windowBytes: Int { 4 << 20 }
     /// Lines that are submitted together, at the most.
@@ -127,7 +130,24 @@ final class LineImport<Change>: BodyReceiver {
 
     private func refuse(_ line: Int, _ problem: Problem) {
         refused += 1
-        if refusals.count < Self.namedRefusals { refusals.append((line, problem)) }
+        guard refusals.count < Self.namedRefusals, refusalBytes < Self.namedRefusalBytes else { return }
+        let json = Self.refusal(of: line, problem)
+        refusals.append((line, json))
+        refusalBytes += json.count
+    }
+
+    private static func refusal(of line: Int, _ problem: Problem) -> [UInt8] {
+        var writer = JSONWriter()
+        writer.beginObject()
+        writer.member("line", line)
+        writer.member("detail", problem.detail)
+        if let pointer = problem.pointer { writer.member("pointer", pointer.string) }
+        for member in problem.members {
+            writer.key(text: member.key)
+            writer.value(member.value)
+        }
+        writer.endObject()
+        return writer.finish()
     }
 
     private func answerIfDone() {
@@ -151,25 +171,11 @@ final class LineImport<Change>: BodyReceiver {
         var writer = JSONWriter()
         writer.beginObject()
         writer.member("imported", imported)
-        if let unchanged {
-            writer.member("unchanged", unchanged)
-        }
+        if let unchanged { writer.member("unchanged", unchanged) }
         writer.member("refused", refused)
         writer.key("errors")
         writer.beginArray()
-        for refusal in refusals.sorted(by: { $0.line < $1.line }) {
-            writer.beginObject()
-            writer.member("line", refusal.line)
-            writer.member("detail", refusal.problem.detail)
-            if let pointer = refusal.problem.pointer {
-                writer.member("pointer", pointer.string)
-            }
-            for member in refusal.problem.members {
-                writer.key(text: member.key)
-                writer.value(member.value)
-            }
-            writer.endObject()
-        }
+        for refusal in refusals.sorted(by: { $0.line < $1.line }) { writer.raw(refusal.json) }
         writer.endArray()
         writer.endObject()
         return writer.finish()
