@@ -40,7 +40,8 @@ struct MetricsEndpoint {
             }
         }
         page.begin(
-            "holdfast_http_request_seconds", .histogram, "Time from a request being whole to its answer being written.")
+            "holdfast_http_request_seconds", .histogram,
+            "Time from a request being whole, or the head of one that is streamed, to its answer being written.")
         for (route, label) in zip(figures.routes, labels) where !route.statuses.isEmpty {
             page.histogram(
                 label, bounds: LatencyHistogram.bounds.map { Double($0) / 1e9 }, counts: route.seconds.counts,
@@ -82,7 +83,9 @@ struct MetricsEndpoint {
         page.single("holdfast_store_waiting_changes", .gauge, "Changes that wait for their commit.", store.waitingChanges)
         page.single("holdfast_store_commits_total", .counter, "Commits done.", store.commits)
         page.single("holdfast_store_changes_total", .counter, "Changes committed.", store.changes)
-        page.single("holdfast_store_failed_changes_total", .counter, "Changes that failed.", store.failedChanges)
+        page.single(
+            "holdfast_store_failed_changes_total", .counter, "Changes that failed or that a rule refused.",
+            store.failedChanges)
         page.single(
             "holdfast_store_failed_checkpoints_total", .counter,
             "Times that the write-ahead log could not be copied into the database.", store.failedCheckpoints)

@@ -36,7 +36,7 @@ struct APIRoute {
         self.changesState = changesState
         self.isConditional = isConditional
         // Who watches a server may ask for what no cache has.
-        self.readsQuery = readsQuery || scope == .none
+        self.readsQuery = readsQuery || scope == .none || isVital
         handler = .buffered(handle)
     }
 

@@ -24,10 +24,10 @@ struct ServeOptions: ParsableArguments {
     @Option(help: .init("How long goal events are kept, at least 22d (default: forever).", valueName: "time"))
     var eventRetention: String?
 
-    @Option(help: .init("Event loops (default: one for each core).", valueName: "n"))
+    @Option(help: .init("Event loops, 1 to 128 (default: one for each core).", valueName: "n"))
     var eventLoops: String?
 
-    @Flag(help: "Share the address with another server that does so too.")
+    @Flag(help: "Share the address with another server of the same user.")
     var reusePort = false
 
     @Option(help: .init("Memory for cached profiles (default: 64MiB).", valueName: "size"))
