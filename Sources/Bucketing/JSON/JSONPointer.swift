@@ -37,6 +37,7 @@ public struct JSONPointer: Sendable, Hashable {
 
     /// RFC 6901 §3: `~` is written `~0` and `/` is written `~1`.
     private static func token(_ key: String) -> String {
+        guard key.utf8.contains(where: { $0 == UInt8(ascii: "~") || $0 == UInt8(ascii: "/") }) else { return "/" + key }
         var token = "/"
         for scalar in key.unicodeScalars {
             switch scalar {

@@ -14,7 +14,6 @@ public struct Status: Sendable, Hashable {
 
     public static let ok = Status(code: 200, reason: "OK")
     public static let created = Status(code: 201, reason: "Created")
-    public static let accepted = Status(code: 202, reason: "Accepted")
     public static let noContent = Status(code: 204, reason: "No Content")
     public static let notModified = Status(code: 304, reason: "Not Modified")
     public static let badRequest = Status(code: 400, reason: "Bad Request")
@@ -30,12 +29,10 @@ public struct Status: Sendable, Hashable {
     public static let unsupportedMediaType = Status(code: 415, reason: "Unsupported Media Type")
     public static let expectationFailed = Status(code: 417, reason: "Expectation Failed")
     public static let unprocessableContent = Status(code: 422, reason: "Unprocessable Content")
-    public static let tooManyRequests = Status(code: 429, reason: "Too Many Requests")
     public static let requestHeaderFieldsTooLarge = Status(code: 431, reason: "Request Header Fields Too Large")
     public static let internalServerError = Status(code: 500, reason: "Internal Server Error")
     public static let notImplemented = Status(code: 501, reason: "Not Implemented")
     public static let serviceUnavailable = Status(code: 503, reason: "Service Unavailable")
-    public static let gatewayTimeout = Status(code: 504, reason: "Gateway Timeout")
     public static let httpVersionNotSupported = Status(code: 505, reason: "HTTP Version Not Supported")
 
     /// 1xx, 204 and 304 have no body (RFC 9112 §6.3).

@@ -33,6 +33,7 @@ struct AgentOperation {
                 call.answer(error.answer.response)
             }
         }
-        return APIRoute(method, path, scope: .token(scope), readsQuery: true, handle)
+        return APIRoute(
+            method, path, scope: .token(scope), readsQuery: true, refusal: { AgentError($0).answer.response }, handle)
     }
 }

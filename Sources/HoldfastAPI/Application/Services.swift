@@ -27,8 +27,8 @@ public final class Services: Sendable {
     public struct Options: Sendable {
         /// Whether each request is logged.
         public var accessLog = false
-        /// Users of one lookup request.
-        public var lookupLimit = 1_000
+        /// Elements of an array that one request looks up, assigns or records.
+        public var elementLimit = 1_000
         /// Bytes of one line of an import.
         public var importLineBytes = 1024 * 1024
         /// Lines of one import that wait for their commit; more are read when these are durable.

@@ -55,7 +55,7 @@ struct EventEndpoints {
     ) {
         do throws(Problem) {
             let value = try request.withBody { bytes throws(Problem) in try ProfileBody.parse(bytes) }
-            let limit = services.options.lookupLimit
+            let limit = services.options.elementLimit
             let list = value.array ?? [value]
             guard list.count <= limit else {
                 throw Problem(.badRequest, "the array has \(list.count) elements; the limit is \(limit)", at: [])

@@ -6,8 +6,6 @@ import Storage
 struct ExposureBody {
     let userID: Identifier
     let happenedAt: Timestamp
-    /// Whether the client says when it happened.
-    let isTimed: Bool
     let project: Project
     let experiment: Experiment
     /// `nil`: the one that the user has.
@@ -19,7 +17,6 @@ struct ExposureBody {
         do throws(Problem) {
             userID = try body.userID()
             happenedAt = try body.happenedAt()
-            isTimed = body.object["timestamp"] != nil
             project = try projects.project(named: try body.sdkKey())
         } catch {
             throw EventRefusal(error, isRetriable: error.status == .notFound)

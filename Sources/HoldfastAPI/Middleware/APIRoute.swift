@@ -23,11 +23,14 @@ struct APIRoute {
     private let isConditional: Bool
     /// Whether the handler looks at the query; where none does, a parameter is refused.
     private let readsQuery: Bool
+    /// The answer to who is not admitted.
+    private let refusal: (Problem) -> Response
     private let handler: Handler
 
     init(
         _ method: Method, _ pattern: String, scope: Scope, isVital: Bool = false, changesState: Bool? = nil,
-        isConditional: Bool = false, readsQuery: Bool = false, _ handle: @escaping (borrowing Request, Call) -> Void
+        isConditional: Bool = false, readsQuery: Bool = false, refusal: @escaping (Problem) -> Response = \.response,
+        _ handle: @escaping (borrowing Request, Call) -> Void
     ) {
         self.method = method
         self.pattern = pattern
@@ -37,6 +40,7 @@ struct APIRoute {
         self.isConditional = isConditional
         // Who watches a server may ask for what no cache has.
         self.readsQuery = readsQuery || scope == .none || isVital
+        self.refusal = refusal
         handler = .buffered(handle)
     }
 
@@ -51,6 +55,7 @@ struct APIRoute {
         changesState = nil
         isConditional = false
         self.readsQuery = readsQuery
+        refusal = \.response
         handler = .streamed(handle)
     }
 
@@ -63,7 +68,7 @@ struct APIRoute {
                 .buffered { [self] request, responder in
                     switch admit(request, gate) {
                     case .success(let caller): handle(request, Call(responder: responder, caller: caller))
-                    case .failure(let problem): responder.send(problem.response)
+                    case .failure(let problem): responder.send(refusal(problem))
                     }
                 })
         case .streamed(let handle):
@@ -74,7 +79,7 @@ struct APIRoute {
                     case .success(let caller):
                         return handle(request, Call(responder: responder, caller: caller))
                     case .failure(let problem):
-                        responder.send(problem.response)
+                        responder.send(refusal(problem))
                         return nil
                     }
                 })

@@ -86,7 +86,7 @@ enum DatafileRows {
 }
 
 extension WriteTransaction {
-    /// Takes note of a changed datafile or forced variation, for all processes to see.
+    /// Takes note of a changed datafile, forced variation, attribute or segment, for all processes to see.
     func changedProjects() throws(SQLiteError) {
         try connection.statement("UPDATE counters SET project_changes = project_changes + 1").run()
         changed()
