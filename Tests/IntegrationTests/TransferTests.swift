@@ -66,6 +66,7 @@ import Testing
         let errors = try #require(answer["errors"].array)
         #expect(errors.map { $0["line"] } == [2, 4, 7])
         #expect(errors.map { $0["pointer"] } == ["", "/experiment_bucket_map/x-y", ""])
+        #expect(errors.first?["detail"].string?.hasPrefix("the line is not JSON: byte 1: ") == true)
         let stored = [profile("a", ["1": "2"]), profile("c", ["1": "2"]), profile("d")]
         #expect(try client.request("GET", "/v1/profiles").text == stored.map { $0 + "\n" }.joined())
     }

@@ -67,7 +67,11 @@ struct AttributeBody {
         guard let list = names.array else { return refuse(place, "the names are an array, not \(names.kind)") }
         for (index, name) in list.enumerated() {
             let pointer = place.appending(index)
-            guard let definition = definition(name.string ?? "", pointer) else { continue }
+            guard let text = name.string else {
+                refuse(pointer, "a name is a string, not \(name.kind)")
+                continue
+            }
+            guard let definition = definition(text, pointer) else { continue }
             if updates.updateValue(.remove, forKey: definition.number) != nil {
                 refuse(pointer, "'\(definition.name)' stands twice")
             }

@@ -33,7 +33,9 @@ struct AssignEndpoints {
             let query = try request.query(knowing: ["user_id", "experiment", "sdk_key", "attributes"])
             var object = JSONObject()
             for (name, value) in query { object[name] = .string(value) }
-            if let text = query["attributes"] { object["attributes"] = try ProfileBody.parse(Array(text.utf8)) }
+            if let text = query["attributes"] {
+                object["attributes"] = try ProfileBody.parse(parameter: "attributes", text)
+            }
             decide(try AssignRequest(.object(object), at: []), enrols: false) { Self.send($0, to: call) }
         } catch {
             call.fail(error)

@@ -103,7 +103,7 @@ struct UserAttributeEndpoints {
     private static func change(
         from line: UnsafeRawBufferPointer, _ schema: AttributeSchema
     ) throws(Problem) -> AttributeChange {
-        let value = try ProfileBody.parse(line)
+        let value = try ProfileBody.parse(line, called: "the line")
         guard let object = value.object else {
             throw Problem(.badRequest, "a line is an object, not \(value.kind)", at: [])
         }

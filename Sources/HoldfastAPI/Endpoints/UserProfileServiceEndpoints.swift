@@ -73,7 +73,7 @@ struct UserProfileServiceEndpoints {
             guard let text = query["experiment_bucket_map"] else {
                 throw Problem(.badRequest, "the query parameter experiment_bucket_map is missing")
             }
-            let map = try ProfileBody.parse(Array(text.utf8))
+            let map = try ProfileBody.parse(parameter: "experiment_bucket_map", text)
             save(ProfileBody(userID: userID, assignments: try ProfileBody.assignments(map)), rule, call)
         } catch {
             call.fail(error)

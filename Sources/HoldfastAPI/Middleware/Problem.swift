@@ -32,9 +32,11 @@ struct Problem: Error {
         fields = [("Retry-After", String(seconds))]
     }
 
-    /// A body that is no JSON.
-    init(_ error: JSONError) {
-        self.init(.badRequest, "the body is not JSON: line \(error.line), byte \(error.offset): \(error.message)", at: error.pointer)
+    /// A text that is no JSON.
+    init(_ error: JSONError, in name: String) {
+        let line = error.line > 1 ? "line \(error.line), " : ""
+        self.init(
+            .badRequest, "\(name) is not JSON: \(line)byte \(error.offset): \(error.message)", at: error.pointer)
     }
 
     /// What the store could not do. Causes are for the log and `GET /readyz`, not for every caller.

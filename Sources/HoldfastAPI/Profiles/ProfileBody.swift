@@ -10,28 +10,36 @@ struct ProfileBody {
 
     private static let parser = JSONParser(maximumDepth: 64, duplicateKeys: .refused)
 
-    static func parse(_ bytes: UnsafeRawBufferPointer) throws(Problem) -> JSONValue {
+    /// - Parameter name: what an error calls the text.
+    static func parse(_ bytes: UnsafeRawBufferPointer, called name: String = "the body") throws(Problem) -> JSONValue {
         do throws(JSONError) {
             return try parser.parse(bytes)
         } catch {
-            throw Problem(error)
+            throw Problem(error, in: name)
         }
     }
 
-    static func parse(_ bytes: [UInt8]) throws(Problem) -> JSONValue {
+    /// The value of a parameter of the query.
+    static func parse(parameter name: String, _ text: String) throws(Problem) -> JSONValue {
         do throws(JSONError) {
-            return try parser.parse(bytes)
+            return try parser.parse(Array(text.utf8))
         } catch {
-            throw Problem(error)
+            var problem = Problem(error, in: "the query parameter '\(name)'")
+            problem.pointer = nil
+            throw problem
         }
     }
 
-    /// - Parameter pathUserID: the user that the path names; then the body may leave it out, and must agree.
-    init(_ bytes: UnsafeRawBufferPointer, pathUserID: Identifier? = nil) throws(Problem) {
+    /// - Parameters:
+    ///   - name: what an error calls the text.
+    ///   - pathUserID: the user that the path names; then the body may leave it out, and must agree.
+    init(
+        _ bytes: UnsafeRawBufferPointer, called name: String = "the body", pathUserID: Identifier? = nil
+    ) throws(Problem) {
         if pathUserID == nil, let plain = PlainProfileScanner.scan(bytes) {
             self = plain
         } else {
-            try self.init(Self.parse(bytes), pathUserID: pathUserID)
+            try self.init(Self.parse(bytes, called: name), pathUserID: pathUserID)
         }
     }
 

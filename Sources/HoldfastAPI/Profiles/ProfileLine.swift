@@ -34,7 +34,7 @@ public enum ProfileLine {
     static func parse(
         _ line: UnsafeRawBufferPointer, _ rule: ProfileChange.ConflictRule
     ) throws(Problem) -> ProfileChange {
-        let body = try ProfileBody(line)
+        let body = try ProfileBody(line, called: "the line")
         return ProfileChange(userID: body.userID, operation: .merge(body.assignments, onConflict: rule))
     }
 }

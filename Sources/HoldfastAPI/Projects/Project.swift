@@ -50,7 +50,7 @@ final class Project: Sendable {
         do throws(JSONError) {
             value = try parser.parse(content)
         } catch {
-            throw Problem(error)
+            throw Problem(error, in: "the datafile")
         }
         return try compile(value)
     }

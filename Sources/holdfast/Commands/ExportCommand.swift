@@ -38,7 +38,11 @@ struct ExportCommand: ParsableCommand {
             case nil: return
             }
             let lines = page.profiles.flatMap { ProfileLine.encode($0.userID, $0.profile, detail: detail) }
-            try FileHandle.standardOutput.write(contentsOf: Data(lines))
+            do {
+                try FileHandle.standardOutput.write(contentsOf: Data(lines))
+            } catch {
+                throw Failure("standard output cannot be written: \(error.localizedDescription)")
+            }
             progress.add(page.profiles.count)
             last = page.end
         } while last != nil
