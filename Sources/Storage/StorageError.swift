@@ -12,6 +12,16 @@ public enum StorageError: Error, Hashable, Sendable {
     case closed
 }
 
+extension StorageError {
+    /// Whether the same could be done for other users.
+    public var concernsOneUser: Bool {
+        switch self {
+        case .tooManyAssignments, .damaged: true
+        case .overloaded, .unavailable, .closed: false
+        }
+    }
+}
+
 extension StorageError: CustomStringConvertible {
     public var description: String {
         switch self {

@@ -89,13 +89,17 @@ import Testing
         #expect(answer["errors"].array?.map { $0["pointer"] } == Array(repeating: "/experiment_bucket_map", count: 8))
     }
 
-    @Test func `An export that cannot begin is an error, and one that cannot go on is cut`() throws {
+    @Test func `A damaged profile is an error of an export, and of its line of an import`() throws {
         try save("a", ["1": "2"])
         let database = try DatabaseConnection(directory.file("holdfast.db"))
         try database.execute("UPDATE profiles SET record = x'01ff'")
         let refused = try client.request("GET", "/v1/profiles")
         #expect(refused.status == 503)
         #expect(refused["detail"].string?.contains("the stored profile of 'a' is damaged") == true)
+        let lines = [profile("a", ["3": "4"]), profile("b", ["3": "4"])]
+        let imported = try client.request("POST", "/v1/profiles", lines.joined(separator: "\n"))
+        #expect(imported["imported"] == 1)
+        #expect(imported["errors"].array?.map { $0["line"] } == [1])
         let command = try Command("export", "--database", directory.file("holdfast.db"))
         #expect(command.end == .exit(1))
         #expect(command.errors.contains("the stored profile of 'a' is damaged"), "\(command.errors)")

@@ -43,8 +43,7 @@ struct TransferEndpoints {
     private static func outcome(_ result: Result<ProfileChangeResult, StorageError>) -> LineOutcome {
         switch result {
         case .success(let result): result.changed ? .changed : .unchanged
-        case .failure(.tooManyAssignments(let limit)): .refused(Problem(.tooManyAssignments(limit: limit)))
-        case .failure(let error): .failed(error)
+        case .failure(let error): .init(error)
         }
     }
 }

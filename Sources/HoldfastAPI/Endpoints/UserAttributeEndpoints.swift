@@ -119,7 +119,7 @@ struct UserAttributeEndpoints {
         switch result {
         case .success(.applied(let changed)): changed.isEmpty ? .unchanged : .changed
         case .success(.schemaHasChanged): .refused(.deletedAttribute)
-        case .failure(let error): .failed(error)
+        case .failure(let error): .init(error)
         }
     }
 }

@@ -195,4 +195,8 @@ enum LineOutcome: Sendable {
     case refused(Problem)
     /// The store could not take it; the import stops.
     case failed(StorageError)
+
+    init(_ error: StorageError) {
+        self = error.concernsOneUser ? .refused(Problem(error)) : .failed(error)
+    }
 }

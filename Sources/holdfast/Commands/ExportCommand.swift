@@ -34,7 +34,7 @@ struct ExportCommand: ParsableCommand {
             let page: ProfilePage
             switch answer {
             case .success(let read): page = read
-            case .failure(let error): throw Failure("the export ends after \(last?.string ?? "nothing"): \(error)")
+            case .failure(let error): throw Failure("the export \(last.map { "ends after '\($0)'" } ?? "cannot begin"): \(error)")
             case nil: return
             }
             let lines = page.profiles.flatMap { ProfileLine.encode($0.userID, $0.profile, detail: detail) }

@@ -48,8 +48,7 @@ private final class ImportedLines {
         mutating func count(_ result: Result<ProfileChangeResult, StorageError>, of line: Int) {
             switch result {
             case .success: imported += 1
-            case .failure(.tooManyAssignments(let limit)):
-                refused.append((line, StorageError.tooManyAssignments(limit: limit).description))
+            case .failure(let error) where error.concernsOneUser: refused.append((line, error.description))
             case .failure(let error): failure = failure ?? "line \(line): \(error)"
             }
         }

@@ -28,13 +28,13 @@ struct TokenFile: Sendable {
         guard status.st_mode & 0o077 == 0 else {
             throw Failure("the token file \(path) can be read or written by others: run 'chmod 600 \(path)'")
         }
+        let data: Data
         do {
-            guard let text = String(data: try file.readToEnd() ?? Data(), encoding: .utf8) else {
-                throw Failure("the token file \(path) is not UTF-8")
-            }
-            return text
-        } catch let error as CocoaError {
+            data = try file.readToEnd() ?? Data()
+        } catch {
             throw Failure("the token file \(path) cannot be read: \(error.localizedDescription)")
         }
+        guard let text = String(data: data, encoding: .utf8) else { throw Failure("the token file \(path) is not UTF-8") }
+        return text
     }
 }
