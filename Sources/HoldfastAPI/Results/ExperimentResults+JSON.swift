@@ -106,11 +106,6 @@ extension ExperimentResults {
 }
 
 extension JSONWriter {
-    fileprivate mutating func member(_ name: StaticString, _ number: Int) {
-        key(name)
-        integer(number)
-    }
-
     fileprivate mutating func member(_ name: StaticString, _ number: Double?) {
         key(name)
         if let value = number { self.number(value) } else { null() }
