@@ -13,7 +13,7 @@ func apiRoutes(
         knownExposures: services.knownExposures, catalog: services.projects)
     let projects = ProjectView(services.projects)
     let assignment = AssignmentEndpoints(audit: services.audit, reader: reader, projects: projects)
-    let decider = Decider(profiles: services.profiles, reader: reader, loop: loop)
+    let decider = Decider(profiles: services.profiles, reader: reader, projects: projects, loop: loop)
     let assign = AssignEndpoints(
         decider: decider, projects: projects, figures: services.decisions, limit: services.options.elementLimit)
     let evaluation = EvaluationEndpoint(decider: decider, projects: projects, figures: services.decisions)
@@ -49,10 +49,10 @@ func apiRoutes(
         APIRoute(.put, "/v1/profiles/{user_id}", scope: .token(.write), profile.put),
         APIRoute(.patch, "/v1/profiles/{user_id}", scope: .token(.write), readsQuery: true, profile.patch),
         APIRoute(.delete, "/v1/profiles/{user_id}", scope: .token(.admin), profile.delete),
-        APIRoute(.get, "/v1/profiles/{user_id}/experiments/{experiment_id}", scope: .token(.read), assignment.get),
-        APIRoute(.put, "/v1/profiles/{user_id}/experiments/{experiment_id}", scope: .token(.admin), assignment.put),
+        APIRoute(.get, "/v1/profiles/{user_id}/experiments/{experiment}", scope: .token(.read), assignment.get),
+        APIRoute(.put, "/v1/profiles/{user_id}/experiments/{experiment}", scope: .token(.admin), assignment.put),
         APIRoute(
-            .delete, "/v1/profiles/{user_id}/experiments/{experiment_id}", scope: .token(.admin), assignment.delete),
+            .delete, "/v1/profiles/{user_id}/experiments/{experiment}", scope: .token(.admin), assignment.delete),
 
         APIRoute(.get, "/v1/attributes", scope: .token(.read), attribute.list),
         APIRoute(.get, "/v1/attributes/{name}", scope: .token(.read), attribute.get),

@@ -14,7 +14,9 @@ public enum AuditAction: String, Sendable, CaseIterable {
     case datafilePut = "datafile.put"
     /// An experiment was made or changed; the target is its key.
     case experimentPut = "experiment.put"
-    /// An experiment was deleted; the target is its key.
+    /// An experiment was archived; the target is its key.
+    case experimentArchive = "experiment.archive"
+    /// An experiment was deleted, which former releases did; the target is its key.
     case experimentDelete = "experiment.delete"
     /// An attribute was defined, or a selection got other values; the target is its name.
     case attributePut = "attribute.put"

@@ -8,7 +8,11 @@ public struct ProfileChange: Sendable {
         /// Each experiment of the map gets its variation, others keep theirs; overrides that are stored stay.
         case merge(ExperimentBucketMap, onConflict: ConflictRule)
         /// Decisions of this server: each is stored unless the user has another variation by now.
-        case assign([Proposal])
+        ///
+        /// - Parameter decidedWith: the version of the newest datafile, of all projects, that the decisions could
+        ///   take into account. If it is not the newest at the commit, nothing is stored and the change fails with
+        ///   ``StorageError/staleDatafile``: what an older datafile does not list need not be gone.
+        case assign([Proposal], decidedWith: Int64 = 0)
         /// An admin sets one variation, which then stays until an admin removes it.
         case override(experimentID: Identifier, variationID: Identifier)
         /// An admin removes one assignment, an override too.

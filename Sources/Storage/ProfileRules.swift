@@ -52,7 +52,7 @@ public struct ProfileRules: Sendable {
             save(map, onConflict: .replace, in: &draft, at: now)
         case .merge(let map, let rule):
             save(map, onConflict: rule, in: &draft, at: now)
-        case .assign(let proposals):
+        case .assign(let proposals, _):
             for proposal in proposals {
                 assign(proposal, in: &draft, at: now)
             }
@@ -130,7 +130,7 @@ extension ProfileChange.Operation {
     fileprivate var mostNewAssignments: Int {
         switch self {
         case .replace(let map), .merge(let map, _): map.entries.count
-        case .assign(let proposals): proposals.count
+        case .assign(let proposals, _): proposals.count
         case .override: 1
         case .remove, .erase: 0
         }

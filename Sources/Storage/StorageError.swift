@@ -6,6 +6,9 @@ public enum StorageError: Error, Hashable, Sendable {
     case overloaded
     /// The store failed (disk full, locked, unreadable, …). Nothing is acknowledged.
     case unavailable(reason: String)
+    /// A decision was made with another datafile than the newest at the commit. Nothing was stored; the caller decides
+    /// again with the newest.
+    case staleDatafile
     /// What is stored of one user cannot be read; others are not affected. Nothing is acknowledged.
     case damaged(reason: String)
     /// The store is closed or closing.
@@ -17,7 +20,7 @@ extension StorageError {
     public var concernsOneUser: Bool {
         switch self {
         case .tooManyAssignments, .damaged: true
-        case .overloaded, .unavailable, .closed: false
+        case .overloaded, .unavailable, .staleDatafile, .closed: false
         }
     }
 }
@@ -27,6 +30,7 @@ extension StorageError: CustomStringConvertible {
         switch self {
         case .tooManyAssignments(let limit): "the profile would hold more than \(limit) assignments"
         case .overloaded: "too many writes are waiting"
+        case .staleDatafile: "the decision was made with another datafile than the active one"
         case .unavailable(let reason), .damaged(let reason): reason
         case .closed: "the store is closed"
         }

@@ -76,4 +76,109 @@ import Testing
         #expect(try servers[1].request("POST", "/ups/save", profile("ada", ["11": "2"])).status == 200)
         #expect(try servers[1].request("GET", "/readyz").status == 200)
     }
+
+    // MARK: A process with an older datafile
+
+    @Test func `A process with an older datafile moves nobody`() throws {
+        let clients = [try servers[0].client(), try servers[1].client()]
+        try makeCheckout(known: clients[1])
+        for round in 0..<20 {
+            // Until the other process looks for changes, it knows nothing of this variation.
+            let variation = "new\(round)"
+            let definition = "{\"variations\":[{\"key\":\"control\",\"weight\":0},{\"key\":\"\(variation)\",\"weight\":1}]}"
+            #expect(try clients[0].request("PUT", "/v1/experiments/checkout", definition).status == 200)
+            let user = "user\(round)"
+            for client in [clients[0], clients[1], clients[0], clients[1]] {
+                #expect(try assign(user, client)["variation_key"].string == variation)
+            }
+        }
+    }
+
+    @Test func `A process with an older datafile enrolls nobody, and does not say so without enrolling either`() throws {
+        let clients = [try servers[0].client(), try servers[1].client()]
+        try makeCheckout(known: clients[1])
+        for round in 0..<20 {
+            let variation = "new\(round)"
+            let definition = "{\"variations\":[{\"key\":\"control\",\"weight\":0},{\"key\":\"\(variation)\",\"weight\":1}]}"
+            #expect(try clients[0].request("PUT", "/v1/experiments/checkout", definition).status == 200)
+            #expect(try assign("first\(round)", clients[1])["variation_key"].string == variation)
+            #expect(try assign("second\(round)", clients[0])["variation_key"].string == variation)
+            let asked = try clients[1].request("GET", "/v1/assign?user_id=second\(round)&experiment=checkout")
+            #expect(asked["variation_key"].string == variation)
+        }
+    }
+
+    @Test func `Every way of deciding uses the newest datafile`() throws {
+        let clients = [try servers[0].client(), try servers[1].client()]
+        try makeCheckout(known: clients[1])
+        let agent = ["X-Optimizely-SDK-Key: default", "Content-Type: application/json"]
+        for round in 0..<10 {
+            let variation = "new\(round)"
+            let definition = "{\"variations\":[{\"key\":\"control\",\"weight\":0},{\"key\":\"\(variation)\",\"weight\":1}]}"
+            #expect(try clients[0].request("PUT", "/v1/experiments/checkout", definition).status == 200)
+            #expect(try assign("user\(round)", clients[0])["variation_key"].string == variation)
+            let activated = try clients[1].request(
+                "POST", "/v1/activate?experimentKey=checkout", "{\"userId\":\"user\(round)\"}", fields: agent)
+            #expect(activated.json.array?.first?["variationKey"].string == variation, "\(activated.text)")
+        }
+    }
+
+    @Test func `A process that cannot use the active datafile enrolls nobody, and serves who has a variation`() throws {
+        let client = try servers[0].client()
+        try makeCheckout(known: client)
+        let given = try assign("ada", client)["variation_id"]
+        let database = try DatabaseConnection(directory.file("holdfast.db"))
+        try database.execute(
+            """
+            BEGIN IMMEDIATE;
+            INSERT INTO datafiles (sdk_key, revision, content, stored_at, author)
+            VALUES ('default', '99', CAST('{"of":"a later release"}' AS BLOB), 0, 'later');
+            UPDATE counters SET project_changes = project_changes + 1;
+            COMMIT
+            """)
+        #expect(try assign("ada", client)["variation_id"] == given)
+        let refused = try assign("bob", client)
+        #expect(refused.status == 503)
+        #expect(refused["detail"].string?.contains("datafile") == true)
+        #expect(try client.request("GET", "/v1/profiles/bob").status == 404)
+    }
+
+    @Test func `Neither of two projects with one experiment id takes the other's variations for gone`() throws {
+        let client = try servers[0].client()
+        func datafile(_ key: String, _ variation: String) -> String {
+            """
+            {"version":"4","accountId":"1","projectId":"1","revision":"1","sdkKey":"\(key)","groups":[],"events":[],
+            "attributes":[],"audiences":[],"typedAudiences":[],"featureFlags":[],"rollouts":[],"holdouts":[],
+            "experiments":[{"id":"7001","key":"checkout","layerId":"1","status":"Running","audienceIds":[],
+            "forcedVariations":{},"variations":[{"id":"\(variation)","key":"v\(variation)"}],
+            "trafficAllocation":[{"entityId":"\(variation)","endOfRange":10000}]}]}
+            """
+        }
+        for (key, variation) in [("one", "11"), ("two", "22")] {
+            let answer = try client.request(
+                "PUT", "/v1/datafile", datafile(key, variation), fields: ["X-Optimizely-SDK-Key: \(key)"])
+            #expect(answer.status == 200 || answer.status == 201, "\(answer.text)")
+        }
+        func ask(_ key: String) throws -> Answer {
+            try client.request(
+                "POST", "/v1/assign", "{\"user_id\":\"ada\",\"experiment\":\"checkout\",\"sdk_key\":\"\(key)\"}")
+        }
+        #expect(try ask("one")["variation_id"] == "11")
+        #expect(try ask("two")["variation_id"] == "22")
+        #expect(try ask("one")["source"] == "stored")
+        #expect(try client.request("GET", "/v1/profiles/ada").text == profile("ada", ["7001": "11"]))
+    }
+
+    private func makeCheckout(known client: HTTPClient) throws {
+        let definition = #"{"id":"7001","variations":["control"]}"#
+        #expect(try servers[0].request("PUT", "/v1/experiments/checkout", definition).status == 201)
+        let deadline = ContinuousClock.now + .seconds(30)
+        while try client.request("GET", "/v1/experiments/checkout").status != 200 {
+            guard .now < deadline else { throw TestFailure("another server's experiment is not seen") }
+        }
+    }
+
+    private func assign(_ user: String, _ client: HTTPClient) throws -> Answer {
+        try client.request("POST", "/v1/assign", "{\"user_id\":\"\(user)\",\"experiment\":\"checkout\"}")
+    }
 }

@@ -58,31 +58,6 @@ extension DatafileEditor {
         }
     }
 
-    /// Takes an experiment out, also out of the flags, the events, and the traffic of its group.
-    ///
-    /// - Returns: whether there was one.
-    @discardableResult
-    public mutating func removeExperiment(key: Identifier) -> Bool {
-        guard let place = place(of: key), let experiment = object(at: place) else { return false }
-        edit(place) { experiments, index in
-            experiments.remove(at: index)
-        }
-        guard let id = experiment["id"]?.string else { return true }
-        for list in ["featureFlags", "events"] {
-            editObjects(of: list) { object in
-                object["experimentIds"] = .array((object["experimentIds"]?.array ?? []).filter { $0 != .string(id) })
-            }
-        }
-        editObjects(of: "groups") { group in
-            group["trafficAllocation"] = .array((group["trafficAllocation"]?.array ?? []).map { range in
-                guard var object = range.object, object["entityId"] == .string(id) else { return range }
-                object["entityId"] = ""
-                return .object(object)
-            })
-        }
-        return true
-    }
-
     /// Where an experiment stands: in a group, or in the datafile's own list.
     private struct Place {
         var group: Int?
@@ -117,15 +92,6 @@ extension DatafileEditor {
         edit(&object)
         groups[group] = .object(object)
         root["groups"] = .array(groups)
-    }
-
-    private mutating func editObjects(of list: String, _ change: (inout JSONObject) -> Void) {
-        guard let values = root[list]?.array else { return }
-        root[list] = .array(values.map { value in
-            guard var object = value.object else { return value }
-            change(&object)
-            return .object(object)
-        })
     }
 }
 

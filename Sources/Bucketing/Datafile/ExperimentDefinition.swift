@@ -60,7 +60,8 @@ extension DatafileReader {
         }
         return Variation(
             id: id("id", of: node), key: id("key", of: node),
-            isFeatureEnabled: optionalBool("featureEnabled", of: node) ?? false, variableValues: values
+            isFeatureEnabled: optionalBool("featureEnabled", of: node) ?? false, variableValues: values,
+            weight: node.value.object?["weight"]?.double
         )
     }
 

@@ -6,6 +6,9 @@ public struct Variation: Sendable {
     public let isFeatureEnabled: Bool
     /// The values that differ from the flag's defaults, by the variable's id.
     public let variableValues: [Identifier: String]
+    /// What the variation was weighted with when it was defined over the API. Nothing is decided by it: the traffic
+    /// allocation is what counts.
+    public let weight: Double?
 }
 
 extension [Variation] {

@@ -3,7 +3,8 @@ extension DecisionRun {
         let outcome = evaluate(experiment)
         return ExperimentDecision(
             experiment: experiment, variation: outcome.variation, origin: outcome.origin, holdout: nil,
-            reasons: reasons.texts, hasFailed: outcome.hasFailed, newAssignment: newAssignments.last
+            reasons: reasons.texts, hasFailed: outcome.hasFailed, newAssignment: newAssignments.last,
+            passesOverAssignment: passesOverAssignment
         )
     }
 
@@ -11,7 +12,7 @@ extension DecisionRun {
         guard let holdout = holdout(of: experiment) else { return decide(experiment) }
         return ExperimentDecision(
             experiment: experiment, variation: nil, origin: .holdout, holdout: holdout,
-            reasons: reasons.texts, hasFailed: false, newAssignment: nil
+            reasons: reasons.texts, hasFailed: false, newAssignment: nil, passesOverAssignment: passesOverAssignment
         )
     }
 
@@ -64,6 +65,7 @@ extension DecisionRun {
     /// - Returns: `nil` if the variation is gone. The override stays nevertheless, for an admin to see to.
     private func overridingVariation(_ assignment: StoredAssignment?, of experiment: Experiment) -> Variation? {
         guard let id = assignment?.variationID, let variation = experiment.variationsOfKey.variation(id: id) else {
+            passOverAssignment()
             return nil
         }
         reasons.add("Override variation \(variation.key) found for user \(user.id)")
@@ -86,6 +88,7 @@ extension DecisionRun {
         _ assignment: StoredAssignment, of experiment: Experiment
     ) -> Variation? {
         guard let variation = experiment.variationsOfKey.variation(id: assignment.variationID) else {
+            passOverAssignment()
             reasons.add(
                 """
                 User "\(user.id)" was previously bucketed into variation with ID "\(assignment.variationID)" for \

@@ -11,6 +11,7 @@ final class DecisionRun {
     /// What the decisions so far have assigned; later ones find it as if it were stored.
     private(set) var newAssignments: [NewAssignment] = []
     private(set) var impressions: [Impression] = []
+    private(set) var passesOverAssignment = false
 
     init(
         datafile: Datafile, user: User, stored: (any StoredAssignments)?, options: DecideOptions,
@@ -44,6 +45,17 @@ final class DecisionRun {
 
     func keep(_ assignment: NewAssignment) {
         newAssignments.append(assignment)
+    }
+
+    /// Notes that the datafile does not list the variation that the user was assigned to.
+    func passOverAssignment() {
+        passesOverAssignment = true
+    }
+
+    func result<Value>(_ value: Value) -> DecisionResult<Value> {
+        DecisionResult(
+            value: value, impressions: impressions, newAssignments: newAssignments,
+            passesOverAssignment: passesOverAssignment)
     }
 
     func send(_ impression: Impression) {

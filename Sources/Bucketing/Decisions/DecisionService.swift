@@ -16,7 +16,7 @@ public struct DecisionService: Sendable {
         guard let flag = datafile.flag(key: flagKey) else { return nil }
         let run = DecisionRun(datafile: datafile, user: user, stored: stored, options: options)
         let decision = run.decide(flag)
-        return DecisionResult(value: decision, impressions: run.impressions, newAssignments: run.newAssignments)
+        return run.result(decision)
     }
 
     /// Decides for several flags; those that the datafile lacks are left out.
@@ -45,7 +45,7 @@ public struct DecisionService: Sendable {
                 decisions.append(decision)
             }
         }
-        return DecisionResult(value: decisions, impressions: run.impressions, newAssignments: run.newAssignments)
+        return run.result(decisions)
     }
 
     /// The variation of one experiment, whatever flag it belongs to; holdouts do not count, as in the reference.

@@ -11,4 +11,6 @@ public struct ExperimentDecision: Sendable {
     public let hasFailed: Bool
     /// What is to be stored; `nil` if the variation is stored already or is not to be.
     public let newAssignment: NewAssignment?
+    /// As in ``DecisionResult/passesOverAssignment``.
+    public let passesOverAssignment: Bool
 }

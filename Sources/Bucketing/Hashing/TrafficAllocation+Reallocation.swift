@@ -17,13 +17,24 @@ extension TrafficAllocation {
         self = TrafficAllocation(ranges: []).reallocated(to: weights)
     }
 
-    /// Splits all 10,000 bucket values equally; the first entities get one more where it does not come out even.
-    public static func equalWeights(of entityIDs: [Identifier]) -> [Weight] {
-        guard !entityIDs.isEmpty else { return [] }
-        let (share, rest) = Bucketer.bucketCount.quotientAndRemainder(dividingBy: entityIDs.count)
-        return entityIDs.enumerated().map { index, id in
-            Weight(entityID: id, weight: index < rest ? share + 1 : share)
+    /// Splits a part of the 10,000 bucket values by a ratio; what does not come out even goes to those with the
+    /// greatest remainders, the first of them first.
+    ///
+    /// - Parameters:
+    ///   - ratio: one number for each entity, finite and not negative; if all are 0 nobody gets anything.
+    ///   - traffic: the part to split, in percent, 0 to 100; rounded to hundredths.
+    public static func weights(of entityIDs: [Identifier], ratio: [Double], traffic: Double) -> [Weight] {
+        let total = (min(max(traffic, 0), 100) * Double(Bucketer.bucketCount) / 100).rounded()
+        let sum = ratio.reduce(0, +)
+        let exact = ratio.map { sum > 0 ? $0 / sum * total : 0 }
+        var counts = exact.map { Int($0) }
+        let rest = sum > 0 ? Int(total) - counts.reduce(0, +) : 0
+        let byRemainder = exact.indices.filter { exact[$0] > Double(counts[$0]) }.sorted { left, right in
+            let (one, other) = (exact[left] - Double(counts[left]), exact[right] - Double(counts[right]))
+            return one == other ? left < right : one > other
         }
+        for index in byRemainder.prefix(max(0, rest)) { counts[index] += 1 }
+        return zip(entityIDs, counts).map { Weight(entityID: $0, weight: $1) }
     }
 
     /// The allocation with new weights in which as few bucket values as possible change their owner.

@@ -11,17 +11,17 @@ struct ActivateEndpoint {
 
     func post(_ request: AgentRequest, _ receiver: @escaping AgentAnswer.Receiver) throws(AgentError) {
         let asked = try ActivateRequest(request)
-        let project = request.project
         let exposures = exposures
         let figures = figures
-        decider.decide(for: asked.user, in: project) { stored in
+        decider.decide(for: asked.user, in: request.project) { project, stored in
             Self.activate(asked, stored, project)
         } completion: { result in
             switch result {
-            case .success(let result):
-                for origin in result.value.compactMap(\.origin) { figures.count(origin) }
-                exposures.record(result.impressions, of: asked.user, in: project)
-                receiver(Self.answer(result.value, to: asked))
+            case .success(let decided):
+                let activations = decided.result.value
+                for origin in activations.compactMap(\.origin) { figures.count(origin) }
+                exposures.record(decided.result.impressions, of: asked.user, in: decided.project)
+                receiver(Self.answer(activations, to: asked))
             case .failure(let error):
                 receiver(AgentError(error).answer)
             }
@@ -36,7 +36,8 @@ struct ActivateEndpoint {
         var activations: [Activation] = []
         var impressions: [Impression] = []
         var assignments: [NewAssignment] = []
-        for subject in asked.subjects {
+        var passesOverAssignment = false
+        for subject in asked.subjects(in: project.datafile) {
             switch subject {
             case .unknownExperiment(let key): activations.append(Activation(unknownExperiment: key))
             case .unknownFlag(let key): activations.append(Activation(unknownFlag: key))
@@ -44,6 +45,7 @@ struct ActivateEndpoint {
                 let decision = service.variation(of: experiment, for: asked.user, stored: stored, options: options)
                 activations.append(Activation(decision))
                 if let new = decision.newAssignment { assignments.append(new) }
+                passesOverAssignment = passesOverAssignment || decision.passesOverAssignment
                 if asked.sendsImpressions, let variation = decision.variation {
                     impressions.append(
                         Impression(activating: experiment, variation: variation, origin: decision.origin))
@@ -52,11 +54,13 @@ struct ActivateEndpoint {
                 let result = service.decide([flag.key], for: asked.user, stored: stored, options: options)
                 activations += result.value.map { Activation($0) }
                 assignments += result.newAssignments
+                passesOverAssignment = passesOverAssignment || result.passesOverAssignment
                 impressions += result.impressions
             }
         }
         return DecisionResult(
-            value: activations, impressions: impressions, newAssignments: eachExperimentOnce(assignments))
+            value: activations, impressions: impressions, newAssignments: eachExperimentOnce(assignments),
+            passesOverAssignment: passesOverAssignment)
     }
 
     /// An experiment that is asked for by itself and through a flag is decided twice, in the same way.

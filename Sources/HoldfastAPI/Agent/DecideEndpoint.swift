@@ -11,26 +11,24 @@ struct DecideEndpoint {
 
     func post(_ request: AgentRequest, _ receiver: @escaping AgentAnswer.Receiver) throws(AgentError) {
         let asked = try DecideRequest(request)
-        let project = request.project
         let exposures = exposures
         let figures = figures
-        let service = DecisionService(datafile: project.datafile)
-        let decide = { @Sendable (stored: StickyAssignments) in
-            switch asked.form {
+        let usesProfile = !asked.options.contains(.ignoreUserProfileService)
+        decider.decide(for: asked.user, in: request.project, usesProfile: usesProfile) { project, stored in
+            let service = DecisionService(datafile: project.datafile)
+            return switch asked.form {
             case .all: service.decideAll(for: asked.user, stored: stored, options: asked.options)
             case .one, .several: service.decide(asked.flagKeys, for: asked.user, stored: stored, options: asked.options)
             }
-        }
-        let finish = { @Sendable (result: DecisionResult<[Decision]>) in
-            for decision in result.value { figures.count(decision.origin) }
-            exposures.record(result.impressions, of: asked.user, in: project)
-            receiver(Self.answer(result.value, to: asked, project.datafile))
-        }
-        let usesProfile = !asked.options.contains(.ignoreUserProfileService)
-        decider.decide(for: asked.user, in: project, usesProfile: usesProfile, decide) { result in
+        } completion: { result in
             switch result {
-            case .success(let result): finish(result)
-            case .failure(let error): receiver(AgentError(error).answer)
+            case .success(let decided):
+                let (decisions, project) = (decided.result.value, decided.project)
+                for decision in decisions { figures.count(decision.origin) }
+                exposures.record(decided.result.impressions, of: asked.user, in: project)
+                receiver(Self.answer(decisions, to: asked, project.datafile))
+            case .failure(let error):
+                receiver(AgentError(error).answer)
             }
         }
     }

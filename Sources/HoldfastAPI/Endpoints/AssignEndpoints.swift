@@ -70,29 +70,34 @@ struct AssignEndpoints {
     ) {
         do throws(Problem) {
             let project = try projects.project(named: request.sdkKey)
-            let experiment = try Self.experiment(request, in: project)
-            let service = DecisionService(datafile: project.datafile)
-            decider.decide(for: request.user, in: project, storesAssignments: enrols) { stored in
-                let decision = service.assign(experiment, for: request.user, stored: stored, options: .includeReasons)
-                let new = decision.newAssignment.map { [$0] } ?? []
-                return DecisionResult(value: decision, newAssignments: new)
+            guard request.experiment(in: project) != nil else { throw request.unknownExperiment }
+            decider.decide(for: request.user, in: project, storesAssignments: enrols) { project, stored in
+                Self.decide(request, in: project, stored)
             } completion: { [figures] result in
-                if case .success(let decided) = result { figures.count(decided.value.origin) }
-                completion(result.map { Self.encode($0.value) }.mapError { Problem($0) })
+                switch result {
+                case .success(let decided):
+                    guard let decision = decided.result.value else { return completion(.failure(request.unknownExperiment)) }
+                    figures.count(decision.origin)
+                    completion(.success(Self.encode(decision)))
+                case .failure(let error):
+                    completion(.failure(Problem(error)))
+                }
             }
         } catch {
             completion(.failure(error))
         }
     }
 
-    private static func experiment(_ request: AssignRequest, in project: Project) throws(Problem) -> Experiment {
-        if let experiment = project.datafile.experiment(key: request.experiment)
-            ?? project.datafile.experiment(id: request.experiment)
-        {
-            return experiment
-        }
-        throw Problem(
-            .notFound, "there is no experiment of the key or id '\(request.experiment)'", at: request.place.appending("experiment"))
+    /// `nil` when the datafile does not have the experiment.
+    private static func decide(
+        _ request: AssignRequest, in project: Project, _ stored: StickyAssignments
+    ) -> DecisionResult<ExperimentDecision?> {
+        guard let experiment = request.experiment(in: project) else { return DecisionResult(value: nil) }
+        let decision = DecisionService(datafile: project.datafile)
+            .assign(experiment, for: request.user, stored: stored, options: .includeReasons)
+        return DecisionResult(
+            value: decision, newAssignments: decision.newAssignment.map { [$0] } ?? [],
+            passesOverAssignment: decision.passesOverAssignment)
     }
 
     private static func encode(_ decision: ExperimentDecision) -> [UInt8] {
@@ -125,6 +130,14 @@ private struct AssignRequest: Sendable {
         user = try ProfileBody.user(of: object, at: place)
         experiment = Identifier(try object.text("experiment", in: place))
         sdkKey = try object.optionalText("sdk_key", in: place)
+    }
+
+    func experiment(in project: Project) -> Experiment? {
+        project.datafile.experiment(keyOrID: experiment)
+    }
+
+    var unknownExperiment: Problem {
+        Problem(.notFound, "there is no experiment of the key or id '\(experiment)'", at: place.appending("experiment"))
     }
 }
 

@@ -2,8 +2,10 @@ import Bucketing
 import HTTPServer
 import Storage
 
-/// `/v1/profiles/{user_id}/experiments/{experiment_id}`: one assignment. `PUT` is the admin's override, which stays,
+/// `/v1/profiles/{user_id}/experiments/{experiment}`: one assignment. `PUT` is the admin's override, which stays,
 /// whatever app servers save, until an admin removes it.
+///
+/// The path names the experiment by its key or its id. An id that no active datafile knows is taken as it is.
 struct AssignmentEndpoints {
     let audit: any AuditStore
     let reader: any ProfileReader
@@ -12,10 +14,10 @@ struct AssignmentEndpoints {
     func get(_ request: borrowing Request, _ call: Call) {
         do throws(Problem) {
             let userID = try request.userID()
-            let experimentID = try request.experimentID()
+            let experiment = try experiment(request)
             reader.profile(of: userID) { result in
                 switch result {
-                case .success(let profile): Self.send(profile, experimentID, to: call)
+                case .success(let profile): Self.send(profile, experiment, to: call)
                 case .failure(let error): call.fail(error)
                 }
             }
@@ -24,22 +26,48 @@ struct AssignmentEndpoints {
         }
     }
 
-    private static func send(_ profile: ProfileRecord?, _ experimentID: Identifier, to call: Call) {
-        guard let assignment = profile?[experimentID] else {
+    private static func send(_ profile: ProfileRecord?, _ experiment: NamedExperiment, to call: Call) {
+        guard let assignment = profile?[experiment.id] else {
             return call.fail(Problem(.notFound, "this user has no assignment in this experiment"))
         }
-        call.answer(json: ProfileJSON.encode(experimentID, assignment))
+        var writer = JSONWriter()
+        writer.beginObject()
+        writer.member("experiment_id", experiment.id.string)
+        writer.member("experiment_key", experiment.definitions.first?.key.string)
+        writer.member("variation_id", assignment.variationID.string)
+        writer.member("variation_key", experiment.variation(id: assignment.variationID)?.key.string)
+        ProfileJSON.appendOrigin(assignment, to: &writer)
+        writer.member("known", !experiment.definitions.isEmpty)
+        writer.endObject()
+        call.answer(json: writer.finish())
+    }
+
+    /// The experiment in the path: the one of this key, or else of this id.
+    ///
+    /// - Throws: 400 when it is no key and cannot be an id; 409 when several projects have the key for several ids.
+    private func experiment(_ request: borrowing Request) throws(Problem) -> NamedExperiment {
+        guard let name = request.parameter(1) else {
+            throw Problem(.badRequest, "the experiment in the path must be UTF-8")
+        }
+        let ids = Set(projects.experiments(key: Identifier(name)).map(\.id))
+        guard ids.count <= 1 else {
+            let list = ids.map(\.string).sorted().joined(separator: ", ")
+            throw Problem(.conflict, "several projects have an experiment of the key '\(name)'; give its id instead: \(list)")
+        }
+        let id: Identifier
+        if let known = ids.first { id = known } else { id = try ProfileBody.checkExperimentID(name, at: nil) }
+        return NamedExperiment(id: id, definitions: projects.experiments(id: id))
     }
 
     func put(_ request: borrowing Request, _ call: Call) {
         do throws(Problem) {
             let userID = try request.userID()
-            let experimentID = try request.experimentID()
-            let variationID = try request.withBody { bytes throws(Problem) in try self.variationID(bytes, of: experimentID) }
-            let operation = ProfileChange.Operation.override(experimentID: experimentID, variationID: variationID)
+            let experiment = try experiment(request)
+            let variationID = try request.withBody { bytes throws(Problem) in try Self.variationID(bytes, of: experiment) }
+            let operation = ProfileChange.Operation.override(experimentID: experiment.id, variationID: variationID)
             audit.submit(ProfileChange(userID: userID, operation: operation), by: call.author(request)) { result in
                 switch result {
-                case .success(let result): Self.send(result.profile, experimentID, to: call)
+                case .success(let result): Self.send(result.profile, experiment, to: call)
                 case .failure(let error): call.fail(error)
                 }
             }
@@ -49,36 +77,37 @@ struct AssignmentEndpoints {
     }
 
     /// `{"variation_id":…}` or `{"variation_key":…}`, checked against every datafile that has the experiment.
-    private func variationID(_ bytes: UnsafeRawBufferPointer, of experimentID: Identifier) throws(Problem) -> Identifier {
+    private static func variationID(
+        _ bytes: UnsafeRawBufferPointer, of experiment: NamedExperiment
+    ) throws(Problem) -> Identifier {
         let value = try ProfileBody.parse(bytes)
         guard let object = value.object else {
             throw Problem(.badRequest, "an override is an object, not \(value.kind)", at: [])
         }
-        let experiments = projects.experiments(id: experimentID)
         if let key = try object.optionalText("variation_key") {
             guard object["variation_id"] == nil else {
                 throw Problem(.badRequest, "variation_id and variation_key are both given", at: ["variation_key"])
             }
-            for experiment in experiments {
-                if let variation = experiment.variation(key: Identifier(key)) { return variation.id }
+            for definition in experiment.definitions {
+                if let variation = definition.variation(key: Identifier(key)) { return variation.id }
             }
-            throw unknownVariation(experiments, at: ["variation_key"])
+            throw unknownVariation(experiment, at: ["variation_key"])
         }
         guard let variation = object["variation_id"] else {
             throw Problem(.badRequest, "variation_id is missing", at: ["variation_id"])
         }
         let variationID = try ProfileBody.variationID(variation, at: ["variation_id"])
-        guard experiments.isEmpty || experiments.contains(where: { $0.variation(id: variationID) != nil }) else {
-            throw unknownVariation(experiments, at: ["variation_id"])
+        guard experiment.definitions.isEmpty || experiment.variation(id: variationID) != nil else {
+            throw unknownVariation(experiment, at: ["variation_id"])
         }
         return variationID
     }
 
-    private func unknownVariation(_ experiments: [Experiment], at pointer: JSONPointer) -> Problem {
-        guard !experiments.isEmpty else {
+    private static func unknownVariation(_ experiment: NamedExperiment, at pointer: JSONPointer) -> Problem {
+        guard !experiment.definitions.isEmpty else {
             return Problem(.unprocessableContent, "no datafile has this experiment; give the variation_id", at: pointer)
         }
-        let variations = experiments.flatMap(\.variations)
+        let variations = experiment.definitions.flatMap(\.variations)
         let list = variations.map { "\($0.key) (id \($0.id))" }.joined(separator: ", ")
         var problem = Problem(
             .unprocessableContent, "the experiment has no such variation; it has: \(list)", at: pointer)
@@ -94,8 +123,8 @@ struct AssignmentEndpoints {
     func delete(_ request: borrowing Request, _ call: Call) {
         do throws(Problem) {
             let userID = try request.userID()
-            let experimentID = try request.experimentID()
-            let change = ProfileChange(userID: userID, operation: .remove(experimentID: experimentID))
+            let experiment = try experiment(request)
+            let change = ProfileChange(userID: userID, operation: .remove(experimentID: experiment.id))
             audit.submit(change, by: call.author(request)) { result in
                 switch result {
                 case .success(let result) where result.changed:
@@ -109,5 +138,19 @@ struct AssignmentEndpoints {
         } catch {
             call.fail(error)
         }
+    }
+}
+
+/// An experiment that a request names.
+private struct NamedExperiment: Sendable {
+    let id: Identifier
+    /// As the active datafiles define it, one for each project that has it; empty when none has.
+    let definitions: [Experiment]
+
+    func variation(id: Identifier) -> Variation? {
+        for definition in definitions {
+            if let variation = definition.variation(id: id) { return variation }
+        }
+        return nil
     }
 }

@@ -15,15 +15,16 @@ struct EvaluationEndpoint {
         do throws(Problem) {
             let asked = try request.withBody { bytes throws(Problem) in try EvaluationRequest(ProfileBody.parse(bytes)) }
             let project = try projects.project(named: asked.sdkKey)
-            let service = DecisionService(datafile: project.datafile)
             let figures = figures
-            decider.decide(for: asked.user, in: project) { stored in
-                service.decideAll(for: asked.user, stored: stored, options: asked.options)
+            decider.decide(for: asked.user, in: project) { project, stored in
+                DecisionService(datafile: project.datafile)
+                    .decideAll(for: asked.user, stored: stored, options: asked.options)
             } completion: { result in
                 switch result {
                 case .success(let decided):
-                    for decision in decided.value { figures.count(decision.origin) }
-                    call.answer(json: Self.encode(decided.value, of: asked.user, in: project), unlessKnownAs: known)
+                    let decisions = decided.result.value
+                    for decision in decisions { figures.count(decision.origin) }
+                    call.answer(json: Self.encode(decisions, of: asked.user, in: decided.project), unlessKnownAs: known)
                 case .failure(let error):
                     call.fail(error)
                 }

@@ -57,15 +57,17 @@ struct ExperimentEndpoints {
         }
     }
 
-    /// Removes an experiment from the datafile. Assignments in it stay in the profiles, where they do nothing.
+    /// Archives an experiment: nobody is enrolled any more, assignments stay in the profiles, results stay readable.
     func delete(_ request: borrowing Request, _ call: Call) {
         do throws(Problem) {
             let key = try Self.key(request)
             let preconditions = Preconditions(request)
-            Self.edit(catalog, try sdkKey(request), .experimentDelete, of: key, by: call.author(request), call) {
+            Self.edit(catalog, try sdkKey(request), .experimentArchive, of: key, by: call.author(request), call) {
                 editor, project throws(Problem) in
                 try preconditions.check(Self.entityTag(of: key, project))
-                guard editor.removeExperiment(key: Identifier(key)) else { throw Self.unknown(key) }
+                guard var experiment = editor.experiment(key: Identifier(key)) else { throw Self.unknown(key) }
+                experiment["status"] = .string(ExperimentDefinition.archived)
+                editor.setExperiment(experiment)
                 return .noContent
             } answer: { _, status in
                 call.answer(Response(status))

@@ -18,4 +18,17 @@ extension JSONObject {
         }
         return text
     }
+
+    /// A member that is a number in a range, or absent.
+    func optionalNumber(
+        _ name: String, _ range: ClosedRange<Double>, in place: JSONPointer = []
+    ) throws(Problem) -> Double? {
+        guard let value = self[name], !value.isNull else { return nil }
+        guard let number = value.double, range.contains(number) else {
+            let found = value.double.map { "\($0)" } ?? value.kind
+            let bounds = "\(Int(range.lowerBound)) to \(Int(range.upperBound))"
+            throw Problem(.badRequest, "`\(name)` must be a number from \(bounds); got \(found)", at: place.appending(name))
+        }
+        return number
+    }
 }

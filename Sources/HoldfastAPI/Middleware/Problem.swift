@@ -48,6 +48,10 @@ struct Problem: Error {
                 at: ["experiment_bucket_map"])
         case .overloaded:
             self.init(.serviceUnavailable, "too many writes are waiting; nothing was stored")
+        case .staleDatafile:
+            self.init(
+                .serviceUnavailable,
+                "the active datafile cannot be used by this server, or changes too fast; nothing was stored")
         case .damaged(let reason):
             self.init(.serviceUnavailable, "\(reason); DELETE erases what is stored of the user")
         case .unavailable:

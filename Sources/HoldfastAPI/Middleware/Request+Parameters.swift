@@ -9,12 +9,6 @@ extension Request {
         return try ProfileBody.checkUserID(text, at: nil)
     }
 
-    /// The `{experiment_id}` of the path, which is its second parameter.
-    func experimentID() throws(Problem) -> Identifier {
-        guard let text = parameter(1) else { throw Problem(.badRequest, "the experiment id in the path is not UTF-8") }
-        return try ProfileBody.checkExperimentID(text, at: nil)
-    }
-
     /// The name of an attribute or a segment in the path: 1 to 255 bytes without control characters.
     func definedName() throws(Problem) -> Identifier {
         guard let name = parameter(0), (1...255).contains(name.utf8.count), name.utf8.allSatisfy({ $0 >= 0x20 }) else {

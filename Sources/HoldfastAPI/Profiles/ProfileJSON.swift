@@ -34,18 +34,7 @@ enum ProfileJSON {
         writer.endObject()
     }
 
-    /// One assignment with its origin, as an object of its own.
-    static func encode(_ experimentID: Identifier, _ assignment: Assignment) -> [UInt8] {
-        var writer = JSONWriter()
-        writer.beginObject()
-        writer.member("experiment_id", experimentID.string)
-        writer.member("variation_id", assignment.variationID.string)
-        appendOrigin(assignment, to: &writer)
-        writer.endObject()
-        return writer.finish()
-    }
-
-    private static func appendOrigin(_ assignment: Assignment, to writer: inout JSONWriter) {
+    static func appendOrigin(_ assignment: Assignment, to writer: inout JSONWriter) {
         writer.member("source", assignment.source.name)
         writer.member("assigned_at", assignment.assignedAt.rfc3339)
         writer.member("updated_at", assignment.updatedAt.rfc3339)

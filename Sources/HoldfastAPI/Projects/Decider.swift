@@ -2,89 +2,157 @@ import Bucketing
 import HTTPServer
 import Storage
 
-/// Makes decisions that stick: reads the profile, decides, and stores what is new before anything is answered. When
-/// another server was quicker, its assignment is what counts, and the decision is made again with it.
+/// Makes decisions that stick: reads the profile, decides, and stores what is new before anything is answered.
+///
+/// A decision is made again when it no longer holds at the commit: when another server has assigned the user in the
+/// meantime, or when the newest datafile is another than the one it was made with. A variation that is assigned to the
+/// user and not in the datafile is not taken for gone before the newest datafile has been looked at.
 ///
 /// Belongs to one event loop.
-struct Decider {
-    let profiles: any ProfileStore
-    let reader: any UserReader
-    let loop: EventLoop
+final class Decider {
+    /// A decision with the project that it was made with, which may be newer than the one that was asked.
+    struct Decided<Value: Sendable>: Sendable {
+        let result: DecisionResult<Value>
+        let project: Project
+    }
+
+    /// What is decided, and for whom.
+    private struct Request<Value: Sendable>: Sendable {
+        let user: User
+        let usesProfile: Bool
+        let storesAssignments: Bool
+        let decide: @Sendable (Project, StickyAssignments) -> DecisionResult<Value>
+        let completion: @Sendable (Result<Decided<Value>, StorageError>) -> Void
+    }
+
+    private let profiles: any ProfileStore
+    private let reader: any UserReader
+    private let projects: ProjectView
+    private let loop: EventLoop
+
+    /// How often a decision is made before the caller is told to try again later.
+    private static let attempts = 5
+
+    init(profiles: any ProfileStore, reader: any UserReader, projects: ProjectView, loop: EventLoop) {
+        self.profiles = profiles
+        self.reader = reader
+        self.projects = projects
+        self.loop = loop
+    }
 
     /// - Parameters:
     ///   - usesProfile: whether what is stored of the user's assignments counts.
     ///   - storesAssignments: whether new assignments are stored; otherwise the decision leaves no trace.
-    ///   - decide: makes the decision with what is stored of the user; may be called twice.
+    ///   - decide: makes the decision with what is stored of the user; may be called several times.
     ///   - completion: called with the decision, on the event loop.
     func decide<Value: Sendable>(
         for user: User, in project: Project, usesProfile: Bool = true, storesAssignments: Bool = true,
-        _ decide: @escaping @Sendable (StickyAssignments) -> DecisionResult<Value>,
-        completion: @escaping @Sendable (Result<DecisionResult<Value>, StorageError>) -> Void
+        _ decide: @escaping @Sendable (Project, StickyAssignments) -> DecisionResult<Value>,
+        completion: @escaping @Sendable (Result<Decided<Value>, StorageError>) -> Void
     ) {
-        guard needsAttributes(of: user, in: project) else {
+        let request = Request(
+            user: user, usesProfile: usesProfile, storesAssignments: storesAssignments, decide: decide,
+            completion: completion)
+        readAttributes(request, project, attempts: Self.attempts)
+    }
+
+    private func readAttributes<Value>(_ request: Request<Value>, _ project: Project, attempts: Int) {
+        guard project.askedAttributes.contains(where: { request.user.attributes[$0] == nil }) else {
             let known = project.schema.isEmpty ? nil : StoredAttributes(schema: project.schema, record: nil)
-            return self.decide(user.id, project, known, usesProfile, storesAssignments, decide, completion)
+            return readProfile(request, project, known, attempts: attempts)
         }
-        reader.attributes(of: user.id) { read in
+        reader.attributes(of: request.user.id) { read in
             switch read {
             case .success(let record):
                 let known = StoredAttributes(schema: project.schema, record: record)
-                self.decide(user.id, project, known, usesProfile, storesAssignments, decide, completion)
+                self.readProfile(request, project, known, attempts: attempts)
             case .failure(let error):
-                completion(.failure(error))
+                request.completion(.failure(error))
             }
         }
     }
 
-    /// Whether an audience asks for a stored attribute of which the request says nothing.
-    private func needsAttributes(of user: User, in project: Project) -> Bool {
-        project.askedAttributes.contains { user.attributes[$0] == nil }
-    }
-
-    private func decide<Value: Sendable>(
-        _ userID: Identifier, _ project: Project, _ known: StoredAttributes?, _ usesProfile: Bool,
-        _ storesAssignments: Bool, _ decide: @escaping @Sendable (StickyAssignments) -> DecisionResult<Value>,
-        _ completion: @escaping @Sendable (Result<DecisionResult<Value>, StorageError>) -> Void
+    private func readProfile<Value>(
+        _ request: Request<Value>, _ project: Project, _ attributes: StoredAttributes?, attempts: Int
     ) {
-        guard usesProfile else {
-            return completion(.success(decide(StickyAssignments(nil, userID, project, attributes: known))))
+        guard request.usesProfile else {
+            return decide(request, project, attributes, nil, attempts: attempts)
         }
-        let (profiles, loop) = (profiles, loop)
-        reader.profile(of: userID) { read in
+        reader.profile(of: request.user.id) { read in
             switch read {
-            case .success(let profile):
-                let result = decide(StickyAssignments(profile, userID, project, attributes: known))
-                guard storesAssignments, !result.newAssignments.isEmpty else { return completion(.success(result)) }
-                Self.store(result.newAssignments, for: userID, in: profiles) { stored in
-                    // All that is written waits for the store's thread, which has no time for answers.
-                    loop.run {
-                        completion(
-                            stored.map { now in
-                                Self.holds(now, result.newAssignments)
-                                    ? result : decide(StickyAssignments(now, userID, project, attributes: known))
-                            })
-                    }
-                }
-            case .failure(let error):
-                completion(.failure(error))
+            case .success(let profile): self.decide(request, project, attributes, profile, attempts: attempts)
+            case .failure(let error): request.completion(.failure(error))
             }
         }
     }
 
-    private static func store(
-        _ assignments: [NewAssignment], for userID: Identifier, in profiles: any ProfileStore,
-        _ completion: @escaping @Sendable (Result<ProfileRecord?, StorageError>) -> Void
+    private func decide<Value>(
+        _ request: Request<Value>, _ project: Project, _ attributes: StoredAttributes?, _ profile: ProfileRecord?,
+        attempts: Int
     ) {
-        let proposals = assignments.map {
-            ProfileChange.Proposal(
-                experimentID: $0.experimentID, variationID: $0.variationID, replacing: $0.staleVariationID)
+        let result = request.decide(
+            project, StickyAssignments(profile, request.user.id, project, attributes: attributes))
+        if result.passesOverAssignment, attempts == Self.attempts {
+            return decideWithNewestDatafile(request, project, attempts: attempts - 1)
         }
-        let change = ProfileChange(userID: userID, operation: .assign(proposals))
-        profiles.submit(change) { completion($0.map(\.profile)) }
+        let decided = Decided(result: result, project: project)
+        let proposals = request.storesAssignments ? proposals(for: result.newAssignments) : []
+        guard !proposals.isEmpty else { return request.completion(.success(decided)) }
+        guard attempts > 0, !project.isSuperseded else { return request.completion(.failure(.staleDatafile)) }
+        // Safe: used on the loop's thread only.
+        nonisolated(unsafe) let decider = self
+        let loop = loop
+        let change = ProfileChange(
+            userID: request.user.id, operation: .assign(proposals, decidedWith: project.catalogVersion))
+        profiles.submit(change) { stored in
+            // All that is written waits for the store's thread, which has no time for answers.
+            loop.run {
+                switch stored {
+                case .success(let now) where Self.holds(now.profile, proposals):
+                    request.completion(.success(decided))
+                case .success(let now):
+                    decider.decide(request, project, attributes, now.profile, attempts: attempts - 1)
+                case .failure(.staleDatafile):
+                    decider.decideWithNewestDatafile(request, project, attempts: attempts - 1)
+                case .failure(let error):
+                    request.completion(.failure(error))
+                }
+            }
+        }
     }
 
-    /// Whether the profile has what was decided.
-    private static func holds(_ profile: ProfileRecord?, _ assignments: [NewAssignment]) -> Bool {
-        assignments.allSatisfy { profile?.variationID(for: $0.experimentID) == $0.variationID }
+    /// What is to be stored. A variation that the datafile of another project lists under the same experiment id is not
+    /// gone: it stays, and the user is bucketed here without being enrolled.
+    private func proposals(for assignments: [NewAssignment]) -> [ProfileChange.Proposal] {
+        assignments.compactMap { new in
+            if let stale = new.staleVariationID, projects.hasVariation(stale, ofExperiment: new.experimentID) {
+                return nil
+            }
+            return ProfileChange.Proposal(
+                experimentID: new.experimentID, variationID: new.variationID, replacing: new.staleVariationID)
+        }
+    }
+
+    /// Whether the profile has what was proposed.
+    private static func holds(_ profile: ProfileRecord?, _ proposals: [ProfileChange.Proposal]) -> Bool {
+        proposals.allSatisfy { profile?.variationID(for: $0.experimentID) == $0.variationID }
+    }
+
+    /// Decides again, with all that other processes have stored until now.
+    private func decideWithNewestDatafile<Value>(_ request: Request<Value>, _ former: Project, attempts: Int) {
+        // Safe: used on the loop's thread only.
+        nonisolated(unsafe) let decider = self
+        let loop = loop
+        projects.update { result in
+            loop.run {
+                switch result {
+                case .success:
+                    let project = decider.projects.project(former.sdkKey) ?? former
+                    decider.readAttributes(request, project, attempts: attempts)
+                case .failure(let error):
+                    request.completion(.failure(error))
+                }
+            }
+        }
     }
 }

@@ -1,46 +1,53 @@
 import Bucketing
 import HTTPServer
 
-/// An experiment as an admin describes it without a datafile at hand.
+/// An experiment as an admin describes it in `PUT /v1/experiments/{key}`.
 ///
-/// `{"variations":["control","new"],"status":"Running","audience":[…]}`, or with weights
-/// `{"variations":[{"key":"control","weight":5000},{"key":"new","weight":1000}]}`. Weights are in hundredths of a
-/// percent (of 10,000); what is left over is for nobody. Without weights all is split equally.
+/// `{"variations":["control","new"],"traffic":50,"status":"Running","audience":[…]}`, or with weights
+/// `{"variations":[{"key":"control","weight":3},{"key":"new","weight":1}]}`. Weights are relative: 1:1, 50:50 and
+/// 5000:5000 are the same. Without weights the variations get equal shares.
 struct ExperimentDefinition {
     struct VariationDefinition {
         var key: String
         var id: String?
-        var weight: Int?
+        var weight: Double?
     }
 
     var key: String
     var id: String?
     var variations: [VariationDefinition]?
+    /// The percentage of users who take part, 0 to 100.
+    var traffic: Double?
     var status: String?
     /// Conditions as a datafile's audience has them; `null` stands for everybody.
     var audience: JSONValue?
 
     /// Variations of one experiment.
     static let variationLimit = 1_000
-    static let statuses = ["Running", "Paused", "Not started", "Archived"]
+    static let greatestWeight = 1_000_000.0
+    static let archived = "Archived"
+    static let statuses = ["Running", "Paused", "Not started", archived]
 
     init(_ value: JSONValue, key: String) throws(Problem) {
         guard let object = value.object else {
-            throw Problem(.badRequest, "an experiment is an object, not \(value.kind)", at: [])
+            throw Problem(.badRequest, "an experiment must be an object; got \(value.kind)", at: [])
         }
-        for member in object where !["key", "id", "variations", "status", "audience"].contains(member.key) {
+        for member in object where !["key", "id", "variations", "traffic", "status", "audience"].contains(member.key) {
             throw Problem(.badRequest, "the member \(member.key) is not known", at: JSONPointer().appending(member.key))
         }
         self.key = key
         if let given = try object.optionalText("key"), !given.utf8.elementsEqual(key.utf8) {
-            throw Problem(.badRequest, "key is another than the path names", at: ["key"])
+            throw Problem(.badRequest, "`key` must be the key in the path, '\(key)'; got '\(given)'", at: ["key"])
         }
         id = try object.optionalText("id")
         if let id { _ = try ProfileBody.checkExperimentID(id, at: ["id"]) }
         status = try object.optionalText("status")
         if let status, !Self.statuses.contains(status) {
-            throw Problem(.badRequest, "status is one of \(Self.statuses.joined(separator: ", "))", at: ["status"])
+            throw Problem(
+                .badRequest, "`status` must be one of \(Self.statuses.joined(separator: ", ")); got '\(status)'",
+                at: ["status"])
         }
+        traffic = try object.optionalNumber("traffic", 0...100)
         audience = object["audience"]
         if let audience, !audience.isNull {
             let faults = AudienceRules.faults(in: audience, at: ["audience"])
@@ -52,26 +59,33 @@ struct ExperimentDefinition {
     private static func variations(_ value: JSONValue) throws(Problem) -> [VariationDefinition] {
         let place: JSONPointer = ["variations"]
         guard let list = value.array, !list.isEmpty else {
-            throw Problem(.badRequest, "variations is an array of at least one", at: place)
+            let found = value.array == nil ? value.kind : "an empty one"
+            throw Problem(.badRequest, "`variations` must be an array of at least one variation; got \(found)", at: place)
         }
         guard list.count <= variationLimit else {
-            throw Problem(.badRequest, "variations has \(list.count) elements; the limit is \(variationLimit)", at: place)
+            throw Problem(
+                .badRequest, "`variations` must have at most \(variationLimit) elements; got \(list.count)", at: place)
         }
         var variations: [VariationDefinition] = []
+        var keys: Set<Identifier> = []
         for (index, element) in list.enumerated() {
             let variation = try Self.variation(element, at: place.appending(index))
-            guard !variations.contains(where: { $0.key.utf8.elementsEqual(variation.key.utf8) }) else {
-                throw Problem(.badRequest, "the variation '\(variation.key)' stands twice", at: place.appending(index))
+            guard keys.insert(Identifier(variation.key)).inserted else {
+                throw Problem(
+                    .badRequest, "the keys of variations must differ; got '\(variation.key)' twice",
+                    at: place.appending(index))
             }
             variations.append(variation)
         }
-        let weighted = variations.count { $0.weight != nil }
-        guard weighted == 0 || weighted == variations.count else {
-            throw Problem(.badRequest, "either every variation has a weight or none has", at: place)
+        let weights = variations.compactMap(\.weight)
+        guard weights.isEmpty || weights.count == variations.count else {
+            throw Problem(
+                .badRequest,
+                "either every variation must have a weight or none; got \(weights.count) of \(variations.count)", at: place)
         }
-        let sum = variations.reduce(0) { $0 + ($1.weight ?? 0) }
-        guard sum <= Bucketer.bucketCount else {
-            throw Problem(.badRequest, "the weights add up to \(sum), and there are 10000", at: place)
+        guard weights.isEmpty || weights.contains(where: { $0 > 0 }) else {
+            throw Problem(
+                .badRequest, "at least one weight must be greater than 0; to enroll nobody, set `traffic` to 0", at: place)
         }
         return variations
     }
@@ -81,7 +95,7 @@ struct ExperimentDefinition {
             return VariationDefinition(key: try checkKey(key, at: place))
         }
         guard let object = value.object else {
-            throw Problem(.badRequest, "a variation is a key or an object, not \(value.kind)", at: place)
+            throw Problem(.badRequest, "a variation must be a key or an object; got \(value.kind)", at: place)
         }
         for member in object where !["key", "id", "weight"].contains(member.key) {
             throw Problem(.badRequest, "the member \(member.key) is not known", at: place.appending(member.key))
@@ -89,21 +103,18 @@ struct ExperimentDefinition {
         var variation = VariationDefinition(key: try checkKey(try object.text("key", in: place), at: place.appending("key")))
         variation.id = try object.optionalText("id", in: place)
         if let id = variation.id, !ProfileBody.isVariationID(id.utf8) {
-            throw Problem(.badRequest, "id is 1 to 255 bytes long", at: place.appending("id"))
+            throw Problem(
+                .badRequest, "`id` must be 1 to 255 bytes long; got \(id.utf8.count)", at: place.appending("id"))
         }
-        if let weight = object["weight"], !weight.isNull {
-            guard let number = weight.integer, (0...Int64(Bucketer.bucketCount)).contains(number) else {
-                throw Problem(.badRequest, "weight is a whole number from 0 to 10000", at: place.appending("weight"))
-            }
-            variation.weight = Int(number)
-        }
+        variation.weight = try object.optionalNumber("weight", 0...greatestWeight, in: place)
         return variation
     }
 
     /// 1 to 255 bytes.
     static func checkKey(_ key: String, at place: JSONPointer?) throws(Problem) -> String {
         guard (1...255).contains(key.utf8.count), !key.utf8.contains(0) else {
-            throw Problem(.badRequest, "a key is 1 to 255 bytes long", at: place)
+            throw Problem(
+                .badRequest, "a key must be 1 to 255 bytes long, without NUL; got \(key.utf8.count) bytes", at: place)
         }
         return key
     }

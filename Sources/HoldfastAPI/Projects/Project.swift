@@ -7,6 +7,12 @@ final class Project: Sendable {
     let sdkKey: String
     /// The stored version of the datafile; counts the datafiles of all projects.
     let version: Int64
+    /// The version of the newest datafile of any project that was known when this was made. Assignments that are
+    /// decided with this project are stored only while it is still the newest.
+    let catalogVersion: Int64
+    /// Whether the active datafile cannot be used by this process, so that this is a former one. It serves those who
+    /// have an assignment, and enrolls nobody.
+    let isSuperseded: Bool
     let datafile: Datafile
     /// The datafile as it was brought.
     let content: [UInt8]
@@ -22,6 +28,8 @@ final class Project: Sendable {
     init(_ stored: StoredDatafile, forced: [ForcedVariation]) throws(Problem) {
         sdkKey = stored.sdkKey
         version = stored.version
+        catalogVersion = stored.version
+        isSuperseded = false
         content = stored.content
         entityTag = stored.content.withUnsafeBytes { EntityTag(hashing: $0) }
         datafile = try Self.compile(stored.content)
@@ -30,10 +38,14 @@ final class Project: Sendable {
         askedAttributes = []
     }
 
-    /// The same datafile with other forced variations and another schema.
-    init(_ former: Project, forced: [ForcedVariation], schema: AttributeSchema) {
+    /// The same datafile in a catalog that has changed.
+    init(
+        _ former: Project, forced: [ForcedVariation], schema: AttributeSchema, catalogVersion: Int64, isSuperseded: Bool
+    ) {
         sdkKey = former.sdkKey
         version = former.version
+        self.catalogVersion = catalogVersion
+        self.isSuperseded = isSuperseded
         content = former.content
         entityTag = former.entityTag
         datafile = former.datafile

@@ -9,6 +9,8 @@ internal import Synchronization
 public final class ProjectCatalog: Sendable {
     struct Snapshot: Sendable {
         var projects: [String: Project] = [:]
+        /// SDK keys whose active datafile cannot be used here.
+        var superseded: Set<String> = []
         var schema = AttributeSchema.empty
         /// The last datafile that was read from the store.
         var version: Int64 = 0
@@ -78,15 +80,19 @@ public final class ProjectCatalog: Sendable {
             next.version = max(next.version, stored.version)
             do throws(Problem) {
                 next.projects[stored.sdkKey] = try Project(stored, forced: [])
+                next.superseded.remove(stored.sdkKey)
             } catch {
-                // Written by a newer release, say; the former one stays in force here.
+                // Written by a newer release, say.
+                next.superseded.insert(stored.sdkKey)
                 logger.error(
                     "a stored datafile is not usable; the former stays in force",
                     metadata: ["sdk_key": "\(stored.sdkKey)", "error": "\(error.detail)"])
             }
         }
-        next.projects = next.projects.mapValues { [schema = next.schema] project in
-            Project(project, forced: forced[project.sdkKey] ?? [], schema: schema)
+        next.projects = next.projects.mapValues { [next] project in
+            Project(
+                project, forced: forced[project.sdkKey] ?? [], schema: next.schema, catalogVersion: next.version,
+                isSuperseded: next.superseded.contains(project.sdkKey))
         }
         current.withLock { [next] in $0 = next }
         generation.add(1, ordering: .releasing)
@@ -117,6 +123,11 @@ final class ProjectView {
         return projects[sdkKey]
     }
 
+    /// Takes over what has been stored by any process, then calls back, on a thread of the catalog.
+    func update(_ completion: @escaping @Sendable (Result<Void, StorageError>) -> Void) {
+        catalog.refresh(completion)
+    }
+
     /// The attributes and segments that are defined now.
     var schema: AttributeSchema {
         refresh()
@@ -142,6 +153,17 @@ final class ProjectView {
             throw Problem(.notFound, "there is no datafile and no experiment yet")
         }
         throw Problem(.badRequest, "there are several projects: name one by its sdk_key")
+    }
+
+    /// Whether a variation belongs to this experiment, in the datafile of any project.
+    func hasVariation(_ variationID: Identifier, ofExperiment experimentID: Identifier) -> Bool {
+        experiments(id: experimentID).contains { $0.variation(id: variationID) != nil }
+    }
+
+    /// The experiments of this key, of all projects.
+    func experiments(key: Identifier) -> [Experiment] {
+        refresh()
+        return projects.values.compactMap { $0.datafile.experiment(key: key) }
     }
 
     /// The experiments of this id, of all projects.

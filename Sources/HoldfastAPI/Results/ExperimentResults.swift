@@ -67,7 +67,7 @@ struct ExperimentResults: Sendable {
         self.query = query
         self.otherGoals = otherGoals
         let baseline = try Self.baseline(of: experiment, query.baseline)
-        let weights = experiment.weights
+        let shares = experiment.shares
         let hasValues = tallies.contains { $0.goal.yy.value > 0 }
         let tallyByID = Dictionary(tallies.map { ($0.variationID, $0) }, uniquingKeysWith: { first, _ in first })
         let reference = VariationData(tallyByID[baseline.id] ?? VariationTally(variationID: baseline.id))
@@ -76,7 +76,7 @@ struct ExperimentResults: Sendable {
             let data = VariationData(tally)
             let against = id == baseline.id ? nil : reference
             return Arm(
-                id: id, key: key, isBaseline: id == baseline.id, weight: weights[id] ?? 0, tally: tally,
+                id: id, key: key, isBaseline: id == baseline.id, weight: shares[id] ?? 0, tally: tally,
                 conversion: data.conversionFigures(against: against, query),
                 value: hasValues ? data.valueFigures(against: against, query) : nil)
         }
@@ -124,14 +124,14 @@ struct ExperimentResults: Sendable {
 }
 
 extension Experiment {
-    /// Each variation's share of the traffic, in hundredths of a percent.
-    var weights: [Identifier: Int] {
-        var weights: [Identifier: Int] = [:]
+    /// Each variation's share of all users, in hundredths of a percent.
+    var shares: [Identifier: Int] {
+        var shares: [Identifier: Int] = [:]
         var start = 0
         for range in trafficAllocation.ranges {
-            weights[range.entityID, default: 0] += max(0, range.end - start)
+            shares[range.entityID, default: 0] += max(0, range.end - start)
             start = max(start, range.end)
         }
-        return weights
+        return shares
     }
 }

@@ -17,6 +17,8 @@ final class WriteTransaction {
     private(set) var refusals = 0
     /// Whether there is anything to commit.
     private(set) var hasWritten = false
+    /// Read when first asked for.
+    private var newestDatafileVersion: Int64?
 
     /// - Parameter knownUsers: those who may have a profile; others have none, unless another process has made it.
     init(_ connection: Connection, knownUsers: BloomFilter?) {
@@ -103,6 +105,21 @@ final class WriteTransaction {
     func recorded() {
         auditEntries += 1
         hasWritten = true
+    }
+
+    /// The version of the newest datafile of all projects; 0 when there is none.
+    func newestDatafile() throws(SQLiteError) -> Int64 {
+        if let newestDatafileVersion { return newestDatafileVersion }
+        let version = try DatafileRows.newestVersion(on: connection)
+        newestDatafileVersion = version
+        return version
+    }
+
+    /// Takes note of a changed datafile, forced variation, attribute or segment, for all processes to see.
+    func changedProjects() throws(SQLiteError) {
+        try connection.statement("UPDATE counters SET project_changes = project_changes + 1").run()
+        newestDatafileVersion = nil
+        changed()
     }
 
     /// Takes note of a change of something else than profiles.

@@ -25,6 +25,9 @@ extension SQLiteStore: ProfileStore {
     static func apply(
         _ change: ProfileChange, _ rules: ProfileRules, at now: Timestamp, in transaction: WriteTransaction
     ) throws -> ProfileChangeResult {
+        if case .assign(_, let version) = change.operation, try version != transaction.newestDatafile() {
+            throw StorageError.staleDatafile
+        }
         let result = try create(change, rules, at: now, in: transaction) ?? alter(change, rules, at: now, in: transaction)
         // Erasing a user leaves nothing behind, wherever it is kept.
         if case .erase = change.operation {

@@ -53,6 +53,11 @@ enum DatafileRows {
         return datafile
     }
 
+    /// The greatest version of all projects; 0 when there is no datafile.
+    static func newestVersion(on connection: Connection) throws(SQLiteError) -> Int64 {
+        try connection.integer("SELECT coalesce(max(version), 0) FROM datafiles")
+    }
+
     /// The datafile in force, without its content.
     static func inForce(sdkKey: String, on connection: Connection) throws(SQLiteError) -> StoredDatafile? {
         try history(sdkKey: sdkKey, limit: 1, on: connection).first
@@ -82,13 +87,5 @@ enum DatafileRows {
         StoredDatafile(
             version: row.integer(0), sdkKey: row.text(1), revision: row.text(2), content: content,
             storedAt: row.integer(4), author: row.text(5))
-    }
-}
-
-extension WriteTransaction {
-    /// Takes note of a changed datafile, forced variation, attribute or segment, for all processes to see.
-    func changedProjects() throws(SQLiteError) {
-        try connection.statement("UPDATE counters SET project_changes = project_changes + 1").run()
-        changed()
     }
 }

@@ -48,6 +48,6 @@
         .map { (.post, "/v1/" + $0) } + [
             (.get, "/v1/profiles"), (.post, "/v1/profiles"), (.post, "/v1/profiles/lookup"),
             (.get, "/v1/profiles/{user_id}"), (.put, "/v1/profiles/{user_id}"), (.patch, "/v1/profiles/{user_id}"),
-            (.get, "/v1/profiles/{user_id}/experiments/{experiment_id}"), (.post, "/ups/lookup"), (.post, "/ups/save"),
+            (.get, "/v1/profiles/{user_id}/experiments/{experiment}"), (.post, "/ups/lookup"), (.post, "/ups/save"),
         ]
 #endif

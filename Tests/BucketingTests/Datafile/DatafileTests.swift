@@ -135,15 +135,14 @@ import Testing
         let group = try #require(datafile.groups.first)
         let experiment = try #require(group.experimentIDs.first.flatMap(datafile.experiment(id:)))
         var editor = DatafileEditor(datafile)
-        #expect(editor.experiment(key: experiment.key)?["id"] == .string(experiment.id.string))
-        let isRemoved = editor.removeExperiment(key: experiment.key)
-        #expect(isRemoved)
+        var object = try #require(editor.experiment(key: experiment.key))
+        #expect(object["id"] == .string(experiment.id.string))
+        object["status"] = "Archived"
+        editor.setExperiment(object)
         let changed = try Datafile(editor.value)
-        #expect(changed.experiment(key: experiment.key) == nil)
-        #expect(changed.experiments.count == datafile.experiments.count - 1)
-        #expect(changed.groups.first?.trafficAllocation.ranges.contains { $0.entityID == experiment.id } == false)
-        let isRemovedAgain = editor.removeExperiment(key: experiment.key)
-        #expect(!isRemovedAgain)
+        #expect(changed.experiment(key: experiment.key)?.status == "Archived")
+        #expect(changed.experiments.count == datafile.experiments.count)
+        #expect(changed.groups.first?.experimentIDs == group.experimentIDs)
     }
 
     @Test func newExperimentsComeLast() throws {

@@ -75,10 +75,29 @@ import Testing
         return max(changes.reduce(0) { $0 + max(0, $1) }, changes.reduce(0) { $0 + max(0, -$1) })
     }
 
-    @Test func equalWeightsAddUp() {
-        let weights = TrafficAllocation.equalWeights(of: ["a", "b", "c"])
-        #expect(weights.map(\.weight) == [3_334, 3_333, 3_333])
-        #expect(TrafficAllocation.equalWeights(of: []).isEmpty)
+    @Test(arguments: [
+        ([1, 1, 1], 100, [3_334, 3_333, 3_333]), ([50, 50], 100, [5_000, 5_000]), ([5_000, 5_000], 100, [5_000, 5_000]),
+        ([3, 1], 10, [750, 250]), ([1, 1, 1], 0.01, [1, 0, 0]), ([0, 7], 100, [0, 10_000]), ([1, 1], 0, [0, 0]),
+        ([0, 0], 100, [0, 0]), ([0.3, 0.7], 33.33, [1_000, 2_333]), ([], 100, []),
+    ] as [([Double], Double, [Int])])
+    func trafficIsSplitByARatio(ratio: [Double], traffic: Double, expected: [Int]) {
+        let ids = ratio.indices.map { Identifier("v\($0)") }
+        #expect(TrafficAllocation.weights(of: ids, ratio: ratio, traffic: traffic).map(\.weight) == expected)
+    }
+
+    @Test func splitTrafficAddsUp() {
+        var random = SeededGenerator(seed: 4)
+        for _ in 0..<2_000 {
+            let ratio = (0..<Int.random(in: 1...40, using: &random)).map { _ in
+                Bool.random(using: &random) ? 0 : Double.random(in: 0...1_000_000, using: &random)
+            }
+            let traffic = Double.random(in: 0...100, using: &random)
+            let ids = ratio.indices.map { Identifier("v\($0)") }
+            let counts = TrafficAllocation.weights(of: ids, ratio: ratio, traffic: traffic).map(\.weight)
+            let total = ratio.contains { $0 > 0 } ? Int((traffic * 100).rounded()) : 0
+            #expect(counts.reduce(0, +) == total)
+            #expect(zip(ratio, counts).allSatisfy { $0 > 0 || $1 == 0 })
+        }
     }
 
     @Test func isReadBackFromJSON() throws {
