@@ -56,7 +56,7 @@ import Testing
 
         let entries = try entries()
         #expect(entries.map { $0["action"] } == [
-            "experiment.delete", "datafile.put", "forced_variation.remove", "forced_variation.set", "assignment.remove",
+            "experiment.archive", "datafile.put", "forced_variation.remove", "forced_variation.set", "assignment.remove",
             "override.set", "experiment.put",
         ])
         #expect(entries.map { $0["author"] } == ["on-call", "on-call", "on-call", "on-call", "data-team", "on-call", "on-call"])
@@ -70,7 +70,8 @@ import Testing
         #expect(entries[1]["before"] == ["version": 1, "revision": "1"])
         #expect(entries[1]["after"] == ["version": 2, "revision": "1"])
         #expect(entries[0]["before"]["experiment"]["variations"].array?.count == 2)
-        #expect(entries[0]["after"] == ["version": 3, "revision": "2"])
+        #expect(entries[0]["after"]["version"] == 3 && entries[0]["after"]["revision"] == "2")
+        #expect(entries[0]["after"]["experiment"]["status"] == "Archived")
         #expect(entries[6]["before"] == nil)
         #expect(entries[6]["after"]["experiment"]["id"] == "7")
         let metrics = try ask("GET", "/metrics").text

@@ -58,7 +58,33 @@ import Testing
             event(4...5, .read, detail("a", .bucketed))),
     ]
 
+    private static func assign(lasting: [String]) -> Operation {
+        .assign(experiment: "e", among: ["a", "b"], lasting: lasting)
+    }
+
+    static let variationsThatGo = [
+        Case(
+            "a variation that may be gone is replaced",
+            event(0...1, assign, .variation("a")), event(2...3, assign(lasting: ["b"]), .variation("b")),
+            event(4...5, .read, detail("b", .bucketed))),
+        Case(
+            "a variation that may be gone is kept",
+            event(0...1, assign, .variation("a")), event(2...3, assign(lasting: ["b"]), .variation("a"))),
+        Case(
+            "an override that is no variation stays, and another variation is given",
+            event(0...1, .override(experiment: "e", variation: "c"), .variation("c")),
+            event(2...3, assign, .variation("a")), event(4...5, .read, detail("c", .override))),
+        Case(
+            "what is refused does nothing",
+            event(0...1, .override(experiment: "e", variation: "c"), .refusal), event(2...3, .read, .detail(nil))),
+    ]
+
     static let wrong = [
+        Case(
+            "a variation moves that the experiment has all the while",
+            event(0...1, assign, .variation("a")), event(2...3, assign(lasting: ["a"]), .variation("b"))),
+        Case(
+            "a user gets what the experiment does not have", event(0...1, assign, .variation("c"))),
         Case(
             "an acknowledged save is not there",
             event(0...1, .save(["e": "1"]), .profile(["e": "1"])), event(2...3, .read, .detail(nil))),
@@ -109,7 +135,7 @@ import Testing
             event(0...1, .save(["e": "1"]), .profile(["e": "1"])), event(50...51, .read, .detail(nil))),
     ]
 
-    @Test(arguments: right)
+    @Test(arguments: right + variationsThatGo)
     func `What is right is explained`(history: Case) throws {
         var checker = HistoryChecker(ProfileModel(timeToLive: history.timeToLive))
         try checker.check(history.events)

@@ -12,11 +12,14 @@ final class HistoryRun {
         var timeToLive: UInt64?
         /// Whether a server is killed in the middle of each round.
         var kills = false
+        /// Whether clients change which variations the experiments have.
+        var changesVariations = false
 
         static let all = [
             Setting(description: "two servers, assignments that expire", servers: 2, timeToLive: 80),
             Setting(description: "one server"),
             Setting(description: "two servers on one file", servers: 2),
+            Setting(description: "two servers, variations that come and go", servers: 2, changesVariations: true),
             Setting(description: "two servers, one of them killed", servers: 2, kills: true),
             Setting(description: "one client", clients: 1),
         ]
@@ -29,6 +32,7 @@ final class HistoryRun {
     private let model: ProfileModel
     private var checkers: [String: HistoryChecker]
     private var servers: [ServerProcess] = []
+    private var experimentChanges: [ExperimentChange] = []
     /// Operations that were explained.
     private(set) var checked = 0
     private(set) var rounds = 0
@@ -55,7 +59,7 @@ final class HistoryRun {
         let clients = (0..<setting.clients).map { number in
             LoadClient(
                 number: (rounds - 1) * setting.clients + number, seed: seed, users: users, insists: false,
-                limit: operations / setting.clients)
+                limit: operations / setting.clients, changesVariations: setting.changesVariations)
         }
         let load = Load(of: clients, on: servers.map(\.port))
         if setting.kills {
@@ -64,6 +68,7 @@ final class HistoryRun {
         }
         load.waitForEnd()
         if let wrong = load.counts.wrong.first { throw TestFailure(wrong) }
+        experimentChanges += clients.flatMap(\.experimentHistory)
         try check(clients.flatMap(\.history))
         if setting.kills { servers.append(try start()) }
     }
@@ -71,7 +76,13 @@ final class HistoryRun {
     private func check(_ history: [HistoryEvent]) throws(HistoryChecker.Violation) {
         let end = monotonicNanoseconds()
         var events = history
-        for index in events.indices { events[index].returnedAt = min(events[index].returnedAt, end) }
+        let timeline = ExperimentTimeline(DatafileExperiment.all, changes: experimentChanges)
+        for index in events.indices {
+            let event = events[index]
+            let returnedAt = min(event.returnedAt, end)
+            events[index].returnedAt = returnedAt
+            events[index].operation = timeline.refined(event.operation, during: event.invokedAt...returnedAt)
+        }
         for (user, events) in Dictionary(grouping: events, by: \.user) {
             try checkers[user]?.check(events)
             checked += events.count

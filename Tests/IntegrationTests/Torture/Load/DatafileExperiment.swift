@@ -26,12 +26,22 @@ struct DatafileExperiment: Sendable {
         }
     }
 
+    /// The body that leaves it some of its variations, most new users getting the first of these.
+    func definition(of variations: [String]) -> String {
+        let rest = 1_000
+        let list = variations.enumerated().map { index, id in
+            let weight = index == 0 ? 10_000 - rest * (variations.count - 1) : rest
+            return "{\"key\":\"k\(id)\",\"id\":\"\(id)\",\"weight\":\(weight)}"
+        }
+        return "{\"variations\":[\(list.joined(separator: ","))]}"
+    }
+
     /// The body that makes it, or changes its weights so that most new users get the variation of this number.
     func definition(favouring favourite: Int) -> String {
         let rest = 1_000
         let list = variations.indices.map { index in
             let weight = index == favourite % variations.count ? 10_000 - rest * (variations.count - 1) : rest
-            return "{\"key\":\"v\(index)\",\"id\":\"\(variations[index])\",\"weight\":\(weight)}"
+            return "{\"key\":\"k\(variations[index])\",\"id\":\"\(variations[index])\",\"weight\":\(weight)}"
         }
         return "{\"id\":\"\(id)\",\"variations\":[\(list.joined(separator: ","))]}"
     }

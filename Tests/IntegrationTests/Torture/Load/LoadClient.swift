@@ -11,14 +11,21 @@ final class LoadClient: @unchecked Sendable {
     /// Whether it asks again for what it was refused, until it is done; only if nobody else changes its users.
     private let insists: Bool
     private let limit: Int
+    /// Whether it changes which variations there are, not only their weights, and how often: of a thousand operations.
+    private let experimentChanges: (variations: Bool, thousandths: Int)
+    /// In the order in which it asked.
+    private(set) var experimentHistory: [ExperimentChange] = []
     private var generator: OperationGenerator
 
     /// - Parameter limit: operations that it makes; it stops earlier when the load is over.
-    init(number: Int, seed: UInt64, users: [String], insists: Bool, limit: Int = .max) {
+    init(
+        number: Int, seed: UInt64, users: [String], insists: Bool, limit: Int = .max, changesVariations: Bool = false
+    ) {
         self.number = number
         self.users = users
         self.insists = insists
         self.limit = limit
+        experimentChanges = changesVariations ? (true, 100) : (false, 10)
         generator = OperationGenerator(client: number, seed: seed)
     }
 
@@ -48,7 +55,7 @@ final class LoadClient: @unchecked Sendable {
     private func workOnce(on connection: HTTPClient, in load: Load) throws {
         if generator.chance(25) {
             try importUsers(on: connection, in: load)
-        } else if generator.chance(10) {
+        } else if generator.chance(experimentChanges.thousandths) {
             try changeExperiment(on: connection, in: load)
         } else {
             try perform(generator.operation(), for: generator.element(of: users), on: connection, in: load)
@@ -103,10 +110,37 @@ final class LoadClient: @unchecked Sendable {
     /// Which variation most new users get is of no consequence to those who have one.
     private func changeExperiment(on connection: HTTPClient, in load: Load) throws {
         let experiment = generator.element(of: DatafileExperiment.all)
+        if experimentChanges.variations { return try changeVariations(of: experiment, on: connection) }
         let definition = experiment.definition(favouring: generator.element(of: [0, 1, 2]))
         let answer = try connection.request("PUT", "/v1/experiments/\(experiment.key)", definition)
         guard [200, 409, 503].contains(answer.status) else {
             throw WrongAnswer(description: "experiment: \(answer.status) \(answer.text)")
+        }
+    }
+
+    /// Who has a variation that is left out gets another one, and nobody else does.
+    private func changeVariations(of experiment: DatafileExperiment, on connection: HTTPClient) throws {
+        let variations = generator.nonEmptySubset(of: experiment.variations)
+        let begin = monotonicNanoseconds()
+        func note(_ end: UInt64, revision: Int?) {
+            experimentHistory.append(
+                ExperimentChange(
+                    experiment: experiment.id, variations: variations, invokedAt: begin, returnedAt: end,
+                    revision: revision))
+        }
+        let answer: Answer
+        do {
+            let definition = experiment.definition(of: variations)
+            answer = try connection.request("PUT", "/v1/experiments/\(experiment.key)", definition)
+        } catch {
+            note(.max, revision: nil)
+            throw error
+        }
+        switch answer.status {
+        case 200: note(monotonicNanoseconds(), revision: answer["revision"].string.flatMap { Int($0) })
+        case 503: note(.max, revision: nil)
+        case 409: break
+        default: throw WrongAnswer(description: "experiment: \(answer.status) \(answer.text)")
         }
     }
 

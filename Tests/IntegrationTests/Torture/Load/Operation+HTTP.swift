@@ -17,7 +17,7 @@ extension Operation {
             ("PUT", "\(path)/experiments/\(experiment)", "{\"variation_id\":\"\(variation)\"}")
         case .remove(let experiment): ("DELETE", "\(path)/experiments/\(experiment)", nil)
         case .erase: ("DELETE", path, nil)
-        case .assign(let experiment, _):
+        case .assign(let experiment, _, _):
             ("POST", "/v1/assign", "{\"user_id\":\"\(user)\",\"experiment\":\"\(experiment)\"}")
         case .read: ("GET", path + "?detail=true", nil)
         case .lookup: ("POST", "/ups/lookup", "{\"user_id\":\"\(user)\"}")
@@ -41,6 +41,8 @@ extension Operation {
         case (.override, 200), (.assign, 200):
             guard let variation = answer["variation_id"].string else { break }
             return .variation(variation)
+        // A server need not know yet of a variation that has come back.
+        case (.override, 422): return .refusal
         case (.remove, 204): return .removal(found: true)
         case (.remove, 404): return .removal(found: false)
         case (.erase, 204): return .acknowledgement

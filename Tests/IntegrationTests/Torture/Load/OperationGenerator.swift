@@ -24,6 +24,11 @@ struct OperationGenerator {
         list[Int.random(in: list.indices, using: &random)]
     }
 
+    /// In random order.
+    mutating func nonEmptySubset<Element>(of list: [Element]) -> [Element] {
+        Array(list.shuffled(using: &random).prefix(Int.random(in: 1...list.count, using: &random)))
+    }
+
     mutating func operation() -> Operation {
         switch Int.random(in: 0..<100, using: &random) {
         case ..<30: .save(map())

@@ -2,7 +2,7 @@
 struct HistoryEvent: Sendable {
     let client: Int
     let user: String
-    let operation: Operation
+    var operation: Operation
     let invokedAt: UInt64
     /// When the answer had been received; of an operation without one, when it could no longer happen.
     var returnedAt: UInt64

@@ -6,7 +6,10 @@ enum Operation: Hashable, Sendable {
     case override(experiment: String, variation: String)
     case remove(experiment: String)
     case erase
-    case assign(experiment: String, among: [String])
+    /// - Parameters:
+    ///   - among: the variations that the experiment may have had meanwhile.
+    ///   - lasting: those that it had all the while, so that nobody is moved from them; `nil`: all of `among`.
+    case assign(experiment: String, among: [String], lasting: [String]? = nil)
     /// With where each assignment came from.
     case read
     case lookup
@@ -32,6 +35,8 @@ enum Observation: Hashable, Sendable {
     /// The profile with where each assignment came from; `nil` when there is none.
     case detail([String: Detail]?)
     case variation(String)
+    /// That it was not done.
+    case refusal
     case removal(found: Bool)
 
     struct Detail: Hashable, Sendable {

@@ -12,7 +12,7 @@ struct ProfileModel: Sendable {
         after operation: Operation, on profile: ModelProfile, observed: Observation, during time: ClosedRange<UInt64>
     ) -> [ModelProfile] {
         profile.afterExpiry(during: time).flatMap { before in
-            results(of: operation, on: before, during: time).filter { after in
+            results(of: operation, on: before, observed: observed, during: time).filter { after in
                 Self.agrees(observed, with: operation, before: before, after: after)
             }.map { after in
                 // Who only looks may look at a later moment than a change that happens after; what has expired for one
@@ -23,8 +23,9 @@ struct ProfileModel: Sendable {
     }
 
     private func results(
-        of operation: Operation, on before: ModelProfile, during time: ClosedRange<UInt64>
+        of operation: Operation, on before: ModelProfile, observed: Observation, during time: ClosedRange<UInt64>
     ) -> [ModelProfile] {
+        if observed == .refusal { return [before] }
         var after = before
         switch operation {
         case .read, .lookup:
@@ -43,8 +44,8 @@ struct ProfileModel: Sendable {
             after.entries[experiment] = nil
         case .erase:
             after = .absent
-        case .assign(let experiment, let variations):
-            return assigned(experiment, among: variations, on: before, time)
+        case .assign(let experiment, let variations, let lasting):
+            return assigned(experiment, among: variations, lasting: lasting ?? variations, on: before, time)
         }
         return [after]
     }
@@ -63,12 +64,18 @@ struct ProfileModel: Sendable {
         }
     }
 
-    /// Who has a variation keeps it; anybody else gets one of the experiment's.
+    /// Who has a variation keeps it while the experiment has it, and an override in any case; anybody else gets one of
+    /// the experiment's.
     private func assigned(
-        _ experiment: String, among variations: [String], on before: ModelProfile, _ time: ClosedRange<UInt64>
+        _ experiment: String, among variations: [String], lasting: [String], on before: ModelProfile,
+        _ time: ClosedRange<UInt64>
     ) -> [ModelProfile] {
-        if before.entries[experiment] != nil { return [before] }
-        return variations.map { variation in
+        var kept: [ModelProfile] = []
+        if let stored = before.entries[experiment] {
+            kept = [before]
+            if stored.source == .override || lasting.contains(stored.variation) { return kept }
+        }
+        return kept + variations.map { variation in
             var after = before
             after.exists = true
             after.entries[experiment] = .init(variation: variation, source: .bucketed, expiry: expiry(from: time))
@@ -96,10 +103,18 @@ struct ProfileModel: Sendable {
             after.exists && after.entries.mapValues { .init(variation: $0.variation, source: $0.source) } == detail
         case .variation(let variation):
             switch operation {
-            case .assign(let experiment, _), .override(let experiment, _):
-                after.entries[experiment]?.variation == variation
+            case .assign(let experiment, let variations, let lasting):
+                after.entries[experiment].map { entry in
+                    // Whose override is none of the experiment's variations gets one of them, and keeps the override.
+                    entry.variation == variation
+                        || entry.source == .override && variations.contains(variation)
+                            && !(lasting ?? variations).contains(entry.variation)
+                } ?? false
+            case .override(let experiment, _): after.entries[experiment]?.variation == variation
             default: false
             }
+        case .refusal:
+            true
         case .removal(let found):
             before.variations != after.variations ? found : !found
         }
