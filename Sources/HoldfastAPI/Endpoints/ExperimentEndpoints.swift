@@ -84,15 +84,30 @@ struct ExperimentEndpoints {
         project?.datafile.experiment(key: Identifier(key)) == nil ? nil : project?.entityTag
     }
 
-    /// Edits the datafile in force and puts the result in force, unless it is the same. When somebody else was quicker
-    /// the edit is made again on theirs, so that none is lost.
+    /// Edits the active datafile and activates the result, unless it is the same. When somebody else was quicker the
+    /// edit is made again on theirs, so that none is lost.
+    ///
+    /// - Parameter answer: takes the project as this edit left it, whatever others have made of it since.
     private static func edit(
         _ catalog: ProjectCatalog, _ sdkKey: String, _ action: AuditAction, of key: String, by author: Author,
         _ call: Call, tries: Int = 10,
         _ change: @escaping @Sendable (inout DatafileEditor, Project?) throws(Problem) -> Status,
         answer: @escaping @Sendable (Project, Status) -> Void
     ) {
-        let project = catalog.snapshot().projects[sdkKey]
+        // What this process knows may be older than what another has stored.
+        refresh(catalog, call) { snapshot in
+            edit(
+                snapshot.projects[sdkKey], catalog, sdkKey, action, of: key, by: author, call, tries: tries, change,
+                answer: answer)
+        }
+    }
+
+    private static func edit(
+        _ project: Project?, _ catalog: ProjectCatalog, _ sdkKey: String, _ action: AuditAction, of key: String,
+        by author: Author, _ call: Call, tries: Int,
+        _ change: @escaping @Sendable (inout DatafileEditor, Project?) throws(Problem) -> Status,
+        answer: @escaping @Sendable (Project, Status) -> Void
+    ) {
         do throws(Problem) {
             var editor = project.map { DatafileEditor($0.datafile) } ?? DatafileEditor(projectID: sdkKey, sdkKey: sdkKey)
             let former = editor.value
@@ -110,15 +125,11 @@ struct ExperimentEndpoints {
                 case .failure(let error): call.fail(error)
                 case .success(nil) where tries == 0:
                     call.fail(Problem(.conflict, "the datafile is being changed by others; nothing was stored"))
-                case .success(let stored):
-                    refresh(catalog, call) { snapshot in
-                        guard stored != nil, let project = snapshot.projects[sdkKey] else {
-                            return edit(
-                                catalog, sdkKey, action, of: key, by: author, call, tries: tries - 1, change,
-                                answer: answer)
-                        }
-                        answer(project, status)
-                    }
+                case .success(nil):
+                    edit(
+                        catalog, sdkKey, action, of: key, by: author, call, tries: tries - 1, change, answer: answer)
+                case .success(let stored?):
+                    refresh(catalog, call) { _ in answer(Project(stored, edited), status) }
                 }
             }
         } catch {

@@ -25,15 +25,22 @@ final class Project: Sendable {
     let askedAttributes: [String]
 
     /// - Throws: `Problem` when the datafile is not usable, naming every member that is wrong.
-    init(_ stored: StoredDatafile, forced: [ForcedVariation]) throws(Problem) {
+    convenience init(_ stored: StoredDatafile) throws(Problem) {
+        self.init(stored, try Self.compile(stored.content))
+    }
+
+    /// A stored datafile by itself, without what the catalog knows.
+    ///
+    /// - Parameter datafile: the compiled content.
+    init(_ stored: StoredDatafile, _ datafile: Datafile) {
         sdkKey = stored.sdkKey
         version = stored.version
         catalogVersion = stored.version
         isSuperseded = false
         content = stored.content
         entityTag = stored.content.withUnsafeBytes { EntityTag(hashing: $0) }
-        datafile = try Self.compile(stored.content)
-        forcedVariations = Self.resolve(forced, datafile)
+        self.datafile = datafile
+        forcedVariations = [:]
         schema = .empty
         askedAttributes = []
     }

@@ -79,7 +79,7 @@ public final class ProjectCatalog: Sendable {
         for stored in try store.datafiles(after: next.version) {
             next.version = max(next.version, stored.version)
             do throws(Problem) {
-                next.projects[stored.sdkKey] = try Project(stored, forced: [])
+                next.projects[stored.sdkKey] = try Project(stored)
                 next.superseded.remove(stored.sdkKey)
             } catch {
                 // Written by a newer release, say.
