@@ -96,7 +96,7 @@ final class Decider {
             return decideWithNewestDatafile(request, project, attempts: attempts - 1)
         }
         let decided = Decided(result: result, project: project)
-        let proposals = request.storesAssignments ? proposals(for: result.newAssignments) : []
+        let proposals = request.storesAssignments ? proposals(for: result.newAssignments, in: project) : []
         guard !proposals.isEmpty else { return request.completion(.success(decided)) }
         guard attempts > 0, !project.isSuperseded else { return request.completion(.failure(.staleDatafile)) }
         // Safe: used on the loop's thread only.
@@ -123,9 +123,11 @@ final class Decider {
 
     /// What is to be stored. A variation that the datafile of another project lists under the same experiment id is not
     /// gone: it stays, and the user is bucketed here without being enrolled.
-    private func proposals(for assignments: [NewAssignment]) -> [ProfileChange.Proposal] {
+    private func proposals(for assignments: [NewAssignment], in project: Project) -> [ProfileChange.Proposal] {
         assignments.compactMap { new in
-            if let stale = new.staleVariationID, projects.hasVariation(stale, ofExperiment: new.experimentID) {
+            if let stale = new.staleVariationID,
+                projects.hasVariation(stale, ofExperiment: new.experimentID, besides: project.sdkKey)
+            {
                 return nil
             }
             return ProfileChange.Proposal(

@@ -155,9 +155,13 @@ final class ProjectView {
         throw Problem(.badRequest, "there are several projects: name one by its sdk_key")
     }
 
-    /// Whether a variation belongs to this experiment, in the datafile of any project.
-    func hasVariation(_ variationID: Identifier, ofExperiment experimentID: Identifier) -> Bool {
-        experiments(id: experimentID).contains { $0.variation(id: variationID) != nil }
+    /// Whether a variation belongs to this experiment in the datafile of another project.
+    func hasVariation(_ variationID: Identifier, ofExperiment experimentID: Identifier, besides sdkKey: String) -> Bool {
+        refresh()
+        return projects.values.contains { project in
+            project.sdkKey != sdkKey
+                && project.datafile.experiment(id: experimentID)?.variation(id: variationID) != nil
+        }
     }
 
     /// The experiments of this key, of all projects.
