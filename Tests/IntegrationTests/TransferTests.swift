@@ -1,4 +1,5 @@
 import Bucketing
+import Foundation
 import Testing
 
 /// All profiles out and in, one JSON object a line.
@@ -109,13 +110,81 @@ import Testing
         let path = directory.file("rules.db")
         let lines = try directory.write(profile("a", ["1": "2"]) + "\n" + profile("b", ["1": "2", "3": "4"]) + "\n", to: "lines")
         let imported = try Command(
-            "import", "--database", path, "--max-assignments", "1", environment: ["HOLDFAST_ASSIGNMENT_TTL": "1h"],
+            "import", "--create", "--database", path, "--max-assignments", "1", environment: ["HOLDFAST_ASSIGNMENT_TTL": "1h"],
             input: lines)
         #expect(imported.end == .exit(1))
         #expect(imported.errors.contains("line 2 was refused: the profile would hold more than 1 assignments"))
         let stored = try Command("export", "--detail", "--database", path)
         let expiry = try JSONParser().parse(stored.output)["experiment_bucket_map"]["1"]["expires_at"]
         #expect(expiry.string != nil)
+    }
+
+    @Test(arguments: ["/v1/profiles", "/v1/profiles/attributes"])
+    func `An import in which every line was refused is an error, and names them all the same`(path: String) throws {
+        let refused = try client.request("POST", path, "{\n[]\n{}")
+        #expect(refused.status == 422)
+        #expect(refused.field("content-type") == "application/problem+json")
+        #expect(refused["detail"].string == "at least one line must be accepted; all 3 were refused")
+        #expect(refused["imported"] == 0)
+        #expect(refused["refused"] == 3)
+        #expect(refused["errors"].array?.map { $0["line"] } == [1, 2, 3])
+        #expect(try client.request("POST", path, "\n").status == 200)
+    }
+
+    @Test func `What is stored already is imported, not refused`() throws {
+        for _ in 0..<2 { #expect(try client.request("POST", "/v1/profiles", profile("a", ["1": "2"])).status == 200) }
+        _ = try client.request("PUT", "/v1/attributes/age", #"{"type":"number"}"#)
+        for _ in 0..<2 {
+            let answer = try client.request("POST", "/v1/profiles/attributes", #"{"user_id":"a","attributes":{"age":1}}"#)
+            #expect(answer.status == 200)
+        }
+    }
+
+    @Test func `Who sends several objects in one line, as curl does without --data-binary, is told so`() throws {
+        let objects = [profile("a", ["1": "2"]), profile("b", ["1": "2"])]
+        for body in [objects.joined(), objects.joined(separator: " "), String(repeating: profile("a"), count: 50_000)] {
+            let refused = try client.request("POST", "/v1/profiles", body)
+            #expect(refused.status == 422)
+            #expect(refused["detail"].string?.contains("--data-binary") == true, "\(refused.text)")
+        }
+        for body in ["{", objects[0] + "x", objects.joined() + "\n{"] {
+            #expect(try client.request("POST", "/v1/profiles", body)["detail"].string?.contains("curl") == false)
+        }
+    }
+
+    @Test func `An import on the command line reads the file that is named, or standard input`() throws {
+        let path = directory.file("imported.db")
+        let file = try directory.write(profile("a", ["1": "2"]) + "\n", to: "lines")
+        let refused = try Command("import", file, "--database", path)
+        #expect(refused.end == .exit(1))
+        #expect(refused.errors.contains("--create") && refused.errors.contains(path), "\(refused.errors)")
+        #expect(!FileManager.default.fileExists(atPath: path))
+        let other = try directory.write(profile("b", ["1": "2"]) + "\n", to: "other")
+        for (arguments, input) in [([file, "--create"], "/dev/null"), (["-"], other)] {
+            let child = try ChildProcess(Executable.holdfast, ["import", "--database", path] + arguments, input: input)
+            #expect(child.wait() == .exit(0))
+            #expect(child.output.text == "imported 1, refused 0")
+        }
+        #expect(try Command("export", "--database", path).output == profile("a", ["1": "2"]) + "\n" + profile("b", ["1": "2"]))
+        for (wrong, reason) in [(directory.file("none"), "cannot be read"), (directory.path, "is a directory")] {
+            let failed = try Command("import", wrong, "--database", path)
+            #expect(failed.end == .exit(1))
+            #expect(failed.errors.contains("\(wrong) \(reason)"), "\(failed.errors)")
+        }
+    }
+
+    @Test func `An import on the command line names the first refused lines and counts the others`() throws {
+        // The store refuses every fourth line, the parser the others.
+        let lines = (1...1_000).map { $0 % 4 == 0 ? profile("a", ["1": "2", "3": "4"]) : "{" }
+        let file = try directory.write(lines.joined(separator: "\n"), to: "lines")
+        let path = directory.file("refused.db")
+        let imported = try Command("import", file, "--create", "--database", path, "--max-assignments", "1")
+        #expect(imported.end == .exit(1))
+        #expect(imported.output == "imported 0, refused 1000")
+        let named = imported.errors.split(separator: "\n")
+        #expect(named.count == 21)
+        #expect(named.dropLast().enumerated().allSatisfy { $1.hasPrefix("line \($0 + 1) was refused: ") }, "\(imported.errors)")
+        #expect(named.last == "980 more lines were refused")
     }
 
     @Test func `A line may be as long as a body and not longer`() throws {

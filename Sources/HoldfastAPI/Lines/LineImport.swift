@@ -19,8 +19,10 @@ final class LineImport<Change>: BodyReceiver {
     private var unchanged: Int?
     private var refused = 0
     /// As the answer tells them.
-    private var refusals: [(line: Int, json: [UInt8])] = []
+    private var refusals: [(line: Int, json: JSONValue)] = []
     private var refusalBytes = 0
+    /// Whether the first line was refused, and looks as if it had been several.
+    private var seemsJoined = false
     /// Lines that were submitted and are not committed, and their bytes.
     private var waiting = 0
     private var waitingBytes = 0
@@ -89,6 +91,8 @@ final class LineImport<Change>: BodyReceiver {
             group.bytes += line.count
             if group.lines.count == Self.groupLimit { submitGroup() }
         } catch {
+            // What is too long to be kept is more often a file without its line feeds than one long profile.
+            if lines == 1 { seemsJoined = line.map(LineSplitter.holdsSeveralObjects) ?? true }
             refuse(lines, error)
         }
     }
@@ -133,21 +137,16 @@ final class LineImport<Change>: BodyReceiver {
         guard refusals.count < Self.namedRefusals, refusalBytes < Self.namedRefusalBytes else { return }
         let json = Self.refusal(of: line, problem)
         refusals.append((line, json))
-        refusalBytes += json.count
+        refusalBytes += json.encoded().count
     }
 
-    private static func refusal(of line: Int, _ problem: Problem) -> [UInt8] {
-        var writer = JSONWriter()
-        writer.beginObject()
-        writer.member("line", line)
-        writer.member("detail", problem.detail)
-        if let pointer = problem.pointer { writer.member("pointer", pointer.string) }
-        for member in problem.members {
-            writer.key(text: member.key)
-            writer.value(member.value)
-        }
-        writer.endObject()
-        return writer.finish()
+    private static func refusal(of line: Int, _ problem: Problem) -> JSONValue {
+        var refusal = JSONObject()
+        refusal["line"] = .integer(Int64(line))
+        refusal["detail"] = .string(problem.detail)
+        refusal["pointer"] = problem.pointer.map { .string($0.string) }
+        for member in problem.members { refusal[member.key] = member.value }
+        return .object(refusal)
     }
 
     private func answerIfDone() {
@@ -161,24 +160,31 @@ final class LineImport<Change>: BodyReceiver {
                 ("line", .integer(Int64(failure.line))),
             ]
             call.fail(problem)
+        } else if refused > 0, imported == 0 {
+            call.fail(nothingImported())
         } else {
-            call.answer(json: summary())
+            var answer = JSONObject()
+            for member in summary() { answer[member.key] = member.value }
+            call.answer(json: JSONValue.object(answer).encoded())
         }
     }
 
-    /// `{"imported":…,"refused":…,"errors":[{"line":…,"detail":…,"pointer":…}]}`
-    private func summary() -> [UInt8] {
-        var writer = JSONWriter()
-        writer.beginObject()
-        writer.member("imported", imported)
-        if let unchanged { writer.member("unchanged", unchanged) }
-        writer.member("refused", refused)
-        writer.key("errors")
-        writer.beginArray()
-        for refusal in refusals.sorted(by: { $0.line < $1.line }) { writer.raw(refusal.json) }
-        writer.endArray()
-        writer.endObject()
-        return writer.finish()
+    private func nothingImported() -> Problem {
+        let found = refused == 1 ? "the only one was refused" : "all \(refused) were refused"
+        var problem = Problem(.unprocessableContent, "at least one line must be accepted; \(found)")
+        if lines == 1, seemsJoined {
+            problem.detail += "; each object needs a line of its own (with curl send the file with --data-binary, as -d removes line feeds)"
+        }
+        problem.members = summary()
+        return problem
+    }
+
+    /// `"imported":…,"refused":…,"errors":[{"line":…,"detail":…,"pointer":…}]`
+    private func summary() -> [(key: String, value: JSONValue)] {
+        let errors = refusals.sorted { $0.line < $1.line }.map(\.json)
+        let unchanged = unchanged.map { [(key: "unchanged", value: JSONValue.integer(Int64($0)))] } ?? []
+        return [("imported", .integer(Int64(imported)))] + unchanged
+            + [("refused", .integer(Int64(refused))), ("errors", .array(errors))]
     }
 }
 

@@ -39,6 +39,17 @@ public struct LineSplitter {
         line.allSatisfy { $0 == 0x20 || $0 == 0x09 || $0 == 0x0D }
     }
 
+    /// Whether one object follows another, as where the line feed between them was lost. A text of a valid object may
+    /// look so too.
+    static func holdsSeveralObjects(_ line: UnsafeRawBufferPointer) -> Bool {
+        var last: UInt8 = 0
+        for byte in line where byte != 0x20 && byte != 0x09 && byte != 0x0D {
+            if byte == UInt8(ascii: "{"), last == UInt8(ascii: "}") { return true }
+            last = byte
+        }
+        return false
+    }
+
     private mutating func finish(_ tail: UnsafeRawBufferPointer, _ line: (UnsafeRawBufferPointer?) -> Void) {
         defer {
             partial.removeAll(keepingCapacity: partial.capacity <= 64 * 1024)

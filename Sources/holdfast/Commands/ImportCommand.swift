@@ -6,12 +6,18 @@ import Storage
 import StorageSQLite
 import Synchronization
 
-/// Merges profiles from NDJSON on standard input into the database.
+/// Merges profiles from NDJSON, out of a file or standard input, into the database.
 struct ImportCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "import",
-        abstract: "Merges profiles from standard input, one JSON object a line, while servers use the database.",
-        discussion: "Lines that are refused are named on standard error, and make the exit status 1.")
+        abstract: "Merges profiles from a file, one JSON object a line, into the database, while servers use it.",
+        discussion: """
+            Lines that are refused make the exit status 1. The first \(ImportedLines.namedRefusals) of them are named on \
+            standard error, and the others counted.
+            """)
+
+    @Argument(help: "What is imported; standard input if it is '-' or none is named.")
+    var file: String?
 
     @OptionGroup var database: DatabaseOptions
     @OptionGroup var rules: ProfileRuleOptions
@@ -19,22 +25,63 @@ struct ImportCommand: ParsableCommand {
     @Flag(help: "Keep what is stored where it differs.")
     var keep = false
 
+    @Flag(help: "Make the database if there is none.")
+    var create = false
+
     func run() throws {
         let environment = ProcessInfo.processInfo.environment
         let rules = try rules.rules(environment: environment)
-        let store = try StoreFactory.open(database.path(environment: environment), rules)
+        let input = try input()
+        let path = database.path(environment: environment)
+        guard create || FileManager.default.fileExists(atPath: path) else {
+            throw Failure("the database must exist, or --create be given to make it; there is no \(path)")
+        }
+        let store = try StoreFactory.open(path, rules)
         defer { store.close() }
         let lines = ImportedLines(store, keep: keep)
         var splitter = LineSplitter(limit: 1 << 20)
-        while let data = try FileHandle.standardInput.read(upToCount: 256 * 1024), !data.isEmpty {
-            data.withUnsafeBytes { bytes in splitter.append(bytes) { lines.take($0) } }
-            if lines.failure != nil { break }
+        var unreadable: String?
+        do throws(Failure) {
+            while lines.failure == nil, let data = try read(input) {
+                data.withUnsafeBytes { bytes in splitter.append(bytes) { lines.take($0) } }
+            }
+            splitter.end { lines.take($0) }
+        } catch {
+            unreadable = error.description
         }
-        splitter.end { lines.take($0) }
         lines.finish()
-        if let failure = lines.failure { throw Failure("\(failure); \(lines.imported) lines were imported") }
+        if let failure = lines.failure ?? unreadable {
+            throw Failure("\(failure); \(lines.imported) lines were imported")
+        }
         print("imported \(lines.imported), refused \(lines.refused)")
         if lines.refused > 0 { throw ExitCode(1) }
+    }
+
+    private func input() throws -> FileHandle {
+        guard let file, file != "-" else { return .standardInput }
+        guard !FileManager.default.directoryExists(atPath: file) else {
+            throw Failure("the lines to import must be in a file; \(file) is a directory")
+        }
+        do {
+            return try FileHandle(forReadingFrom: URL(fileURLWithPath: file))
+        } catch {
+            throw unreadable(error)
+        }
+    }
+
+    /// The next piece; `nil` at the end.
+    private func read(_ input: FileHandle) throws(Failure) -> Data? {
+        do {
+            let data = try input.read(upToCount: 256 * 1024)
+            return data?.isEmpty == true ? nil : data
+        } catch {
+            throw unreadable(error)
+        }
+    }
+
+    private func unreadable(_ error: any Error) -> Failure {
+        let name = file == "-" ? nil : file
+        return Failure("\(name ?? "standard input") cannot be read: \(error.localizedDescription)")
     }
 }
 
@@ -42,18 +89,29 @@ struct ImportCommand: ParsableCommand {
 private final class ImportedLines {
     private struct Outcome {
         var imported = 0
-        var refused: [(line: Int, reason: String)] = []
+        var refused = 0
+        /// The first of them.
+        var refusals: [(line: Int, reason: String)] = []
         var failure: String?
 
         mutating func count(_ result: Result<ProfileChangeResult, StorageError>, of line: Int) {
             switch result {
             case .success: imported += 1
-            case .failure(let error) where error.concernsOneUser: refused.append((line, error.description))
+            case .failure(let error) where error.concernsOneUser: refuse(line, error.description)
             case .failure(let error): failure = failure ?? "line \(line): \(error)"
             }
         }
+
+        /// The store refuses lines later than the parser.
+        mutating func refuse(_ line: Int, _ reason: String) {
+            refused += 1
+            let place = refusals.firstIndex { $0.line > line } ?? refusals.endIndex
+            refusals.insert((line, reason), at: place)
+            if refusals.count > ImportedLines.namedRefusals { refusals.removeLast() }
+        }
     }
 
+    static let namedRefusals = 20
     /// Lines that are submitted together.
     private static let groupSize = 256
     /// Groups that wait for their commit.
@@ -66,7 +124,6 @@ private final class ImportedLines {
     private let progress = Progress("imported")
     private var number = 0
     private var group: [(line: Int, change: ProfileChange)] = []
-    private(set) var refused = 0
 
     init(_ store: any ProfileStore, keep: Bool) {
         self.store = store
@@ -74,6 +131,7 @@ private final class ImportedLines {
     }
 
     var imported: Int { outcome.withLock { $0.imported } }
+    var refused: Int { outcome.withLock { $0.refused } }
     var failure: String? { outcome.withLock { $0.failure } }
 
     func take(_ line: UnsafeRawBufferPointer?) {
@@ -103,17 +161,19 @@ private final class ImportedLines {
     }
 
     private func refuse(_ line: Int, _ reason: String) {
-        refused += 1
-        FileHandle.standardError.write(Data("line \(line) was refused: \(reason)\n".utf8))
+        outcome.withLock { $0.refuse(line, reason) }
     }
 
-    /// Submits the rest and waits for all.
+    /// Submits the rest, waits for all, and names what was refused.
     func finish() {
         if failure == nil, !group.isEmpty { submitGroup() }
         for _ in 0..<Self.window { places.wait() }
         for _ in 0..<Self.window { places.signal() }
         progress.finish()
-        for (line, reason) in outcome.withLock({ $0.refused }) { refuse(line, reason) }
+        let refusals = outcome.withLock { $0.refusals }
+        var text = refusals.map { "line \($0.line) was refused: \($0.reason)\n" }.joined()
+        if refused > refusals.count { text += "\(refused - refusals.count) more lines were refused\n" }
+        FileHandle.standardError.write(Data(text.utf8))
     }
 }
 

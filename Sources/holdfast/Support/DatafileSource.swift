@@ -24,11 +24,8 @@ struct DatafileSource {
 
     private func files() throws -> [URL] {
         let url = URL(fileURLWithPath: path)
-        var isDirectory: ObjCBool = false
-        guard FileManager.default.fileExists(atPath: path, isDirectory: &isDirectory) else {
-            throw Failure("there is no datafile \(path)")
-        }
-        guard isDirectory.boolValue else { return [url] }
+        guard FileManager.default.fileExists(atPath: path) else { throw Failure("there is no datafile \(path)") }
+        guard FileManager.default.directoryExists(atPath: path) else { return [url] }
         let files = try FileManager.default.contentsOfDirectory(at: url, includingPropertiesForKeys: nil)
             .filter { $0.pathExtension == "json" }.sorted { $0.path < $1.path }
         guard !files.isEmpty else { throw Failure("the directory \(path) has no *.json file") }
@@ -41,5 +38,12 @@ struct DatafileSource {
         } catch {
             throw Failure("\(file.path) cannot be read: \(error.localizedDescription)")
         }
+    }
+}
+
+extension FileManager {
+    func directoryExists(atPath path: String) -> Bool {
+        var isDirectory: ObjCBool = false
+        return fileExists(atPath: path, isDirectory: &isDirectory) && isDirectory.boolValue
     }
 }

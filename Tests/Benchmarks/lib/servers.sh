@@ -114,7 +114,7 @@ database() {
     local path="$work/$1.db"
     if [ ! -e "$path" ]; then
         say "making a database of $3 profiles"
-        profiles "$2" "$3" | "$holdfast" import --database "$path" >&2
+        profiles "$2" "$3" | "$holdfast" import --create --database "$path" >&2
     fi
     echo "$path"
 }
