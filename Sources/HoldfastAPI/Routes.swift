@@ -42,7 +42,7 @@ func apiRoutes(
         APIRoute(.get, "/openapi.json", scope: .none, operations.openAPI),
         APIRoute(.get, "/metrics", scope: .token(.read), isVital: true, metrics.get),
 
-        APIRoute(.get, "/v1/profiles", scope: .token(.read), readsQuery: true, transfer.exportProfiles),
+        APIRoute(.get, "/v1/profiles", scope: .token(.admin), readsQuery: true, transfer.exportProfiles),
         APIRoute(.post, "/v1/profiles", scope: .token(.write), readsQuery: true, streamed: transfer.importProfiles),
         APIRoute(.post, "/v1/profiles/lookup", scope: .token(.read), lookup.post),
         APIRoute(.get, "/v1/profiles/{user_id}", scope: .token(.read), readsQuery: true, profile.get),

@@ -44,7 +44,7 @@ import Testing
             #expect(try ask("GET", "/v1/segments/x/users", as: scope).status == 403)
         }
         #expect(try ask("GET", "/v1/profiles/ada/attributes", as: "attributes")["attributes"]["likes"] == ["One", "Two"])
-        #expect(try ask("GET", "/v1/profiles", as: "attributes").status == 200)
+        #expect(try ask("GET", "/v1/segments", as: "attributes").status == 200)
         #expect(try ask("PATCH", "/v1/profiles/ada/attributes", #"{"age":1}"#, as: "attributes").status == 403)
         #expect(try ask("PUT", "/v1/attributes/x", #"{"type":"number"}"#, as: "write").status == 403)
     }
