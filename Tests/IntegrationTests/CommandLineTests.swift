@@ -91,6 +91,22 @@ import Testing
         #expect(try Command("health", "--url", url).end == .exit(1))
     }
 
+    @Test(arguments: ["127.0.0.1", "0.0.0.0", "[::]", "localhost"])
+    func `The health command asks the server that listens where the environment says`(host: String) throws {
+        let tokens = try directory.write("read dashboard read-secret-0123456789\n", to: "tokens")
+        let options = ["--listen", "\(host):0", "--tokens-file", tokens]
+        let server = try ServerProcess(database: database, options)
+        let healthy = try Command("health", environment: ["HOLDFAST_LISTEN": "\(host):\(server.port)"])
+        #expect(healthy.end == .exit(0), "\(healthy.errors)")
+        server.stop()
+        let gone = try Command("health", environment: ["HOLDFAST_LISTEN": "\(host):\(server.port)"])
+        #expect(gone.end == .exit(1))
+        #expect(gone.errors.contains(":\(server.port)/health does not answer"), "\(gone.errors)")
+        let unknown = try Command("health", environment: ["HOLDFAST_LISTEN": "\(host):0"])
+        #expect(unknown.end == .exit(1))
+        #expect(unknown.errors.contains("--url"), "\(unknown.errors)")
+    }
+
     @Test(arguments: ["serve", "migrate", "export", "import", "backup"])
     func `A file that is no database of ours is refused and left as it is`(subcommand: String) throws {
         let text = directory.file("text"), other = directory.file("other.db"), newer = directory.file("newer.db")
