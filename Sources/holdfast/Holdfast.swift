@@ -17,4 +17,24 @@ struct Holdfast: ParsableCommand {
             ServeCommand.self, MigrateCommand.self, ExportCommand.self, ImportCommand.self, BackupCommand.self,
             HealthCommand.self, DatafileCommand.self,
         ])
+
+    static func main() {
+        main(joiningNegativeNumbers(CommandLine.arguments.dropFirst()))
+    }
+
+    /// Takes a number below 0 for the value of the option before it, as it is no option itself: so it is refused with
+    /// what is required, and not as missing.
+    private static func joiningNegativeNumbers(_ arguments: some Sequence<String>) -> [String] {
+        var joined: [String] = []
+        for argument in arguments {
+            if let option = joined.last, option.hasPrefix("--"), option.count > 2, !option.contains("="),
+                argument.hasPrefix("-"), argument.dropFirst().first?.isNumber == true
+            {
+                joined[joined.count - 1] = "\(option)=\(argument)"
+            } else {
+                joined.append(argument)
+            }
+        }
+        return joined
+    }
 }

@@ -61,7 +61,86 @@ import Testing
 
         let wrong = try Command("serve", environment: ["HOLDFAST_IDLE_TIMEOUT": "never"])
         #expect(wrong.end == .exit(1))
-        #expect(wrong.errors.contains("HOLDFAST_IDLE_TIMEOUT: 'never'"))
+        #expect(wrong.errors.contains("HOLDFAST_IDLE_TIMEOUT must be a time"))
+        #expect(wrong.errors.contains("got 'never'"))
+    }
+
+    @Test(arguments: [
+        (["--idle-timeout", "0s"], "--idle-timeout must be a time from 1ms to 36500d, such as 500ms, 10s, 15m, 12h or 90d; got '0s'"),
+        (["--idle-timeout", "-1s"], "--idle-timeout must be a time from 1ms to 36500d, such as 500ms, 10s, 15m, 12h or 90d; got '-1s'"),
+        (["--change-heartbeat", "1m"], "--change-heartbeat must be a time from 100ms to 30s, such as 500ms, 10s, 15m, 12h or 90d; got '1m'"),
+        (["--event-retention", "21d"], "--event-retention must be a time from 22d to 36500d, such as 500ms, 10s, 15m, 12h or 90d; got '21d'"),
+        (["--checkpoint-size", "-1"], "--checkpoint-size must be a size from 64KiB to 1GiB, such as 16KiB or 64MiB; got '-1'"),
+        (["--event-loops", "-1"], "--event-loops must be a whole number from 1 to 128; got '-1'"),
+        (["--log-format", "xml"], "--log-format must be auto, json or text; got 'xml'"),
+        (["--database", "/tmp"], "the database must be a file; /tmp is a directory"),
+        (["--tokens-file", "/tmp"], "the tokens must be in a file of lines 'scope name secret'; /tmp is a directory"),
+    ])
+    func `A wrong option is answered with what is required and what was found`(arguments: [String], message: String) throws {
+        let refused = try ChildProcess(Executable.holdfast, ["serve", "--listen", "127.0.0.1:0"] + arguments)
+        #expect(refused.wait() == .exit(1))
+        #expect(refused.errors.text == "Error: \(message)")
+    }
+
+    @Test func `A size below nothing is refused with what is required`() throws {
+        let refused = try Command("serve", "--cache-size", "-1")
+        #expect(refused.errors.hasPrefix("Error: --cache-size must be a size from 0 to "), "\(refused.errors)")
+        #expect(refused.errors.hasSuffix("got '-1'"))
+    }
+
+    @Test(arguments: [("yes", true), ("TRUE", true), ("1", true), ("No", false), ("false", false), ("0", false)])
+    func `A switch is set by any of the usual words`(word: String, isSet: Bool) throws {
+        let server = try ServerProcess(database: database, environment: ["HOLDFAST_ACCESS_LOG": word])
+        #expect(try server.request("GET", "/livez").status == 200)
+        server.stop()
+        #expect(server.child.errors.text.contains("/livez") == isSet)
+    }
+
+    @Test func `A switch is set by no other word`() throws {
+        let refused = try Command("serve", environment: ["HOLDFAST_ACCESS_LOG": "maybe"])
+        #expect(refused.end == .exit(1))
+        #expect(refused.errors == "Error: HOLDFAST_ACCESS_LOG must be yes, no, true, false, 1 or 0; got 'maybe'")
+    }
+
+    @Test func `A variable that is no setting is warned of at the start, with the one that was meant`() throws {
+        let environment = [
+            "HOLDFAST_IDEL_TIMEOUT": "5s", "HOLDFAST_LOGLEVEL": "info", "HOLDFAST_GREETING": "a secret", "HOLDFAST_URL": "http://x",
+            "HOLDFAST_TIMEOUT": "1s", "HOLDFAST_LOCK_TIMEOUT": "1s",
+        ]
+        func warnings(_ environment: [String: String]) throws -> [String] {
+            let server = try ServerProcess(database: database, environment: environment)
+            server.stop()
+            return try server.child.errors.all.compactMap { line in
+                let event = try JSONParser().parse(line)
+                return event["level"] == "warning" ? event["message"].string : nil
+            }
+        }
+        let first = "a variable that begins with HOLDFAST_ must name an option; "
+        #expect(
+            try warnings(environment) == [
+                first + "HOLDFAST_GREETING names none",
+                first + "HOLDFAST_IDEL_TIMEOUT names none; is HOLDFAST_IDLE_TIMEOUT meant?",
+                first + "HOLDFAST_LOGLEVEL names none; is HOLDFAST_LOG_LEVEL meant?",
+            ])
+        // What Kubernetes tells of a service called holdfast.
+        let service = [
+            "HOLDFAST_SERVICE_HOST": "10.0.0.1", "HOLDFAST_SERVICE_PORT": "8080", "HOLDFAST_PORT": "tcp://10.0.0.1:8080",
+            "HOLDFAST_PORT_8080_TCP_ADDR": "10.0.0.1",
+        ]
+        #expect(try warnings(service) == [])
+    }
+
+    @Test(.enabled(if: Executable.find("prlimit") != nil, "there is no prlimit here"))
+    func `A limit of open files that is too low for the connections is warned of`() throws {
+        let prlimit = try #require(Executable.find("prlimit"))
+        for (connections, isEnough) in [("301", false), ("300", true)] {
+            let server = try ServerProcess(
+                database: database, ["--max-connections", connections], through: [prlimit, "--nofile=500:500"])
+            server.stop()
+            let warning =
+                "301 connections need a limit of 501 open files; it is 500, enough for 300: raise it (ulimit -n), or lower --max-connections"
+            #expect(server.child.errors.text.contains(warning) != isEnough, "\(server.child.errors.text)")
+        }
     }
 
     @Test func `A request is logged only when that is asked for`() throws {

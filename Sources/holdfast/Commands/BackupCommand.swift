@@ -13,7 +13,7 @@ struct BackupCommand: ParsableCommand {
     var file: String
 
     func run() throws {
-        let path = database.path(environment: ProcessInfo.processInfo.environment)
+        let path = try database.path(environment: ProcessInfo.processInfo.environment)
         let progress = CopyProgress(of: path, to: DatabaseMaintenance.partialName(of: file))
         defer { progress.finish() }
         try DatabaseMaintenance.backUp(path: path, to: file)

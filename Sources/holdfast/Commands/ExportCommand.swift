@@ -19,7 +19,7 @@ struct ExportCommand: ParsableCommand {
     private static let page = 1_000
 
     func run() throws {
-        let path = database.path(environment: ProcessInfo.processInfo.environment)
+        let path = try database.path(environment: ProcessInfo.processInfo.environment)
         guard FileManager.default.fileExists(atPath: path) else { throw Failure("there is no database \(path)") }
         try DatabaseMaintenance.expectCurrentVersion(path: path)
         let store = try StoreFactory.open(path)

@@ -13,6 +13,9 @@ struct HealthCommand: ParsableCommand {
     @Option(help: .init("How long to wait for the answer (default: 3s).", valueName: "time"))
     var timeout: String?
 
+    /// The names of its own settings.
+    static let settings = ["url", "timeout"]
+
     func run() throws {
         let settings = Settings(environment: ProcessInfo.processInfo.environment)
         var given: String?
@@ -21,7 +24,7 @@ struct HealthCommand: ParsableCommand {
         var period = Period(seconds: 3)
         try settings.apply(timeout, "timeout", to: &period)
         guard let target = URL(string: address), target.scheme == "http", let host = target.host else {
-            throw Failure("--url: '\(address)' is not an http URL")
+            throw Failure("--url must be an http URL; got '\(address)'")
         }
         let path = target.path.isEmpty ? "/health" : target.path
         let answer: HTTPProbe.Answer

@@ -32,7 +32,7 @@ struct ImportCommand: ParsableCommand {
         let environment = ProcessInfo.processInfo.environment
         let rules = try rules.rules(environment: environment)
         let input = try input()
-        let path = database.path(environment: environment)
+        let path = try database.path(environment: environment)
         guard create || FileManager.default.fileExists(atPath: path) else {
             throw Failure("the database must exist, or --create be given to make it; there is no \(path)")
         }

@@ -10,7 +10,7 @@ struct MigrateCommand: ParsableCommand {
     @OptionGroup var database: DatabaseOptions
 
     func run() throws {
-        let path = database.path(environment: ProcessInfo.processInfo.environment)
+        let path = try database.path(environment: ProcessInfo.processInfo.environment)
         let versions = try DatabaseMaintenance.migrate(path: path)
         print(
             versions.from == versions.to

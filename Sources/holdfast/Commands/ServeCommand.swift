@@ -12,16 +12,16 @@ struct ServeCommand: ParsableCommand {
     @OptionGroup var options: ServeOptions
 
     func run() throws {
-        let configuration = try options.configuration(environment: ProcessInfo.processInfo.environment)
+        let settings = Settings(environment: ProcessInfo.processInfo.environment)
+        let configuration = try options.configuration(settings)
         let logger = LineLogHandler.makeLogger(configuration.logFormat, level: configuration.logLevel)
         let tokens = configuration.tokensFile.map(TokenFile.init(path:))
         let access = AccessControl(tokens: try tokens?.read() ?? [])
         try refuseOpenAddress(configuration, access)
         let signals = Signals()
 
-        if let room = DescriptorLimit.raise(for: configuration.limits.connections) {
-            logger.warning("the limit of open files is low (ulimit -n)", metadata: ["connections_that_fit": "\(room)"])
-        }
+        warnOfUnknownVariables(settings, logger)
+        if let shortage = DescriptorLimit.raise(for: configuration.limits.connections) { logger.warning("\(shortage)") }
         let store = try StoreFactory.open(configuration, logger)
         signals.onHangUp { Self.reload(tokens, access, store, logger) }
         let projects = try ProjectCatalog(store: store, logger: logger)
@@ -47,6 +47,14 @@ struct ServeCommand: ParsableCommand {
             ])
         let name = signals.waitForTermination()
         stop(server, services, store, configuration, name)
+    }
+
+    /// The health check of a container runs in the environment of its server.
+    private func warnOfUnknownVariables(_ settings: Settings, _ logger: Logger) {
+        for variable in settings.unknownVariables(besides: HealthCommand.settings) {
+            let hint = variable.nearest.map { "; is \($0) meant?" } ?? ""
+            logger.warning("a variable that begins with HOLDFAST_ must name an option; \(variable.name) names none\(hint)")
+        }
     }
 
     private func listen(_ configuration: ServeConfiguration, _ services: Services) throws -> HTTPServer {

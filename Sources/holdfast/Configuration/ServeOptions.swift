@@ -93,23 +93,18 @@ struct ServeOptions: ParsableArguments {
     var logLevel: String?
 
     /// - Throws: ``Failure``, naming the setting that is wrong.
-    func configuration(environment: [String: String]) throws -> ServeConfiguration {
-        let settings = Settings(environment: environment)
+    func configuration(_ settings: Settings) throws -> ServeConfiguration {
         var result = ServeConfiguration()
         settings.apply(listen, "listen", to: &result.listen)
-        store.apply(settings, to: &result.database)
+        try store.apply(settings, to: &result.database)
         settings.apply(tokensFile, "tokens-file", to: &result.tokensFile)
         settings.apply(datafile, "datafile", to: &result.datafile)
         try profiles.apply(settings, to: &result.rules)
         try settings.apply(auditRetention, "audit-retention", to: &result.auditRetention)
         var retention = Period(seconds: 0)
-        try settings.apply(eventRetention, "event-retention", to: &retention)
-        if retention.seconds > 0 {
-            guard retention.milliseconds >= EventRules.minimumRetention else {
-                throw Failure("--event-retention: results need the events of the last 22 days; give 22d or more")
-            }
-            result.eventRetention = retention
-        }
+        let needed = Period(seconds: Double(EventRules.minimumRetention) / 1_000)
+        try settings.apply(eventRetention, "event-retention", in: needed...Period.longest, to: &retention)
+        if retention.seconds > 0 { result.eventRetention = retention }
         try settings.apply(eventLoops, "event-loops", in: 1...128, to: &result.eventLoops)
         try settings.apply(reusePort, "reuse-port", to: &result.reusePort)
         try settings.apply(cacheSize, "cache-size", in: 0...Self.memory, to: &result.cacheSize)
@@ -118,10 +113,8 @@ struct ServeOptions: ParsableArguments {
         try settings.apply(maxWriteWait, "max-write-wait", to: &result.maxWriteWait)
         try settings.apply(lockTimeout, "lock-timeout", to: &result.lockTimeout)
         try settings.apply(maxChangeStreams, "max-change-streams", in: 1...1_000_000, to: &result.maxChangeStreams)
-        try settings.apply(changeHeartbeat, "change-heartbeat", to: &result.changeHeartbeat)
-        guard (0.1...30).contains(result.changeHeartbeat.seconds) else {
-            throw Failure("--change-heartbeat: a time from 100ms to 30s is wanted")
-        }
+        let heartbeats = Period(seconds: 0.1)...Period(seconds: 30)
+        try settings.apply(changeHeartbeat, "change-heartbeat", in: heartbeats, to: &result.changeHeartbeat)
         try applyLimits(settings, to: &result)
         try settings.apply(shutdownTimeout, "shutdown-timeout", to: &result.shutdownTimeout)
         try settings.apply(accessLog, "access-log", to: &result.accessLog)
@@ -185,14 +178,18 @@ struct DatabaseOptions: ParsableArguments {
     @Option(help: .init("The SQLite database file (default: ./holdfast.db).", valueName: "path"))
     var database: String?
 
-    func apply(_ settings: Settings, to path: inout String) {
+    /// - Throws: ``Failure`` when the path is that of a directory, of which SQLite says that the disk fails.
+    func apply(_ settings: Settings, to path: inout String) throws {
         settings.apply(database, "database", to: &path)
+        guard !FileManager.default.directoryExists(atPath: path) else {
+            throw Failure("the database must be a file; \(path) is a directory")
+        }
     }
 
     /// The path from the option, the environment, or the default.
-    func path(environment: [String: String]) -> String {
+    func path(environment: [String: String]) throws -> String {
         var path = ServeConfiguration().database
-        apply(Settings(environment: environment), to: &path)
+        try apply(Settings(environment: environment), to: &path)
         return path
     }
 }

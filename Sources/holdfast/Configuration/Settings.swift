@@ -2,8 +2,14 @@ import ArgumentParser
 
 /// Reads settings, each from its command line option or else from its environment variable, and leaves the default
 /// where neither is given.
-struct Settings {
+final class Settings {
     let environment: [String: String]
+    /// The names of all settings that were asked for so far, whether given or not.
+    private(set) var names: Set<String> = []
+
+    init(environment: [String: String]) {
+        self.environment = environment
+    }
 
     /// Takes over a text setting.
     func apply(_ option: String?, _ name: String, to value: inout String) {
@@ -15,51 +21,61 @@ struct Settings {
         if let given = text(option, name) { value = given }
     }
 
-    /// Takes over a setting that is written as a text.
+    /// Takes over a setting that is one of a few words.
     ///
-    /// - Throws: ``Failure``, naming the setting and what it should look like.
+    /// - Throws: ``Failure``, naming the setting, what is required, and what was found; so do the others below.
     func apply<Value: Setting>(_ option: String?, _ name: String, to value: inout Value) throws {
-        guard let given = text(option, name) else { return }
-        guard let parsed = Value(setting: given) else {
-            throw Failure("\(origin(option, name)): '\(given)' is not \(Value.form)")
-        }
-        value = parsed
+        try apply(option, name, Value.form, to: &value) { Value(setting: $0) }
     }
 
     /// Takes over a number in a range.
     func apply(_ option: String?, _ name: String, in range: ClosedRange<Int>, to value: inout Int) throws {
-        guard let given = text(option, name) else { return }
-        guard let number = Int(given), range.contains(number) else {
-            throw Failure(
-                "\(origin(option, name)): '\(given)' is not a whole number from \(range.lowerBound) to \(range.upperBound)")
-        }
-        value = number
+        let form = "a whole number from \(range.lowerBound) to \(range.upperBound)"
+        try apply(option, name, form, to: &value) { Int($0).flatMap { range.contains($0) ? $0 : nil } }
     }
 
     /// Takes over a size in a range of bytes.
     func apply(_ option: String?, _ name: String, in range: ClosedRange<Int>, to value: inout ByteCount) throws {
-        try apply(option, name, to: &value)
-        guard range.contains(value.bytes) else {
-            let (least, most) = (ByteCount(bytes: range.lowerBound), ByteCount(bytes: range.upperBound))
-            throw Failure("\(origin(option, name)): a size from \(least) to \(most) is wanted")
+        let (least, most) = (ByteCount(bytes: range.lowerBound), ByteCount(bytes: range.upperBound))
+        try apply(option, name, "a size from \(least) to \(most), such as 16KiB or 64MiB", to: &value) {
+            ByteCount(setting: $0).flatMap { range.contains($0.bytes) ? $0 : nil }
         }
     }
 
-    /// Takes over a switch: the option sets it, the variable sets it with `true` or `1`.
+    /// Takes over a time in a range.
+    func apply(
+        _ option: String?, _ name: String, in range: ClosedRange<Period> = Period.shortest...Period.longest,
+        to value: inout Period
+    ) throws {
+        let form = "a time from \(range.lowerBound) to \(range.upperBound), such as 500ms, 10s, 15m, 12h or 90d"
+        try apply(option, name, form, to: &value) { Period(setting: $0).flatMap { range.contains($0) ? $0 : nil } }
+    }
+
+    /// Takes over a switch: the option sets it, the variable sets it or says that it stays as it is.
     func apply(_ option: Bool, _ name: String, to value: inout Bool) throws {
-        if option {
-            value = true
-        } else if let given = environment[Self.variable(name)] {
+        try apply(option ? "true" : nil, name, "yes, no, true, false, 1 or 0", to: &value) { given in
             switch given.lowercased() {
-            case "true", "1": value = true
-            case "false", "0", "": value = false
-            default: throw Failure("\(Self.variable(name)): '\(given)' is not 'true' or 'false'")
+            case "yes", "true", "1": true
+            case "no", "false", "0": false
+            default: nil
             }
         }
     }
 
+    private func apply<Value>(
+        _ option: String?, _ name: String, _ form: @autoclosure () -> String, to value: inout Value,
+        parse: (String) -> Value?
+    ) throws {
+        guard let given = text(option, name) else { return }
+        guard let parsed = parse(given) else {
+            throw Failure("\(origin(option, name)) must be \(form()); got '\(given)'")
+        }
+        value = parsed
+    }
+
     private func text(_ option: String?, _ name: String) -> String? {
-        option ?? environment[Self.variable(name)].flatMap { $0.isEmpty ? nil : $0 }
+        names.insert(name)
+        return option ?? environment[Self.variable(name)].flatMap { $0.isEmpty ? nil : $0 }
     }
 
     /// What a message calls a setting: as it was given.
@@ -67,21 +83,23 @@ struct Settings {
         option == nil ? Self.variable(name) : "--\(name)"
     }
 
+    static let prefix = "HOLDFAST_"
+
     /// `assignment-ttl` is `HOLDFAST_ASSIGNMENT_TTL`.
     static func variable(_ name: String) -> String {
-        "HOLDFAST_" + name.uppercased().replacing("-", with: "_")
+        prefix + name.uppercased().replacing("-", with: "_")
     }
 }
 
-/// A value that is written as a text on the command line.
+/// A value that is one of a few words on the command line.
 protocol Setting {
     init?(setting: String)
-    /// What such a text looks like, for the error message.
+    /// Which they are, for the error message.
     static var form: String { get }
 }
 
 /// A time such as `500ms`, `10s`, `15m`, `12h` or `90d`.
-struct Period: Setting, Equatable {
+struct Period: Comparable {
     let seconds: Double
 
     var milliseconds: Int64 { Int64(seconds * 1_000) }
@@ -91,12 +109,11 @@ struct Period: Setting, Equatable {
     }
 
     init?(setting: String) {
-        let units: [(suffix: String, seconds: Double)] = [("ms", 0.001), ("s", 1), ("m", 60), ("h", 3_600), ("d", 86_400)]
-        for unit in units where setting.hasSuffix(unit.suffix) {
+        for unit in Self.units where setting.hasSuffix(unit.suffix) {
             let digits = setting.dropLast(unit.suffix.count)
             // `Double` would read `0x10` and `1e3` as well.
             guard digits.allSatisfy({ $0.isASCII && ($0.isNumber || $0 == ".") }), let number = Double(digits),
-                (0.001...Self.longest).contains(number * unit.seconds)
+                number * unit.seconds <= Self.longest.seconds
             else { continue }
             seconds = number * unit.seconds
             return
@@ -104,14 +121,26 @@ struct Period: Setting, Equatable {
         return nil
     }
 
+    static let shortest = Period(seconds: 0.001)
     /// A hundred years.
-    private static let longest = 3_600.0 * 24 * 365 * 100
+    static let longest = Period(seconds: 86_400 * 36_500)
 
-    static let form = "a time such as 500ms, 10s, 15m, 12h or 90d"
+    static func < (left: Period, right: Period) -> Bool { left.seconds < right.seconds }
+
+    private static let units: [(suffix: String, seconds: Double)] = [
+        ("ms", 0.001), ("s", 1), ("m", 60), ("h", 3_600), ("d", 86_400),
+    ]
+}
+
+extension Period: CustomStringConvertible {
+    var description: String {
+        let whole = Self.units.last { $0.seconds >= 1 && seconds >= $0.seconds && seconds.remainder(dividingBy: $0.seconds) == 0 }
+        return whole.map { "\(Int(seconds / $0.seconds))\($0.suffix)" } ?? "\(milliseconds)ms"
+    }
 }
 
 /// A size such as `512`, `16KiB` or `64MiB`.
-struct ByteCount: Setting, Equatable {
+struct ByteCount: Equatable {
     static let (KiB, MiB, GiB, TiB) = (1 << 10, 1 << 20, 1 << 30, 1 << 40)
 
     let bytes: Int
@@ -130,8 +159,6 @@ struct ByteCount: Setting, Equatable {
         }
         return nil
     }
-
-    static let form = "a size such as 512, 16KiB or 64MiB"
 
     private static let units = [("GiB", GiB), ("MiB", MiB), ("KiB", KiB), ("", 1)].map { (suffix: $0, bytes: $1) }
 }

@@ -7,8 +7,8 @@ enum DescriptorLimit {
 
     /// Raises the soft limit as far as the connections need it and the hard limit allows.
     ///
-    /// - Returns: the connections that fit, if they are fewer than wanted.
-    static func raise(for connections: Int) -> Int? {
+    /// - Returns: what is lacking, if the connections do not fit.
+    static func raise(for connections: Int) -> String? {
         let resource = __rlimit_resource_t(RLIMIT_NOFILE.rawValue)
         var limit = rlimit()
         guard getrlimit(resource, &limit) == 0 else { return nil }
@@ -18,6 +18,9 @@ enum DescriptorLimit {
             setrlimit(resource, &limit)
             getrlimit(resource, &limit)
         }
-        return limit.rlim_cur < needed ? max(0, Int(clamping: limit.rlim_cur) - reserve) : nil
+        guard limit.rlim_cur < needed else { return nil }
+        let room = max(0, Int(clamping: limit.rlim_cur) - reserve)
+        return "\(connections) connections need a limit of \(needed) open files; it is \(limit.rlim_cur), enough for \(room): "
+            + "raise it (ulimit -n), or lower --max-connections"
     }
 }

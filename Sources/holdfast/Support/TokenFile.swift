@@ -25,6 +25,9 @@ struct TokenFile: Sendable {
             throw Failure("the token file \(path) cannot be read: \(String(cString: strerror(errno)))")
         }
         let file = FileHandle(fileDescriptor: descriptor, closeOnDealloc: true)
+        guard status.st_mode & S_IFMT != S_IFDIR else {
+            throw Failure("the tokens must be in a file of lines 'scope name secret'; \(path) is a directory")
+        }
         guard status.st_mode & 0o077 == 0 else {
             throw Failure("the token file \(path) can be read or written by others: run 'chmod 600 \(path)'")
         }
