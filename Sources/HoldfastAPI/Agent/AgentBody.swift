@@ -43,7 +43,10 @@ struct AgentBody {
         // What nearly all send, without the work of taking it apart.
         if contentType == "application/json" { return }
         let mediaType = contentType?.prefix { $0 != ";" }.filter { $0 != " " && $0 != "\t" }
-        guard mediaType?.lowercased() == "application/json" else { throw AgentError(.unsupportedMediaType, nil) }
+        guard mediaType?.lowercased() == "application/json" else {
+            let found = contentType.map { "'\($0.shortened(to: Problem.longestDetail))'" } ?? "none"
+            throw AgentError(.unsupportedMediaType, "the body must be sent with 'Content-Type: application/json'; got \(found)")
+        }
     }
 
     private func member(_ name: String) -> JSONValue? {

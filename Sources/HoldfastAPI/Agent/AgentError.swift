@@ -5,12 +5,11 @@ import Storage
 /// Why an Agent operation cannot be done, as the Agent's clients are told: `{"error":"…"}`.
 struct AgentError: Error {
     let status: Status
-    /// `nil` for an answer without a body.
-    let text: String?
+    let text: String
     /// Further fields of the answer.
     let fields: [(name: StaticString, value: String)]
 
-    init(_ status: Status, _ text: String?) {
+    init(_ status: Status, _ text: String) {
         self.status = status
         self.text = text
         fields = []
@@ -30,7 +29,6 @@ struct AgentError: Error {
     static let missingUserID = AgentError(.badRequest, "missing \"userId\" in request payload")
 
     var answer: AgentAnswer {
-        guard let text else { return AgentAnswer(status) }
         var writer = JSONWriter()
         writer.beginObject()
         writer.member("error", text)

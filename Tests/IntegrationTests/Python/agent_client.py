@@ -222,9 +222,12 @@ def refuses_bodies_as_the_agent_does(client):
 
 def takes_json_only(client):
     body = '{"userId":"u"}'
-    for content_type in ["text/plain", ""]:
-        answer = client.post("/v1/decide", data=body, headers={"Content-Type": content_type})
-        assert answer.status_code == 415 and not answer.content, answer.text
+    needed = "the body must be sent with 'Content-Type: application/json'; got "
+    for content_type in ["text/plain", "application/x-www-form-urlencoded", ""]:
+        for path in ["/v1/decide", "/v1/activate", "/v1/track", "/v1/override", "/v1/lookup", "/v1/save"]:
+            answer = client.post(path, data=body, headers={"Content-Type": content_type})
+            error(answer, 415, f"{needed}'{content_type}'")
+    error(client.post("/v1/decide", data=body, headers={"Content-Type": None}), 415, needed + "none")
     expect(client.post("/v1/decide", data=body, headers={"Content-Type": "Application/JSON; charset=x"}), 200)
 
 
@@ -350,6 +353,7 @@ def batches(client):
     assert entries[1]["body"] == {"userId": "b1", "eventKey": "purchase"} and entries[1]["requestID"] == "mine"
     assert entries[2]["body"]["revision"] == "42" and entries[2]["method"] == "GET"
     assert entries[3]["body"] is None and entries[3]["requestID"] == "" and entries[3]["url"] == "/v1/track"
+    assert entries[4]["body"] == {"error": "the body must be sent with 'Content-Type: application/json'; got none"}
     assert entries[5]["body"] == {"error": "missing required X-Optimizely-SDK-Key header"}
 
 
