@@ -41,6 +41,31 @@ import Testing
         #expect(try results()["variations"].array?.first?["events"] == 1)
     }
 
+    @Test func `A goal that is tracked as with the Agent counts, though no datafile declares it`() throws {
+        let directory = try TemporaryDirectory()
+        let server = try ServerProcess(database: directory.file("holdfast.db"))
+        #expect(try server.request("PUT", "/v1/experiments/checkout", #"{"variations":["control","new"]}"#).status == 201)
+        let fields = ["X-Optimizely-SDK-Key: default", "Content-Type: application/json"]
+        func post(_ target: String, _ body: String) throws -> Answer {
+            try server.client().request("POST", target, body, fields: fields)
+        }
+        for user in ["ann", "bob"] {
+            let exposure = #"{"user_id":"\#(user)","experiment":"checkout","variation_key":"new"}"#
+            #expect(try post("/v1/exposures", exposure).status == 200)
+        }
+        let tracked = try post("/v1/track?eventKey=purchase", #"{"userId":"ann","eventTags":{"value":5}}"#)
+        #expect(String(decoding: tracked.body, as: UTF8.self) == #"{"userId":"ann","eventKey":"purchase"}"# + "\n")
+        let operation = #"""
+            {"method":"POST","url":"/v1/track","operationID":"1","params":{"eventKey":"purchase"},"body":{"userId":"bob"},
+            "headers":{"X-Optimizely-SDK-Key":"default","Content-Type":"application/json"}}
+            """#
+        let batch = try post("/v1/batch", #"{"operations":[\#(operation)]}"#)
+        #expect(batch["response"].array?.first?["body"] == ["userId": "bob", "eventKey": "purchase"])
+        let results = try server.request("GET", "/v1/experiments/checkout/results?goal=purchase")
+        let converted = results["variations"].array?.compactMap { $0["converted"].integer }.reduce(0, +)
+        #expect(converted == 2, "\(results.text)")
+    }
+
     @Test func `Results come as a table and as a picture too, and what is asked wrongly is told`() throws {
         let directory = try TemporaryDirectory()
         let server = try ServerProcess(database: directory.file("holdfast.db"))

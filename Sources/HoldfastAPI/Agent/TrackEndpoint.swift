@@ -2,7 +2,8 @@ import Bucketing
 import HTTPServer
 import Storage
 
-/// `POST /v1/track`: a user has reached a goal, the event's key. Answered when it is durable.
+/// `POST /v1/track`: a user has reached a goal, the event's key. Unlike with the Agent no datafile need declare the
+/// event, as experiments that are made without one have none. Answered when it is durable.
 struct TrackEndpoint {
     let events: EventQueue
 
@@ -13,12 +14,13 @@ struct TrackEndpoint {
         guard let key = request.query.value("eventKey"), !key.isEmpty else {
             throw AgentError(.badRequest, "missing required path parameter: eventKey")
         }
-        guard let event = request.project.datafile.event(key: Identifier(key)) else {
+        let event = request.project.datafile.event(key: Identifier(key))
+        guard event != nil || EventBody.isName(key, limit: EventBody.goalLimit) else {
             return receiver(Self.answer(userID, key, error: "event with key \(JSONWriter.quoted(key)) not found"))
         }
         let now = systemWallClock()
         let goal = GoalEvent(
-            userID: userID, goal: event.key, value: Self.value(tags), happenedAt: now, receivedAt: now,
+            userID: userID, goal: Identifier(key), value: Self.value(tags), happenedAt: now, receivedAt: now,
             sdkKey: request.project.sdkKey, payload: Self.payload(event, tags, attributes))
         events.record([.goal(goal)]) { result in
             switch result {
@@ -40,10 +42,10 @@ struct TrackEndpoint {
         return value.flatMap { EventRules.isUsable(value: $0) ? $0 : nil } ?? 0
     }
 
-    private static func payload(_ event: Event, _ tags: JSONObject, _ attributes: JSONObject) -> [UInt8] {
+    private static func payload(_ event: Event?, _ tags: JSONObject, _ attributes: JSONObject) -> [UInt8] {
         var writer = JSONWriter()
         writer.beginObject()
-        writer.member("event_id", event.id.string)
+        if let event { writer.member("event_id", event.id.string) }
         writer.detail("tags", tags)
         writer.detail("attributes", attributes)
         writer.endObject()

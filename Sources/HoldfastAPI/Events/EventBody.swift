@@ -40,10 +40,17 @@ struct EventBody {
     /// A text of 1 to `limit` bytes without NUL.
     func name(_ member: String, limit: Int) throws(Problem) -> Identifier? {
         guard let text = try object.optionalText(member, in: place) else { return nil }
-        guard (1...limit).contains(text.utf8.count), !text.utf8.contains(0) else {
+        guard Self.isName(text, limit: limit) else {
             throw Problem(.badRequest, "\(member) is 1 to \(limit) bytes long, without NUL", at: place.appending(member))
         }
         return Identifier(text)
+    }
+
+    /// Bytes of a goal.
+    static let goalLimit = 255
+
+    static func isName(_ text: String, limit: Int) -> Bool {
+        (1...limit).contains(text.utf8.count) && !text.utf8.contains(0)
     }
 
     /// The `timestamp`, or now.
@@ -98,7 +105,7 @@ extension GoalEvent {
     /// `{"id"?,"user_id","goal","value"?,"timestamp"?,"tags"?,"sdk_key"?}`
     init(_ body: EventBody) throws(Problem) {
         let userID = try body.userID()
-        guard let goal = try body.name("goal", limit: 255) else {
+        guard let goal = try body.name("goal", limit: EventBody.goalLimit) else {
             throw Problem(.badRequest, "goal is missing", at: body.place.appending("goal"))
         }
         self.init(
