@@ -98,6 +98,20 @@ import Testing
         server.stop()
     }
 
+    @Test func `Reasons name the attribute that is missing, except where the Agent's texts are asked for`() throws {
+        let missing: JSONValue = #"Attribute "country" is missing; the audience of experiment "checkout_test" needs it."#
+        let evaluated = try server.request("POST", "/v1/evaluations", #"{"user_id":"ada","include_reasons":true}"#)
+        #expect(evaluated["evaluations"].array?[0]["reasons"].array?.first == missing, "\(evaluated.text)")
+        let assigned = try server.request("POST", "/v1/assign", #"{"user_id":"ada","experiment":"checkout_test"}"#)
+        #expect(assigned["reasons"].array?.first == missing, "\(assigned.text)")
+        #expect(!assigned.text.contains("nested tree"))
+        let decided = try server.client().request(
+            "POST", "/v1/decide?keys=checkout", #"{"userId":"ada","decideOptions":["INCLUDE_REASONS"]}"#,
+            fields: ["X-Optimizely-SDK-Key: shop", "Content-Type: application/json"])
+        #expect(decided["reasons"].array?.first == #"an error occurred while evaluating nested tree for audience ID "601""#)
+        server.stop()
+    }
+
     @Test func `An exposure is not recorded`() throws {
         _ = try evaluate("ada")
         #expect(try server.request("GET", "/metrics").text.contains("holdfast_events_stored_total{kind=\"exposure\"} 0\n"))

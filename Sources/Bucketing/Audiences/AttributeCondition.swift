@@ -50,4 +50,9 @@ extension AttributeCondition {
         if let name, let known = user.known { return known.withValue(of: Identifier(name)) { test.answer($0) } }
         return test.answer(JSONValue?.none)
     }
+
+    /// Whether neither the request nor what is stored has a value.
+    func isMissing(for user: User) -> Bool {
+        answer(.exists, user) != true
+    }
 }

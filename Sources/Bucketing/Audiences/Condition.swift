@@ -59,7 +59,7 @@ extension Condition {
     ) -> Bool? {
         let answer = condition.evaluate(for: user, &reasons)
         if answer == nil {
-            reasons.add("an error occurred while evaluating nested tree for audience ID \"\(id)\"")
+            reasons.addForAgent("an error occurred while evaluating nested tree for audience ID \"\(id)\"")
         }
         return answer
     }

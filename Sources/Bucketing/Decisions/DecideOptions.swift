@@ -12,6 +12,9 @@ public struct DecideOptions: OptionSet, Sendable {
     /// Stored assignments are neither used nor made.
     public static let ignoreUserProfileService = DecideOptions(rawValue: 1 << 2)
     public static let includeReasons = DecideOptions(rawValue: 1 << 3)
+    /// The reasons of Holdfast's own API, which tell more than those of the Agent: also the outcome of bucketing, and
+    /// which attributes an audience lacks.
+    public static let includeAllReasons: DecideOptions = [.includeReasons, DecideOptions(rawValue: 1 << 5)]
     public static let excludeVariables = DecideOptions(rawValue: 1 << 4)
 
     /// - Parameter name: as the SDKs and the Agent write it, such as `INCLUDE_REASONS`; `nil` for an unknown one.

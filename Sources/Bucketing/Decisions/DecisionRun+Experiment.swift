@@ -107,15 +107,17 @@ extension DecisionRun {
     }
 
     func audienceAdmits(to experiment: Experiment) -> Bool {
-        let admits = admits(experiment.audience)
+        let admits = admits(experiment.audience, to: "experiment \"\(experiment.key)\"")
         reasons.add("Audiences for experiment \(experiment.key) collectively evaluated to \(admits).")
         return admits
     }
 
     /// Whether the user belongs to an audience; no audience is everyone, and an unknown answer is no.
-    func admits(_ audience: Condition?) -> Bool {
+    func admits(_ audience: Condition?, to subject: @autoclosure () -> String) -> Bool {
         guard let audience else { return true }
-        return audience.evaluate(for: user, &reasons) ?? false
+        if let answer = audience.evaluate(for: user, &reasons) { return answer }
+        if detail == .full { noteUnknown(audience, of: subject()) }
+        return false
     }
 
     /// A contextual bandit asks a prediction service, and there is none here. Users beyond its traffic go on.

@@ -5,7 +5,7 @@ extension DecisionRun {
     func variation(of holdout: Holdout, rule: Experiment?) -> Variation? {
         let kind = rule == nil ? "holdout" : "local holdout"
         let key = holdout.key
-        let admits = admits(holdout.audience)
+        let admits = admits(holdout.audience, to: "holdout \"\(holdout.key)\"")
         reasons.add("Audiences for holdout \(key) collectively evaluated to \(admits).")
         guard admits else {
             reasons.add("User \(user.id) does not meet conditions for \(kind) \(key).")

@@ -30,7 +30,7 @@ extension DecisionRun {
 
     /// - Parameter name: the number of the rule; `nil` for the one for everyone else.
     private func deliveryAdmits(to rule: Experiment, name: Int?) -> Bool {
-        guard admits(rule.audience) else {
+        guard admits(rule.audience, to: "rule \"\(rule.key)\"") else {
             if let name {
                 reasons.add("User \"\(user.id)\" does not meet conditions for targeting rule \(name).")
             }

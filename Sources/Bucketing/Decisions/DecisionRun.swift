@@ -23,7 +23,8 @@ final class DecisionRun {
         self.stored = stored
         self.user.known = stored?.attributes
         self.options = options
-        self.detail = detail ?? (options.contains(.includeReasons) ? .agent : .none)
+        self.detail =
+            detail ?? (options.contains(.includeAllReasons) ? .full : options.contains(.includeReasons) ? .agent : .none)
         reasons = Reasons(self.detail)
     }
 

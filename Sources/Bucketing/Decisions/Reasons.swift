@@ -4,7 +4,8 @@ struct Reasons: Sendable {
         case none
         /// Those texts that the Optimizely Agent answers.
         case agent
-        /// Also the outcome of bucketing, which the Agent keeps to its log.
+        /// Those of Holdfast's own API: also the outcome of bucketing, which the Agent keeps to its log, and what an
+        /// audience lacks rather than that it cannot be evaluated.
         case full
     }
 
@@ -17,6 +18,10 @@ struct Reasons: Sendable {
 
     mutating func add(_ text: @autoclosure () -> String) {
         if detail != .none { texts.append(text()) }
+    }
+
+    mutating func addForAgent(_ text: @autoclosure () -> String) {
+        if detail == .agent { texts.append(text()) }
     }
 
     mutating func addDetail(_ text: @autoclosure () -> String) {

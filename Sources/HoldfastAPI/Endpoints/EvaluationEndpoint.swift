@@ -88,6 +88,6 @@ private struct EvaluationRequest: Sendable {
             }
             includesReasons = flag
         }
-        options = includesReasons ? [.disableDecisionEvent, .includeReasons] : .disableDecisionEvent
+        options = includesReasons ? [.disableDecisionEvent, .includeAllReasons] : .disableDecisionEvent
     }
 }

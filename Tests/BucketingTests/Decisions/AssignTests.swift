@@ -65,4 +65,54 @@ import Testing
         #expect(decision.variation == nil)
         #expect(decision.reasons.contains(#"User "u" is not in experiment "e" of group 5."#))
     }
+
+    private static func attribute(_ name: String, _ match: String, _ value: String) -> String {
+        #"{"type":"custom_attribute","name":"\#(name)","match":"\#(match)","value":\#(value)}"#
+    }
+
+    private static let needsIt = #"the audience of experiment "experiment" needs it."#
+
+    @Test(arguments: [
+        ("{}", [#"Attribute "age" is missing; \#(needsIt)"#, #"Attribute "country" is missing; \#(needsIt)"#]),
+        (#"{"country":"de","age":null}"#, [#"Attribute "age" is missing; \#(needsIt)"#]),
+        (#"{"country":"de","age":"old"}"#, [#"Attribute "age" has a value that the audience of experiment "experiment" cannot compare."#]),
+        // One attribute settles it, whatever the others are.
+        (#"{"country":"fr"}"#, []), (#"{"age":17}"#, []), (#"{"plan":"gold"}"#, []),
+    ])
+    func reasonsNameTheAttributesThatAnAudienceLacks(attributes: String, named: [String]) throws {
+        let (age, country) = (Self.attribute("age", "ge", "18"), Self.attribute("country", "exact", #""de""#))
+        let service = try Fixture.service(
+            audiences: [("1", #"["and",\#(age),\#(country),\#(age)]"#), ("2", Self.attribute("plan", "exists", "null"))],
+            audienceConditions: #"["or","1","2"]"#)
+        let experiment = try #require(service.datafile.experiment(key: "experiment"))
+        let asking = User(id: "u", attributes: try Fixture.attributes(attributes))
+        let reasons = service.assign(experiment, for: asking, options: .includeReasons).reasons
+        #expect(Array(reasons.prefix(named.count)) == named)
+        #expect(reasons.count == named.count + 2)
+        #expect(reasons[named.count].hasPrefix("Audiences for experiment experiment collectively evaluated to "))
+        #expect(service.decide("flag", for: asking, options: .includeAllReasons)?.value.reasons.starts(with: named) == true)
+        // The Agent's texts are as published.
+        let agent = try #require(service.decide("flag", for: asking, options: .includeReasons)).value.reasons
+        if !named.isEmpty { #expect(agent.first == #"an error occurred while evaluating nested tree for audience ID "1""#) }
+        #expect(!agent.contains { $0.hasPrefix("Attribute ") })
+    }
+
+    @Test func reasonsNameWhatTheAudiencesOfRulesAndHoldoutsLack() throws {
+        let service = try Fixture.service([
+            "typedAudiences": [["id": "1", "name": "n", "conditions": try JSONParser().parse(Self.attribute("age", "ge", "18"))]],
+            "featureFlags": [Fixture.flag("flag", experiments: [], rollout: "30")],
+            "rollouts": [["id": "30", "experiments": [Fixture.experiment("r", id: "31", ["audienceIds": ["1"]])]]],
+            "holdouts": [Fixture.experiment("h", id: "90", ["audienceIds": ["1"]])],
+        ])
+        let reasons = service.decide("flag", for: user, options: .includeAllReasons)?.value.reasons ?? []
+        #expect(reasons.contains(#"Attribute "age" is missing; the audience of holdout "h" needs it."#), "\(reasons)")
+        #expect(reasons.contains(#"Attribute "age" is missing; the audience of rule "r" needs it."#), "\(reasons)")
+    }
+
+    @Test func anAudienceThatIsNoneOfTheDatafileIsToldOf() throws {
+        let service = try Fixture.service(audiences: [], audienceConditions: #"["and","9"]"#)
+        let experiment = try #require(service.datafile.experiment(key: "experiment"))
+        let reasons = service.assign(experiment, for: user, options: .includeReasons).reasons
+        #expect(reasons.contains(#"The audience of experiment "experiment" cannot be evaluated."#), "\(reasons)")
+    }
 }
