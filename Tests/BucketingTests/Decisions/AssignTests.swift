@@ -109,6 +109,15 @@ import Testing
         #expect(reasons.contains(#"Attribute "age" is missing; the audience of rule "r" needs it."#), "\(reasons)")
     }
 
+    @Test func reasonsNameSomeOfManyAttributes() throws {
+        let conditions = (0..<30).map { Self.attribute("a\($0)", "exact", "1") }.joined(separator: ",")
+        let service = try Fixture.service(audiences: [("1", "[\"and\",\(conditions)]")], audienceConditions: #""1""#)
+        let experiment = try #require(service.datafile.experiment(key: "experiment"))
+        let reasons = service.assign(experiment, for: user, options: .includeReasons).reasons
+        #expect(reasons.count { $0.hasPrefix("Attribute ") } == 20)
+        #expect(reasons.contains(#"The audience of experiment "experiment" lacks 10 more attributes."#), "\(reasons)")
+    }
+
     @Test func anAudienceThatIsNoneOfTheDatafileIsToldOf() throws {
         let service = try Fixture.service(audiences: [], audienceConditions: #"["and","9"]"#)
         let experiment = try #require(service.datafile.experiment(key: "experiment"))
