@@ -7,13 +7,14 @@ struct HealthCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "health", abstract: "Asks a running server whether it is healthy; says so with the exit status.")
 
-    @Option(help: .init("The server's health resource (default: that of a server that HOLDFAST_LISTEN was given to).", valueName: "url"))
+    @Option(
+        help: .init("The server's health resource (default: /health at HOLDFAST_LISTEN, or at 127.0.0.1:8080).", valueName: "url"))
     var url: String?
 
     @Option(help: .init("How long to wait for the answer (default: 3s).", valueName: "time"))
     var timeout: String?
 
-    /// The names of its own settings.
+    /// The names of its own settings, which stand in the environment of a server whose health is checked.
     static let settings = ["url", "timeout"]
 
     func run() throws {
