@@ -40,7 +40,7 @@ func apiRoutes(
         APIRoute(.get, "/health", scope: .none, isVital: true, operations.health),
         APIRoute(.get, "/info", scope: .none, operations.info),
         APIRoute(.get, "/openapi.json", scope: .none, operations.openAPI),
-        APIRoute(.get, "/metrics", scope: .token(.read), isVital: true, metrics.get),
+        APIRoute(.get, "/metrics", scope: .token(.read), isVital: true, respondsLater: true, metrics.get),
 
         APIRoute(.get, "/v1/profiles", scope: .token(.admin), readsQuery: true, transfer.exportProfiles),
         APIRoute(.post, "/v1/profiles", scope: .token(.write), readsQuery: true, streamed: transfer.importProfiles),
@@ -75,19 +75,23 @@ func apiRoutes(
         APIRoute(.post, "/v1/evaluations", scope: .token(.write), evaluation.post),
         APIRoute(.get, "/v1/changes", scope: .token(.read), readsQuery: true, changes.get),
         APIRoute(.put, "/v1/datafile", scope: .token(.admin), isConditional: true, datafile.put),
-        APIRoute(.get, "/v1/datafile/history", scope: .token(.read), readsQuery: true, datafile.history),
+        APIRoute(
+            .get, "/v1/datafile/history", scope: .token(.read), respondsLater: true, readsQuery: true, datafile.history),
         APIRoute(.get, "/v1/experiments", scope: .token(.read), experiment.list),
         APIRoute(.get, "/v1/experiments/{key}", scope: .token(.read), experiment.get),
         APIRoute(.put, "/v1/experiments/{key}", scope: .token(.admin), isConditional: true, experiment.put),
         APIRoute(.delete, "/v1/experiments/{key}", scope: .token(.admin), isConditional: true, experiment.delete),
-        APIRoute(.get, "/v1/experiments/{key}/results", scope: .token(.read), readsQuery: true, results.get),
-        APIRoute(.get, "/v1/experiments/{key}/results.svg", scope: .token(.read), readsQuery: true, results.getChart),
+        APIRoute(
+            .get, "/v1/experiments/{key}/results", scope: .token(.read), respondsLater: true, readsQuery: true, results.get),
+        APIRoute(
+            .get, "/v1/experiments/{key}/results.svg", scope: .token(.read), respondsLater: true, readsQuery: true,
+            results.getChart),
 
         APIRoute(.post, "/v1/exposures", scope: .token(.write), event.postExposures),
         APIRoute(.get, "/v1/exposures", scope: .token(.admin), readsQuery: true, event.exportExposures),
         APIRoute(.post, "/v1/events", scope: .token(.write), event.postEvents),
         APIRoute(.get, "/v1/events", scope: .token(.admin), readsQuery: true, event.exportEvents),
-        APIRoute(.get, "/v1/audit", scope: .token(.admin), readsQuery: true, audit.get),
+        APIRoute(.get, "/v1/audit", scope: .token(.admin), respondsLater: true, readsQuery: true, audit.get),
 
         APIRoute(.post, "/ups/lookup", scope: .token(.read), readsQuery: true, userProfileService.postLookup),
         APIRoute(.get, "/ups/lookup", scope: .token(.read), readsQuery: true, userProfileService.getLookup),

@@ -93,6 +93,64 @@ import Testing
         #expect(answers == (0..<20).map { "/now/\($0)" })
     }
 
+    @Test func responsesThatWaitForAnEarlierOneAreBoundedInBytes() {
+        var limits = Limits()
+        limits.bufferedOutputBytes = 300
+        let driver = MachineDriver(limits)
+        let large = (0..<20).map { "/now/\($0)" + String(repeating: "x", count: 100) }
+        driver.receive(get("/slow") + large.map { get($0) }.joined())
+        #expect(driver.seen.count == 4)
+        #expect(!driver.wantsInput)
+        #expect(!driver.mayGoOn)
+        driver.answer("/slow")
+        var answers: [String] = []
+        while driver.unsent > 0 {
+            answers += driver.takeAnswers()
+            driver.run()
+        }
+        #expect(answers == ["/slow"] + large)
+    }
+
+    @Test func aResponseLongerThanMayWaitIsSent() {
+        var limits = Limits()
+        limits.bufferedOutputBytes = 300
+        let driver = MachineDriver(limits)
+        driver.receive(get("/slow") + get("/long") + get("/now"))
+        let long = String(repeating: "x", count: 100_000)
+        driver.answer("/long", Response(.ok, text: long))
+        driver.answer("/slow")
+        #expect(driver.takeAnswers() == ["/slow", long, "/now"])
+        #expect(driver.wantsInput)
+    }
+
+    @Test func fieldsKeptOfRequestsThatWaitAreBoundedInBytes() {
+        var limits = Limits()
+        limits.bufferedOutputBytes = 3_000
+        let driver = MachineDriver(limits)
+        let tags = String(repeating: "x", count: 1_000)
+        driver.receive((0..<10).map { get("/\($0)", "If-None-Match: \(tags)") }.joined())
+        #expect(driver.seen.count == 3)
+        driver.answer("/0")
+        _ = driver.takeOutput()
+        driver.run()
+        #expect(driver.seen.count == 4)
+    }
+
+    @Test func noRequestIsReadWhileAStreamIsOpen() {
+        final class Silent: ResponseStream {
+            func produce(_ writer: StreamWriter) {}
+        }
+        let driver = MachineDriver()
+        driver.receive(get("/a"))
+        driver.answer("/a", Response(.ok, body: .stream(Silent())))
+        driver.receive(get("/now/1") + get("/now/2"))
+        #expect(driver.seen.map(\.path) == ["/a"])
+        #expect(!driver.wantsInput)
+        driver.finish("/a")
+        #expect(driver.seen.map(\.path) == ["/a", "/now/1", "/now/2"])
+        #expect(driver.wantsInput)
+    }
+
     // MARK: Bodies
 
     @Test func chunksAreJoined() {

@@ -95,7 +95,7 @@ final class MachineDriver {
         seen.append(Seen(path: path, body: text(machine.bodyRange)))
         let sequence = begin(path)
         if path.hasPrefix("/now") { send(Response(.ok, text: path), sequence) }
-        machine.handled(changesState: !machine.head.method.isSafe)
+        machine.handled(holdsNext: !machine.head.method.isSafe)
     }
 
     private func begin(_ path: String, keepsAlive: Bool? = nil) -> UInt64 {
@@ -146,10 +146,14 @@ final class MachineDriver {
 
     /// What has been written since it was asked for last.
     func takeOutput() -> String {
-        let text = machine.output.withReadableBytes { String(decoding: $0, as: UTF8.self) }
-        machine.output.consume(machine.output.count)
-        if !text.isEmpty { lastWrite = now }
-        return text
+        var bytes: [UInt8] = []
+        while !machine.output.isEmpty {
+            let before = bytes.count
+            machine.output.withNextPieces { bytes += [UInt8]($0) + $1 + $2 }
+            machine.output.consume(bytes.count - before)
+        }
+        if !bytes.isEmpty { lastWrite = now }
+        return String(decoding: bytes, as: UTF8.self)
     }
 
     /// The bodies of the answers written since the last time, and the status of those without one.

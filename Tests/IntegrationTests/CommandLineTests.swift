@@ -22,6 +22,7 @@ import Testing
         (["serve", "--assignment-ttl", "0.1ms"], "--assignment-ttl"), (["serve", "--idle-timeout", "0x10s"], "--idle-timeout"),
         (["import", "--assignment-ttl", "5"], "--assignment-ttl"),
         (["serve", "--max-header-size", "1"], "--max-header-size"), (["serve", "--max-body-size", "0"], "--max-body-size"),
+        (["serve", "--max-waiting-responses", "1"], "--max-waiting-responses"),
         (["serve", "--assignment-ttl", "5"], "--assignment-ttl"), (["serve", "--idle-timeout", "-1s"], "--idle-timeout"),
         (["serve", "--lock-timeout", "soon"], "--lock-timeout"), (["serve", "--log-level", "loud"], "--log-level"),
         (["serve", "--tokens-file", "/nowhere/tokens"], "/nowhere/tokens"),

@@ -7,6 +7,8 @@ struct AnswerQueue {
     private var streaming: Streaming?
     /// Whether the last answer has been written that this connection will carry.
     private(set) var isClosing = false
+    /// Bytes of what is kept of the requests that wait, and of their responses that are here already.
+    private(set) var heldBytes = 0
 
     private struct Streaming {
         let source: any ResponseStream
@@ -25,19 +27,22 @@ struct AnswerQueue {
     var isStreaming: Bool { streaming != nil }
 
     mutating func append(_ request: PendingRequest) -> UInt64 {
+        heldBytes += request.heldBytes
         waiting.append(request)
         return first &+ UInt64(waiting.count - 1)
     }
 
     /// An answer to a request that has one already is dropped.
     mutating func answer(
-        _ response: Response, sequence: UInt64, date: [UInt8], into output: inout ByteBuffer,
+        _ response: Response, sequence: UInt64, date: [UInt8], into output: inout OutputQueue,
         completed: (PendingRequest, Status) -> Void
     ) {
         guard sequence >= first, sequence - first < UInt64(waiting.count), !isClosing else { return }
         if sequence > first || streaming != nil {
             let index = Int(sequence - first)
-            if waiting[index].response == nil, index > 0 { waiting[index].response = response }
+            guard waiting[index].response == nil, index > 0 else { return }
+            waiting[index].response = response
+            heldBytes += response.heldBytes
             return
         }
         write(response, date, &output, completed)
@@ -45,7 +50,7 @@ struct AnswerQueue {
     }
 
     private mutating func write(
-        _ response: Response, _ date: [UInt8], _ output: inout ByteBuffer,
+        _ response: Response, _ date: [UInt8], _ output: inout OutputQueue,
         _ completed: (PendingRequest, Status) -> Void
     ) {
         if case .stream(let source) = response.body, ResponseEncoder.sendsBody(of: response, to: waiting[0]) {
@@ -58,13 +63,14 @@ struct AnswerQueue {
 
     private mutating func finishFirst(_ status: Status, _ completed: (PendingRequest, Status) -> Void) {
         let request = waiting.removeFirst()
+        heldBytes -= request.heldBytes
         first &+= 1
         isClosing = isClosing || !request.keepsAlive
         completed(request, status)
     }
 
     private mutating func writeReady(
-        _ date: [UInt8], _ output: inout ByteBuffer, _ completed: (PendingRequest, Status) -> Void
+        _ date: [UInt8], _ output: inout OutputQueue, _ completed: (PendingRequest, Status) -> Void
     ) {
         while !isClosing, streaming == nil, let response = waiting.first?.response {
             write(response, date, &output, completed)
@@ -80,18 +86,18 @@ struct AnswerQueue {
         return (streaming.source, first)
     }
 
-    mutating func streamWrote(_ bytes: [UInt8], sequence: UInt64, date: [UInt8], into output: inout ByteBuffer) {
+    mutating func streamWrote(_ bytes: [UInt8], sequence: UInt64, date: [UInt8], into output: inout OutputQueue) {
         guard let streaming = begunStream(sequence, date, &output) else { return }
         self.streaming?.isAsked = false
         ResponseEncoder.encodeChunk(bytes, framing: streaming.framing, into: &output)
     }
 
     mutating func streamFinished(
-        sequence: UInt64, date: [UInt8], into output: inout ByteBuffer, completed: (PendingRequest, Status) -> Void
+        sequence: UInt64, date: [UInt8], into output: inout OutputQueue, completed: (PendingRequest, Status) -> Void
     ) {
         guard let streaming = begunStream(sequence, date, &output) else { return }
         self.streaming = nil
-        if streaming.framing == .chunked { output.append("0\r\n\r\n") }
+        if streaming.framing == .chunked { output.bytes.append("0\r\n\r\n") }
         finishFirst(streaming.status, completed)
         writeReady(date, &output, completed)
     }
@@ -100,7 +106,7 @@ struct AnswerQueue {
     ///
     /// - Returns: `false` if some has, so that the connection must be cut.
     mutating func streamFailed(
-        _ response: Response, sequence: UInt64, date: [UInt8], into output: inout ByteBuffer,
+        _ response: Response, sequence: UInt64, date: [UInt8], into output: inout OutputQueue,
         completed: (PendingRequest, Status) -> Void
     ) -> Bool {
         guard let streaming, sequence == first else { return true }
@@ -116,12 +122,13 @@ struct AnswerQueue {
         if let streaming, streaming.unsentHead == nil { completed(waiting[0], streaming.status) }
         streaming = nil
         waiting = []
+        heldBytes = 0
         isClosing = true
     }
 
     /// The stream, its head sent; `nil` when it is that of another request.
     private mutating func begunStream(
-        _ sequence: UInt64, _ date: [UInt8], _ output: inout ByteBuffer
+        _ sequence: UInt64, _ date: [UInt8], _ output: inout OutputQueue
     ) -> Streaming? {
         guard sequence == first else { return nil }
         if let head = streaming?.unsentHead {

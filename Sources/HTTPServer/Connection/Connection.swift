@@ -165,14 +165,14 @@ final class Connection {
     private func handle() {
         let bytes = machine.input.readableBytes
         let responder = begin(route: matched?.route, bytes, keepsAlive: machine.head.keepsAlive)
-        var changesState = false
+        var holdsNext = false
         if let (route, parameters) = matched,
             case .buffered(let handler) = worker.application.router.routes[route].handler
         {
-            changesState = worker.application.router.routes[route].changesState
+            holdsNext = worker.application.router.routes[route].holdsNext
             if worker.isBehind, !worker.application.router.routes[route].isVital {
                 responder.send(worker.refusalForLackOfTime())
-                return machine.handled(changesState: changesState)
+                return machine.handled(holdsNext: holdsNext)
             }
             let request = Request(
                 head: machine.head, bytes: bytes, bodyRange: machine.bodyRange, parameters: parameters, id: currentID)
@@ -180,7 +180,7 @@ final class Connection {
         } else if let mismatch {
             responder.send(mismatch)
         }
-        machine.handled(changesState: changesState)
+        machine.handled(holdsNext: holdsNext)
     }
 
     private var currentID = RequestID.generated(loop: 0, count: 0)

@@ -2,7 +2,7 @@
 extension ConnectionMachine {
     /// Whether bytes are wanted from the peer.
     var wantsInput: Bool {
-        guard !endOfInput, output.count < limits.bufferedOutputBytes else { return false }
+        guard !endOfInput, hasRoom else { return false }
         switch reading {
         // What is left here are requests that wait for room; more of them wait in the kernel, and then at the peer.
         case .head: return mayReadRequest && input.count < limits.headerBytes

@@ -32,13 +32,14 @@ struct ConnectionMachine: ~Copyable {
         case buffering(BodyReader, end: Int)
         case ready(body: Range<Int>)
         case streaming(BodyReader, isPaused: Bool)
-        /// A request that may change something waits for its answer; those behind it must not overtake it.
+        /// A request waits for its answer, and those behind it must wait too: it may change something, or its answer may
+        /// be large.
         case holding
         case finished
     }
 
     var input = ByteBuffer()
-    var output = ByteBuffer()
+    var output = OutputQueue()
     private(set) var head = RequestHead()
     private(set) var answers = AnswerQueue()
     private(set) var reading = Reading.head
@@ -82,9 +83,13 @@ struct ConnectionMachine: ~Copyable {
         }
     }
 
+    /// Whether the next request may be handled, whose response will wait for those before it.
     var mayReadRequest: Bool {
-        answers.count < limits.pipelinedRequests && output.count < limits.bufferedOutputBytes && !answers.isClosing
+        answers.count < limits.pipelinedRequests && hasRoom && !answers.isStreaming && !answers.isClosing
     }
+
+    /// Whether less waits to be sent than may.
+    var hasRoom: Bool { output.count + answers.heldBytes < limits.bufferedOutputBytes }
 
     private mutating func readHead(_ now: UInt64) -> Step {
         if !parser.hasBegun { waitingSince = now }
@@ -138,7 +143,7 @@ struct ConnectionMachine: ~Copyable {
 
     /// Tells the client to send the body it holds back (RFC 9110 §10.1.1), unless it has begun to.
     private mutating func sendContinueIfAwaited() {
-        if head.expectsContinue, input.count == head.length { output.append("HTTP/1.1 100 Continue\r\n\r\n") }
+        if head.expectsContinue, input.count == head.length { output.bytes.append("HTTP/1.1 100 Continue\r\n\r\n") }
     }
 
     /// Reads the body to the place behind the head, whatever its coding: chunks are moved together, each byte once.
@@ -201,7 +206,7 @@ struct ConnectionMachine: ~Copyable {
             case .end(let framing):
                 input.consume(framing)
                 waitingSince = now
-                finishRequest(changesState: true)
+                finishRequest(holdsNext: true)
                 return .bodyEnd
             }
         } catch {
@@ -245,15 +250,17 @@ struct ConnectionMachine: ~Copyable {
     }
 
     /// The request that was ready has been handled, and its bytes are no longer needed.
-    mutating func handled(changesState: Bool) {
+    ///
+    /// - Parameter holdsNext: whether the requests behind it wait for its answer.
+    mutating func handled(holdsNext: Bool) {
         guard case .ready(let body) = reading else { return }
         input.consume(body.upperBound)
-        finishRequest(changesState: changesState)
+        finishRequest(holdsNext: holdsNext)
     }
 
-    private mutating func finishRequest(changesState: Bool) {
+    private mutating func finishRequest(holdsNext: Bool) {
         parser.reset()
-        reading = answers.isEmpty || (!changesState && head.keepsAlive) ? .head : .holding
+        reading = answers.isEmpty || (!holdsNext && head.keepsAlive) ? .head : .holding
         if answers.isClosing || (isDraining && answers.isEmpty) { reading = .finished }
     }
 

@@ -10,7 +10,8 @@ public struct Limits: Sendable {
     public var unfinishedBodyBytes = 64 * 1024 * 1024
     /// Requests of one connection that may wait for their answers at once; more stay unread.
     public var pipelinedRequests = 64
-    /// Bytes of answers that may wait for a slow reader before its next requests are left unread.
+    /// Bytes of responses of one connection that may wait, for a slow reader or for the response to an earlier request,
+    /// before its next requests are left unread. A single response may be longer.
     public var bufferedOutputBytes = 256 * 1024
     /// Connections open at once, over all event loops (503 and close).
     public var connections = 10_000

@@ -15,6 +15,11 @@ struct PendingRequest {
     var response: Response?
 
     var isHead: Bool { method == .head }
+
+    /// Bytes whose number the peer decides.
+    var heldBytes: Int {
+        (ifNoneMatch?.utf8.count ?? 0) + (target?.utf8.count ?? 0) + (response?.heldBytes ?? 0)
+    }
 }
 
 extension PendingRequest {

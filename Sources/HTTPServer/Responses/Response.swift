@@ -24,6 +24,12 @@ public struct Response {
         self.body = body
     }
 
+    /// Bytes that it keeps in memory until it is written.
+    var heldBytes: Int {
+        if case .bytes(let bytes) = body { return bytes.count }
+        return 0
+    }
+
     public init(_ status: Status, text: String) {
         self.init(status, contentType: "text/plain; charset=utf-8", body: .bytes(Array(text.utf8)))
     }

@@ -14,6 +14,16 @@ enum ResponseEncoder {
     @inline(__always)
     static func encode(
         _ response: borrowing Response, to request: borrowing PendingRequest, date: [UInt8],
+        into output: inout OutputQueue
+    ) -> (status: Status, framing: Framing) {
+        let (status, framing) = encodeHead(response, to: request, date: date, into: &output.bytes)
+        if case .bytes(let bytes) = response.body, !request.isHead, !status.forbidsBody { output.append(body: bytes) }
+        return (status, framing)
+    }
+
+    @inline(__always)
+    private static func encodeHead(
+        _ response: borrowing Response, to request: borrowing PendingRequest, date: [UInt8],
         into output: inout ByteBuffer
     ) -> (status: Status, framing: Framing) {
         let isUnchanged = isNotModified(response, request)
@@ -39,12 +49,12 @@ enum ResponseEncoder {
         output.append("X-Request-Id: ")
         request.id.append(to: &output)
         output.append("\r\n")
-        return (status, encodeBody(response.body, status: status, to: request, into: &output))
+        return (status, encodeFraming(of: response.body, status: status, to: request, into: &output))
     }
 
     @inline(__always)
-    private static func encodeBody(
-        _ body: Response.Body, status: Status, to request: borrowing PendingRequest, into output: inout ByteBuffer
+    private static func encodeFraming(
+        of body: Response.Body, status: Status, to request: borrowing PendingRequest, into output: inout ByteBuffer
     ) -> Framing {
         var framing = Framing.length
         switch body {
@@ -65,7 +75,6 @@ enum ResponseEncoder {
             output.append("Connection: keep-alive\r\n")
         }
         output.append("\r\n")
-        if case .bytes(let bytes) = body, !request.isHead, !status.forbidsBody { output.append(bytes) }
         return framing
     }
 
@@ -73,13 +82,13 @@ enum ResponseEncoder {
         !request.isHead && !response.status.forbidsBody && !isNotModified(response, request)
     }
 
-    static func encodeChunk(_ bytes: [UInt8], framing: Framing, into output: inout ByteBuffer) {
+    static func encodeChunk(_ bytes: [UInt8], framing: Framing, into output: inout OutputQueue) {
         guard !bytes.isEmpty else { return }
-        guard framing == .chunked else { return output.append(bytes) }
-        output.append(hexadecimal: UInt64(bytes.count))
-        output.append("\r\n")
-        output.append(bytes)
-        output.append("\r\n")
+        guard framing == .chunked else { return output.append(body: bytes) }
+        output.bytes.append(hexadecimal: UInt64(bytes.count))
+        output.bytes.append("\r\n")
+        output.append(body: bytes)
+        output.bytes.append("\r\n")
     }
 
     private static func append(contentLength: Int, to output: inout ByteBuffer) {

@@ -15,15 +15,22 @@ public struct Route {
     public let isVital: Bool
     /// Whether requests behind it on the connection wait for its answer: what it changes is theirs to see.
     public let changesState: Bool
+    /// Whether a large response comes later, from another thread. Requests behind it on the connection wait for that,
+    /// so that one such response at a time takes memory.
+    public let respondsLater: Bool
+
+    var holdsNext: Bool { changesState || respondsLater }
 
     /// - Parameter changesState: `nil`: as the method says; a `GET` that changes something is not served for `HEAD`.
     public init(
-        _ method: Method, _ pattern: String, isVital: Bool = false, changesState: Bool? = nil, _ handler: Handler
+        _ method: Method, _ pattern: String, isVital: Bool = false, changesState: Bool? = nil,
+        respondsLater: Bool = false, _ handler: Handler
     ) {
         self.method = method
         self.pattern = pattern
         self.handler = handler
         self.isVital = isVital
         self.changesState = changesState ?? !method.isSafe
+        self.respondsLater = respondsLater
     }
 }

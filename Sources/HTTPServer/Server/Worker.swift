@@ -189,7 +189,7 @@ final class Worker {
     private func refuse(_ socket: Socket) {
         let request = PendingRequest(refused: nextRequestID(), at: now)
         let failure = RequestFailure(.serviceUnavailable, "there are as many connections as the server takes")
-        var answer = ByteBuffer()
+        var answer = OutputQueue()
         _ = ResponseEncoder.encode(application.response(to: failure), to: request, date: date, into: &answer)
         socket.refuse(with: &answer)
     }

@@ -19,20 +19,47 @@ struct Socket {
         return outcome
     }
 
-    /// Hands the kernel as many of the buffer's bytes as it takes.
-    func send(_ buffer: inout ByteBuffer) throws(SystemError) -> SystemCall.Outcome {
+    /// Hands the kernel as many of the queue's bytes as it takes.
+    func send(_ output: inout OutputQueue) throws(SystemError) -> SystemCall.Outcome {
+        var sent = 0
+        repeat {
+            let (outcome, offered) = try sendNextPieces(output)
+            guard case .done(let count) = outcome else { return sent > 0 ? .done(sent) : outcome }
+            output.consume(count)
+            sent += count
+            if count < offered { break }
+        } while !output.isEmpty
+        return .done(sent)
+    }
+
+    private func sendNextPieces(
+        _ output: borrowing OutputQueue
+    ) throws(SystemError) -> (outcome: SystemCall.Outcome, offered: Int) {
         let descriptor = descriptor
+        var offered = 0
         let outcome = try SystemCall.attempt("send") {
-            buffer.withReadableBytes { bytes in
-                csystem_send(descriptor, bytes.baseAddress, UInt(bytes.count))
+            output.withNextPieces { first, large, last in
+                offered = first.count + large.count + last.count
+                if large.isEmpty { return csystem_send(descriptor, first.baseAddress, UInt(first.count)) }
+                return Self.send([first, large, last], to: descriptor)
             }
         }
-        if case .done(let count) = outcome { buffer.consume(count) }
-        return outcome
+        return (outcome, offered)
+    }
+
+    /// Sends several pieces with one call.
+    private static func send(_ pieces: [UnsafeRawBufferPointer], to descriptor: Int32) -> Int {
+        var vectors = pieces.map { iovec(iov_base: UnsafeMutableRawPointer(mutating: $0.baseAddress), iov_len: $0.count) }
+        return vectors.withUnsafeMutableBufferPointer { vectors in
+            var message = msghdr()
+            message.msg_iov = vectors.baseAddress
+            message.msg_iovlen = vectors.count
+            return sendmsg(descriptor, &message, Int32(MSG_NOSIGNAL))
+        }
     }
 
     /// Turns a connection away for which there is no room, with an answer if the kernel takes it at once.
-    func refuse(with answer: inout ByteBuffer) {
+    func refuse(with answer: inout OutputQueue) {
         _ = try? send(&answer)
         finishSending()
         // Bytes that stay unread would make the kernel reset the connection before the peer has read the answer.

@@ -40,8 +40,12 @@ struct OperationsEndpoints {
     }
 
     func openAPI(_ request: borrowing Request, _ call: Call) {
-        call.answer(json: PackageResources.openapi_json, entityTag: Self.openAPITag)
+        call.answer(
+            Response(.ok, contentType: MediaType.json, entityTag: Self.openAPITag, body: .bytes(Self.openAPIText)))
     }
+
+    /// One array for all responses.
+    private static let openAPIText = PackageResources.openapi_json + [UInt8(ascii: "\n")]
 
     private static let openAPITag = PackageResources.openapi_json.withUnsafeBytes { EntityTag(hashing: $0) }
 }

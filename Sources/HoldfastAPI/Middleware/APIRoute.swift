@@ -19,6 +19,7 @@ struct APIRoute {
     /// Whether it is served also under overload, for those who watch the server.
     let isVital: Bool
     private let changesState: Bool?
+    private let respondsLater: Bool
     /// Whether the handler sees to ``Preconditions``.
     private let isConditional: Bool
     /// Whether the handler looks at the query; where none does, a parameter is refused.
@@ -29,7 +30,7 @@ struct APIRoute {
 
     init(
         _ method: Method, _ pattern: String, scope: Scope, isVital: Bool = false, changesState: Bool? = nil,
-        isConditional: Bool = false, readsQuery: Bool = false, refusal: @escaping (Problem) -> Response = \.response,
+        respondsLater: Bool = false, isConditional: Bool = false, readsQuery: Bool = false, refusal: @escaping (Problem) -> Response = \.response,
         _ handle: @escaping (borrowing Request, Call) -> Void
     ) {
         self.method = method
@@ -37,6 +38,7 @@ struct APIRoute {
         self.scope = scope
         self.isVital = isVital
         self.changesState = changesState
+        self.respondsLater = respondsLater
         self.isConditional = isConditional
         // Who watches a server may ask for what no cache has.
         self.readsQuery = readsQuery || scope == .none || isVital
@@ -53,6 +55,7 @@ struct APIRoute {
         self.scope = scope
         isVital = false
         changesState = nil
+        respondsLater = false
         isConditional = false
         self.readsQuery = readsQuery
         refusal = \.response
@@ -64,7 +67,7 @@ struct APIRoute {
         switch handler {
         case .buffered(let handle):
             return Route(
-                method, pattern, isVital: isVital, changesState: changesState,
+                method, pattern, isVital: isVital, changesState: changesState, respondsLater: respondsLater,
                 .buffered { [self] request, responder in
                     switch admit(request, gate) {
                     case .success(let caller): handle(request, Call(responder: responder, caller: caller))

@@ -18,8 +18,7 @@ struct Call: Sendable {
     }
 
     /// Answers with JSON, and a line feed for the person with curl.
-    func answer(_ status: Status = .ok, json: [UInt8], entityTag: EntityTag? = nil) {
-        var json = json
+    func answer(_ status: Status = .ok, json: consuming [UInt8], entityTag: EntityTag? = nil) {
         json.append(UInt8(ascii: "\n"))
         responder.send(Response(status, contentType: MediaType.json, entityTag: entityTag, body: .bytes(json)))
     }

@@ -65,6 +65,10 @@ struct ServeOptions: ParsableArguments {
         help: .init("Memory for bodies and lines that have come in part, of all connections (default: 64MiB).", valueName: "size"))
     var maxUnfinishedBodies: String?
 
+    @Option(
+        help: .init("Memory for responses of one connection that wait before its next requests do (default: 256KiB).", valueName: "size"))
+    var maxWaitingResponses: String?
+
     @Option(help: .init("Time for a request's header (default: 10s).", valueName: "time"))
     var headerTimeout: String?
 
@@ -132,6 +136,7 @@ struct ServeOptions: ParsableArguments {
             (maxHeaderSize, "max-header-size", ByteCount.KiB...ByteCount.GiB, \ServeConfiguration.limits.headerBytes),
             (maxBodySize, "max-body-size", ByteCount.KiB...ByteCount.GiB, \.limits.bodyBytes),
             (maxUnfinishedBodies, "max-unfinished-bodies", 0...ByteCount.TiB, \.limits.unfinishedBodyBytes),
+            (maxWaitingResponses, "max-waiting-responses", ByteCount.KiB...ByteCount.GiB, \.limits.bufferedOutputBytes),
         ] {
             var size = ByteCount(bytes: result[keyPath: path])
             try settings.apply(option, name, in: range, to: &size)

@@ -85,7 +85,7 @@ struct FuzzedConnection: ~Copyable {
     private mutating func handle() {
         outcome.requests.append(description(body: machine.bodyRange))
         answer(begin(), Response(.ok, entityTag: EntityTag(1), body: .bytes([0x61])))
-        machine.handled(changesState: !machine.head.method.isSafe)
+        machine.handled(holdsNext: !machine.head.method.isSafe)
     }
 
     private mutating func endStream() {

@@ -55,6 +55,28 @@ import Testing
         #expect(try server.request("GET", "/v1/profiles/large").status == 200)
     }
 
+    @Test(arguments: ["/openapi.json", "/v1/profiles/large?detail=true"])
+    func `Responses that wait behind a slow one take no more memory than they may`(target: String) throws {
+        let server = try serverWithLargeProfile(["--lock-timeout", "60s"])
+        let request = HTTPClient.head("GET", target)
+        let whole = try server.request("GET", target).body
+        let memory = try server.peakMemory()
+        // Readiness is known when the store can be written, which it cannot be before the lock is let go.
+        let lock = try DatabaseConnection(database)
+        try lock.execute("BEGIN IMMEDIATE")
+        let clients = try (0..<40).map { _ in try server.client() }
+        for client in clients {
+            try client.send(HTTPClient.head("GET", "/readyz") + String(repeating: request, count: 63))
+        }
+        // Each event loop has read what came before when it tells its figures.
+        for _ in 0..<2 { #expect(try server.request("GET", "/metrics").status == 200) }
+        try server.expectMemory(since: memory, lessThan: 64)
+        try lock.execute("ROLLBACK")
+        let client = try #require(clients.first)
+        #expect([200, 503].contains(try client.receive().status))
+        for _ in 0..<63 { #expect(try client.receive().body == whole) }
+    }
+
     @Test func `Peers that pipeline without end and read nothing keep nobody else waiting`() throws {
         let server = try ServerProcess(database: database, ["--event-loops", "1"])
         let memory = try server.peakMemory()
