@@ -419,6 +419,29 @@ import Testing
         #expect(driver.seen.isEmpty)
     }
 
+    @Test(arguments: [["\r\n"], ["\r", "\n"], ["\r\n\r\n", "\r\n"]])
+    func anEmptyLineBehindABodyBeginsNoRequest(pieces: [String]) {
+        let driver = MachineDriver()
+        driver.receive(post("/now", body: "x"))
+        #expect(driver.takeAnswers() == ["/now"])
+        driver.pass(seconds: 5)
+        for piece in pieces { driver.receive(piece) }
+        #expect(driver.deadline.reason == .idle)
+        #expect(driver.deadline.seconds == 70)
+        #expect(driver.isIdle)
+        #expect(!driver.mustLinger)
+        driver.receive(get("/now/2"))
+        #expect(driver.takeAnswers() == ["/now/2"])
+    }
+
+    @Test(arguments: ["\r\n", "\r"]) func aClientThatEndsWithAnEmptyLineHasNothingMoreToAsk(end: String) {
+        let driver = MachineDriver()
+        driver.receive(get("/now") + end)
+        driver.endInput()
+        #expect(driver.takeAnswers() == ["/now"])
+        #expect(driver.isDone)
+    }
+
     // MARK: Responses
 
     @Test func headIsAnsweredWithoutABody() {

@@ -216,12 +216,13 @@ import Testing
         }
     }
 
-    @Test func anIdleConnectionIsClosed() throws {
+    @Test(arguments: ["", "\r\n"]) func anIdleConnectionIsClosed(lineBehind: String) throws {
         var limits = Limits()
         limits.idleSeconds = 0.1
+        limits.headerSeconds = 0.1
         try withServer(eventLoops: 1, limits) { _, port in
             let client = try TestClient(port: port)
-            try client.send(request("GET", "/now"))
+            try client.send(request("GET", "/now") + lineBehind)
             #expect(try client.answer().status == 200)
             #expect(try client.rest().isEmpty)
         }

@@ -90,6 +90,46 @@ import Testing
         #expect(!server.child.errors.text.contains("secret-"))
     }
 
+    @Test func `A stream of changes ends when its token is revoked, and only then`() throws {
+        let clients = try ["read-secret-0123456789", "write-secret-0123456789"].map { token in
+            let client = try server.client()
+            try client.send(HTTPClient.head("GET", "/v1/changes", token: token))
+            #expect(try client.receiveHead().status == 200)
+            return client
+        }
+        _ = try directory.write("read renamed write-secret-0123456789\nadmin new admin-secret-0123456789\n", to: "tokens")
+        server.child.send(SIGHUP)
+        #expect(try clients[0].receiveChunk() == nil)
+        #expect(try clients[0].request("GET", "/v1/changes", token: "read-secret-0123456789").status == 401)
+        let experiment = #"{"id":"7001","variations":[{"key":"control"},{"key":"new"}]}"#
+        #expect(try client.request("PUT", "/v1/experiments/checkout", experiment, token: "admin-secret-0123456789").status < 300)
+        #expect(try clients[1].receiveChunk()?.hasPrefix("event: datafile") == true)
+    }
+
+    @Test(arguments: [true, false])
+    func `An export is cut off when its token is revoked, and only then`(isRevoked: Bool) throws {
+        // More than the kernel keeps for a client that does not read.
+        for user in 0..<40 {
+            let answer = try client.request(
+                "POST", "/ups/save", largeProfile("user\(user)"), token: "write-secret-0123456789")
+            #expect(answer.status == 200)
+        }
+        let reader = try HTTPClient(port: server.port, receiveBuffer: 4_096)
+        try reader.send(HTTPClient.head("GET", "/v1/profiles", token: "admin-secret-0123456789"))
+        #expect(try reader.receiveHead().status == 200)
+        let secret = isRevoked ? "another-secret-0123456789" : "admin-secret-0123456789"
+        _ = try directory.write("admin other \(secret)\n", to: "tokens")
+        server.child.send(SIGHUP)
+        #expect(server.child.errors.first { $0.contains("read the token file again") } != nil)
+        var length = 0
+        do {
+            while let chunk = try reader.receiveChunk() { length += chunk.utf8.count }
+            #expect(!isRevoked && length > 40 * 220_000)
+        } catch {
+            #expect(isRevoked && length < 40 * 220_000)
+        }
+    }
+
     @Test(arguments: ["0.0.0.0:0", "[::]:0"])
     func `Without tokens only this host is listened to`(address: String) throws {
         let refused = try Command("serve", "--listen", address, "--database", directory.file("new.db"))

@@ -92,7 +92,10 @@ struct ConnectionMachine: ~Copyable {
     var hasRoom: Bool { output.count + answers.heldBytes < limits.bufferedOutputBytes }
 
     private mutating func readHead(_ now: UInt64) -> Step {
-        if !parser.hasBegun { waitingSince = now }
+        if !parser.hasBegun {
+            guard skipEmptyLines() else { return .wait }
+            waitingSince = now
+        }
         do throws(RequestFailure) {
             guard let head = try parser.parse(input.readableBytes) else {
                 return .wait
@@ -104,6 +107,19 @@ struct ConnectionMachine: ~Copyable {
         } catch {
             return fail(error)
         }
+    }
+
+    /// Empty lines before a request are ignored (RFC 9112 §2.2): they begin none.
+    ///
+    /// - Returns: whether there is something else.
+    private mutating func skipEmptyLines() -> Bool {
+        while input.count > 0, input.readableBytes[0] == ByteClass.carriageReturn {
+            // A line that is there in part is waited for, but begins no request either.
+            guard input.count > 1 else { return endOfInput }
+            guard input.readableBytes[1] == ByteClass.lineFeed else { return true }
+            input.consume(2)
+        }
+        return !input.isEmpty
     }
 
     /// A request whose client waits for 100 (Continue) is looked at when it is the only one: an interim answer must

@@ -61,7 +61,7 @@ struct BatchEndpoint {
         do throws(AgentError) {
             let caller: Caller
             switch gate.admit(authorization: asked.header("authorization") ?? authorization, to: operation.scope) {
-            case .success(let name): caller = Caller(name: name, requestID: id)
+            case .success(let admission): caller = Caller(name: admission.token?.name, requestID: id)
             case .failure(let problem): throw AgentError(problem)
             }
             operation.perform(try asked.request(target, operation.method, projects, from: caller), receiver)

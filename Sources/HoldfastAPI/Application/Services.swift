@@ -58,7 +58,8 @@ public final class Services: Sendable {
         self.logger = logger
         self.options = options
         readiness = Readiness(store: profiles)
-        changes = ChangeFeed(projects, limit: options.changeStreams, heartbeat: options.changeHeartbeat)
+        changes = ChangeFeed(
+            projects, access: access, limit: options.changeStreams, heartbeat: options.changeHeartbeat)
     }
 
     /// The server whose event loops `GET /metrics` asks for their figures.

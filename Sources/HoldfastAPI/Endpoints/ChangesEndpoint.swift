@@ -10,8 +10,8 @@ struct ChangesEndpoint {
         do throws(Problem) {
             let query = try request.query(knowing: ["sdk_key"])
             if let sdkKey = query["sdk_key"] { _ = try projects.project(named: sdkKey) }
-            var response = Response(
-                .ok, contentType: MediaType.events, body: .stream(try feed.open(sdkKey: query["sdk_key"])))
+            let stream = try feed.open(sdkKey: query["sdk_key"], by: call.admission)
+            var response = Response(.ok, contentType: MediaType.events, body: .stream(stream))
             // Neither a cache nor a proxy is to keep events back.
             response.fields = [("Cache-Control", "no-store"), ("X-Accel-Buffering", "no")]
             call.answer(response)

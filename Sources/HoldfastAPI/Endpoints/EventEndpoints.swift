@@ -106,7 +106,7 @@ struct EventEndpoints {
             let stream = EventExport(
                 after: Int64(after), limit: limit, pageSize: services.options.exportPage, on: services.storeReads,
                 from: source)
-            call.answer(Response(.ok, contentType: MediaType.lines, body: .stream(stream)))
+            call.answer(MediaType.lines, stream: stream)
         } catch {
             call.fail(error)
         }

@@ -120,7 +120,7 @@ struct SegmentEndpoints {
             let stream = SegmentUsers(
                 services: services, matcher: SegmentMatcher(segment, schema: projects.schema), after: after,
                 limit: try Request.limit(query))
-            call.answer(Response(.ok, contentType: MediaType.lines, body: .stream(stream)))
+            call.answer(MediaType.lines, stream: stream)
         } catch {
             call.fail(error)
         }

@@ -17,7 +17,7 @@ struct TransferEndpoints {
             let stream = ProfileExport(
                 reader: reader, after: after, limit: try Request.limit(query), page: services.options.exportPage,
                 detail: try Request.flag("detail", query))
-            call.answer(Response(.ok, contentType: MediaType.lines, body: .stream(stream)))
+            call.answer(MediaType.lines, stream: stream)
         } catch {
             call.fail(error)
         }

@@ -70,7 +70,7 @@ struct APIRoute {
                 method, pattern, isVital: isVital, changesState: changesState, respondsLater: respondsLater,
                 .buffered { [self] request, responder in
                     switch admit(request, gate) {
-                    case .success(let caller): handle(request, Call(responder: responder, caller: caller))
+                    case .success(let admission): handle(request, Call(responder: responder, admission: admission))
                     case .failure(let problem): responder.send(refusal(problem))
                     }
                 })
@@ -79,8 +79,8 @@ struct APIRoute {
                 method, pattern,
                 .streamed { [self] request, responder in
                     switch admit(request, gate) {
-                    case .success(let caller):
-                        return handle(request, Call(responder: responder, caller: caller))
+                    case .success(let admission):
+                        return handle(request, Call(responder: responder, admission: admission))
                     case .failure(let problem):
                         responder.send(refusal(problem))
                         return nil
@@ -89,10 +89,10 @@ struct APIRoute {
         }
     }
 
-    /// The name of the caller's token, or why the request is refused.
-    private func admit(_ request: borrowing Request, _ gate: AccessGate) -> Result<String?, Problem> {
-        let caller = gate.admit(request, to: scope)
-        guard case .success = caller else { return caller }
+    /// What admits the caller, or why the request is refused.
+    private func admit(_ request: borrowing Request, _ gate: AccessGate) -> Result<Admission, Problem> {
+        let admission = gate.admit(request, to: scope)
+        guard case .success = admission else { return admission }
         if method != .get, let coding = request.field("content-encoding"), coding.lowercased() != "identity" {
             // RFC 9110 §8.4
             var problem = Problem(.unsupportedMediaType, "the body is encoded as '\(coding)'; send it as it is")
@@ -111,6 +111,6 @@ struct APIRoute {
                 return .failure(error)
             }
         }
-        return caller
+        return admission
     }
 }

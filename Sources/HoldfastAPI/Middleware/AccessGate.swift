@@ -10,18 +10,18 @@ final class AccessGate {
         self.control = control
     }
 
-    /// The name of the caller's token, or why the caller is refused.
-    func admit(_ request: borrowing Request, to scope: APIRoute.Scope) -> Result<String?, Problem> {
-        guard case .token(let needed) = scope else { return .success(nil) }
+    /// What admits the caller, or why the caller is refused.
+    func admit(_ request: borrowing Request, to scope: APIRoute.Scope) -> Result<Admission, Problem> {
+        guard case .token(let needed) = scope else { return .success(admission(by: nil, to: scope)) }
         refresh()
-        guard !tokens.isEmpty else { return .success(nil) }
+        guard !tokens.isEmpty else { return .success(admission(by: nil, to: scope)) }
         return admit(authorization: request.field("authorization"), to: needed)
     }
 
     /// - Parameter authorization: the value of the `Authorization` field.
-    func admit(authorization: String?, to needed: Token.Scope) -> Result<String?, Problem> {
+    func admit(authorization: String?, to needed: Token.Scope) -> Result<Admission, Problem> {
         refresh()
-        guard !tokens.isEmpty else { return .success(nil) }
+        guard !tokens.isEmpty else { return .success(admission(by: nil, to: .token(needed))) }
         guard let secret = authorization.flatMap(bearerSecret) else {
             return .failure(unauthorized("this needs a token: send 'Authorization: Bearer SECRET'"))
         }
@@ -32,7 +32,11 @@ final class AccessGate {
             return .failure(
                 Problem(.forbidden, "the token '\(found.name)' has the scope \(found.scope), and this needs \(needed)"))
         }
-        return .success(found.name)
+        return .success(admission(by: found, to: .token(needed)))
+    }
+
+    private func admission(by token: Token?, to scope: APIRoute.Scope) -> Admission {
+        Admission(token: token, scope: scope, control: control, generation: generation)
     }
 
     private func refresh() {

@@ -5,8 +5,10 @@ import Storage
 /// One call of an endpoint: where its answer goes, and who makes it.
 struct Call: Sendable {
     let responder: Responder
+    let admission: Admission
+
     /// The name of the token; `nil` when the server asks for none.
-    let caller: String?
+    var caller: String? { admission.token?.name }
 
     /// Who answers for what this call changes.
     func author(_ request: borrowing Request) -> Author {
@@ -15,6 +17,12 @@ struct Call: Sendable {
 
     func answer(_ response: Response) {
         responder.send(response)
+    }
+
+    /// Answers with a stream, which is cut off when the caller's token is revoked before its end.
+    func answer(_ contentType: StaticString, stream: any ResponseStream) {
+        let stream = AdmittedStream(stream, admission)
+        responder.send(Response(.ok, contentType: contentType, body: .stream(stream)))
     }
 
     /// Answers with JSON, and a line feed for the person with curl.
@@ -45,6 +53,22 @@ struct Call: Sendable {
 
     func fail(_ error: StorageError) {
         responder.send(Problem(error).response)
+    }
+}
+
+/// A stream that goes on only as long as its caller is admitted.
+private final class AdmittedStream: ResponseStream {
+    private let stream: any ResponseStream
+    private let admission: Admission
+
+    init(_ stream: any ResponseStream, _ admission: Admission) {
+        self.stream = stream
+        self.admission = admission
+    }
+
+    func produce(_ writer: StreamWriter) {
+        guard admission.isValid else { return writer.fail(Problem(.unauthorized, "the token is not valid any more").response) }
+        stream.produce(writer)
     }
 }
 

@@ -45,6 +45,8 @@ public struct Token: Sendable {
         return difference == 0
     }
 
+    func hasSecret(of other: Token) -> Bool { hasSecret(other.secret) }
+
     /// Whether the secret stands anywhere in a text.
     func isContained(in text: String) -> Bool {
         text.utf8.firstRange(of: secret) != nil

@@ -34,10 +34,11 @@ public final class ChangeFeed: Sendable {
     /// - Parameters:
     ///   - limit: streams open at once.
     ///   - heartbeat: seconds after which a stream that has nothing to tell says so.
-    init(_ catalog: ProjectCatalog, limit: Int, heartbeat seconds: Double) {
+    init(_ catalog: ProjectCatalog, access: AccessControl, limit: Int, heartbeat seconds: Double) {
         self.catalog = catalog
         self.limit = limit
         catalog.observe { [weak self] in self?.forEach { $0.goOn() } }
+        access.observe { [weak self] in self?.forEach { $0.goOn() } }
         beat(every: seconds)
     }
 
@@ -52,16 +53,19 @@ public final class ChangeFeed: Sendable {
 
     /// A stream that begins with what is in force now.
     ///
-    /// - Parameter sdkKey: the one project to tell of; `nil` for all.
+    /// - Parameters:
+    ///   - sdkKey: the one project to tell of; `nil` for all.
+    ///   - admission: the stream ends when it is not valid any more.
     /// - Throws: 503 when there are too many, or the server is shutting down.
-    func open(sdkKey: String?) throws(Problem) -> ChangeStream {
+    func open(sdkKey: String?, by admission: Admission) throws(Problem) -> ChangeStream {
         let opened = state.withLock { state -> Result<ChangeStream, Problem> in
             guard !state.isClosed else { return .failure(Problem(.serviceUnavailable, "the server is shutting down")) }
             guard state.statistics.open < limit else {
                 state.statistics.refused &+= 1
                 return .failure(Problem(.serviceUnavailable, "\(limit) streams of changes are open, which is the limit"))
             }
-            let stream = ChangeStream(id: state.nextID, sdkKey: sdkKey, catalog: catalog, feed: self)
+            let stream = ChangeStream(
+                id: state.nextID, sdkKey: sdkKey, admission: admission, catalog: catalog, feed: self)
             state.streams[state.nextID] = StreamReference(stream: stream)
             state.nextID &+= 1
             state.statistics.open += 1

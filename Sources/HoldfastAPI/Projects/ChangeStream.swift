@@ -17,13 +17,15 @@ final class ChangeStream: ResponseStream, Sendable {
 
     private let id: UInt64
     private let sdkKey: String?
+    private let admission: Admission
     private let catalog: ProjectCatalog
     private let feed: ChangeFeed
     private let state = Mutex(State())
 
-    init(id: UInt64, sdkKey: String?, catalog: ProjectCatalog, feed: ChangeFeed) {
+    init(id: UInt64, sdkKey: String?, admission: Admission, catalog: ProjectCatalog, feed: ChangeFeed) {
         self.id = id
         self.sdkKey = sdkKey
+        self.admission = admission
         self.catalog = catalog
         self.feed = feed
     }
@@ -46,7 +48,7 @@ final class ChangeStream: ResponseStream, Sendable {
         let projects = catalog.snapshot().projects
         let step = state.withLock { state -> (writer: StreamWriter, text: [UInt8]?, events: Int)? in
             guard let writer = state.writer else { return nil }
-            if state.hasEnded {
+            if state.hasEnded || !admission.isValid {
                 state.writer = nil
                 return (writer, nil, 0)
             }

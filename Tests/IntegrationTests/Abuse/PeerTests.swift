@@ -11,12 +11,10 @@ import Testing
         database = directory.file("holdfast.db")
     }
 
-    /// A server with one profile of 1,000 assignments, which is 250 KB as JSON.
+    /// A server with one profile of 250 KB.
     private func serverWithLargeProfile(_ options: [String] = []) throws -> ServerProcess {
         let server = try ServerProcess(database: database, options)
-        let map = (0..<1_000).map { #""\#($0)":{"variation_id":"\#(String(repeating: "v", count: 220))"}"# }
-        let text = #"{"user_id":"large","experiment_bucket_map":{\#(map.joined(separator: ","))}}"#
-        #expect(try server.request("POST", "/ups/save", text).status == 200)
+        #expect(try server.request("POST", "/ups/save", largeProfile("large")).status == 200)
         return server
     }
 
