@@ -44,6 +44,51 @@ import Testing
         server.stop()
     }
 
+    @Test func `During the delay the server is not ready, and serves old and new connections`() throws {
+        let server = try ServerProcess(database: database, environment: ["HOLDFAST_SHUTDOWN_DELAY": "60s"])
+        let former = try server.client()
+        #expect(try former.request("GET", "/readyz").status == 200)
+        server.child.send(SIGTERM)
+        #expect(server.child.errors.first { $0.contains(#""message":"stopping""#) } != nil)
+        var ready = 200
+        while ready == 200 { ready = try former.request("GET", "/readyz").status }
+        #expect(ready == 503)
+        #expect(try server.request("GET", "/readyz")["detail"].string?.contains("shutting down") == true)
+        for client in [former, try server.client()] {
+            #expect(try client.request("POST", "/ups/save", profile("ada", ["11": "1"])).status == 200)
+        }
+        // The second signal ends the delay only.
+        server.stop(with: SIGINT)
+        #expect(server.child.errors.all.last?.contains(#""message":"stopped""#) == true)
+    }
+
+    @Test(arguments: ["100ms", "0", "0s"]) func `The delay ends by itself`(delay: String) throws {
+        let server = try ServerProcess(database: database, ["--shutdown-delay", delay])
+        let begin = ContinuousClock.now
+        server.stop()
+        #expect(delay != "100ms" || ContinuousClock.now - begin >= .milliseconds(100))
+    }
+
+    @Test func `An export that is cut off by the shutdown is logged`() throws {
+        let server = try ServerProcess(database: database, ["--shutdown-timeout", "200ms"])
+        // More than the kernel keeps for a client that does not read.
+        for user in 0..<40 {
+            #expect(try server.request("POST", "/ups/save", largeProfile("user\(user)")).status == 200)
+        }
+        let reader = try HTTPClient(port: server.port, receiveBuffer: 4_096)
+        try reader.send(HTTPClient.head("GET", "/v1/profiles", fields: ["X-Request-Id: the-export"]))
+        #expect(try reader.receiveHead().status == 200)
+        let unfinished = try server.client()
+        try unfinished.send("POST /ups/save HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{")
+        try passAllLoops(server)
+        server.stop()
+        let line = try #require(server.child.errors.all.first { $0.contains("a response was cut off") })
+        #expect(try JSONParser().parse(line)["route"] == "GET /v1/profiles")
+        #expect(try JSONParser().parse(line)["request_id"] == "the-export")
+        #expect(server.child.errors.all.contains { $0.contains("requests were cut off") })
+        #expect(throws: TestFailure.self) { while try reader.receiveChunk() != nil {} }
+    }
+
     @Test func `A second signal ends the server at once`() throws {
         let server = try ServerProcess(database: database, ["--lock-timeout", "60s", "--shutdown-timeout", "60s"])
         let other = try DatabaseConnection(database)

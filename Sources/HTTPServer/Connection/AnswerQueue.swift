@@ -9,6 +9,8 @@ struct AnswerQueue {
     private(set) var isClosing = false
     /// Bytes of what is kept of the requests that wait, and of their responses that are here already.
     private(set) var heldBytes = 0
+    /// The streamed response that has not been written, or not been sent, to its end.
+    private(set) var unsentStream: (id: RequestID, route: Int?)?
 
     private struct Streaming {
         let source: any ResponseStream
@@ -55,6 +57,7 @@ struct AnswerQueue {
     ) {
         if case .stream(let source) = response.body, ResponseEncoder.sendsBody(of: response, to: waiting[0]) {
             streaming = Streaming(source: source, unsentHead: response)
+            unsentStream = (waiting[0].id, waiting[0].route)
             return
         }
         let (status, _) = ResponseEncoder.encode(response, to: waiting[0], date: date, into: &output)
@@ -139,6 +142,11 @@ struct AnswerQueue {
             if framing == .close { waiting[0].keepsAlive = false }
         }
         return streaming
+    }
+
+    /// All that was written has been sent.
+    mutating func writtenWasSent() {
+        if streaming == nil { unsentStream = nil }
     }
 
     /// Whether the connection goes on after the answer to the request that came last.

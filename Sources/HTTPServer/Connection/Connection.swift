@@ -286,8 +286,7 @@ final class Connection {
             lastWrite = worker.now
         }
         guard machine.output.isEmpty else { return }
-        machine.output.shrink(to: 16 * 1024)
-        machine.input.shrink(to: 16 * 1024)
+        machine.outputWasSent()
         // A stream, or requests left unread for lack of room, go on in the next turn.
         if machine.mayGoOn { worker.activate(self) }
     }
@@ -350,6 +349,15 @@ final class Connection {
         machine.drain()
         worker.activate(self)
     }
+
+    /// Whether a request has begun that has not been answered whole.
+    var isBusy: Bool {
+        guard case .open = state else { return false }
+        return !machine.isIdle
+    }
+
+    /// The streamed response that has not been sent to its end.
+    var unsentStream: (id: RequestID, route: Int?)? { machine.answers.unsentStream }
 
     private func finish() {
         guard machine.mustLinger else { return close() }

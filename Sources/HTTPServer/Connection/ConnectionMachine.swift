@@ -349,6 +349,13 @@ struct ConnectionMachine: ~Copyable {
         output.count < limits.bufferedOutputBytes ? answers.streamToPull() : nil
     }
 
+    /// The kernel has taken all of the output.
+    mutating func outputWasSent() {
+        output.shrink(to: 16 * 1024)
+        input.shrink(to: 16 * 1024)
+        answers.writtenWasSent()
+    }
+
     /// The connection is gone: nothing of it is to keep a stream alive.
     mutating func abandon(completed: (PendingRequest, Status) -> Void) {
         answers.abandon(completed: completed)

@@ -47,6 +47,12 @@ public enum ServerEvent: Sendable {
     case connectionRefused
     /// A handler has not answered in time; its connection was closed.
     case handlerTimedOut(RequestID)
+    /// The server stopped before a streamed response had been sent to its end.
+    ///
+    /// - Parameter route: the index in the route table.
+    case streamCutOff(RequestID, route: Int?)
+    /// The server stopped before so many other connections had been answered.
+    case connectionsCutOff(Int)
 }
 
 /// Figures of one event loop since it started.

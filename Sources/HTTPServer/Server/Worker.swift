@@ -244,12 +244,24 @@ final class Worker {
                 connection.deadlineCameUp(entry.time)
             }
         }
-        if now >= drainDeadline {
-            for connection in connections.values { connection.close() }
-        }
+        if now >= drainDeadline { cutOff() }
     }
 
     // MARK: Stopping
+
+    /// Closes what is still open, and reports whose requests have not been answered.
+    private func cutOff() {
+        var unanswered = 0
+        for connection in connections.values {
+            if let (id, route) = connection.unsentStream {
+                application.report(.streamCutOff(id, route: route))
+            } else if connection.isBusy {
+                unanswered += 1
+            }
+            connection.close()
+        }
+        if unanswered > 0 { application.report(.connectionsCutOff(unanswered)) }
+    }
 
     /// Takes no new connection, and ends those that are there when they have been answered.
     ///

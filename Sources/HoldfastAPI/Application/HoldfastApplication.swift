@@ -61,9 +61,21 @@ public final class HoldfastApplication: Application {
                 "connections were refused: there are too many", metadata: ["connections": "\(refusedConnections)"])
             refusedConnections = 0
             nextRefusalLine = .now + .seconds(1)
+        case .streamCutOff(let id, let route):
+            services.logger.warning(
+                "a response was cut off by the shutdown",
+                metadata: ["route": "\(name(of: route))", "request_id": "\(services.access.loggable(id.description))"])
+        case .connectionsCutOff(let count):
+            services.logger.warning(
+                "requests were cut off by the shutdown", metadata: ["connections": .stringConvertible(count)])
         case .handlerTimedOut(let id):
             services.logger.error("a request was not answered in time", metadata: ["request_id": "\(services.access.loggable(id.description))"])
         }
+    }
+
+    /// A line of the route table as the log names it.
+    private func name(of route: Int?) -> String {
+        route.map { "\(routes[$0].method.name) \(routes[$0].pattern)" } ?? "-"
     }
 
     public func stop() {

@@ -18,7 +18,7 @@ struct ServeCommand: ParsableCommand {
         let tokens = configuration.tokensFile.map(TokenFile.init(path:))
         let access = AccessControl(tokens: try tokens?.read() ?? [])
         try refuseOpenAddress(configuration, access)
-        let signals = Signals()
+        let signals = Signals(delay: configuration.shutdownDelay.seconds)
 
         warnOfUnknownVariables(settings, logger)
         if let shortage = DescriptorLimit.raise(for: configuration.limits.connections) { logger.warning("\(shortage)") }
@@ -46,7 +46,10 @@ struct ServeCommand: ParsableCommand {
                 "pid": "\(getpid())",
             ])
         let name = signals.waitForTermination()
-        stop(server, services, store, configuration, name)
+        services.logger.notice("stopping", metadata: ["signal": "\(name)"])
+        services.readiness.shutDown()
+        signals.waitForDelay()
+        stop(server, services, store, configuration)
     }
 
     /// The health check of a container runs in the environment of its server.
@@ -99,11 +102,8 @@ struct ServeCommand: ParsableCommand {
 
     /// Answers what is in flight, makes durable what was accepted, and lets go of everything.
     private func stop(
-        _ server: HTTPServer, _ services: Services, _ store: any ProfileStore, _ configuration: ServeConfiguration,
-        _ signal: String
+        _ server: HTTPServer, _ services: Services, _ store: any ProfileStore, _ configuration: ServeConfiguration
     ) {
-        services.logger.notice("stopping", metadata: ["signal": "\(signal)"])
-        services.readiness.shutDown()
         services.changes.close()
         let deadline = DispatchTime.now() + configuration.shutdownTimeout.seconds
         server.stop(within: configuration.shutdownTimeout.seconds)

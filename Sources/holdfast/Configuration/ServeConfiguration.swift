@@ -30,6 +30,8 @@ struct ServeConfiguration: Sendable {
     /// Far less than the time after which a connection whose handler does not answer is closed.
     var changeHeartbeat = Period(seconds: 15)
     var limits = Limits()
+    /// How long requests are served after the server has said that it is not ready any more.
+    var shutdownDelay = Period(seconds: 0)
     var shutdownTimeout = Period(seconds: 10)
     var accessLog = false
     var logFormat = LogFormat.auto

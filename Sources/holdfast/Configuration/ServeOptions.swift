@@ -84,6 +84,9 @@ struct ServeOptions: ParsableArguments {
     @Option(help: .init("Time that an event loop may be behind before it refuses requests (default: 2s).", valueName: "time"))
     var maxLoopDelay: String?
 
+    @Option(help: .init("Time to go on serving, though not ready, before the end (default: 0).", valueName: "time"))
+    var shutdownDelay: String?
+
     @Option(help: .init("Time to answer what is in flight at the end (default: 10s).", valueName: "time"))
     var shutdownTimeout: String?
 
@@ -120,6 +123,7 @@ struct ServeOptions: ParsableArguments {
         let heartbeats = Period(seconds: 0.1)...Period(seconds: 30)
         try settings.apply(changeHeartbeat, "change-heartbeat", in: heartbeats, to: &result.changeHeartbeat)
         try applyLimits(settings, to: &result)
+        try settings.apply(orNone: shutdownDelay, "shutdown-delay", to: &result.shutdownDelay)
         try settings.apply(shutdownTimeout, "shutdown-timeout", to: &result.shutdownTimeout)
         try settings.apply(accessLog, "access-log", to: &result.accessLog)
         try settings.apply(logFormat, "log-format", to: &result.logFormat)

@@ -28,6 +28,15 @@ final class Settings {
         try apply(option, name, Value.form, to: &value) { Value(setting: $0) }
     }
 
+    /// Takes over a time that may be none, which is written `0` or `0s`.
+    func apply(orNone option: String?, _ name: String, to value: inout Period) throws {
+        if let given = text(option, name), ["0", "0s"].contains(given) {
+            value = Period(seconds: 0)
+        } else {
+            try apply(option, name, to: &value)
+        }
+    }
+
     /// Takes over a number in a range.
     func apply(_ option: String?, _ name: String, in range: ClosedRange<Int>, to value: inout Int) throws {
         let form = "a whole number from \(range.lowerBound) to \(range.upperBound)"
