@@ -17,8 +17,9 @@ int csystem_stream_socket(int family) {
     return socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 }
 
-int csystem_accept(int listener) {
-    return accept4(listener, 0, 0, SOCK_NONBLOCK | SOCK_CLOEXEC);
+int csystem_accept(int listener, void *peer, unsigned peer_size) {
+    socklen_t size = peer_size;
+    return accept4(listener, peer, &size, SOCK_NONBLOCK | SOCK_CLOEXEC);
 }
 
 long csystem_send(int socket, const void *bytes, unsigned long count) {

@@ -26,7 +26,7 @@ final class TestApplication: Application {
     private let observations: Observations
     private(set) var router = Router([])
     private var batched: [Responder] = []
-    let wantsTargets = false
+    let logsRequests = false
 
     init(_ observations: Observations) {
         self.observations = observations

@@ -35,7 +35,7 @@ import Testing
             events: EventQueue(store: store), audit: store, access: AccessControl(), build: BuildInfo(version: "0", startedAt: 0), logger: logger)
         let reader = try store.makeUserReader()
         defer { reader.close() }
-        routes = apiRoutes(services, reader, AccessGate(services.access), try EventLoop(index: 0))
+        routes = apiRoutes(services, reader, AccessGate(services.access, refusals: services.refusals), try EventLoop(index: 0))
     }
 
     @Test func `Every route is described and everything described is a route`() throws {

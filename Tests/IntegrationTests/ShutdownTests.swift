@@ -157,7 +157,7 @@ import Testing
         let line = try #require(shell.output.first { $0.contains("listening") })
         let start = try JSONParser().parse(line)
         let port = try #require(start["address"].string?.split(separator: ":").last.flatMap { UInt16($0) })
-        let pid = try #require(start["pid"].string.flatMap { pid_t($0) })
+        let pid = try #require(start["pid"].integer.flatMap { pid_t(exactly: $0) })
         defer { kill(pid, SIGKILL) }
         for _ in 0..<3 { #expect(try HTTPClient(port: port).request("GET", "/livez").status == 200) }
     }

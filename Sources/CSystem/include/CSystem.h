@@ -18,7 +18,8 @@ extern const uint32_t csystem_epoll_error;
 /// A non-blocking stream socket of this address family, closed on exec.
 int csystem_stream_socket(int family);
 /// A waiting connection as a non-blocking socket, closed on exec.
-int csystem_accept(int listener);
+/// @param peer becomes its address, a sockaddr_storage.
+int csystem_accept(int listener, void *peer, unsigned peer_size);
 /// Sends without raising SIGPIPE.
 long csystem_send(int socket, const void *bytes, unsigned long count);
 

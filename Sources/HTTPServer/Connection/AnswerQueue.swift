@@ -19,6 +19,7 @@ struct AnswerQueue {
         var status = Status.ok
         var framing = ResponseEncoder.Framing.length
         var isAsked = false
+        var sentBytes = 0
     }
 
     var isEmpty: Bool { waiting.isEmpty }
@@ -32,6 +33,11 @@ struct AnswerQueue {
         heldBytes += request.heldBytes
         waiting.append(request)
         return first &+ UInt64(waiting.count - 1)
+    }
+
+    mutating func note(caller: String, of sequence: UInt64) {
+        guard sequence >= first, sequence - first < UInt64(waiting.count) else { return }
+        waiting[Int(sequence - first)].caller = caller
     }
 
     /// An answer to a request that has one already is dropped.
@@ -60,12 +66,14 @@ struct AnswerQueue {
             unsentStream = (waiting[0].id, waiting[0].route)
             return
         }
+        let former = output.count
         let (status, _) = ResponseEncoder.encode(response, to: waiting[0], date: date, into: &output)
-        finishFirst(status, completed)
+        finishFirst(status, bytes: output.count - former, completed)
     }
 
-    private mutating func finishFirst(_ status: Status, _ completed: (PendingRequest, Status) -> Void) {
-        let request = waiting.removeFirst()
+    private mutating func finishFirst(_ status: Status, bytes: Int, _ completed: (PendingRequest, Status) -> Void) {
+        var request = waiting.removeFirst()
+        request.sentBytes = bytes
         heldBytes -= request.heldBytes
         first &+= 1
         isClosing = isClosing || !request.keepsAlive
@@ -90,18 +98,21 @@ struct AnswerQueue {
     }
 
     mutating func streamWrote(_ bytes: [UInt8], sequence: UInt64, date: [UInt8], into output: inout OutputQueue) {
+        let former = output.count
         guard let streaming = begunStream(sequence, date, &output) else { return }
         self.streaming?.isAsked = false
         ResponseEncoder.encodeChunk(bytes, framing: streaming.framing, into: &output)
+        self.streaming?.sentBytes += output.count - former
     }
 
     mutating func streamFinished(
         sequence: UInt64, date: [UInt8], into output: inout OutputQueue, completed: (PendingRequest, Status) -> Void
     ) {
+        let former = output.count
         guard let streaming = begunStream(sequence, date, &output) else { return }
         self.streaming = nil
         if streaming.framing == .chunked { output.bytes.append("0\r\n\r\n") }
-        finishFirst(streaming.status, completed)
+        finishFirst(streaming.status, bytes: streaming.sentBytes + output.count - former, completed)
         writeReady(date, &output, completed)
     }
 
@@ -122,7 +133,9 @@ struct AnswerQueue {
 
     /// The connection is gone: nothing is kept, and an answer that was cut off counts as given.
     mutating func abandon(completed: (PendingRequest, Status) -> Void) {
-        if let streaming, streaming.unsentHead == nil { completed(waiting[0], streaming.status) }
+        if let streaming, streaming.unsentHead == nil {
+            finishFirst(streaming.status, bytes: streaming.sentBytes, completed)
+        }
         streaming = nil
         waiting = []
         heldBytes = 0

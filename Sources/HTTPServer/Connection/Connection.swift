@@ -6,6 +6,7 @@ final class Connection {
     var loop: EventLoop { worker.loop }
 
     private let socket: Socket
+    private let peer: IPAddress
     private var machine: ConnectionMachine
     private var receiver: (any BodyReceiver)?
     /// The number of the request whose body the receiver takes.
@@ -31,8 +32,9 @@ final class Connection {
         case closed
     }
 
-    init(socket: Socket, worker: Worker, token: UInt64) {
+    init(socket: Socket, peer: IPAddress, worker: Worker, token: UInt64) {
         self.socket = socket
+        self.peer = peer
         self.worker = worker
         self.token = token
         machine = ConnectionMachine(limits: worker.configuration.limits, now: worker.now)
@@ -156,7 +158,7 @@ final class Connection {
         // An answer that is given before the body has been read ends the connection, unless there is no body.
         let responder = begin(route: route, bytes, keepsAlive: machine.head.keepsAlive && machine.head.body == .none)
         let request = Request(
-            head: machine.head, bytes: bytes, bodyRange: 0..<0, parameters: parameters, id: currentID)
+            head: machine.head, bytes: bytes, bodyRange: 0..<0, parameters: parameters, id: currentID, peer: peer)
         receiver = handler(request, responder)
         receiverSequence = responder.sequence
         machine.streamBody(isWanted: receiver != nil)
@@ -175,7 +177,8 @@ final class Connection {
                 return machine.handled(holdsNext: holdsNext)
             }
             let request = Request(
-                head: machine.head, bytes: bytes, bodyRange: machine.bodyRange, parameters: parameters, id: currentID)
+                head: machine.head, bytes: bytes, bodyRange: machine.bodyRange, parameters: parameters, id: currentID,
+                peer: peer)
             handler(request, responder)
         } else if let mismatch {
             responder.send(mismatch)
@@ -193,7 +196,8 @@ final class Connection {
             id: currentID, method: head.method, isVersion11: head.isVersion11, keepsAlive: keepsAlive,
             ifNoneMatch: nil, route: route, startedAt: worker.now, target: nil, response: nil)
         if head.method.isSafe { request.ifNoneMatch = head.joinedValue(of: "if-none-match", in: bytes) }
-        if worker.application.wantsTargets {
+        if worker.application.logsRequests {
+            request.forwardedFor = head.joinedValue(of: "x-forwarded-for", in: bytes)
             request.target = String(decoding: bytes[head.path.lowerBound..<max(head.path.upperBound, head.query.upperBound)], as: UTF8.self)
         }
         return Responder(connection: self, sequence: machine.begin(request))
@@ -229,12 +233,17 @@ final class Connection {
         worker.activate(self)
     }
 
+    /// Keeps for the log who makes a request.
+    func note(caller: String, of sequence: UInt64) {
+        if worker.application.logsRequests { machine.note(caller: caller, of: sequence) }
+    }
+
     // MARK: Answering
 
     @inline(__always)
     func answer(_ response: Response, sequence: UInt64) {
         guard !isClosed else { return }
-        machine.answer(response, sequence: sequence, date: worker.date) { worker.completed($0, $1) }
+        machine.answer(response, sequence: sequence, date: worker.date) { worker.completed($0, $1, peer) }
         worker.activate(self)
     }
 
@@ -246,7 +255,7 @@ final class Connection {
 
     func streamFinished(sequence: UInt64) {
         guard !isClosed else { return }
-        machine.streamFinished(sequence: sequence, date: worker.date) { worker.completed($0, $1) }
+        machine.streamFinished(sequence: sequence, date: worker.date) { worker.completed($0, $1, peer) }
         worker.activate(self)
     }
 
@@ -255,7 +264,7 @@ final class Connection {
     func streamFailed(_ response: Response, sequence: UInt64) {
         guard !isClosed else { return }
         let isAnswered = machine.streamFailed(response, sequence: sequence, date: worker.date) {
-            worker.completed($0, $1)
+            worker.completed($0, $1, peer)
         }
         isAnswered ? worker.activate(self) : close()
     }
@@ -382,7 +391,7 @@ final class Connection {
         socket.close()
         worker.remove(self)
         loseReceiver()
-        machine.abandon { worker.completed($0, $1) }
+        machine.abandon { worker.completed($0, $1, peer) }
     }
 }
 

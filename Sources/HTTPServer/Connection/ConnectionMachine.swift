@@ -316,6 +316,11 @@ struct ConnectionMachine: ~Copyable {
         return answers.append(request)
     }
 
+    /// Keeps for the log who makes a request.
+    mutating func note(caller: String, of sequence: UInt64) {
+        answers.note(caller: caller, of: sequence)
+    }
+
     mutating func answer(
         _ response: Response, sequence: UInt64, date: [UInt8], completed: (PendingRequest, Status) -> Void
     ) {

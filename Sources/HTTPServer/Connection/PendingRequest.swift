@@ -13,12 +13,19 @@ struct PendingRequest {
     var target: String?
     /// The answer, when it is here before those of earlier requests.
     var response: Response?
+    /// The values of `X-Forwarded-For`, kept only when there is an access log.
+    var forwardedFor: String?
+    /// Who makes the request, as the application has noted it for the access log.
+    var caller: String?
+    /// Bytes of the whole response, when it has been written.
+    var sentBytes = 0
 
     var isHead: Bool { method == .head }
 
     /// Bytes whose number the peer decides.
     var heldBytes: Int {
-        (ifNoneMatch?.utf8.count ?? 0) + (target?.utf8.count ?? 0) + (response?.heldBytes ?? 0)
+        (ifNoneMatch?.utf8.count ?? 0) + (target?.utf8.count ?? 0) + (forwardedFor?.utf8.count ?? 0)
+            + (response?.heldBytes ?? 0)
     }
 }
 

@@ -19,6 +19,12 @@ public struct Responder: @unchecked Sendable {
         connection.loop.submit { connection.answer(handover.response, sequence: sequence) }
     }
 
+    /// Has the name of who makes the request told with its summary. Called where the handler was called.
+    @inline(__always)
+    public func note(caller: String) {
+        connection.note(caller: caller, of: sequence)
+    }
+
     /// Goes on reading a streamed request body after ``BodyReceiver/received(_:)`` asked for a pause.
     public func resumeReading() {
         connection.loop.submit { connection.resumeBody() }

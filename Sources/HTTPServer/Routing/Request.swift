@@ -7,6 +7,8 @@ public struct Request: ~Copyable {
     let parameters: PathParameters
     /// The id that the answer will carry.
     public let id: RequestID
+    /// Who has sent it: the client, or a proxy.
+    public let peer: IPAddress
 
     public var method: Method { head.method }
 

@@ -3,8 +3,8 @@
 public protocol Application: AnyObject {
     var router: Router { get }
 
-    /// The path of each request is kept for ``requestWasAnswered(_:)`` only if this is true.
-    var wantsTargets: Bool { get }
+    /// Whether ``requestWasAnswered(_:)`` is told what an access log has: target, forwarding proxies and caller.
+    var logsRequests: Bool { get }
 
     /// Handlers of a number of requests run between these two; all bytes of these requests were received before.
     func beginBatch()
@@ -35,8 +35,16 @@ public struct RequestSummary: Sendable {
     public let status: Status
     public let nanoseconds: UInt64
     public let id: RequestID
-    /// Path and query, when ``Application/wantsTargets`` asked for them.
+    /// Of the response, its head included.
+    public let bytes: Int
+    /// Who has sent the request: the client, or a proxy.
+    public let peer: IPAddress
+    /// Path and query, when ``Application/logsRequests`` asks for them.
     public let target: String?
+    /// The values of `X-Forwarded-For`, when they are asked for.
+    public let forwardedFor: String?
+    /// As ``Responder/note(caller:)`` was given it.
+    public let caller: String?
 }
 
 /// What a server tells its operator.

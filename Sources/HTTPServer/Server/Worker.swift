@@ -139,14 +139,15 @@ final class Worker {
         return .generated(loop: idPrefix, count: requests)
     }
 
-    func completed(_ request: PendingRequest, _ status: Status) {
+    func completed(_ request: PendingRequest, _ status: Status, _ peer: IPAddress) {
         answered += 1
         let end = SystemCall.monotonicNanoseconds()
         lastAnswer = end
         application.requestWasAnswered(
             RequestSummary(
                 route: request.route, method: request.method, status: status, nanoseconds: end &- request.startedAt,
-                id: request.id, target: request.target))
+                id: request.id, bytes: request.sentBytes, peer: peer, target: request.target,
+                forwardedFor: request.forwardedFor, caller: request.caller))
     }
 
     /// The answer to a request that is not handled because the event loop is behind.
@@ -165,8 +166,8 @@ final class Worker {
         guard isAccepting else { return }
         for _ in 0..<limit {
             do throws(SystemError) {
-                guard let socket = try listener.accept() else { return }
-                distribute(socket)
+                guard let (socket, peer) = try listener.accept() else { return }
+                distribute(socket, peer)
             } catch {
                 guard !error.isOfThePeer else { continue }
                 application.report(.acceptFailed(error))
@@ -176,14 +177,14 @@ final class Worker {
     }
 
     /// Has a connection served here, or by a loop that has fewer: the kernel gives them out at random.
-    private func distribute(_ socket: Socket) {
+    private func distribute(_ socket: Socket, _ peer: IPAddress) {
         guard balance.admits(atMost: configuration.limits.connections) else {
             statistics.refused &+= 1
             application.report(.connectionRefused)
             return refuse(socket)
         }
-        guard let chosen = balance.choose(from: self) else { return admit(socket) }
-        chosen.worker.loop.submit { chosen.worker.admit(socket) }
+        guard let chosen = balance.choose(from: self) else { return admit(socket, peer) }
+        chosen.worker.loop.submit { chosen.worker.admit(socket, peer) }
     }
 
     private func refuse(_ socket: Socket) {
@@ -194,10 +195,10 @@ final class Worker {
         socket.refuse(with: &answer)
     }
 
-    private func admit(_ socket: Socket) {
+    private func admit(_ socket: Socket, _ peer: IPAddress) {
         generation = generation == 0x7FFF_FFFF ? 0 : generation + 1
         let token = UInt64(generation) << 32 | UInt64(UInt32(bitPattern: socket.descriptor))
-        let connection = Connection(socket: socket, worker: self, token: token)
+        let connection = Connection(socket: socket, peer: peer, worker: self, token: token)
         do throws(SystemError) {
             try loop.selector.add(socket.descriptor, token: token)
         } catch {

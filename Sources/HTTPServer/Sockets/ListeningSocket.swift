@@ -49,14 +49,15 @@ struct ListeningSocket {
     }
 
     /// Takes one waiting connection; `nil` when there is none.
-    func accept() throws(SystemError) -> Socket? {
+    func accept() throws(SystemError) -> (socket: Socket, peer: IPAddress)? {
+        var storage = sockaddr_storage()
         let outcome = try SystemCall.attempt("accept") {
-            Int(csystem_accept(socket.descriptor))
+            Int(csystem_accept(socket.descriptor, &storage, UInt32(MemoryLayout<sockaddr_storage>.size)))
         }
         guard case .done(let descriptor) = outcome else { return nil }
         let accepted = Socket(descriptor: Int32(truncatingIfNeeded: descriptor))
         // A failure here leaves Nagle's algorithm on: slower, not wrong.
         try? accepted.set(Int32(IPPROTO_TCP), TCP_NODELAY, to: 1)
-        return accepted
+        return (accepted, IPAddress(storage) ?? .unspecified)
     }
 }

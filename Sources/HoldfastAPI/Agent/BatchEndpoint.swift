@@ -12,10 +12,10 @@ struct BatchEndpoint {
     func post(_ request: borrowing Request, _ call: Call) {
         do throws(AgentError) {
             let batch = try request.withBody { bytes throws(AgentError) in try self.batch(bytes) }
-            let (id, authorization) = (request.id, request.field("authorization"))
-            let answer = BatchAnswer(batch, requestID: id.description) { call.answer($0.response) }
+            let authorization = request.field("authorization")
+            let answer = BatchAnswer(batch, requestID: request.id.description) { call.answer($0.response) }
             for (index, operation) in batch.enumerated() {
-                perform(operation, authorization, id) { answer.add($0, at: index) }
+                perform(operation, authorization, request) { answer.add($0, at: index) }
             }
         } catch {
             call.answer(error.answer.response)
@@ -47,9 +47,9 @@ struct BatchEndpoint {
 
     /// - Parameters:
     ///   - authorization: that of the batch, for an operation without its own.
-    ///   - id: that of the batch.
+    ///   - request: that of the batch.
     private func perform(
-        _ asked: BatchOperation, _ authorization: String?, _ id: RequestID,
+        _ asked: BatchOperation, _ authorization: String?, _ request: borrowing Request,
         _ receiver: @escaping AgentAnswer.Receiver
     ) {
         guard let target = TargetText(asked.url) else { return receiver(AgentAnswer(.badRequest)) }
@@ -61,8 +61,10 @@ struct BatchEndpoint {
         do throws(AgentError) {
             let caller: Caller
             switch gate.admit(authorization: asked.header("authorization") ?? authorization, to: operation.scope) {
-            case .success(let admission): caller = Caller(name: admission.token?.name, requestID: id)
-            case .failure(let problem): throw AgentError(problem)
+            case .success(let admission): caller = Caller(name: admission.token?.name, requestID: request.id)
+            case .failure(let refusal):
+                gate.refusals.record(refusal, path: operation.path, method: operation.method, of: request)
+                throw AgentError(refusal.problem)
             }
             operation.perform(try asked.request(target, operation.method, projects, from: caller), receiver)
         } catch {

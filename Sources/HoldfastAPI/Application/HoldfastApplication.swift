@@ -17,13 +17,13 @@ public final class HoldfastApplication: Application {
     public init(services: Services, loop: EventLoop) throws {
         self.services = services
         reader = try services.attributes.makeUserReader()
-        let gate = AccessGate(services.access)
+        let gate = AccessGate(services.access, refusals: services.refusals)
         routes = apiRoutes(services, reader, gate, loop)
         router = Router(routes.map { $0.route(gate: gate) })
         figures = LoopFigures(routes: routes.count)
     }
 
-    public var wantsTargets: Bool { services.options.accessLog }
+    public var logsRequests: Bool { services.options.accessLog }
 
     public func beginBatch() {
         reader.beginBatch()
@@ -40,13 +40,15 @@ public final class HoldfastApplication: Application {
     public func requestWasAnswered(_ summary: RequestSummary) {
         figures.count(summary)
         guard services.options.accessLog else { return }
-        services.logger.info(
-            "request",
-            metadata: [
-                "method": "\(summary.method.name)", "target": "\(services.access.loggable(summary.target ?? "-"))",
-                "status": "\(summary.status.code)", "microseconds": "\(summary.nanoseconds / 1_000)",
-                "request_id": "\(services.access.loggable(summary.id.description))",
-            ])
+        var metadata: Logger.Metadata = [
+            "method": "\(summary.method.name)", "target": "\(services.access.loggable(summary.target ?? "-"))",
+            "status": .stringConvertible(summary.status.code),
+            "microseconds": .stringConvertible(summary.nanoseconds / 1_000), "bytes": .stringConvertible(summary.bytes),
+            "request_id": "\(services.access.loggable(summary.id.description))",
+        ]
+        metadata.addClient(of: summary.peer, forwardedFor: summary.forwardedFor, services.options.trustedProxies)
+        if let caller = summary.caller { metadata["token"] = "\(caller)" }
+        services.logger.info("request", metadata: metadata)
     }
 
     public func report(_ event: ServerEvent) {
@@ -58,7 +60,7 @@ public final class HoldfastApplication: Application {
             // Peers decide how many there are: a line each would be theirs to fill the disk with.
             guard ContinuousClock.now >= nextRefusalLine else { return }
             services.logger.warning(
-                "connections were refused: there are too many", metadata: ["connections": "\(refusedConnections)"])
+                "connections were refused: there are too many", metadata: ["connections": .stringConvertible(refusedConnections)])
             refusedConnections = 0
             nextRefusalLine = .now + .seconds(1)
         case .streamCutOff(let id, let route):

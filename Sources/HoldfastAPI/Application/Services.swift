@@ -12,6 +12,7 @@ public final class Services: Sendable {
     public let audit: any AuditStore
     public let eventStore: any EventStore
     public let access: AccessControl
+    public let refusals: RefusalLog
     public let readiness: Readiness
     public let logger: Logger
     public let options: Options
@@ -27,6 +28,8 @@ public final class Services: Sendable {
     public struct Options: Sendable {
         /// Whether each request is logged.
         public var accessLog = false
+        /// Whose `X-Forwarded-For` is believed, for the log.
+        public var trustedProxies = TrustedProxies()
         /// Elements of an array that one request looks up, assigns or records.
         public var elementLimit = 1_000
         /// Bytes of one line of an import.
@@ -54,6 +57,7 @@ public final class Services: Sendable {
         self.audit = audit
         eventStore = events.store
         self.access = access
+        refusals = RefusalLog(logger, access: access, proxies: options.trustedProxies)
         self.build = build
         self.logger = logger
         self.options = options

@@ -69,7 +69,7 @@ struct APIRoute {
             return Route(
                 method, pattern, isVital: isVital, changesState: changesState, respondsLater: respondsLater,
                 .buffered { [self] request, responder in
-                    switch admit(request, gate) {
+                    switch admit(request, responder, gate) {
                     case .success(let admission): handle(request, Call(responder: responder, admission: admission))
                     case .failure(let problem): responder.send(refusal(problem))
                     }
@@ -78,7 +78,7 @@ struct APIRoute {
             return Route(
                 method, pattern,
                 .streamed { [self] request, responder in
-                    switch admit(request, gate) {
+                    switch admit(request, responder, gate) {
                     case .success(let admission):
                         return handle(request, Call(responder: responder, admission: admission))
                     case .failure(let problem):
@@ -90,9 +90,18 @@ struct APIRoute {
     }
 
     /// What admits the caller, or why the request is refused.
-    private func admit(_ request: borrowing Request, _ gate: AccessGate) -> Result<Admission, Problem> {
-        let admission = gate.admit(request, to: scope)
-        guard case .success = admission else { return admission }
+    private func admit(
+        _ request: borrowing Request, _ responder: Responder, _ gate: AccessGate
+    ) -> Result<Admission, Problem> {
+        let admission: Admission
+        switch gate.admit(request, to: scope) {
+        case .success(let found):
+            admission = found
+            if let token = found.token { responder.note(caller: token.name) }
+        case .failure(let refusal):
+            if let token = refusal.token { responder.note(caller: token.name) }
+            return .failure(refusal.problem)
+        }
         if method != .get, let coding = request.field("content-encoding"), coding.lowercased() != "identity" {
             // RFC 9110 §8.4
             var problem = Problem(.unsupportedMediaType, "the body is encoded as '\(coding)'; send it as it is")
@@ -111,6 +120,6 @@ struct APIRoute {
                 return .failure(error)
             }
         }
-        return admission
+        return .success(admission)
     }
 }

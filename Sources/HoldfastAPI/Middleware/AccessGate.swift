@@ -3,34 +3,42 @@ import HTTPServer
 /// Decides who may call what, for one event loop: without a lock, but for the moments after a change of tokens.
 final class AccessGate {
     private let control: AccessControl
+    let refusals: RefusalLog
     private var generation: UInt64 = 0
     private var tokens: [Token] = []
 
-    init(_ control: AccessControl) {
+    init(_ control: AccessControl, refusals: RefusalLog) {
         self.control = control
+        self.refusals = refusals
     }
 
-    /// What admits the caller, or why the caller is refused.
-    func admit(_ request: borrowing Request, to scope: APIRoute.Scope) -> Result<Admission, Problem> {
+    /// What admits the caller, or why the caller is refused, which is logged.
+    func admit(_ request: borrowing Request, to scope: APIRoute.Scope) -> Result<Admission, AccessRefusal> {
         guard case .token(let needed) = scope else { return .success(admission(by: nil, to: scope)) }
         refresh()
         guard !tokens.isEmpty else { return .success(admission(by: nil, to: scope)) }
-        return admit(authorization: request.field("authorization"), to: needed)
+        let result = admit(authorization: request.field("authorization"), to: needed)
+        if case .failure(let refusal) = result {
+            refusals.record(refusal, path: request.path, method: request.method, of: request)
+        }
+        return result
     }
 
     /// - Parameter authorization: the value of the `Authorization` field.
-    func admit(authorization: String?, to needed: Token.Scope) -> Result<Admission, Problem> {
+    func admit(authorization: String?, to needed: Token.Scope) -> Result<Admission, AccessRefusal> {
         refresh()
         guard !tokens.isEmpty else { return .success(admission(by: nil, to: .token(needed))) }
         guard let secret = authorization.flatMap(bearerSecret) else {
-            return .failure(unauthorized("this needs a token: send 'Authorization: Bearer SECRET'"))
+            return .failure(AccessRefusal(unauthorized("this needs a token: send 'Authorization: Bearer SECRET'")))
         }
         var found: Token?
         for token in tokens where token.hasSecret(secret.utf8) { found = token }
-        guard let found else { return .failure(unauthorized("the token is not known", error: "invalid_token")) }
+        guard let found else {
+            return .failure(AccessRefusal(unauthorized("the token is not known", error: "invalid_token")))
+        }
         guard found.scope.allows(needed) else {
-            return .failure(
-                Problem(.forbidden, "the token '\(found.name)' has the scope \(found.scope), and this needs \(needed)"))
+            let detail = "the token '\(found.name)' has the scope \(found.scope), and this needs \(needed)"
+            return .failure(AccessRefusal(Problem(.forbidden, detail), token: found))
         }
         return .success(admission(by: found, to: .token(needed)))
     }
@@ -58,6 +66,18 @@ final class AccessGate {
         let challenge = "Bearer realm=\"holdfast\""
         problem.fields = [("WWW-Authenticate", error.map { "\(challenge), error=\"\($0)\"" } ?? challenge)]
         return problem
+    }
+}
+
+/// Why a caller is not admitted.
+struct AccessRefusal: Error {
+    let problem: Problem
+    /// The caller's, if it is known.
+    let token: Token?
+
+    init(_ problem: Problem, token: Token? = nil) {
+        self.problem = problem
+        self.token = token
     }
 }
 

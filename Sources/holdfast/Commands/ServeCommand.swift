@@ -28,6 +28,7 @@ struct ServeCommand: ParsableCommand {
         let loaded = try configuration.datafile.map { try DatafileSource(path: $0).load(into: projects) } ?? []
         var options = Services.Options()
         options.accessLog = configuration.accessLog
+        options.trustedProxies = configuration.trustedProxies
         options.importLineBytes = configuration.limits.bodyBytes
         options.changeStreams = configuration.maxChangeStreams
         options.changeHeartbeat = configuration.changeHeartbeat.seconds
@@ -41,9 +42,10 @@ struct ServeCommand: ParsableCommand {
             "listening",
             metadata: [
                 "address": "http://\(server.address)", "database": "\(configuration.database)",
-                "profiles": "\(store.statistics().profiles)", "event_loops": "\(configuration.eventLoops)",
+                "profiles": .stringConvertible(store.statistics().profiles),
+                "event_loops": .stringConvertible(configuration.eventLoops),
                 "datafiles": "\(loaded.joined(separator: ","))", "tokens": access.isOpen ? "none" : "required", "version": "\(Holdfast.version)",
-                "pid": "\(getpid())",
+                "pid": .stringConvertible(getpid()),
             ])
         let name = signals.waitForTermination()
         services.logger.notice("stopping", metadata: ["signal": "\(name)"])
@@ -88,7 +90,7 @@ struct ServeCommand: ParsableCommand {
         do {
             let tokens = try file.read()
             let former = access.replaceTokens(tokens)
-            logger.notice("read the token file again", metadata: ["tokens": "\(tokens.count)"])
+            logger.notice("read the token file again", metadata: ["tokens": .stringConvertible(tokens.count)])
             let note = AuditNote(
                 .tokensReload, of: file.path, before: Token.describe(former), after: Token.describe(tokens))
             audit.record(note, by: Author(name: "signal SIGHUP")) { result in
@@ -109,8 +111,9 @@ struct ServeCommand: ParsableCommand {
         server.stop(within: configuration.shutdownTimeout.seconds)
         server.wait()
         let lost = services.events.waitUntilStored(before: deadline)
-        if lost > 0 { services.logger.error("events were not stored in time", metadata: ["events": "\(lost)"]) }
+        if lost > 0 { services.logger.error("events were not stored in time", metadata: ["events": .stringConvertible(lost)]) }
         store.close()
+        services.refusals.flush()
         services.logger.notice("stopped")
     }
 }

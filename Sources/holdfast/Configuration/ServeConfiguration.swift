@@ -34,6 +34,8 @@ struct ServeConfiguration: Sendable {
     var shutdownDelay = Period(seconds: 0)
     var shutdownTimeout = Period(seconds: 10)
     var accessLog = false
+    /// Whose `X-Forwarded-For` is believed.
+    var trustedProxies = TrustedProxies()
     var logFormat = LogFormat.auto
     var logLevel = Logger.Level.info
 }
@@ -47,6 +49,19 @@ enum LogFormat: String, Setting, CaseIterable {
     }
 
     static let form = "auto, json or text"
+}
+
+extension TrustedProxies: Setting {
+    init?(setting: String) {
+        var ranges: [AddressRange] = []
+        for part in setting.split(separator: ",") {
+            guard let range = AddressRange(part.filter { $0 != " " }) else { return nil }
+            ranges.append(range)
+        }
+        self.init(ranges)
+    }
+
+    static let form = "a list of addresses and networks such as 10.0.0.0/8,192.0.2.7,2001:db8::/32"
 }
 
 extension Logger.Level: Setting {

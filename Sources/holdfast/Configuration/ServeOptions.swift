@@ -93,6 +93,9 @@ struct ServeOptions: ParsableArguments {
     @Flag(help: "Log each request.")
     var accessLog = false
 
+    @Option(help: .init("Proxies whose X-Forwarded-For is believed, such as 10.0.0.0/8,::1 (default: none).", valueName: "list"))
+    var trustedProxies: String?
+
     @Option(help: .init("auto, json or text (default: auto: text on a terminal).", valueName: "format"))
     var logFormat: String?
 
@@ -126,6 +129,7 @@ struct ServeOptions: ParsableArguments {
         try settings.apply(orNone: shutdownDelay, "shutdown-delay", to: &result.shutdownDelay)
         try settings.apply(shutdownTimeout, "shutdown-timeout", to: &result.shutdownTimeout)
         try settings.apply(accessLog, "access-log", to: &result.accessLog)
+        try settings.apply(trustedProxies, "trusted-proxies", to: &result.trustedProxies)
         try settings.apply(logFormat, "log-format", to: &result.logFormat)
         try settings.apply(logLevel, "log-level", to: &result.logLevel)
         return result

@@ -47,9 +47,18 @@ struct LineLogHandler: LogHandler {
     private static func json(
         _ time: String, _ level: Logger.Level, _ message: Logger.Message, _ metadata: Logger.Metadata
     ) -> String {
-        var members = [("time", time), ("level", level.rawValue), ("message", "\(message)")]
-        members += metadata.sorted { $0.key < $1.key }.map { ($0.key, "\($0.value)") }
-        return "{" + members.map { quoted($0.0) + ":" + quoted($0.1) }.joined(separator: ",") + "}"
+        var members = [("time", quoted(time)), ("level", quoted(level.rawValue)), ("message", quoted("\(message)"))]
+        members += metadata.sorted { $0.key < $1.key }.map { ($0.key, json($0.value)) }
+        return "{" + members.map { quoted($0.0) + ":" + $0.1 }.joined(separator: ",") + "}"
+    }
+
+    /// Numbers stay numbers, so that whoever reads the log can compare and add them; all else is text.
+    private static func json(_ value: Logger.Metadata.Value) -> String {
+        switch value {
+        case .stringConvertible(let number as any BinaryInteger): "\(number)"
+        case .stringConvertible(let number as Double) where number.isFinite: "\(number)"
+        default: quoted("\(value)")
+        }
     }
 
     private static func quoted(_ text: String) -> String {

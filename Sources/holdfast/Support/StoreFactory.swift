@@ -42,7 +42,7 @@ extension StoreEvent {
         case .checkpointFails(let reason):
             logger.error("the write-ahead log cannot be copied into the database", metadata: ["reason": "\(reason)"])
         case .logRemains(let bytes):
-            logger.notice("the write-ahead log stays beside the database", metadata: ["bytes": "\(bytes)"])
+            logger.notice("the write-ahead log stays beside the database", metadata: ["bytes": .stringConvertible(bytes)])
         }
     }
 }
