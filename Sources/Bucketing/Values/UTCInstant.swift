@@ -7,12 +7,12 @@ public struct UTCInstant: Sendable, Hashable {
     /// - Returns: `nil` unless the year has four digits.
     public init?(milliseconds: Int64) {
         let dayLength: Int64 = 86_400_000
-        let day = milliseconds >= 0 ? milliseconds / dayLength : (milliseconds - dayLength + 1) / dayLength
+        var (day, time) = milliseconds.quotientAndRemainder(dividingBy: dayLength)
+        if time < 0 { (day, time) = (day - 1, time + dayLength) }
         guard let date = CalendarDate(daysSince1970: Int(day)) else { return nil }
-        let time = Int(milliseconds - day * dayLength)
         self.milliseconds = milliseconds
-        let clock = [time / 3_600_000, time / 60_000 % 60, time / 1_000 % 60].map { $0.padded(to: 2) }
-        text = "\(date)T\(clock.joined(separator: ":")).\((time % 1_000).padded(to: 3))Z"
+        let clock = [time / 3_600_000, time / 60_000 % 60, time / 1_000 % 60].map { Int($0).padded(to: 2) }
+        text = "\(date)T\(clock.joined(separator: ":")).\(Int(time % 1_000).padded(to: 3))Z"
     }
 
     /// Reads a date-time of RFC 3339 §5.6, which has an offset or `Z`; a space may stand for the `T`, as its note allows.

@@ -78,5 +78,12 @@ import Testing
         #expect(former > "9990")
         #expect(UTCInstant(milliseconds: 2_932_897 * 86_400_000) == nil)
         #expect(UTCInstant(milliseconds: -719_528 * 86_400_000 - 1) == nil)
+        for beyond in 0...Int64(100) {
+            #expect(UTCInstant(milliseconds: .min + beyond * 1_000_000) == nil)
+            #expect(UTCInstant(milliseconds: .max - beyond * 1_000_000) == nil)
+        }
+        #expect(UTCInstant(milliseconds: -1)?.description == "1969-12-31T23:59:59.999Z")
+        #expect(UTCInstant(milliseconds: -86_400_000)?.description == "1969-12-31T00:00:00.000Z")
+        #expect(UTCInstant(milliseconds: -719_528 * 86_400_000)?.description == "0000-01-01T00:00:00.000Z")
     }
 }
