@@ -17,13 +17,14 @@ public final class SQLiteStore: Sendable {
     /// - Throws: ``DatabaseError``; the file is then as it was.
     public init(_ configuration: SQLiteConfiguration) throws(DatabaseError) {
         self.configuration = configuration
-        file = DatabaseFile(path: configuration.path)
-        try file.prepare(lockTimeout: configuration.lockTimeout)
+        let closedFile = DatabaseFile(path: configuration.path)
+        try closedFile.prepare(lockTimeout: configuration.lockTimeout)
         do throws(SQLiteError) {
-            writer = try Writer(file: file, configuration: configuration)
+            writer = try Writer(file: closedFile, configuration: configuration)
         } catch {
             throw DatabaseError(configuration.path, error)
         }
+        file = writer.file
         projectReader = QueuedReader(
             file: file, lockTimeout: configuration.lockTimeout, label: "sqlite-project-reader")
         segmentReader = SegmentReader(file: file, lockTimeout: configuration.lockTimeout)

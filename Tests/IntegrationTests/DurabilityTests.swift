@@ -1,3 +1,4 @@
+import Bucketing
 import Foundation
 import Synchronization
 import Testing
@@ -44,6 +45,27 @@ import Testing
             #expect(lost.isEmpty)
             restarted.stop()
         }
+        #expect(try DatabaseConnection(database).text("PRAGMA integrity_check") == "ok")
+    }
+
+    @Test func `A log that is deleted under the server loses nothing that was acknowledged`() throws {
+        var server = try ServerProcess(database: database)
+        let client = try server.client()
+        #expect(try client.request("POST", "/ups/save", profile("ada", ["11": "1"])).status == 200)
+        #expect(unlink(database + "-wal") == 0)
+        // The first refused write may be the server's own.
+        #expect(try client.request("PUT", "/v1/profiles/bob", profile("bob")).status == 503)
+        let ready = try client.request("GET", "/readyz")
+        #expect(ready.status == 503)
+        #expect(ready["detail"].string?.contains("write-ahead log") == true, "\(ready.text)")
+        #expect(try client.request("GET", "/v1/profiles/ada").status == 200)
+        server.kill()
+
+        server = try ServerProcess(database: database)
+        #expect(try server.request("GET", "/v1/profiles/ada").text == profile("ada", ["11": "1"]))
+        #expect(try server.request("GET", "/v1/profiles/bob").status == 404)
+        #expect(try server.request("PUT", "/v1/profiles/bob", profile("bob")).status == 201)
+        server.stop()
         #expect(try DatabaseConnection(database).text("PRAGMA integrity_check") == "ok")
     }
 

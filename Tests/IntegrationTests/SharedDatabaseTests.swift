@@ -69,6 +69,22 @@ import Testing
         }
     }
 
+    @Test func `What another program writes to the file both answer at once`() throws {
+        let clients = [try servers[0].client(), try servers[1].client()]
+        #expect(try clients[0].request("POST", "/ups/save", profile("ada", ["11": "1"])).status == 200)
+        let program = try DatabaseConnection(directory.file("holdfast.db"))
+        for round in 0..<20 {
+            for client in clients { #expect(try client.request("GET", "/v1/profiles/eve").status == 404) }
+            try program.execute("INSERT INTO profiles SELECT 'eve', record, expires_at FROM profiles WHERE user_id = 'ada'")
+            // Its row is in the shadow of a commit of the server, or of nothing.
+            if round % 2 == 0 { _ = try clients[0].request("POST", "/ups/save", profile("bob", ["11": "v\(round)"])) }
+            for client in clients {
+                #expect(try client.request("GET", "/v1/profiles/eve").text == profile("eve", ["11": "1"]))
+            }
+            try program.execute("DELETE FROM profiles WHERE user_id = 'eve'")
+        }
+    }
+
     @Test func `One goes on when the other is killed`() throws {
         #expect(try servers[0].request("POST", "/ups/save", profile("ada", ["11": "1"])).status == 200)
         servers[0].kill()

@@ -70,8 +70,8 @@ extension SQLiteStoreTests {
             knownUsers.add([hash])
             knownUsers.scanIfNeeded()
             store.awaitScan()
-            knownUsers.hasCommitted(1)
-            let filter = try #require(knownUsers.filter(asOf: 1))
+            knownUsers.hasCommitted(Commit(number: 1), after: knownUsers.last.header)
+            let filter = try #require(knownUsers.filter(asOf: Commit(number: 1)))
             #expect(filter.mayContain(hash))
         }
 
@@ -106,10 +106,13 @@ extension SQLiteStoreTests {
                 !former.mayContain($0.withKey(\.hash))
             })
             try await other.apply(.replace([:]), to: new)
+            let commit = try store.file.reader(lockTimeout: 1).lastCommit()
+            let last = try #require(commit)
+            #expect(last.number == 2)
             let deadline = ContinuousClock.now + .seconds(60)
             repeat {
                 knownUsers.scanIfNeeded()
-                if let filter = knownUsers.filter(asOf: 2) { #expect(filter.mayContain(new.withKey(\.hash))) }
+                if let filter = knownUsers.filter(asOf: last) { #expect(filter.mayContain(new.withKey(\.hash))) }
             } while knownUsers.latestFilter === former && .now < deadline
             #expect(knownUsers.latestFilter !== former)
         }
@@ -159,7 +162,7 @@ extension SQLiteStoreTests {
             #expect(try reader.profile(of: "nobody") == nil)
             store.awaitScan()
             #expect((1...(4 << 20)).contains(store.statistics().userFilterBytes))
-            store.writer.knownUsers.hasCommitted(1)
+            store.writer.knownUsers.hasCommitted(Commit(number: 1), after: nil)
         }
 
         @Test("A file put in the place of ours does not answer for it")
@@ -275,7 +278,8 @@ struct UserChangesTests {
 }
 
 extension SQLiteStore {
-    fileprivate func awaitScan() {
+    /// Waits until no scan for users goes on.
+    func awaitScan() {
         let deadline = ContinuousClock.now + .seconds(60)
         while writer.knownUsers.isScanning, .now < deadline { usleep(1_000) }
     }

@@ -11,18 +11,19 @@ import Synchronization
 /// - From before the scan reads anything, the writer adds every new user before the commit.
 /// - The scan begins by asking for the number of the last commit. It meets all users of the commits up to this one, if
 ///   they are still there, and the writer adds those of its own commits from then on.
-/// - A commit of another process may add anybody. The filter is complete as of the last in the unbroken line of this
-///   process's commits, and answers only readers that know of none beyond. The writer's next commit shows the gap in the
-///   line, and the filter is dropped, to be filled anew after a while; a process that never writes is left without.
+/// - A commit of another process or program may add anybody. The filter is complete as of the last in the unbroken line
+///   of this process's commits, and answers only readers that know of this one as the last. The writer's next commit
+///   shows the gap in the line, by its number or the log's header before it, and the filter is dropped, to be filled anew
+///   after a while; a process that never writes is left without.
 ///
 /// When more users were added than it has room for it is filled anew as well, and used until then.
 final class KnownUsers: Sendable {
     private struct State {
         /// The last commit in the line of this process's own.
-        var commit: Int64 = -1
+        var last = Commit(number: -1)
         /// The hashes of whom the commit under way adds, or else of whom the last one has added.
         var newUsers: [UInt64] = []
-        /// Has all users as of `commit`.
+        /// Has all users as of `last`.
         var complete: BloomFilter?
         /// Has those whom the scan has met, and all that were added since it began.
         var growing: BloomFilter?
@@ -42,15 +43,12 @@ final class KnownUsers: Sendable {
 
     private let state = Mutex(State())
     private let file: DatabaseFile
-    private let identity: DatabaseFile.Identity?
     private let reader: QueuedReader
     private let pause: Double
     private let leastCapacity: Int
 
-    /// - Parameter file: is there.
     init(file: DatabaseFile, configuration: SQLiteConfiguration) {
         self.file = file
-        identity = file.identity
         reader = QueuedReader(
             file: file, lockTimeout: configuration.lockTimeout, label: "known-users", qos: .utility)
         pause = configuration.userScanPause
@@ -74,12 +72,15 @@ final class KnownUsers: Sendable {
 
     // MARK: Readers
 
-    /// What answers a reader that knows of all commits up to this one, and of none beyond.
-    func filter(asOf commit: Int64) -> BloomFilter? {
-        state.withLock { commit <= $0.commit ? $0.complete : nil }
+    /// What answers a reader that knows of this commit as the last.
+    func filter(asOf commit: Commit) -> BloomFilter? {
+        state.withLock { commit == $0.last ? $0.complete : nil }
     }
 
     // MARK: The writer
+
+    /// The last commit in the line of this process's own.
+    var last: Commit { state.withLock(\.last) }
 
     /// The filter as a hint: another process may have added users who are not in it.
     var latestFilter: BloomFilter? { state.withLock { $0.complete } }
@@ -95,12 +96,17 @@ final class KnownUsers: Sendable {
     }
 
     /// Called after each commit of this process, and with the last one that there is when the store is opened.
-    func hasCommitted(_ commit: Int64) {
+    ///
+    /// - Parameter former: the header of the log before the commit.
+    func hasCommitted(_ commit: Commit, after former: LogHeader?) {
         let hasNewUsers = state.withLock { state in
-            // What a scan has asked for may be from before the gap.
-            if commit > state.commit, commit &- 1 != state.commit { (state.complete, state.growing) = (nil, nil) }
             // A scan may have seen the commit before it is told of here.
-            state.commit = max(state.commit, commit)
+            if commit != state.last {
+                let isNext = commit.number &- 1 == state.last.number && former == state.last.header
+                // What a scan has asked for may be from before the gap.
+                if !isNext { (state.complete, state.growing) = (nil, nil) }
+                state.last = commit
+            }
             return !state.newUsers.isEmpty
         }
         if hasNewUsers { scanIfNeeded() }
@@ -127,21 +133,22 @@ final class KnownUsers: Sendable {
         }
     }
 
-    /// - Returns: `nil` if another file is in the place of ours.
+    /// - Returns: `nil` when others write too fast to tell which users were there before.
     private func beginScan(_ connection: Connection) throws(SQLiteError) -> BloomFilter? {
         let users = try connection.integer("SELECT profiles FROM counters")
-        guard file.identity == identity else { return nil }
         let sizes = file.sizes
         let mostUsers = (sizes.database + sizes.log) / Self.leastProfileSize
         let filter = BloomFilter(capacity: max(leastCapacity, 2 * min(Int(max(0, users)), mostUsers)))
-        state.withLock { state in
+        let last = state.withLock { state in
             for user in state.newUsers { filter.add(user) }
             state.growing = filter
+            return state.last
         }
-        let commit = try connection.integer("SELECT commits FROM counters")
+        guard let commit = try connection.lastCommit() else { return nil }
         state.withLock { state in
-            // A former filter may lack whom another process has added by then.
-            if state.complete == nil { state.commit = max(state.commit, commit) }
+            // A former filter may lack whom another process has added by then. What this process has committed
+            // meanwhile has shown whether there is a gap before it.
+            if state.complete == nil, state.last == last { state.last = commit }
         }
         return filter
     }

@@ -24,6 +24,8 @@ final class Connection {
     private var statements: [UnsafePointer<UInt8>: Statement] = [:]
     private let busyHandler: BusyHandler
     private var logIndex: UnsafeMutableRawPointer?
+    /// Whether a fresh connection should take its place.
+    var isWorn = false
 
     /// - Parameter lockTimeout: how long a statement waits for a lock that another connection holds, in seconds.
     init(path: String, access: Access, lockTimeout: Double) throws(SQLiteError) {
@@ -86,15 +88,6 @@ final class Connection {
 
     /// Rows that were inserted, updated or deleted since the connection was opened.
     var totalChanges: Int64 { sqlite3_total_changes64(handle) }
-
-    /// - Throws: ``SQLiteError/fileHasMoved`` when the path no longer leads to the file that is open.
-    func expectFileInPlace() throws(SQLiteError) {
-        var hasMoved: Int32 = 0
-        let code = sqlite3_file_control(handle, "main", SQLITE_FCNTL_HAS_MOVED, &hasMoved)
-        guard code != SQLITE_OK || hasMoved == 0 else {
-            throw SQLiteError(code: SQLiteError.fileHasMoved, message: "the database file was moved or deleted")
-        }
-    }
 
     /// Whether the last connection that is closed copies the write-ahead log into the database.
     func setCheckpointOnClose(_ isOn: Bool) {
@@ -176,14 +169,24 @@ final class Connection {
 
     /// Commits the transaction that this connection writes in.
     ///
-    /// - Returns: the log's header as this commit left it; `nil` when another commit came right after it.
-    func commit() throws(SQLiteError) -> LogHeader? {
+    /// - Returns: the log's header before this commit, and as it left it; that is `nil` when another commit came right
+    ///   after it.
+    func commit() throws(SQLiteError) -> (former: LogHeader?, header: LogHeader?) {
         // While this connection holds the lock of writers nobody else commits.
-        watchLog()
         let former = logHeader
         try statement("COMMIT").run()
-        guard let former, let header = logHeader, header.isNext(after: former) else { return nil }
-        return header
+        guard let former, let header = logHeader, header.isNext(after: former) else { return (former, nil) }
+        return (former, header)
+    }
+
+    /// The last commit of whatever process; `nil` while others come too fast to tell. Not in a transaction.
+    func lastCommit() throws(SQLiteError) -> Commit? {
+        for _ in 0..<3 {
+            let header = logHeader
+            let number = try integer("SELECT commits FROM counters")
+            if logHeader == header { return Commit(number: number, header: header) }
+        }
+        return nil
     }
 
     private var mainFile: UnsafeMutablePointer<sqlite3_file>? {

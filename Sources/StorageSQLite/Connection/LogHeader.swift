@@ -1,5 +1,13 @@
 import CSQLite
 
+/// What a commit left. Commits of Holdfast count up the number; those of other programs change the header alone.
+struct Commit: Equatable, Sendable {
+    /// In the database.
+    var number: Int64
+    /// Of the log; `nil` when it is not known.
+    var header: LogHeader?
+}
+
 /// The header of the write-ahead log's index at a moment. It holds a count of the commits and the log's checksums, so
 /// that two that are equal mean that nothing was committed between them.
 struct LogHeader: Equatable, Sendable {

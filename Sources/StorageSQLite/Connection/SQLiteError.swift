@@ -36,7 +36,8 @@ struct SQLiteError: Error, CustomStringConvertible {
 
     /// The error as those who use a store see it.
     var asStorageError: StorageError {
-        switch primaryCode {
+        if code == Self.fileHasMoved { return .unavailable(reason: message) }
+        return switch primaryCode {
         case SQLITE_BUSY, SQLITE_LOCKED: .unavailable(reason: "the database is locked by another process")
         case SQLITE_FULL: .unavailable(reason: "the disk or the database is full")
         case SQLITE_READONLY: .unavailable(reason: "the database is read-only: \(description)")

@@ -30,14 +30,12 @@ final class Checkpointer: Sendable {
         /// Whether something may be missing in the database that the log counts as copied.
         var mustCopyAll = false
 
-        mutating func openConnection(_ path: String) throws(SQLiteError) -> Connection {
+        mutating func openConnection(_ file: DatabaseFile) throws(SQLiteError) -> Connection {
             if let connection {
-                try connection.expectFileInPlace()
+                try file.expectInPlace()
                 return connection
             }
-            let fresh = try Connection(path: path, access: .write, lockTimeout: 0)
-            // SQLite knows of the log only when it has read something, and before that would copy nothing.
-            try fresh.execute("PRAGMA schema_version")
+            let fresh = try file.connect(.write, lockTimeout: 0)
             connection = fresh
             return fresh
         }
@@ -64,13 +62,13 @@ final class Checkpointer: Sendable {
     private let isFailing = Atomic<Bool>(false)
     private let copier = Mutex(Copier())
     private let queue = DispatchQueue(label: "sqlite-checkpoint", qos: .utility)
-    private let path: String
+    private let file: DatabaseFile
     /// How many the log may have before it is copied.
     private let pages: Int
     private let report: @Sendable (StoreEvent) -> Void
 
-    init(path: String, _ configuration: SQLiteConfiguration) {
-        self.path = path
+    init(file: DatabaseFile, _ configuration: SQLiteConfiguration) {
+        self.file = file
         pages = configuration.checkpointPages
         report = configuration.report
         state = Mutex(State(threshold: pages))
@@ -99,7 +97,7 @@ final class Checkpointer: Sendable {
     private func copy() {
         copier.withLock { copier in
             do throws(SQLiteError) {
-                try copyInPasses(copier.openConnection(path), &copier)
+                try copyInPasses(copier.openConnection(file), &copier)
             } catch {
                 copier.takeNote(of: error)
                 hasFailed(error, on: copier.connection)
@@ -138,6 +136,22 @@ final class Checkpointer: Sendable {
             state.stage = .idle
             // Somebody who reads an old state for long keeps the log; to hold up commits often would be in vain.
             state.threshold = isComplete ? pages : max(pages, connection.logPages * 2)
+        }
+    }
+
+    /// Copies a log that was deleted, of which the connection still has hold: it is gone for good with the last process
+    /// that has. Not when another log has taken its place, as that belongs to another state of the database.
+    func copyDeletedLog(on connection: Connection) {
+        guard file.lacksOnlyLog else { return }
+        copier.withLock { copier in
+            do throws(SQLiteError) {
+                if copier.mustCopyAll { try connection.forgetCopiedPages() }
+                _ = try connection.checkpoint(.passive)
+                try connection.synchronizeDatabase()
+            } catch {
+                copier.takeNote(of: error)
+                hasFailed(error, on: connection)
+            }
         }
     }
 

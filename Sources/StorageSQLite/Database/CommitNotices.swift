@@ -19,7 +19,9 @@ final class CommitNotices: Sendable {
             contents.withLock { contents in
                 contents.bytes += notice.bytes
                 if contents.bytes > Self.capacity {
-                    contents = Contents(notices: [Notice(number: notice.number, changes: nil, header: notice.header)])
+                    contents = Contents(notices: [
+                        Notice(number: notice.commit.number, changes: nil, header: notice.commit.header)
+                    ])
                 } else {
                     contents.notices.append(notice)
                 }
@@ -38,20 +40,19 @@ final class CommitNotices: Sendable {
     }
 
     struct Notice: Sendable {
-        /// The commit's number in the database.
-        let number: Int64
+        let commit: Commit
+        /// The header of the log before the commit.
+        let former: LogHeader?
         /// What was changed; `nil`: anything may have been.
         let changes: UserChanges?
-        /// The log as this commit left it; `nil` when that is not known.
-        let header: LogHeader?
         /// What the notice holds, about.
         let bytes: Int
 
-        init(number: Int64, changes: UserChanges?, header: LogHeader? = nil) {
-            self.number = number
+        init(number: Int64, changes: UserChanges?, header: LogHeader? = nil, after former: LogHeader? = nil) {
+            commit = Commit(number: number, header: header)
+            self.former = former
             self.changes = changes
-            self.header = header
-            bytes = 128 + (changes?.size ?? 0)
+            bytes = 192 + (changes?.size ?? 0)
         }
     }
 

@@ -6,6 +6,12 @@ import Storage
 /// The file of a Holdfast database: recognises it, brings it to this program's version, and opens connections to it.
 struct DatabaseFile: Sendable {
     let path: String
+    /// As they were when ``opened()`` was called; empty before.
+    private var openFiles: [OpenFile] = []
+
+    init(path: String) {
+        self.path = path
+    }
 
     /// "HdFt", which marks the file as ours (`PRAGMA application_id`).
     private static let applicationID: Int64 = 0x4864_4674
@@ -110,14 +116,14 @@ struct DatabaseFile: Sendable {
 
     /// A connection that reads. It reads only, whatever it is asked.
     func reader(lockTimeout: Double) throws(SQLiteError) -> Connection {
-        let connection = try Connection(path: path, access: .write, lockTimeout: lockTimeout)
+        let connection = try connect(.write, lockTimeout: lockTimeout)
         try connection.execute("PRAGMA query_only = ON; PRAGMA cache_size = -2048")
         return connection
     }
 
     /// A connection that writes. What it has committed survives a loss of power.
     func writer(lockTimeout: Double) throws(SQLiteError) -> Connection {
-        let connection = try Connection(path: path, access: .commit, lockTimeout: lockTimeout)
+        let connection = try connect(.commit, lockTimeout: lockTimeout)
         // Without spills nothing is appended to the log but by a commit, so that none of what is collected for one
         // write to it (see Access.commit) outlives its transaction.
         try connection.execute(
@@ -131,16 +137,66 @@ struct DatabaseFile: Sendable {
         return connection
     }
 
-    /// What tells one file from another in its place.
-    struct Identity: Equatable {
-        let device: dev_t
-        let inode: ino_t
+    /// A connection that has read something, before which SQLite knows nothing of the log.
+    func connect(_ access: Connection.Access, lockTimeout: Double) throws(SQLiteError) -> Connection {
+        try expectInPlace()
+        let connection = try Connection(path: path, access: access, lockTimeout: lockTimeout)
+        try connection.execute("PRAGMA schema_version")
+        connection.watchLog()
+        return connection
     }
 
-    /// `nil`: there is no such file.
-    var identity: Identity? {
-        var status = stat()
-        return stat(path, &status) == 0 ? Identity(device: status.st_dev, inode: status.st_ino) : nil
+    // MARK: The files in place
+
+    /// One of the files that SQLite has open.
+    private struct OpenFile: Sendable {
+        /// What an operator knows it as.
+        let name: String
+        let path: String
+        let isLog: Bool
+        let identity: Identity?
+    }
+
+    /// What tells one file from another in its place.
+    private struct Identity: Equatable {
+        let device: dev_t
+        let inode: ino_t
+
+        /// `nil`: there is no such file.
+        init?(path: String) {
+            var status = stat()
+            guard stat(path, &status) == 0 else { return nil }
+            (device, inode) = (status.st_dev, status.st_ino)
+        }
+    }
+
+    /// The file with what is in place now, which must stay there: SQLite deletes none of it while a connection is open.
+    func opened() -> DatabaseFile {
+        var file = self
+        file.openFiles = [
+            ("database file", ""), ("write-ahead log", "-wal"), ("index of the write-ahead log", "-shm"),
+        ].map { name, suffix in
+            OpenFile(
+                name: name, path: path + suffix, isLog: suffix == "-wal", identity: Identity(path: path + suffix))
+        }
+        return file
+    }
+
+    /// What is written to a file that nobody finds again is lost, however often it is synchronised.
+    ///
+    /// - Throws: ``SQLiteError/fileHasMoved`` when the path of a file no longer leads to the one that was opened.
+    func expectInPlace() throws(SQLiteError) {
+        for file in openFiles where Identity(path: file.path) != file.identity {
+            throw SQLiteError(
+                code: SQLiteError.fileHasMoved,
+                message: "the \(file.name) must stay in place while it is open; it was moved, deleted or replaced: "
+                    + "restart the server")
+        }
+    }
+
+    /// Whether the log was deleted, and nobody has made another since.
+    var lacksOnlyLog: Bool {
+        openFiles.allSatisfy { Identity(path: $0.path) == ($0.isLog ? nil : $0.identity) }
     }
 
     /// Bytes of the file and of its write-ahead log.

@@ -40,7 +40,10 @@ final class QueuedReader: @unchecked Sendable {
     }
 
     private func openConnection() throws(SQLiteError) -> Connection {
-        if let connection { return connection }
+        if let connection {
+            try file.expectInPlace()
+            return connection
+        }
         let fresh = try file.reader(lockTimeout: lockTimeout)
         connection = fresh
         return fresh

@@ -43,7 +43,8 @@ final class Writer: Sendable {
 
     let notices = CommitNotices()
     let knownUsers: KnownUsers
-    private let file: DatabaseFile
+    /// As it was opened.
+    let file: DatabaseFile
     private let checkpointer: Checkpointer
     private let configuration: SQLiteConfiguration
     private let queue = DispatchQueue(label: "sqlite-writer", qos: .userInitiated)
@@ -52,14 +53,16 @@ final class Writer: Sendable {
     private let connection: QueueBound<Connection?>
 
     init(file: DatabaseFile, configuration: SQLiteConfiguration) throws(SQLiteError) {
-        self.file = file
-        checkpointer = Checkpointer(path: file.path, configuration)
-        self.configuration = configuration
-        knownUsers = KnownUsers(file: file, configuration: configuration)
         let connection = try file.writer(lockTimeout: configuration.lockTimeout)
         self.connection = QueueBound(connection, queue)
-        let counters = queue.sync { refreshCounters() }
-        if let counters { knownUsers.hasCommitted(counters.commits) }
+        self.file = file.opened()
+        checkpointer = Checkpointer(file: self.file, configuration)
+        self.configuration = configuration
+        knownUsers = KnownUsers(file: self.file, configuration: configuration)
+        queue.sync {
+            refreshCounters()
+            if let commit = try? connection.lastCommit() { knownUsers.hasCommitted(commit, after: nil) }
+        }
     }
 
     // MARK: Submitting
@@ -196,8 +199,6 @@ final class Writer: Sendable {
 
     private func transact(_ batch: [PendingWrite]) throws(SQLiteError) -> WriteTransaction {
         let connection = try openConnection()
-        // What is written to a file that nobody finds again is lost, however often it is synchronised.
-        try connection.expectFileInPlace()
         try connection.statement("BEGIN IMMEDIATE").run()
         let transaction = WriteTransaction(connection, knownUsers: knownUsers.latestFilter)
         for write in batch { try write.perform(in: transaction) }
@@ -208,10 +209,13 @@ final class Writer: Sendable {
         let counters = try raiseCounters(transaction)
         notices.announce(counters.commits)
         knownUsers.add(transaction.newUsers)
-        let header = try connection.commit()
-        knownUsers.hasCommitted(counters.commits)
-        notices.deliver(.init(number: counters.commits, changes: transaction.userChanges, header: header))
+        let (former, header) = try connection.commit()
+        knownUsers.hasCommitted(Commit(number: counters.commits, header: header), after: former)
+        notices.deliver(
+            .init(number: counters.commits, changes: transaction.userChanges, header: header, after: former))
         state.withLock { $0.take(counters) }
+        // Only if they are still in place it was they that were synchronised.
+        try file.expectInPlace()
         return transaction
     }
 
@@ -234,16 +238,19 @@ final class Writer: Sendable {
         return counters
     }
 
-    /// Leaves the connection as a next transaction needs it, or lets go of it for a fresh one.
+    /// Leaves the connection as a next transaction needs it, or has a fresh one take its place.
     private func recover(from error: SQLiteError) {
         notices.announce(0)
         guard let connection = connection.value else { return }
         if connection.isInTransaction { try? connection.execute("ROLLBACK") }
-        if connection.isInTransaction || error.asksForReopening { self.connection.value = nil }
+        if connection.isInTransaction || error.asksForReopening { connection.isWorn = true }
+        if error.code == SQLiteError.fileHasMoved { checkpointer.copyDeletedLog(on: connection) }
     }
 
     private func openConnection() throws(SQLiteError) -> Connection {
-        if let open = connection.value { return open }
+        try file.expectInPlace()
+        if let open = connection.value, !open.isWorn { return open }
+        // The worn one is closed after that: SQLite deletes the log with the last connection.
         let fresh = try file.writer(lockTimeout: configuration.lockTimeout)
         connection.value = fresh
         return fresh

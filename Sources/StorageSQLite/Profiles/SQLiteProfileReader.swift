@@ -3,13 +3,14 @@ import Storage
 
 /// Reads profiles and attributes on one thread, from its caches or else from its own connection.
 ///
-/// Why the cache is never behind what was acknowledged: every commit raises a number in the database and changes the
-/// header of the log. Before the first lookup of a batch the reader takes note of the commits of its own process, each
-/// of which says what it changed and which header it left. If the log has this header still, or the one of the last
-/// check, nothing else has happened. Otherwise it asks SQLite for the number. If that is higher than the last commit
-/// it knows of, either its own process is just about to tell it, and it reads past the cache until then; or another
-/// process wrote, and the cache is emptied. What is read after this check may be newer than the check, never older, and
-/// the notice of a commit that was read early does no harm. All requests of a batch were received before the check.
+/// Why the cache is never behind what was committed, by whatever program: every commit changes the header of the log, and
+/// those of Holdfast raise a number in the database. Before the first lookup of a batch the reader takes note of the
+/// commits of its own process, each of which says what it changed, and the header before and after it. If these join up
+/// with each other, with the header of the last check and with that of the log, nothing else has happened. Otherwise it
+/// asks SQLite for the number. Either its own process is just about to tell of this commit, and it reads past the cache
+/// until then; or somebody else wrote, and the cache is emptied. What is read after this check may be newer than the
+/// check, never older, and the notice of a commit that was read early does no harm. All requests of a batch were received
+/// before the check.
 final class SQLiteProfileReader: UserReader {
     private let file: DatabaseFile
     private let notices: CommitNotices
@@ -32,9 +33,7 @@ final class SQLiteProfileReader: UserReader {
     /// Whether the cache may be read until the next check.
     private var isCacheCurrent = false
     /// The last commit whose changes the cache has taken note of.
-    private var knownCommit: Int64 = -1
-    /// As it was at the last check.
-    private var logHeader: LogHeader?
+    private var known = Commit(number: -1)
     /// Those who may have a profile, as of the last check.
     private var filter: BloomFilter?
 
@@ -200,52 +199,55 @@ final class SQLiteProfileReader: UserReader {
         // Nearly always nothing was committed since the last batch, or by this process alone, which a glance at shared
         // memory tells; asking SQLite takes system calls for its locks.
         let header = connection.logHeader
-        let isUnchanged = isCacheCurrent && header != nil && header == logHeader
-        let last = takeNotices()
-        if isUnchanged || header != nil && header == last?.header {
+        let former = known
+        takeNotices()
+        if header != nil, header == known.header {
             isCacheCurrent = true
         } else {
             isCacheCurrent = false
             isCacheCurrent = try askDatabase(connection)
         }
-        logHeader = header
         // After no commit the former filter is as good.
-        if !isUnchanged || filter == nil { filter = isCacheCurrent ? knownUsers.filter(asOf: knownCommit) : nil }
+        if known != former || filter == nil { filter = isCacheCurrent ? knownUsers.filter(asOf: known) : nil }
     }
 
     /// - Returns: whether the cache has now taken note of every commit.
     private func askDatabase(_ connection: Connection) throws(SQLiteError) -> Bool {
-        let commit = try connection.integer("SELECT commits FROM counters")
-        connection.watchLog()
+        // Whoever writes to another log than the one that is open here uses the same index of it.
+        try file.expectInPlace()
+        let commit = try connection.lastCommit()
         // After the database was asked, so that what is told late explains more of what it answered.
-        takeNotices()
-        guard commit > knownCommit else { return true }
-        if commit == knownCommit + 1, notices.isAnnounced(commit) { return false }
-        forgetUsers()
-        knownCommit = commit
+        let isTold = takeNotices()
+        if let header = connection.logHeader, header == known.header { return true }
+        guard let commit, !isTold else { return false }
+        if commit.number == known.number &+ 1, notices.isAnnounced(commit.number) { return false }
+        if commit != known { forgetUsers() }
+        known = commit
         return true
     }
 
-    /// - Returns: the last of them.
+    /// - Returns: whether there were any.
     @discardableResult
-    private func takeNotices() -> CommitNotices.Notice? {
+    private func takeNotices() -> Bool {
         let notices = inbox.take()
         for notice in notices { takeNote(of: notice) }
-        return notices.last
+        return !notices.isEmpty
     }
 
     private func takeNote(of notice: CommitNotices.Notice) {
-        guard notice.number > knownCommit else {
+        guard notice.commit.number > known.number else {
             // Seen already in the database; users may have been read before that.
             if let changes = notice.changes { changes.forEach(forget) } else { forgetUsers() }
             return
         }
-        if notice.number == knownCommit + 1, let changes = notice.changes {
+        if notice.commit.number == known.number &+ 1, notice.former != nil, notice.former == known.header,
+            let changes = notice.changes
+        {
             changes.forEach(keepUp)
         } else {
             forgetUsers()
         }
-        knownCommit = notice.number
+        known = notice.commit
     }
 
     /// The record of a cached user is replaced: who was just changed is likely to be asked for.

@@ -30,6 +30,18 @@ final class RawDatabase {
         }
     }
 
+    /// What `.restore` of the SQLite shell does.
+    func restore(from path: String) throws {
+        var source: OpaquePointer?
+        defer { sqlite3_close_v2(source) }
+        guard sqlite3_open(path, &source) == SQLITE_OK, let backup = sqlite3_backup_init(handle, "main", source, "main") else {
+            throw Failure(message: "\(path) cannot be opened")
+        }
+        let code = sqlite3_backup_step(backup, -1)
+        sqlite3_backup_finish(backup)
+        guard code == SQLITE_DONE else { throw Failure(message: "\(path) was not restored: \(code)") }
+    }
+
     /// The first column of the first row as text.
     func value(_ sql: String) throws -> String {
         var statement: OpaquePointer?

@@ -1,0 +1,112 @@
+import Bucketing
+import Foundation
+import Storage
+import TestSupport
+import Testing
+
+@testable import StorageSQLite
+
+extension SQLiteStoreTests {
+    /// The database file, its log and the log's index: whoever moves one away from under a store loses no write that was
+    /// acknowledged.
+    @Suite("Files in place")
+    struct FilesInPlaceTests {
+        private let directory: TemporaryDirectory
+        private var path: String { directory.file("holdfast.db") }
+
+        init() throws {
+            directory = try TemporaryDirectory()
+        }
+
+        private func expectRefusal(
+            of store: SQLiteStore, because reason: String, sourceLocation: SourceLocation = #_sourceLocation
+        ) async throws {
+            await #expect(sourceLocation: sourceLocation) {
+                try await store.apply(.replace(["e": "refused"]), to: "refused")
+            } throws: { error in
+                "\(error)".contains("the \(reason) must stay in place") && "\(error)".contains("moved, deleted or replaced")
+            }
+            await #expect(throws: StorageError.self, sourceLocation: sourceLocation) { try await store.probe() }
+        }
+
+        @Test("A file that was moved away or replaced takes no more writes, until it is back", arguments: [
+            ("", "database file"), ("-wal", "write-ahead log"), ("-shm", "index of the write-ahead log"),
+        ], [true, false])
+        func moved(file: (suffix: String, name: String), isReplaced: Bool) async throws {
+            let store = try SQLiteStore.make(in: directory)
+            defer { store.close() }
+            let reader = try store.makeReader()
+            defer { reader.close() }
+            try await store.apply(.replace(["e": "v"]), to: "user")
+            #expect(try reader.variations(of: "user") == ["e": "v"])
+            try FileManager.default.moveItem(atPath: path + file.suffix, toPath: path + ".away")
+            if isReplaced { #expect(FileManager.default.createFile(atPath: path + file.suffix, contents: nil)) }
+            try await expectRefusal(of: store, because: file.name)
+            #expect(try reader.variations(of: "user") == ["e": "v"])
+            #expect(rename(path + ".away", path + file.suffix) == 0)
+            try await store.apply(.replace(["e": "w"]), to: "user")
+            #expect(try reader.variations(of: "user") == ["e": "w"])
+            #expect(try reader.variations(of: "refused") == nil)
+        }
+
+        @Test("Of a log that was deleted, all that was acknowledged is copied into the database at the next write")
+        func deletedLog() async throws {
+            let store = try SQLiteStore.make(in: directory)
+            defer { store.close() }
+            for result in await store.applyAsOne(.newUsers(200)) { _ = try result.get() }
+            #expect(unlink(path + "-wal") == 0)
+            try await expectRefusal(of: store, because: "write-ahead log")
+            // The database as a process leaves it that is killed now.
+            let copy = try TemporaryDirectory()
+            try FileManager.default.copyItem(atPath: path, toPath: copy.file("holdfast.db"))
+            let recovered = try SQLiteStore.make(in: copy)
+            defer { recovered.close() }
+            let reader = try recovered.makeReader()
+            defer { reader.close() }
+            #expect(try reader.page(after: nil, limit: 1_000).count == 200)
+            #expect(try RawDatabase(copy.file("holdfast.db")).value("PRAGMA integrity_check") == "ok")
+        }
+
+        @Test("A log that is deleted during a commit is noticed before the commit is acknowledged")
+        func deletedDuringCommit() async throws {
+            let store = try SQLiteStore.make(in: directory)
+            defer { store.close() }
+            try await store.apply(.replace(["e": "v"]), to: "user")
+            let path = path
+            let result = await withCheckedContinuation { continuation in
+                store.writer.submit({ transaction in
+                    unlink(path + "-wal")
+                    transaction.changed()
+                }, completion: { continuation.resume(returning: $0) })
+            }
+            #expect(throws: StorageError.self) { try result.get() }
+        }
+
+        @Test("A log without a file is copied by closing the store")
+        func closing() async throws {
+            let store = try SQLiteStore.make(in: directory)
+            try await store.apply(.replace(["e": "v"]), to: "user")
+            #expect(unlink(path + "-wal") == 0)
+            store.close()
+            let reopened = try SQLiteStore.make(in: directory)
+            defer { reopened.close() }
+            let reader = try reopened.makeReader()
+            defer { reader.close() }
+            #expect(try reader.variations(of: "user") == ["e": "v"])
+        }
+
+        @Test("Connections that are opened later do not take another log for the one that is open")
+        func openedLater() async throws {
+            let store = try SQLiteStore.make(in: directory)
+            defer { store.close() }
+            try await store.apply(.replace(["e": "v"]), to: "user")
+            #expect(rename(path + "-wal", path + ".away") == 0)
+            #expect(throws: StorageError.self) { try store.makeReader() }
+            #expect(throws: StorageError.self) { try store.exposures(after: 0, limit: 10) }
+            #expect(rename(path + ".away", path + "-wal") == 0)
+            let reader = try store.makeReader()
+            defer { reader.close() }
+            #expect(try reader.variations(of: "user") == ["e": "v"])
+        }
+    }
+}
