@@ -108,5 +108,25 @@ extension SQLiteStoreTests {
             defer { reader.close() }
             #expect(try reader.variations(of: "user") == ["e": "v"])
         }
+
+        @Test("Only its owner may read a new database, its log, and a backup of it")
+        func modes() async throws {
+            func modes() throws -> [String: Int] {
+                let names = try FileManager.default.contentsOfDirectory(atPath: directory.path)
+                return try Dictionary(uniqueKeysWithValues: names.map { name in
+                    let attributes = try FileManager.default.attributesOfItem(atPath: directory.file(name))
+                    return (name, (attributes[.posixPermissions] as? NSNumber)?.intValue ?? 0)
+                })
+            }
+            let store = try SQLiteStore.make(in: directory)
+            try await store.apply(.replace(["e": "v"]), to: "user")
+            #expect(try modes() == ["holdfast.db": 0o600, "holdfast.db-wal": 0o600, "holdfast.db-shm": 0o600])
+            store.close()
+            // What an operator has changed stays so, and is no rule for copies.
+            #expect(chmod(path, 0o640) == 0)
+            try SQLiteStore.make(in: directory).close()
+            try DatabaseMaintenance.backUp(path: path, to: directory.file("copy.db"))
+            #expect(try modes() == ["holdfast.db": 0o640, "copy.db": 0o600])
+        }
     }
 }

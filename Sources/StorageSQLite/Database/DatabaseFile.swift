@@ -25,6 +25,7 @@ struct DatabaseFile: Sendable {
     @discardableResult
     func prepare(lockTimeout: Double) throws(DatabaseError) -> Int64 {
         try recognise()
+        createPrivately()
         return try naming {
             let connection = try Connection(path: path, access: .create, lockTimeout: lockTimeout)
             // The write-ahead log may know of a newer version than the file; it stays as it is if that is refused.
@@ -52,6 +53,13 @@ struct DatabaseFile: Sendable {
             throw DatabaseError(path, "it is a SQLite database of another program")
         }
         try checkVersion(header.version)
+    }
+
+    /// Only its owner may read a new database. SQLite gives the files beside it the same mode. What goes wrong here,
+    /// goes wrong again when SQLite opens the file, and is told then.
+    private func createPrivately() {
+        let descriptor = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
+        if descriptor >= 0 { close(descriptor) }
     }
 
     private func checkVersion(_ found: Int64) throws(DatabaseError) {

@@ -47,7 +47,7 @@ public enum DatabaseMaintenance {
         try file.recognise()
         guard file.sizes.database > 0 else { throw DatabaseError(path, "it is empty") }
         let partial = partialName(of: target)
-        let descriptor = try claim(partial, as: path)
+        let descriptor = try claim(partial)
         defer { close(descriptor) }
         do throws(SQLiteError) {
             let connection = try Connection(path: path, access: .write, lockTimeout: 10)
@@ -59,19 +59,16 @@ public enum DatabaseMaintenance {
         try publish(partial, descriptor, as: target)
     }
 
-    /// An empty file for the copy, which nobody may read who may not read the original, and a lock on it for as long
-    /// as it is open.
-    private static func claim(_ partial: String, as original: String) throws(DatabaseError) -> Int32 {
-        var status = stat()
-        guard stat(original, &status) == 0 else { throw DatabaseError(original, String(cString: strerror(errno))) }
-        let descriptor = open(partial, O_RDWR | O_CREAT | O_CLOEXEC, status.st_mode & 0o666)
+    /// An empty file for the copy, which only its owner may read, and a lock on it for as long as it is open.
+    private static func claim(_ partial: String) throws(DatabaseError) -> Int32 {
+        let descriptor = open(partial, O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
         guard descriptor >= 0 else { throw DatabaseError(partial, String(cString: strerror(errno))) }
         guard flock(descriptor, LOCK_EX | LOCK_NB) == 0 else {
             close(descriptor)
             throw DatabaseError(partial, "another copy is being made under this name")
         }
         // What is left of one that was not finished.
-        guard ftruncate(descriptor, 0) == 0 else {
+        guard ftruncate(descriptor, 0) == 0, fchmod(descriptor, 0o600) == 0 else {
             defer { close(descriptor) }
             throw DatabaseError(partial, String(cString: strerror(errno)))
         }
