@@ -26,8 +26,12 @@ public protocol ProfileStore: Sendable {
         completion: @escaping @Sendable ([Result<ProfileChangeResult, StorageError>]) -> Void
     )
 
-    /// Writes a little, durably, to see whether the store works.
+    /// Writes a little, durably, to see whether the store works; after a write that failed, about as much as that would
+    /// have written.
     func probe(completion: @escaping @Sendable (Result<Void, StorageError>) -> Void)
+
+    /// Why a write failed; `nil` once as much has been written again, by whatever change or probe. Cheap.
+    var writeFailure: StorageError? { get }
 
     /// Figures for metrics; cheap.
     func statistics() -> StoreStatistics
@@ -35,6 +39,11 @@ public protocol ProfileStore: Sendable {
     /// Refuses new changes, makes those submitted durable, and lets go of all resources but the readers', which are
     /// closed each on its own thread. Blocks until done; not to be called from a completion.
     func close()
+}
+
+extension ProfileStore {
+    /// For stores of which a probe shows all that can go wrong.
+    public var writeFailure: StorageError? { nil }
 }
 
 /// Reads profiles on one thread.

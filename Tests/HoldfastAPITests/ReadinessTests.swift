@@ -35,6 +35,19 @@ import Testing
         #expect(store.probes == 1)
     }
 
+    @Test func `A write that failed makes the server not ready at once, and as long as the store says so`() async {
+        let readiness = Readiness(store: store)
+        readiness.check { _ in }
+        store.answer(.success(()))
+        #expect(await answer(of: readiness) == nil)
+        store.failure.withLock { $0 = .unavailable(reason: "disk full") }
+        #expect(await answer(of: readiness) == "disk full")
+        // The look still serves those who ask.
+        #expect(store.probes == 1)
+        store.failure.withLock { $0 = nil }
+        #expect(await answer(of: readiness) == nil)
+    }
+
     @Test func `A server that shuts down is not ready, whatever its store says`() async {
         let readiness = Readiness(store: store)
         readiness.shutDown()
@@ -48,6 +61,9 @@ private final class SilentStore: ProfileStore {
     private let store = InMemoryProfileStore()
     private let waiting = Mutex<[@Sendable (Result<Void, StorageError>) -> Void]>([])
     private let count = Atomic(0)
+    let failure = Mutex<StorageError?>(nil)
+
+    var writeFailure: StorageError? { failure.withLock { $0 } }
 
     var probes: Int { count.load(ordering: .sequentiallyConsistent) }
 

@@ -68,6 +68,32 @@ import Testing
         server.stop()
     }
 
+    @Test(.enabled(if: SmallFileSystem.canBeMade, "a file system can only be mounted by the administrator"))
+    func `A disk on which only small writes fit makes the server not ready, until a great one fits again`() throws {
+        let disk = try SmallFileSystem(at: directory.path)
+        let server = try ServerProcess(database: database)
+        let client = try server.client()
+        #expect(try client.request("POST", "/ups/save", profile("ada", ["11": "1"])).status == 200)
+        let ballast = try disk.fill(leaving: 64 << 10)
+        let entries = (0..<900).map { "\"\($0)\":{\"variation_id\":\"\(String(repeating: "v", count: 200))\"}" }
+        let big = "{\"user_id\":\"big\",\"experiment_bucket_map\":{\(entries.joined(separator: ","))}}"
+        #expect(try client.request("GET", "/readyz").status == 200)
+        #expect(try client.request("PUT", "/v1/profiles/big", big).status == 503)
+        // Longer than one look at the store serves those who ask.
+        let start = ContinuousClock.now
+        repeat {
+            #expect(try client.request("POST", "/ups/save", profile("ada", ["11": "2"])).status == 200)
+            let ready = try client.request("GET", "/readyz")
+            #expect(ready.status == 503 && ready["detail"].string?.contains("full") == true, "\(ready.text)")
+        } while ContinuousClock.now - start < .seconds(1.2)
+        unlink(ballast)
+        #expect(try untilAnswered(200, client, "/readyz").status == 200)
+        #expect(try client.request("PUT", "/v1/profiles/big", big).status == 201)
+        #expect(try client.request("GET", "/readyz").status == 200)
+        server.stop()
+        #expect(try DatabaseConnection(database).text("PRAGMA integrity_check") == "ok")
+    }
+
     @Test(.enabled(if: Executable.find("prlimit") != nil, "there is no prlimit here"))
     func `A file that may not grow fails writes, until it may`() throws {
         let server = try ServerProcess(database: database)

@@ -27,6 +27,7 @@ extension SQLiteStoreTests {
                 "\(error)".contains("the \(reason) must stay in place") && "\(error)".contains("moved, deleted or replaced")
             }
             await #expect(throws: StorageError.self, sourceLocation: sourceLocation) { try await store.probe() }
+            #expect("\(store.writeFailure, default: "")".contains(reason), sourceLocation: sourceLocation)
         }
 
         @Test("A file that was moved away or replaced takes no more writes, until it is back", arguments: [

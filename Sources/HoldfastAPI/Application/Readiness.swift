@@ -44,7 +44,7 @@ public final class Readiness: Sendable {
         let step = state.withLock { state -> Step in
             if state.isShuttingDown { return .answer("the server is shutting down") }
             if let result = state.lastResult, state.isLate || DispatchTime.now() < state.lastLook + freshness {
-                return .answer(Self.reason(result))
+                return .answer(reason(result))
             }
             state.waiting.append(completion)
             if state.isLooking { return .wait }
@@ -84,12 +84,13 @@ public final class Readiness: Sendable {
             defer { state.waiting = [] }
             return state.waiting
         }
-        for completion in waiting { completion(Self.reason(result)) }
+        for completion in waiting { completion(reason(result)) }
     }
 
-    private static func reason(_ result: Result<Void, StorageError>) -> String? {
+    /// A write may have failed since the look, or where a look did not.
+    private func reason(_ result: Result<Void, StorageError>) -> String? {
         switch result {
-        case .success: nil
+        case .success: store.writeFailure?.description
         case .failure(let error): error.description
         }
     }

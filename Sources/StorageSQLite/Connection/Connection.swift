@@ -189,6 +189,42 @@ final class Connection {
         return nil
     }
 
+    /// Pages that this connection has written, or tried to, since it was last asked.
+    func takeWrittenPages() -> Int {
+        var (pages, highest): (Int32, Int32) = (0, 0)
+        sqlite3_db_status(handle, SQLITE_DBSTATUS_CACHE_WRITE, &pages, &highest, 1)
+        return Int(pages)
+    }
+
+    /// Writes so many pages' worth of zeros behind the end of the log, where the next commits go and nobody reads before.
+    /// Only in a transaction that may write, so that nobody commits meanwhile.
+    ///
+    /// - Throws: ``SQLiteError`` when there is no room for them, or something else keeps the log from growing.
+    func extendLog(pages: Int) throws(SQLiteError) {
+        var log: UnsafeMutablePointer<sqlite3_file>?
+        guard let end = logHeader?.end, sqlite3_file_control(handle, "main", SQLITE_FCNTL_JOURNAL_POINTER, &log) == SQLITE_OK,
+            let log, let methods = log.pointee.pMethods?.pointee, let write = methods.xWrite, let size = methods.xFileSize
+        else { return }
+        var former: sqlite3_int64 = 0
+        var code = size(log, &former)
+        let zeros = [UInt8](repeating: 0, count: 64 << 10)
+        let goal = end.offset + sqlite3_int64(pages) * end.frameSize
+        var offset = end.offset
+        while code == SQLITE_OK, offset < goal {
+            let count = min(goal - offset, sqlite3_int64(zeros.count))
+            code = write(log, zeros, Int32(count), offset)
+            offset += count
+        }
+        // Also has written what is still being collected; see Access.commit.
+        var reached: sqlite3_int64 = 0
+        if code == SQLITE_OK { code = size(log, &reached) }
+        guard code == SQLITE_OK else {
+            _ = methods.xTruncate?(log, max(former, end.offset))
+            // The connection knows nothing of it.
+            throw SQLiteError(nil, code)
+        }
+    }
+
     private var mainFile: UnsafeMutablePointer<sqlite3_file>? {
         var file: UnsafeMutablePointer<sqlite3_file>?
         return sqlite3_file_control(handle, "main", SQLITE_FCNTL_FILE_POINTER, &file) == SQLITE_OK ? file : nil

@@ -28,6 +28,16 @@ struct LogHeader: Equatable, Sendable {
         commits == former.commits &+ 1
     }
 
+    /// Where the log ends, and what a page takes in it, in bytes: https://sqlite.org/walformat.html, section 1.
+    var end: (offset: Int64, frameSize: Int64) {
+        withUnsafeBytes(of: words) { words in
+            // 65536 is written as 1.
+            let pageSize = Int64(words.load(fromByteOffset: 14, as: UInt16.self))
+            let frameSize = 24 + (pageSize == 1 ? 65_536 : pageSize)
+            return (32 + Int64(words.load(fromByteOffset: 16, as: UInt32.self)) * frameSize, frameSize)
+        }
+    }
+
     /// "iChange" in SQLite's wal.c: every commit counts it up, and nothing else does.
     private var commits: UInt32 {
         withUnsafeBytes(of: words) { $0.load(fromByteOffset: 8, as: UInt32.self) }

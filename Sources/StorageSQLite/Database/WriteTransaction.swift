@@ -15,6 +15,8 @@ final class WriteTransaction {
     private(set) var auditEntries: UInt64 = 0
     /// Changes that a rule refused.
     private(set) var refusals = 0
+    /// Pages for which there was shown to be room in the log.
+    private(set) var provenPages = 0
     /// Whether there is anything to commit.
     private(set) var hasWritten = false
     /// Read when first asked for.
@@ -91,6 +93,25 @@ final class WriteTransaction {
         profiles += (record == nil ? 0 : 1) - (stored == nil ? 0 : 1)
         assignments += Int64((record?.count ?? 0) - (stored?.count ?? 0))
         hasWritten = true
+    }
+
+    // MARK: Probing
+
+    /// Shows that a transaction of so many pages could be committed.
+    ///
+    /// - Throws: ``StorageError/unavailable(reason:)``, which leaves the other changes be.
+    func proveRoom(pages: Int) throws(StorageError) {
+        do throws(SQLiteError) {
+            try connection.extendLog(pages: pages)
+        } catch {
+            throw error.asStorageError
+        }
+        hasProven(pages: pages)
+    }
+
+    /// Takes note that so many pages were written.
+    func hasProven(pages: Int) {
+        provenPages = max(provenPages, pages)
     }
 
     // MARK: Taking note of what was written

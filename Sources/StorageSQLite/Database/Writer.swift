@@ -13,6 +13,7 @@ final class Writer: Sendable {
         var waitingChanges = 0
         var isScheduled = false
         var isClosed = false
+        var failure: Failure?
         var statistics = StoreStatistics()
 
         /// Whether the caller must see to it that what waits is committed.
@@ -26,6 +27,14 @@ final class Writer: Sendable {
             statistics.profiles = Int(counters.profiles)
             statistics.assignments = Int(counters.assignments)
         }
+    }
+
+    /// Why a transaction failed, and how much is to be written before it counts as over: small transactions may still
+    /// fit onto a disk that is nearly full.
+    private struct Failure {
+        var error: StorageError
+        /// Of the greatest transaction that failed since.
+        var pages: Int
     }
 
     /// The row of counters, from a statement that gives them in this order.
@@ -49,7 +58,8 @@ final class Writer: Sendable {
     private let configuration: SQLiteConfiguration
     private let queue = DispatchQueue(label: "sqlite-writer", qos: .userInitiated)
     private let state = Mutex(State())
-    private let isFailing = Atomic<Bool>(false)
+    /// Pages that a probe writes at most.
+    private static let probePages = 4_096
     private let connection: QueueBound<Connection?>
 
     init(file: DatabaseFile, configuration: SQLiteConfiguration) throws(SQLiteError) {
@@ -100,6 +110,18 @@ final class Writer: Sendable {
             completion(changes.map { _ in .failure(error) })
         })
     }
+
+    /// Commits a change of the counters, and writes as much to the log as a transaction that has failed.
+    func probe(completion: @escaping @Sendable (Result<Void, StorageError>) -> Void) {
+        submit(
+            { [self] transaction in
+                if let failure = state.withLock(\.failure) { try transaction.proveRoom(pages: failure.pages) }
+                transaction.changed()
+            }, completion: completion)
+    }
+
+    /// Why the last transaction failed; `nil` once as much has been written again.
+    var failure: StorageError? { state.withLock { $0.failure?.error } }
 
     private func submit(_ write: PendingWrite) {
         let (refusal, isFirst) = state.withLock { state -> (StorageError?, Bool) in
@@ -168,24 +190,29 @@ final class Writer: Sendable {
             let transaction = try transact(batch)
             let seconds = start.seconds(to: .now())
             let changes = Self.changes(batch)
-            state.withLock { state in
+            let isOver = state.withLock { state in
                 state.statistics.failedChanges += UInt64(transaction.refusals)
-                guard transaction.hasWritten else { return }
+                guard transaction.hasWritten else { return false }
                 state.statistics.auditEntries += transaction.auditEntries
                 state.statistics.commits += 1
                 state.statistics.changes += UInt64(changes - transaction.refusals)
                 state.statistics.commitSeconds.observe(seconds)
                 state.statistics.batchSizes.observe(Double(changes))
+                guard let failure = state.failure, transaction.provenPages >= failure.pages else { return false }
+                state.failure = nil
+                return true
             }
             configuration.aroundCompletions { for write in batch { write.complete() } }
             guard transaction.hasWritten else { return }
-            if isFailing.exchange(false, ordering: .relaxed) { configuration.report(.writesSucceed) }
+            if isOver { configuration.report(.writesSucceed) }
             if let connection = connection.value { checkpointer.logHasGrown(on: connection) }
         } catch {
-            recover(from: error)
-            if !isFailing.exchange(true, ordering: .relaxed) {
-                configuration.report(.writesFail(reason: error.asStorageError.description))
+            let pages = recover(from: error)
+            let isFirst = state.withLock { state in
+                defer { state.failure = Failure(error: error.asStorageError, pages: max(pages, state.failure?.pages ?? 0)) }
+                return state.failure == nil
             }
+            if isFirst { configuration.report(.writesFail(reason: error.asStorageError.description)) }
             // What waits behind a lock that outlasted the patience of a write would wait for it as long again.
             let others = error.isBusy ? takeWaiting(.max) : []
             state.withLock { $0.statistics.failedChanges += UInt64(Self.changes(batch + others)) }
@@ -214,6 +241,7 @@ final class Writer: Sendable {
         notices.deliver(
             .init(number: counters.commits, changes: transaction.userChanges, header: header, after: former))
         state.withLock { $0.take(counters) }
+        transaction.hasProven(pages: connection.takeWrittenPages())
         // Only if they are still in place it was they that were synchronised.
         try file.expectInPlace()
         return transaction
@@ -239,12 +267,16 @@ final class Writer: Sendable {
     }
 
     /// Leaves the connection as a next transaction needs it, or has a fresh one take its place.
-    private func recover(from error: SQLiteError) {
+    ///
+    /// - Returns: how many pages the transaction would have written, as far as a probe is to try.
+    private func recover(from error: SQLiteError) -> Int {
         notices.announce(0)
-        guard let connection = connection.value else { return }
+        guard let connection = connection.value else { return 0 }
+        let pages = connection.takeWrittenPages()
         if connection.isInTransaction { try? connection.execute("ROLLBACK") }
         if connection.isInTransaction || error.asksForReopening { connection.isWorn = true }
         if error.code == SQLiteError.fileHasMoved { checkpointer.copyDeletedLog(on: connection) }
+        return min(pages, Self.probePages)
     }
 
     private func openConnection() throws(SQLiteError) -> Connection {

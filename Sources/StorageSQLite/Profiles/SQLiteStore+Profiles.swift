@@ -85,10 +85,11 @@ extension SQLiteStore: ProfileStore {
         }
     }
 
-    /// Commits a change of the counters.
     public func probe(completion: @escaping @Sendable (Result<Void, StorageError>) -> Void) {
-        writer.submit({ $0.changed() }, completion: completion)
+        writer.probe(completion: completion)
     }
+
+    public var writeFailure: StorageError? { writer.failure }
 
     public func statistics() -> StoreStatistics {
         writer.statistics()

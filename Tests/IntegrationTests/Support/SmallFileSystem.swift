@@ -18,16 +18,19 @@ final class SmallFileSystem {
         try? run("umount", "--lazy", path)
     }
 
-    /// Leaves nothing free, with a file that can be removed again.
+    /// Leaves so many bytes free, with a file that can be removed again.
     ///
     /// - Returns: the path of the file.
-    func fill() throws -> String {
+    func fill(leaving rest: off_t = 0) throws -> String {
         let ballast = "\(path)/ballast"
         let descriptor = open(ballast, O_WRONLY | O_CREAT | O_CLOEXEC, 0o600)
         guard descriptor >= 0 else { throw TestFailure("\(ballast) cannot be made") }
         defer { close(descriptor) }
         let zeros = [UInt8](repeating: 0, count: 4_096)
         while write(descriptor, zeros, zeros.count) > 0 {}
+        guard ftruncate(descriptor, max(0, lseek(descriptor, 0, SEEK_END) - rest)) == 0 else {
+            throw TestFailure("\(ballast) cannot be cut")
+        }
         return ballast
     }
 }
