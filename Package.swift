@@ -61,7 +61,7 @@ let package = Package(
             resources: [
                 .embedInCode("0001_profiles.sql"), .embedInCode("0002_projects.sql"),
                 .embedInCode("0003_exposures_and_goals.sql"), .embedInCode("0004_audit.sql"),
-                .embedInCode("0005_attributes.sql"),
+                .embedInCode("0005_attributes.sql"), .embedInCode("0006_erasures_and_history.sql"),
             ],
             swiftSettings: strict
         ),

@@ -7,5 +7,6 @@ public enum Migrations {
         PackageResources._003_exposures_and_goals_sql,
         PackageResources._004_audit_sql,
         PackageResources._005_attributes_sql,
+        PackageResources._006_erasures_and_history_sql,
     ]
 }

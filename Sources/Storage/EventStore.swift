@@ -4,6 +4,25 @@ public import Bucketing
 public enum UserEvent: Sendable {
     case exposure(Exposure)
     case goal(GoalEvent)
+
+    public var userID: Identifier {
+        switch self {
+        case .exposure(let exposure): exposure.userID
+        case .goal(let event): event.userID
+        }
+    }
+}
+
+/// An event, and when this process has received it.
+public struct ReceivedEvent: Sendable {
+    public var event: UserEvent
+    /// Nanoseconds of the monotonic clock, which all processes of a machine share.
+    public var receivedAt: UInt64
+
+    public init(_ event: UserEvent, receivedAt: UInt64) {
+        self.event = event
+        self.receivedAt = receivedAt
+    }
 }
 
 /// What became of an event.
@@ -19,10 +38,12 @@ public enum EventOutcome: Sendable {
 /// the user stays in one variation. Results count goal events that happened since then, and for comparison those of
 /// the time before it, see ``EventRules``.
 public protocol EventStore: Sendable {
-    /// Stores events in the order given, in one transaction.
+    /// Stores events in the order given, in one transaction; but for those of a user whom another process has erased
+    /// since they were received, which are then as if they had been stored before.
     ///
     /// - Parameter completion: called when all are durable, with what became of each, or when all have failed.
-    func record(_ events: [UserEvent], completion: @escaping @Sendable (Result<[EventOutcome], StorageError>) -> Void)
+    func record(
+        _ events: [ReceivedEvent], completion: @escaping @Sendable (Result<[EventOutcome], StorageError>) -> Void)
 
     /// Exposures in the order of their numbers. Blocks; not for an event loop.
     func exposures(after number: Int64, limit: Int) throws(StorageError) -> [StoredExposure]

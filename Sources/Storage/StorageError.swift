@@ -11,6 +11,8 @@ public enum StorageError: Error, Hashable, Sendable {
     case staleDatafile
     /// What is stored of one user cannot be read; others are not affected. Nothing is acknowledged.
     case damaged(reason: String)
+    /// The user was erased while the change waited for its transaction. Nothing was stored; the caller may try again.
+    case erased
     /// The store is closed or closing.
     case closed
 }
@@ -19,7 +21,7 @@ extension StorageError {
     /// Whether the same could be done for other users.
     public var concernsOneUser: Bool {
         switch self {
-        case .tooManyAssignments, .damaged: true
+        case .tooManyAssignments, .damaged, .erased: true
         case .overloaded, .unavailable, .staleDatafile, .closed: false
         }
     }
@@ -32,6 +34,7 @@ extension StorageError: CustomStringConvertible {
         case .overloaded: "too many writes are waiting"
         case .staleDatafile: "the decision was made with another datafile than the active one"
         case .unavailable(let reason), .damaged(let reason): reason
+        case .erased: "the user was erased meanwhile"
         case .closed: "the store is closed"
         }
     }

@@ -10,13 +10,14 @@ import Testing
     /// A store that answers when it is told to.
     private final class SlowStore: EventStore {
         typealias Completion = @Sendable (Result<[EventOutcome], StorageError>) -> Void
-        private let waiting = Mutex<[(count: Int, completion: Completion)]>([])
+        private let waiting = Mutex<[(events: [ReceivedEvent], completion: Completion)]>([])
         private let offered = DispatchSemaphore(value: 0)
 
-        var batches: [Int] { waiting.withLock { $0.map(\.count) } }
+        var batches: [Int] { waiting.withLock { $0.map(\.events.count) } }
+        var events: [ReceivedEvent] { waiting.withLock { $0.flatMap(\.events) } }
 
-        func record(_ events: [UserEvent], completion: @escaping Completion) {
-            waiting.withLock { $0.append((events.count, completion)) }
+        func record(_ events: [ReceivedEvent], completion: @escaping Completion) {
+            waiting.withLock { $0.append((events, completion)) }
             offered.signal()
         }
 
@@ -24,7 +25,7 @@ import Testing
         func answer(_ error: StorageError? = nil) {
             offered.wait()
             let first = waiting.withLock { $0.removeFirst() }
-            first.completion(error.map { .failure($0) } ?? .success(Array(repeating: .stored, count: first.count)))
+            first.completion(error.map { .failure($0) } ?? .success(first.events.map { _ in .stored }))
         }
 
         func exposures(after number: Int64, limit: Int) throws(StorageError) -> [StoredExposure] { [] }
@@ -148,6 +149,18 @@ import Testing
         submit("d", 1, to: queue)
         store.answer()
         #expect(answers.texts == ["c failed", "a: 1", "b: 1", "d: 1"])
+    }
+
+    @Test func `Events go to the store with the moment when they were received, however long they wait`() {
+        let queue = EventQueue(store: store)
+        let start = DispatchTime.now().uptimeNanoseconds
+        submit("a", 1, to: queue)
+        queue.add(Self.exposures(2)) { Issue.record("they were dropped") }
+        let end = DispatchTime.now().uptimeNanoseconds
+        store.answer()
+        let moments = store.events.map(\.receivedAt)
+        #expect(moments.count == 2 && moments.allSatisfy { (start...end).contains($0) })
+        store.answer()
     }
 
     @Test func `What the store fails to take is told to whom it concerns, and the next is tried`() {

@@ -59,6 +59,9 @@ import Testing
         INSERT INTO attribute_removals VALUES (3, '');
         INSERT INTO segments VALUES ('adults', '{"type":"custom_attribute","name":"age","match":"ge","value":18}');
         """,
+        """
+        INSERT INTO erasures VALUES (42, 6000);
+        """,
     ]
 
     /// Makes a database as a program that knew only the first steps would have left it.

@@ -67,7 +67,6 @@ extension SQLiteStoreTests {
             try await store.apply(.replace(["e": "v"]), to: "user")
             let commits = store.statistics().commits
             try await store.apply(.merge(["e": "v"], onConflict: .replace), to: "user")
-            try await store.apply(.erase, to: "nobody")
             #expect(store.statistics().commits == commits)
         }
 

@@ -54,6 +54,8 @@ struct Problem: Error {
                 "the active datafile cannot be used by this server, or changes too fast; nothing was stored")
         case .damaged(let reason):
             self.init(.serviceUnavailable, "\(reason); DELETE erases what is stored of the user")
+        case .erased:
+            self.init(.serviceUnavailable, "the user was erased meanwhile; nothing was stored")
         case .unavailable:
             self.init(.serviceUnavailable, "the store does not answer; nothing was acknowledged. GET /readyz says why")
         case .closed:

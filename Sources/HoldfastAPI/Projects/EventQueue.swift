@@ -12,7 +12,7 @@ public final class EventQueue: Sendable {
 
     /// What is stored as a whole or not at all.
     private struct Submission {
-        let events: [UserEvent]
+        let events: [ReceivedEvent]
         /// About how much memory they take.
         let bytes: Int
         /// Whether a request waits for the answer.
@@ -20,7 +20,8 @@ public final class EventQueue: Sendable {
         let completion: Completion
 
         init(events: [UserEvent], isAwaited: Bool = false, completion: @escaping Completion) {
-            self.events = events
+            let now = DispatchTime.now().uptimeNanoseconds
+            self.events = events.map { ReceivedEvent($0, receivedAt: now) }
             bytes = events.reduce(0) { $0 + 256 + $1.payload.count }
             self.isAwaited = isAwaited
             self.completion = completion
@@ -178,7 +179,7 @@ public final class EventQueue: Sendable {
             switch result {
             case .success(let outcomes):
                 for (outcome, event) in zip(outcomes, submissions.lazy.flatMap(\.events)) {
-                    state.statistics.count(outcome, event)
+                    state.statistics.count(outcome, event.event)
                 }
             case .failure:
                 for submission in submissions { state.statistics.failed &+= UInt64(submission.events.count) }

@@ -18,6 +18,7 @@ enum AttributeRows {
     static func apply(
         _ change: AttributeChange, in transaction: WriteTransaction
     ) throws -> AttributeChangeResult {
+        try transaction.expectNotErased(change.userID)
         guard let bytes = try find(change.userID, on: transaction.connection) else {
             return try update(change, former: .empty, in: transaction)
         }

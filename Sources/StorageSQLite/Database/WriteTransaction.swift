@@ -1,10 +1,15 @@
 import Bucketing
+import Dispatch
 import Storage
 
 /// The transaction in progress, as the changes in it see it. For the writer's queue only.
 final class WriteTransaction {
     let connection: Connection
     private let knownUsers: BloomFilter?
+    private let erasures: Erasures
+    /// When the change was submitted that is being made, in monotonic nanoseconds.
+    var submittedAt: UInt64 = 0
+    private var erasedUsers: [Identifier] = []
     /// What has been changed of users in this transaction, in order.
     private(set) var userChanges = UserChanges()
     /// The hashes of users who had no profile before.
@@ -22,10 +27,13 @@ final class WriteTransaction {
     /// Read when first asked for.
     private var newestDatafileVersion: Int64?
 
-    /// - Parameter knownUsers: those who may have a profile; others have none, unless another process has made it.
-    init(_ connection: Connection, knownUsers: BloomFilter?) {
+    /// - Parameters:
+    ///   - knownUsers: those who may have a profile; others have none, unless another process has made it.
+    ///   - erasures: up to date.
+    init(_ connection: Connection, knownUsers: BloomFilter?, _ erasures: Erasures) {
         self.connection = connection
         self.knownUsers = knownUsers
+        self.erasures = erasures
     }
 
     /// Makes one of the transaction's changes.
@@ -93,6 +101,34 @@ final class WriteTransaction {
         profiles += (record == nil ? 0 : 1) - (stored == nil ? 0 : 1)
         assignments += Int64((record?.count ?? 0) - (stored?.count ?? 0))
         hasWritten = true
+    }
+
+    // MARK: Erased users
+
+    /// Whether another process has erased the user since an event was received.
+    func wasErased(_ userID: Identifier, since receivedAt: UInt64) throws(SQLiteError) -> Bool {
+        try erasures.mayHold(userID, since: receivedAt, on: connection)
+    }
+
+    /// - Throws: ``StorageError/erased`` when another process has erased the user while this change waited.
+    func expectNotErased(_ userID: Identifier) throws {
+        if try wasErased(userID, since: submittedAt) { throw StorageError.erased }
+    }
+
+    /// Takes note that a user was erased, also one of whom nothing was stored: another process may have something waiting.
+    func erased(_ userID: Identifier) {
+        erasedUsers.append(userID)
+        hasWritten = true
+    }
+
+    /// Has all processes forget what they have waiting of the users who were erased.
+    ///
+    /// - Returns: when that was; `nil` if nobody was erased.
+    func recordErasures() throws(SQLiteError) -> UInt64? {
+        guard !erasedUsers.isEmpty else { return nil }
+        let now = DispatchTime.now().uptimeNanoseconds
+        for userID in erasedUsers { try ErasureRows.insert(userID, at: now, on: connection) }
+        return now
     }
 
     // MARK: Probing

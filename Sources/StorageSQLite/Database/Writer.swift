@@ -61,10 +61,12 @@ final class Writer: Sendable {
     /// Pages that a probe writes at most.
     private static let probePages = 4_096
     private let connection: QueueBound<Connection?>
+    private let erasures: QueueBound<Erasures>
 
     init(file: DatabaseFile, configuration: SQLiteConfiguration) throws(SQLiteError) {
         let connection = try file.writer(lockTimeout: configuration.lockTimeout)
         self.connection = QueueBound(connection, queue)
+        erasures = QueueBound(Erasures(), queue)
         self.file = file.opened()
         checkpointer = Checkpointer(file: self.file, configuration)
         self.configuration = configuration
@@ -227,16 +229,22 @@ final class Writer: Sendable {
     private func transact(_ batch: [PendingWrite]) throws(SQLiteError) -> WriteTransaction {
         let connection = try openConnection()
         try connection.statement("BEGIN IMMEDIATE").run()
-        let transaction = WriteTransaction(connection, knownUsers: knownUsers.latestFilter)
-        for write in batch { try write.perform(in: transaction) }
+        try erasures.value.update(on: connection)
+        let transaction = WriteTransaction(connection, knownUsers: knownUsers.latestFilter, erasures.value)
+        for write in batch {
+            transaction.submittedAt = write.submittedAt
+            try write.perform(in: transaction)
+        }
         guard transaction.hasWritten else {
             try connection.statement("COMMIT").run()
             return transaction
         }
+        let erasure = try transaction.recordErasures()
         let counters = try raiseCounters(transaction)
         notices.announce(counters.commits)
         knownUsers.add(transaction.newUsers)
         let (former, header) = try connection.commit()
+        erasures.value.hasCommitted(header, erasure: erasure)
         knownUsers.hasCommitted(Commit(number: counters.commits, header: header), after: former)
         notices.deliver(
             .init(number: counters.commits, changes: transaction.userChanges, header: header, after: former))

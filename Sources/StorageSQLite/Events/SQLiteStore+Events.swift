@@ -3,14 +3,18 @@ public import Storage
 
 extension SQLiteStore: EventStore {
     public func record(
-        _ events: [UserEvent], completion: @escaping @Sendable (Result<[EventOutcome], StorageError>) -> Void
+        _ events: [ReceivedEvent], completion: @escaping @Sendable (Result<[EventOutcome], StorageError>) -> Void
     ) {
         writer.submit(
             { transaction in
                 var recording = EventRecording(in: transaction)
                 var outcomes: [EventOutcome] = []
                 outcomes.reserveCapacity(events.count)
-                for event in events { outcomes.append(try recording.record(event)) }
+                for received in events {
+                    let event = received.event
+                    let isErased = try transaction.wasErased(event.userID, since: received.receivedAt)
+                    outcomes.append(isErased ? .stored : try recording.record(event))
+                }
                 try recording.finish()
                 return outcomes
             }, completion: completion)

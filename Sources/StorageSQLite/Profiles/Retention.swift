@@ -1,8 +1,8 @@
 import Dispatch
 import Storage
 
-/// Deletes assignments that have expired, goal events that were kept long enough, and what is old in the audit log, a few
-/// in each transaction, so that other changes wait for none of it long. Readers do not depend on it: to them an
+/// Deletes assignments that have expired, goal events that were kept long enough, what is old in the audit log, and
+/// erasures that need not be remembered, a few in each transaction, so that other changes wait for none of it long. Readers do not depend on it: to them an
 /// assignment is gone at the moment it expires.
 final class Retention: @unchecked Sendable {
     // Safe: all is constant, and a timer source may be cancelled from any thread.
@@ -42,6 +42,7 @@ final class Retention: @unchecked Sendable {
             let now = clock()
             let expired = try Self.deleteExpired(at: now, limit: batch, in: transaction)
             let old = try AuditRows.prune(before: now - auditRetention, limit: batch, in: transaction)
+            try ErasureRows.prune(limit: batch, in: transaction)
             return (expired, old)
         } completion: { [self] result in
             // A failure shows in readiness and metrics; the next sweep tries again.

@@ -28,6 +28,7 @@ extension SQLiteStore: ProfileStore {
         if case .assign(_, let version) = change.operation, try version != transaction.newestDatafile() {
             throw StorageError.staleDatafile
         }
+        if case .erase = change.operation {} else { try transaction.expectNotErased(change.userID) }
         let result = try create(change, rules, at: now, in: transaction) ?? alter(change, rules, at: now, in: transaction)
         // Erasing a user leaves nothing behind, wherever it is kept.
         if case .erase = change.operation {
@@ -37,6 +38,7 @@ extension SQLiteStore: ProfileStore {
             var recording = EventRecording(in: transaction)
             try recording.erase(change.userID)
             try recording.finish()
+            transaction.erased(change.userID)
         }
         if case .override(let experimentID, _) = change.operation {
             var recording = EventRecording(in: transaction)

@@ -68,6 +68,7 @@ extension SQLiteStore: ProjectStore {
         let now = configuration.clock()
         writer.submit(
             { transaction in
+                try transaction.expectNotErased(userID)
                 let former = try ForcedVariationRows.set(
                     variationKey, experimentKey: experimentKey, userID: userID, sdkKey: sdkKey, in: transaction)
                 if former != variationKey {
