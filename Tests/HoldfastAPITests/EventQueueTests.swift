@@ -151,6 +151,22 @@ import Testing
         #expect(answers.texts == ["c failed", "a: 1", "b: 1", "d: 1"])
     }
 
+    @Test func `Ids and the details of events count as they are in memory`() {
+        let texts = ["u", "g", "i"].map { Identifier($0 + String(repeating: "x", count: 1_023)) }
+        let goal = GoalEvent(
+            userID: texts[0], goal: texts[1], value: 1, happenedAt: 0, receivedAt: 0, senderID: texts[2],
+            sdkKey: String(repeating: "k", count: 1_024), payload: [UInt8](repeating: 0x20, count: 4_096))
+        let exposure = Exposure(
+            userID: texts[0], experimentID: texts[1], experimentKey: texts[1], variationID: texts[2], happenedAt: 0,
+            isForced: false, sdkKey: "", payload: [UInt8](repeating: 0x20, count: 4_096))
+        for event in [UserEvent.goal(goal), .exposure(exposure)] {
+            // What a hundred of them take in texts and details alone does not fit.
+            let queue = EventQueue(store: store, capacityBytes: 100 * 8_192)
+            for _ in 0..<100 { queue.record([event]) { _ in } }
+            #expect((80..<100).contains(queue.statistics.waiting))
+        }
+    }
+
     @Test func `Events go to the store with the moment when they were received, however long they wait`() {
         let queue = EventQueue(store: store)
         let start = DispatchTime.now().uptimeNanoseconds

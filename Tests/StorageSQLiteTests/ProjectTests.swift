@@ -9,12 +9,13 @@ extension SQLiteStoreTests {
     @Suite("Datafiles and forced variations")
     struct ProjectTests {
         private func put(
-            _ content: String, in store: SQLiteStore, replacing: Int64? = nil, sdkKey: String = "key"
+            _ content: String, in store: SQLiteStore, replacing: Int64? = nil, sdkKey: String = "key",
+            by author: Author = Author(name: "test")
         ) async throws -> StoredDatafile? {
             try await withCheckedContinuation { continuation in
                 store.putDatafile(
                     Array(content.utf8), sdkKey: sdkKey, revision: content, replacing: replacing,
-                    note: AuditNote(.datafilePut, of: sdkKey), by: Author(name: "test")
+                    note: AuditNote(.datafilePut, of: sdkKey), by: author
                 ) { continuation.resume(returning: $0) }
             }.get()
         }
@@ -41,6 +42,37 @@ extension SQLiteStoreTests {
             #expect(try second.datafiles(after: 0).map(\.revision) == ["2"])
             #expect(try second.datafiles(after: latter.version).isEmpty)
             #expect(try second.datafileHistory(sdkKey: "key", limit: 10).map(\.revision) == ["2", "1"])
+        }
+
+        @Test("So many datafiles of a project are kept as the store is told, and the last that a start brought", arguments: [1, 3])
+        func history(count: Int) async throws {
+            let directory = try TemporaryDirectory()
+            let store = try SQLiteStore.make(in: directory) { $0.datafileHistory = count }
+            defer { store.close() }
+            for number in 1...2 { _ = try await put("start \(number)", in: store, by: .processUser) }
+            for number in 1...10 {
+                _ = try await put("\(number)", in: store)
+                _ = try await put("other \(number)", in: store, sdkKey: "other")
+            }
+            let kept = (0..<count).map { "\(10 - $0)" }
+            #expect(try store.datafileHistory(sdkKey: "key", limit: 100).map(\.revision) == kept + ["start 2"])
+            #expect(try store.datafileHistory(sdkKey: "other", limit: 100).map(\.revision) == kept.map { "other \($0)" })
+            #expect(try store.datafiles(after: 0).map(\.revision).sorted() == ["10", "other 10"])
+            #expect(try store.lastDatafile(sdkKey: "key", by: .processUser)?.revision == "start 2")
+        }
+
+        @Test("A hundred datafiles of a project are kept by default, however many there were")
+        func defaultHistory() async throws {
+            let directory = try TemporaryDirectory()
+            let generous = try SQLiteStore.make(in: directory) { $0.datafileHistory = 1_000 }
+            for number in 1...120 { _ = try await put("\(number)", in: generous) }
+            generous.close()
+            let store = try SQLiteStore.make(in: directory)
+            defer { store.close() }
+            #expect(try store.datafileHistory(sdkKey: "key", limit: 1_000).count == 120)
+            _ = try await put("last", in: store)
+            let kept = try store.datafileHistory(sdkKey: "key", limit: 1_000).map(\.revision)
+            #expect(kept.count == 100 && kept.first == "last" && kept.last == "22")
         }
 
         @Test("A forced variation is told, replaced and taken back")

@@ -1,3 +1,4 @@
+internal import Bucketing
 public import Dispatch
 public import Storage
 internal import Synchronization
@@ -13,16 +14,18 @@ public final class EventQueue: Sendable {
     /// What is stored as a whole or not at all.
     private struct Submission {
         let events: [ReceivedEvent]
-        /// About how much memory they take.
+        /// About how much memory it takes.
         let bytes: Int
         /// Whether a request waits for the answer.
         let isAwaited: Bool
         let completion: Completion
+        /// About what it takes beside its events, with what the completion holds on to.
+        private static let overhead = 512
 
         init(events: [UserEvent], isAwaited: Bool = false, completion: @escaping Completion) {
             let now = DispatchTime.now().uptimeNanoseconds
             self.events = events.map { ReceivedEvent($0, receivedAt: now) }
-            bytes = events.reduce(0) { $0 + 256 + $1.payload.count }
+            bytes = events.reduce(Self.overhead) { $0 + $1.memory }
             self.isAwaited = isAwaited
             self.completion = completion
         }
@@ -217,10 +220,24 @@ struct EventStatistics: Sendable {
 }
 
 extension UserEvent {
-    fileprivate var payload: [UInt8] {
-        switch self {
-        case .exposure(let exposure): exposure.payload
-        case .goal(let event): event.payload
-        }
+    /// About how many bytes of memory it takes while it waits.
+    fileprivate var memory: Int {
+        let (texts, payload) =
+            switch self {
+            case .exposure(let exposure):
+                (
+                    [
+                        exposure.userID.string, exposure.experimentID.string, exposure.experimentKey.string,
+                        exposure.variationID.string, exposure.sdkKey,
+                    ], exposure.payload
+                )
+            case .goal(let event):
+                ([event.userID.string, event.goal.string, event.senderID?.string ?? "", event.sdkKey], event.payload)
+            }
+        // What is longer than 15 bytes lies in a piece of memory of its own, behind a header.
+        let outside = texts.lazy.map(\.utf8.count).filter { $0 > 15 } + [payload.count]
+        return outside.reduce(MemoryLayout<ReceivedEvent>.stride) { $0 + $1 + Self.allocationOverhead }
     }
+
+    private static let allocationOverhead = 48
 }

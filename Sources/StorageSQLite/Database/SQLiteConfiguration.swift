@@ -27,6 +27,8 @@ public struct SQLiteConfiguration: Sendable {
     public var retentionBatch = 500
     /// How long an entry of the audit log is kept.
     public var auditRetention = Duration.seconds(400 * 86_400)
+    /// Datafiles of one project that are kept, the one in force among them; at least 1.
+    public var datafileHistory = 100
     /// Milliseconds that goal events are kept, at least ``EventRules/minimumRetention``; `nil`: forever.
     public var eventRetention: Timestamp?
     /// Seconds from one scan for all users to the next, at least; see ``KnownUsers``.

@@ -83,6 +83,33 @@ enum DatafileRows {
         return stored
     }
 
+    /// Datafiles that one transaction deletes, at most, so that other changes wait for none of it long.
+    private static let pruneLimit: Int64 = 100
+
+    /// Deletes the oldest datafiles of a project.
+    ///
+    /// - Parameters:
+    ///   - count: so many stay, the one in force among them.
+    ///   - author: whose last stays as well, however old.
+    static func prune(
+        sdkKey: String, keeping count: Int, andLastOf author: String, in transaction: WriteTransaction
+    ) throws(SQLiteError) {
+        try transaction.connection.statement(
+            """
+            DELETE FROM datafiles WHERE version IN (
+                SELECT version FROM datafiles WHERE sdk_key = ?1
+                AND version <= (SELECT version FROM datafiles WHERE sdk_key = ?1 ORDER BY version DESC LIMIT 1 OFFSET ?2)
+                AND version IS NOT (SELECT max(version) FROM datafiles WHERE sdk_key = ?1 AND author = ?3)
+                ORDER BY version LIMIT ?4)
+            """
+        ).run {
+            $0.bind(sdkKey, at: 1)
+            $0.bind(Int64(max(1, count)), at: 2)
+            $0.bind(author, at: 3)
+            $0.bind(pruneLimit, at: 4)
+        }
+    }
+
     private static func decode(_ row: Statement, content: [UInt8]) -> StoredDatafile {
         StoredDatafile(
             version: row.integer(0), sdkKey: row.text(1), revision: row.text(2), content: content,

@@ -37,6 +37,7 @@ extension SQLiteStore: ProjectStore {
         completion: @escaping @Sendable (Result<StoredDatafile?, StorageError>) -> Void
     ) {
         let now = configuration.clock()
+        let history = configuration.datafileHistory
         writer.submit(
             { transaction -> StoredDatafile? in
                 let former = try DatafileRows.inForce(sdkKey: sdkKey, on: transaction.connection)
@@ -44,6 +45,9 @@ extension SQLiteStore: ProjectStore {
                 let datafile = StoredDatafile(
                     version: 0, sdkKey: sdkKey, revision: revision, content: content, storedAt: now, author: author.name)
                 let stored = try DatafileRows.insert(datafile, in: transaction)
+                // By the last that came with `--datafile` the next start tells whether that has changed.
+                try DatafileRows.prune(
+                    sdkKey: sdkKey, keeping: history, andLastOf: Author.processUser.name, in: transaction)
                 var note = note
                 note.before = former.map { Self.describe($0, note.before) } ?? .null
                 note.after = Self.describe(stored, note.after)

@@ -14,6 +14,8 @@ struct ServeConfiguration: Sendable {
     var auditRetention = Period(seconds: 400 * 86_400)
     /// How long goal events are kept; `nil`: forever.
     var eventRetention: Period?
+    /// Datafiles of one project that are kept, the one in force among them.
+    var datafileHistory = 100
     var eventLoops = HTTPServer.availableCores
     var reusePort = false
     /// For all event loops together.

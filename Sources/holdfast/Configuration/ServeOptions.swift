@@ -24,6 +24,9 @@ struct ServeOptions: ParsableArguments {
     @Option(help: .init("How long goal events are kept, at least 22d (default: forever).", valueName: "time"))
     var eventRetention: String?
 
+    @Option(help: .init("Datafiles of one project that are kept, at least 1 (default: 100).", valueName: "n"))
+    var datafileHistory: String?
+
     @Option(help: .init("Event loops, 1 to 128 (default: one for each core).", valueName: "n"))
     var eventLoops: String?
 
@@ -115,6 +118,7 @@ struct ServeOptions: ParsableArguments {
         let needed = Period(seconds: Double(EventRules.minimumRetention) / 1_000)
         try settings.apply(eventRetention, "event-retention", in: needed...Period.longest, to: &retention)
         if retention.seconds > 0 { result.eventRetention = retention }
+        try settings.apply(datafileHistory, "datafile-history", in: 1...1_000_000, to: &result.datafileHistory)
         try settings.apply(eventLoops, "event-loops", in: 1...128, to: &result.eventLoops)
         try settings.apply(reusePort, "reuse-port", to: &result.reusePort)
         try settings.apply(cacheSize, "cache-size", in: 0...Self.memory, to: &result.cacheSize)

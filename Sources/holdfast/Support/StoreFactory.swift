@@ -12,6 +12,7 @@ enum StoreFactory {
         var options = SQLiteConfiguration(path: configuration.database)
         options.rules = configuration.rules
         options.eventRetention = configuration.eventRetention?.milliseconds
+        options.datafileHistory = configuration.datafileHistory
         options.lockTimeout = configuration.lockTimeout.seconds
         options.auditRetention = .milliseconds(configuration.auditRetention.milliseconds)
         options.waitingChanges = configuration.maxWaitingWrites
