@@ -90,6 +90,14 @@ import Testing
         #expect(answer["errors"].array?.map { $0["pointer"] } == Array(repeating: "/experiment_bucket_map", count: 8))
     }
 
+    @Test func `An import says how many refused lines it does not name`() throws {
+        let lines = Array(repeating: "{}", count: 1_003) + [profile("a", ["1": "2"])]
+        let answer = try client.request("POST", "/v1/profiles", lines.joined(separator: "\n"))
+        #expect(answer["imported"] == 1 && answer["refused"] == 1_003)
+        #expect(answer["errors"].array?.count == 1_000)
+        #expect(answer["errors_left_out"] == 3)
+    }
+
     @Test func `A damaged profile is an error of an export, and of its line of an import`() throws {
         try save("a", ["1": "2"])
         let database = try DatabaseConnection(directory.file("holdfast.db"))

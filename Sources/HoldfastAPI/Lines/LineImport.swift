@@ -179,12 +179,16 @@ final class LineImport<Change>: BodyReceiver {
         return problem
     }
 
-    /// `"imported":…,"refused":…,"errors":[{"line":…,"detail":…,"pointer":…}]`
+    /// `"imported":…,"refused":…,"errors":[{"line":…,"detail":…,"pointer":…}],"errors_left_out":…`
     private func summary() -> [(key: String, value: JSONValue)] {
-        let errors = refusals.sorted { $0.line < $1.line }.map(\.json)
-        let unchanged = unchanged.map { [(key: "unchanged", value: JSONValue.integer(Int64($0)))] } ?? []
-        return [("imported", .integer(Int64(imported)))] + unchanged
-            + [("refused", .integer(Int64(refused))), ("errors", .array(errors))]
+        var members: [(key: String, value: JSONValue)] = [("imported", .integer(Int64(imported)))]
+        if let unchanged { members.append(("unchanged", .integer(Int64(unchanged)))) }
+        members.append(("refused", .integer(Int64(refused))))
+        members.append(("errors", .array(refusals.sorted { $0.line < $1.line }.map(\.json))))
+        // Whoever sent the lines must not take those that are not named for imported.
+        let leftOut = refused - refusals.count
+        if leftOut > 0 { members.append(("errors_left_out", .integer(Int64(leftOut)))) }
+        return members
     }
 }
 
