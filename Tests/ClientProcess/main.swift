@@ -1,17 +1,17 @@
 import Foundation
 import HoldfastClient
 
-/// A process that uses the library, to be killed by tests: `client-process ENDPOINT DIRECTORY fill|send|track`.
+/// A process that uses the library, to be killed by tests: `client-process ENDPOINT DIRECTORY fill|send|track|compact`.
 let arguments = CommandLine.arguments
 guard arguments.count == 4, let endpoint = URL(string: arguments[1]) else {
-    fatalError("client-process ENDPOINT DIRECTORY fill|send|track")
+    fatalError("client-process ENDPOINT DIRECTORY fill|send|track|compact")
 }
 var configuration = HoldfastConfiguration(
     endpoint: endpoint, directory: URL(fileURLWithPath: arguments[2], isDirectory: true))
 configuration.batchSize = 10
 
 /// Writes a line at once, so that it is there however the process ends.
-func say(_ line: String) {
+@Sendable func say(_ line: String) {
     FileHandle.standardOutput.write(Data((line + "\n").utf8))
 }
 
@@ -49,6 +49,28 @@ case "track":
         say("\(first + number)")
         try await Task.sleep(for: .milliseconds(1))
     }
+case "compact":
+    // The file is written anew as soon as it is twice as long as the events that may wait.
+    configuration.queueBytes = 65_536
+    configuration.flushInterval = .seconds(3_600)
+    configuration.batchSize = 1_000
+    let client = try HoldfastClient(configuration: configuration)
+    client.reportExposure(experiment: "gone", variationID: "1", userID: "ada")
+    let replacement = configuration.directory.appendingPathComponent("queue.log.new").path
+    let tags = ["text": JSONValue.string(String(repeating: "x", count: 1_000))]
+    Thread.detachNewThread {
+        Thread.sleep(forTimeInterval: 20)
+        say("stuck")
+        exit(1)
+    }
+    while !FileManager.default.fileExists(atPath: replacement) {
+        for _ in 0..<50 { client.track(goal: "purchase", tags: tags, userID: "ada") }
+        try? await client.flush()
+    }
+    for number in 0..<20 { client.track(goal: "purchase", value: Double(number), userID: "ada") }
+    say("tracked")
+    client.destroy()
+    exit(0)
 default:
     fatalError("no such mode: \(arguments[3])")
 }

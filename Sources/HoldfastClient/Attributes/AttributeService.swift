@@ -124,9 +124,14 @@ public final class AttributeService: Sendable {
         state.hasChanged = true
     }
 
-    /// What the server refused it does not have: the same value may be sent again.
+    /// What was refused, or dropped to make room, the server does not have: the same value may be sent again.
     private func settled(_ notice: DeliveryNotice) {
-        guard case .attributes(let update) = notice.event, case .refused = notice.outcome else { return }
+        guard case .attributes(let update) = notice.event else { return }
+        switch notice.outcome {
+        case .refused: break
+        case .dropped where notice.wasKept: break
+        case .delivered, .dropped, .postponed: return
+        }
         state.withLock { state in
             guard var entry = state.users.value(Key(update.userID)) else { return }
             for name in Array(update.attributes.keys) + update.removed

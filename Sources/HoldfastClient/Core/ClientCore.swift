@@ -9,8 +9,7 @@ final class ClientCore: Sendable {
     let cache: DiskCache
     let notices = DeliveryNotices()
     private let queue: DurableQueue
-    private let delivery: SingleFlight<Delivery.Failure?>
-    private let queueChanged = Signal()
+    private let deliveries: [EventKind: DeliverySchedule]
     private let running = Mutex<[Task<Void, Never>]>([])
     private let endings = Mutex<[@Sendable () -> Void]>([])
     /// The lock on the directory; `nil` when the client was destroyed.
@@ -34,12 +33,13 @@ final class ClientCore: Sendable {
         queue = try DurableQueue(
             path: configuration.directory.appendingPathComponent("queue.log").path,
             maximumCount: configuration.queueSize, maximumBytes: configuration.queueBytes)
-        let sender = Delivery(
-            queue: queue, server: server, batchSize: configuration.batchSize, notices: notices, clock: clock)
-        delivery = SingleFlight { await sender.deliverAll() }
-        start { [queue, queueChanged, delivery] in
-            await Self.deliver(queue, queueChanged, delivery, configuration, clock)
-        }
+        deliveries = Dictionary(
+            uniqueKeysWithValues: EventKind.allCases.map { [queue, server, notices] kind in
+                let schedule = DeliverySchedule(
+                    kind: kind, queue: queue, server: server, notices: notices, configuration: configuration, clock: clock)
+                return (kind, schedule)
+            })
+        for schedule in deliveries.values { start { await schedule.run() } }
     }
 
     var isDestroyed: Bool { lock.withLock { $0 == nil } }
@@ -71,7 +71,7 @@ final class ClientCore: Sendable {
         do throws(HoldfastError) {
             let payload = try event.encoded()
             do throws(DurableQueue.Refusal) {
-                try queue.append(event.kind, payload)
+                tellDropped(try queue.append(event.kind, payload))
             } catch {
                 notices.tell(DeliveryNotice(event: event, outcome: .dropped(reason: error.text)))
                 return false
@@ -80,17 +80,41 @@ final class ClientCore: Sendable {
             notices.tell(DeliveryNotice(event: event, outcome: .dropped(reason: "\(error)")))
             return false
         }
-        let count = queue.count
-        if count == 1 || count >= configuration.batchSize { queueChanged.ring() }
+        deliveries[event.kind]?.added()
         return true
     }
+
+    /// Later: who adds an event may hold a lock that an observer takes.
+    private func tellDropped(_ events: [QueuedEvent]) {
+        guard !events.isEmpty else { return }
+        Task { [notices] in
+            notices.tell(events, .dropped(reason: "too many events wait, and this one was postponed longest"))
+        }
+    }
+
+    /// Kinds that are sent beside each other, and after each other: an exposure may mean the variation that a save has yet
+    /// to store.
+    private static let orderOfFlush: [[EventKind]] = [[.attributes], [.save, .replacingSave, .exposure], [.goal]]
 
     /// Sends all that waits.
     ///
     /// - Throws: why events still wait.
     func flush() async throws(HoldfastError) {
         guard !isDestroyed else { throw .destroyed }
-        if let failure = await delivery.run() { throw failure.error }
+        let failure = await withTaskGroup(of: HoldfastError?.self) { [deliveries] group in
+            for kinds in Self.orderOfFlush {
+                group.addTask {
+                    var failure: HoldfastError?
+                    for kind in kinds {
+                        let new = await deliveries[kind]?.flush()
+                        failure = failure ?? new
+                    }
+                    return failure
+                }
+            }
+            return await group.reduce(nil) { $0 ?? $1 }
+        }
+        if let failure { throw failure }
     }
 
     /// Ends all work, and lets go of the directory.
@@ -101,26 +125,6 @@ final class ClientCore: Sendable {
         server.transport.close()
         queue.close()
         lock.withLock { $0 = nil }
-    }
-
-    /// Sends events as soon as a batch is full, else after the flush interval, until the task is cancelled.
-    private static func deliver(
-        _ queue: DurableQueue, _ changed: Signal, _ delivery: SingleFlight<Delivery.Failure?>,
-        _ configuration: HoldfastConfiguration, _ clock: any HoldfastClock
-    ) async {
-        var backoff = Backoff()
-        while !Task.isCancelled {
-            if queue.count == 0 {
-                await changed.wait()
-                continue
-            }
-            await changed.wait(atMost: configuration.flushInterval, clock) { queue.count >= configuration.batchSize }
-            // More events make no difference to a server that cannot be reached.
-            while !Task.isCancelled, let failure = await delivery.run() {
-                try? await clock.sleep(for: backoff.failed(retryAfter: failure.retryAfter))
-            }
-            backoff.succeeded()
-        }
     }
 }
 

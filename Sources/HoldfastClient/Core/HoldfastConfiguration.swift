@@ -32,7 +32,8 @@ public struct HoldfastConfiguration: Sendable {
     public var flushInterval: Duration = .seconds(30)
     /// Events of one request, 1 to 1,000. As soon as so many wait they are sent.
     public var batchSize = 100
-    /// Events that may wait on disk, 1 to 1,000,000; more are dropped, and observers are told.
+    /// Events that may wait on disk, 1 to 1,000,000. When there are more the oldest of those is dropped that the server did
+    /// not take at once, or else the new one, and observers are told.
     public var queueSize = 10_000
     /// Bytes that waiting events may take; at least 64 KiB.
     public var queueBytes = 16 * 1024 * 1024

@@ -85,7 +85,7 @@ import Testing
     @Test func `An event that is refused is dropped and told, and keeps no other from being sent`() async throws {
         let test = try Client(
             server: StubServer { call throws(HoldfastError) in
-                call.body.contains("goal5") ? .status(400, [:], #"{"detail":"no such goal"}"#) : Client.usual(call)
+                call.body.contains("goal5") ? .problem(400, "no such goal", "") : Client.usual(call)
             })
         var notices = outcomes(test)
         track(test, 0..<10)

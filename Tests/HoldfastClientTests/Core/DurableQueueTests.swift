@@ -32,6 +32,23 @@ import Testing
         #expect(again.count == 4)
     }
 
+    @Test func `A file of the first version is read, and goes on`() throws {
+        // Goal 1, which was sent, exposure 2, and goal 3, which waits.
+        let file = try #require(
+            Data(
+                base64Encoded: """
+                    SEZMT0cwMDEYAAAAuNi/agUBAAAAAAAAAHsiZ29hbCI6InNlbnQifR4AAACLOIWxBAIAAAAAAAAAeyJleHBlcmltZW50IjoiNzAwMSJ9\
+                    GQAAAGwV/m0FAwAAAAAAAAB7ImdvYWwiOiJ3YWl0cyJ9EQAAANFFjSwAAwAAAAAAAAABAAAAAAAAAA==
+                    """))
+        try file.write(to: URL(fileURLWithPath: directory.path("queue.log")))
+        let queue = try open()
+        #expect(texts(queue) == [#"{"goal":"waits"}"#])
+        #expect(texts(queue, .exposure) == [#"{"experiment":"7001"}"#])
+        try add("next", to: queue)
+        queue.remove(queue.all(of: .exposure))
+        #expect(texts(try open()) == [#"{"goal":"waits"}"#, "next"])
+    }
+
     @Test func `What was sent does not come again, and what was not does`() throws {
         let queue = try open()
         for text in ["one", "two", "three"] { try add(text, to: queue) }
@@ -105,6 +122,7 @@ import Testing
             try add(text, to: queue)
             queue.remove(queue.all(of: .goal))
         }
+        queue.synchronize()
         #expect(try Data(contentsOf: URL(fileURLWithPath: directory.path("queue.log"))).count < 400_000)
         #expect(texts(try open(), .save) == ["stays"])
     }
@@ -112,9 +130,9 @@ import Testing
     @Test func `A group has no more events and bytes than asked for, but one at least`() throws {
         let queue = try open()
         for number in 0..<10 { try add("event \(number)", to: queue) }
-        #expect(queue.first(of: .goal, atMost: 3, bytes: 1_000).count == 3)
-        #expect(queue.first(of: .goal, atMost: 10, bytes: 16).count == 2)
-        #expect(queue.first(of: .goal, atMost: 10, bytes: 1).count == 1)
-        #expect(queue.first(of: .save, atMost: 10, bytes: 1).isEmpty)
+        #expect(queue.first(of: .goal, atMost: 3, bytes: 1_000, at: .now).count == 3)
+        #expect(queue.first(of: .goal, atMost: 10, bytes: 16, at: .now).count == 2)
+        #expect(queue.first(of: .goal, atMost: 10, bytes: 1, at: .now).count == 1)
+        #expect(queue.first(of: .save, atMost: 10, bytes: 1, at: .now).isEmpty)
     }
 }

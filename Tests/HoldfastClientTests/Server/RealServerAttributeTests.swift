@@ -1,4 +1,5 @@
 import Foundation
+import Synchronization
 import Testing
 
 @testable import HoldfastClient
@@ -39,6 +40,25 @@ import Testing
         #expect(refused.first?.hasPrefix("bob: ") == true && refused.first?.contains("/attributes/age") == true)
         #expect(try await server.request("GET", "/v1/profiles/ada/attributes").contains(#""attributes":{"age":31}"#))
         #expect(try await server.request("GET", "/v1/profiles/bob/attributes").contains(#""attributes":{"country":"fr"}"#))
+        client.destroy()
+    }
+
+    @Test func `A refusal that finds no room in the server's answer is no delivery`() async throws {
+        try await declare()
+        let client = try server.client(in: directory) { $0.batchSize = 1_000 }
+        let service = AttributeService(client: client)
+        let refused = Mutex(0)
+        client.core.notices.observe { notice in
+            if case .refused = notice.outcome { refused.withLock { $0 += 1 } }
+        }
+        // Each refusal names the attribute several times; those of all are longer than an answer may be.
+        let wrong = String(repeating: "x", count: 1_000)
+        for user in 0..<480 { service.update(attributes: [wrong: 1], userId: "user\(user)") }
+        service.update(attributes: ["age": 30], userId: "ada")
+        try await client.flush()
+        #expect(refused.withLock { $0 } == 480)
+        #expect(client.waitingEvents == 0)
+        #expect(try await server.request("GET", "/v1/profiles/ada/attributes").contains(#""age":30"#))
         client.destroy()
     }
 

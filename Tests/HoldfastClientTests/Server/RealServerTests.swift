@@ -52,6 +52,33 @@ import Testing
         client.destroy()
     }
 
+    @Test func `Exposures of an experiment that is gone keep no others from the server`() async throws {
+        try await server.putDatafile(revision: 1)
+        let client = try server.client(in: directory)
+        for user in 0..<100 { client.reportExposure(experiment: "gone", variationID: "1", userID: "user\(user)") }
+        for user in 0..<500 { client.reportExposure(experiment: "7001", variationID: "70012", userID: "user\(user)") }
+        await #expect(throws: HoldfastError.self) { try await client.flush() }
+        #expect(client.waitingEvents == 100)
+        #expect(try await server.exposures().count == 500)
+        client.destroy()
+    }
+
+    @Test func `An exposure that waited for more than a week is refused, wherever its experiment is`() async throws {
+        try await server.putDatafile(revision: 1)
+        let configuration = HoldfastConfiguration(endpoint: try server.endpoint, directory: directory.url)
+        let client = try HoldfastClient(configuration: configuration, clock: LastWeek())
+        var notices = client.deliveries().makeAsyncIterator()
+        client.reportExposure(experiment: "gone", variationID: "1", userID: "ada")
+        try await client.flush()
+        guard case .refused(let reason) = await notices.next()?.outcome else {
+            Issue.record("not told")
+            return
+        }
+        #expect(reason.contains("7 days"))
+        #expect(client.waitingEvents == 0)
+        client.destroy()
+    }
+
     @Test func `Profiles are saved and looked up, and what the server has first stays`() async throws {
         try await server.request("PUT", "/v1/profiles/bob", #"{"experiment_bucket_map":{"1":{"variation_id":"first"}}}"#)
         let client = try server.client(in: directory)
@@ -113,5 +140,14 @@ import Testing
         await #expect(throws: HoldfastError.self) { try await client.flush() }
         #expect(client.waitingEvents == 1)
         client.destroy()
+    }
+}
+
+/// Events of this clock are too old for the server.
+private struct LastWeek: HoldfastClock {
+    var now: Date { Date(timeIntervalSinceNow: -8 * 86_400) }
+
+    func sleep(for duration: Duration) async throws {
+        try await SystemClock().sleep(for: duration)
     }
 }

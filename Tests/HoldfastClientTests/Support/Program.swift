@@ -6,10 +6,13 @@ final class Program: @unchecked Sendable {
     private let process = Process()
     private let lines = Lines()
 
-    /// - Parameter output: which of its outputs is read.
-    init(_ name: String, _ arguments: [String], reading output: Output) throws {
+    /// - Parameters:
+    ///   - environment: what it has beside the environment of the tests.
+    ///   - output: which of its outputs is read.
+    init(_ name: String, _ arguments: [String], environment: [String: String] = [:], reading output: Output) throws {
         process.executableURL = Self.directory.appendingPathComponent(name)
         process.arguments = arguments
+        process.environment = ProcessInfo.processInfo.environment.merging(environment) { $1 }
         let pipe = Pipe()
         process.standardInput = FileHandle.nullDevice
         process.standardOutput = output == .standard ? pipe : FileHandle.nullDevice

@@ -19,6 +19,14 @@ final class StubServer: HoldfastTransport {
         static func status(_ status: Int, _ fields: [String: String] = [:], _ body: String = "") -> Answer {
             Answer(status: status, fields: fields, body: body)
         }
+
+        /// As Holdfast refuses a request.
+        static func problem(_ status: Int, _ detail: String, _ pointer: String? = nil) -> Answer {
+            let place = pointer.map { #","pointer":"\#($0)""# } ?? ""
+            return Answer(
+                status: status, fields: ["content-type": "application/problem+json"],
+                body: #"{"type":"about:blank","title":"Refused","status":\#(status),"detail":"\#(detail)"\#(place)}"#)
+        }
     }
 
     struct Call: Sendable {

@@ -9,11 +9,12 @@ final class DeliveryNotices: Sendable {
         listeners.add(listener)
     }
 
+    /// Tells of events that were in the queue.
     func tell(_ events: [QueuedEvent], _ outcome: DeliveryNotice.Outcome) {
         guard !listeners.isEmpty else { return }
         for event in events {
             guard let content = HoldfastEvent(event.kind, event.payload) else { continue }
-            tell(DeliveryNotice(event: content, outcome: outcome))
+            tell(DeliveryNotice(event: content, outcome: outcome, wasKept: true))
         }
     }
 

@@ -37,9 +37,9 @@ final class FileDescriptor: Sendable {
         }
     }
 
-    /// All that the file holds.
-    func contents() throws(HoldfastError) -> [UInt8] {
-        guard lseek(number, 0, SEEK_SET) >= 0 else { throw Self.failure("lseek") }
+    /// What the file holds from a byte on.
+    func contents(from offset: Int = 0) throws(HoldfastError) -> [UInt8] {
+        guard lseek(number, off_t(offset), SEEK_SET) >= 0 else { throw Self.failure("lseek") }
         var all: [UInt8] = []
         var buffer = [UInt8](repeating: 0, count: 65_536)
         while true {
@@ -63,6 +63,14 @@ final class FileDescriptor: Sendable {
     /// Puts a file in the place of another, at once.
     static func replace(_ path: String, with replacement: String) throws(HoldfastError) {
         guard rename(replacement, path) == 0 else { throw failure("rename", path) }
+    }
+
+    /// Blocks until the names of a directory's files are on the disk.
+    static func synchronizeDirectory(_ path: String) throws(HoldfastError) {
+        let number = open(path, O_RDONLY | O_CLOEXEC)
+        guard number >= 0 else { throw failure("open", path) }
+        defer { close(number) }
+        guard fsync(number) == 0 else { throw failure("fsync", path) }
     }
 
     private static func failure(_ call: String, _ path: String = "") -> HoldfastError {

@@ -22,6 +22,8 @@ struct RecordLog: ~Copyable {
     private(set) var file: FileDescriptor
     /// Bytes of the file.
     private(set) var length: Int
+    /// How often all records were forgotten.
+    private var emptied = 0
 
     /// Opens the log and hands over what it holds; cuts off what comes after the last record that is whole.
     init(path: String, _ take: (Record) -> Void) throws(HoldfastError) {
@@ -78,19 +80,42 @@ struct RecordLog: ~Copyable {
     mutating func removeAll() throws(HoldfastError) {
         try file.truncate(to: Self.magic.count)
         length = Self.magic.count
+        emptied += 1
     }
 
-    /// Replaces what the file holds, as a whole or not at all.
-    mutating func rewrite(_ records: [Record]) throws(HoldfastError) {
-        let temporary = path + ".new"
-        let replacement = try FileDescriptor(path: temporary)
-        try replacement.truncate(to: 0)
-        let bytes = records.reduce(into: Self.magic) { $0 += Self.encode($1) }
-        try replacement.append(bytes)
-        try replacement.synchronize()
-        try FileDescriptor.replace(path, with: temporary)
-        file = replacement
-        length = bytes.count
+    /// The end of the file at some moment; void once all records were forgotten.
+    struct Position {
+        fileprivate var emptied: Int
+        fileprivate var length: Int
+    }
+
+    var position: Position { Position(emptied: emptied, length: length) }
+
+    /// A file to be put in the place of a log. It is on the disk when it is made; a log need not be locked for that.
+    struct Replacement {
+        fileprivate let path: String
+        fileprivate let file: FileDescriptor
+        fileprivate var length: Int
+
+        init(of path: String, _ records: [Record]) throws(HoldfastError) {
+            self.path = path + ".new"
+            file = try FileDescriptor(path: self.path)
+            try file.truncate(to: 0)
+            let bytes = records.reduce(into: RecordLog.magic) { $0 += RecordLog.encode($1) }
+            try file.append(bytes)
+            try file.synchronize()
+            length = bytes.count
+        }
+    }
+
+    /// Replaces what the file holds up to a place, as a whole or not at all. Does not wait for the disk.
+    mutating func replace(by replacement: Replacement, since position: Position) throws(HoldfastError) {
+        guard position.emptied == emptied else { return }
+        let rest = try file.contents(from: position.length)
+        try replacement.file.append(rest)
+        try FileDescriptor.replace(path, with: replacement.path)
+        file = replacement.file
+        length = replacement.length + rest.count
     }
 
     private static func encode(_ record: Record) -> [UInt8] {

@@ -7,24 +7,29 @@ import Synchronization
 /// An event is with the operating system when ``append(_:_:)`` returns, so that it survives the end of this process
 /// however it comes; a second later at the most it is on the disk (`fsync`), and survives the machine's. What was sent
 /// is noted in the same file without haste: should a note be lost the event is sent again, which does no harm.
+///
+/// Whatever waits for the disk does so on a queue of its own, without the lock that adding an event takes.
 final class DurableQueue: Sendable {
     enum Refusal: Error {
-        /// As many events or bytes wait as may.
+        /// As many events or bytes wait as may, and none of them is postponed.
         case full
         case failed(HoldfastError)
     }
 
     private struct State: ~Copyable {
         var log: RecordLog
-        var waiting: [EventKind: [QueuedEvent]]
-        var count: Int
-        var bytes: Int
+        var lanes: [EventKind: EventLane]
         var nextNumber: UInt64
         var isSynchronizing = false
+        var isCompacting = false
         var isClosed = false
+
+        var count: Int { lanes.values.reduce(0) { $0 + $1.events.count } }
+        var bytes: Int { lanes.values.reduce(0) { $0 + $1.bytes } }
     }
 
     private let state: Mutex<State>
+    private let path: String
     private let maximumCount: Int
     private let maximumBytes: Int
     private let disk = DispatchQueue(label: "holdfast-client.disk", qos: .utility)
@@ -35,6 +40,7 @@ final class DurableQueue: Sendable {
 
     /// - Throws: ``HoldfastError/storage(_:)`` when the file cannot be read or made.
     init(path: String, maximumCount: Int, maximumBytes: Int) throws(HoldfastError) {
+        self.path = path
         self.maximumCount = maximumCount
         self.maximumBytes = maximumBytes
         var events: [UInt64: QueuedEvent] = [:]
@@ -47,107 +53,187 @@ final class DurableQueue: Sendable {
                 events[record.number] = QueuedEvent(number: record.number, kind: kind, payload: record.payload)
             }
         }
-        let waiting = Dictionary(grouping: events.values.sorted { $0.number < $1.number }, by: \.kind)
-        let bytes = events.values.reduce(0) { $0 + $1.payload.count }
-        state = Mutex(State(log: log, waiting: waiting, count: events.count, bytes: bytes, nextNumber: last + 1))
+        let lanes = events.values.sorted { $0.number < $1.number }.reduce(into: [EventKind: EventLane]()) { lanes, event in
+            lanes[event.kind, default: EventLane()].append(event)
+        }
+        state = Mutex(State(log: log, lanes: lanes, nextNumber: last + 1))
     }
 
     /// Events that wait.
     var count: Int { state.withLock { $0.count } }
 
-    /// Adds an event.
-    func append(_ kind: EventKind, _ payload: [UInt8]) throws(Refusal) {
-        let outcome = state.withLock { state -> Result<Bool, Refusal> in
-            guard !state.isClosed else { return .failure(.failed(.destroyed)) }
-            guard state.count < maximumCount, payload.count <= min(maximumBytes - state.bytes, RecordLog.maximumPayload)
-            else { return .failure(.full) }
+    /// Events of a kind that were not tried yet.
+    func untriedCount(of kind: EventKind) -> Int {
+        state.withLock { state in state.lanes[kind].map { $0.events.count - $0.postponedCount } ?? 0 }
+    }
+
+    /// Adds an event; where there is no room the oldest of those that are postponed make it.
+    ///
+    /// - Returns: the events that had to go.
+    @discardableResult
+    func append(_ kind: EventKind, _ payload: [UInt8]) throws(Refusal) -> [QueuedEvent] {
+        let (outcome, isFirst) = state.withLock { state -> (Result<[QueuedEvent], Refusal>, Bool) in
+            guard !state.isClosed else { return (.failure(.failed(.destroyed)), false) }
+            guard hasRoom(for: payload.count, state) else { return (.failure(.full), false) }
             let event = QueuedEvent(number: state.nextNumber, kind: kind, payload: payload)
             do throws(HoldfastError) {
                 try state.log.append(.init(kind: kind.rawValue, number: event.number, payload: payload))
             } catch {
-                return .failure(.failed(error))
+                return (.failure(.failed(error)), false)
             }
             state.nextNumber += 1
-            state.waiting[kind, default: []].append(event)
-            state.count += 1
-            state.bytes += payload.count
+            state.lanes[kind, default: EventLane()].append(event)
             defer { state.isSynchronizing = true }
-            return .success(!state.isSynchronizing)
+            return (.success(dropTooMany(&state)), !state.isSynchronizing)
         }
-        if try outcome.get() { synchronizeSoon() }
+        if isFirst { synchronizeSoon() }
+        return try outcome.get()
     }
 
-    /// The events of a kind that have waited longest.
+    /// Whether an event finds room when those that are postponed go.
+    private func hasRoom(for length: Int, _ state: borrowing State) -> Bool {
+        let kept = state.lanes.values.reduce((count: 0, bytes: 0)) { sum, lane in
+            (sum.count + lane.events.count - lane.postponedCount, sum.bytes + lane.bytes - lane.postponedBytes)
+        }
+        return kept.count < maximumCount && length <= min(maximumBytes - kept.bytes, RecordLog.maximumPayload)
+    }
+
+    private func dropTooMany(_ state: inout State) -> [QueuedEvent] {
+        var dropped: [QueuedEvent] = []
+        while state.count > maximumCount || state.bytes > maximumBytes,
+            let oldest = state.lanes.values.compactMap(\.oldestPostponed).min(by: { $0.number < $1.number })
+        {
+            state.lanes[oldest.kind]?.remove([oldest.number])
+            dropped.append(oldest)
+        }
+        note(dropped, &state)
+        return dropped
+    }
+
+    // MARK: What waits
+
+    /// The oldest events of a kind that may be sent now.
     ///
     /// - Parameter bytes: no more than these together, but for the first.
-    func first(of kind: EventKind, atMost count: Int, bytes: Int) -> [QueuedEvent] {
-        state.withLock { state in
-            var room = bytes
-            return Array(
-                (state.waiting[kind] ?? []).prefix(count).prefix { event in
-                    defer { room -= event.payload.count }
-                    return room >= event.payload.count || room == bytes
-                })
-        }
+    func first(of kind: EventKind, atMost count: Int, bytes: Int, at now: Date) -> [QueuedEvent] {
+        lane(kind).due(atMost: count, bytes: bytes, at: now)
     }
 
     /// All events of a kind, the oldest first.
-    func all(of kind: EventKind) -> [QueuedEvent] {
-        state.withLock { $0.waiting[kind] ?? [] }
+    func all(of kind: EventKind) -> [QueuedEvent] { lane(kind).events }
+
+    /// After which time the next event of a kind may be sent again; `nil` when none rests.
+    func untilRetry(of kind: EventKind, at now: Date) -> Duration? { lane(kind).untilRetry(at: now) }
+
+    /// Why the oldest event of a kind is postponed that is; `nil` when none is.
+    func reasonToWait(of kind: EventKind) -> HoldfastError? { lane(kind).oldestPostponed?.postponement?.reason }
+
+    /// A copy, to be searched outside the lock.
+    private func lane(_ kind: EventKind) -> EventLane {
+        state.withLock { $0.lanes[kind] ?? EventLane() }
+    }
+
+    /// Those of the events that still wait.
+    func waiting(_ events: [QueuedEvent]) -> [QueuedEvent] {
+        let numbers = Set(events.map(\.number))
+        return Set(events.map(\.kind)).flatMap { all(of: $0).filter { numbers.contains($0.number) } }
+    }
+
+    /// Has events of a kind wait, each for a time of its own.
+    ///
+    /// - Parameter reasons: by the events' numbers.
+    func postpone(_ reasons: [UInt64: HoldfastError], of kind: EventKind, at now: Date) {
+        guard !reasons.isEmpty else { return }
+        state.withLock { $0.lanes[kind]?.postpone(reasons, at: now) }
+    }
+
+    /// Makes all events of a kind due.
+    func resume(_ kind: EventKind) {
+        state.withLock { $0.lanes[kind]?.resume() }
     }
 
     /// Forgets events that need not be sent any more.
-    func remove(_ events: [QueuedEvent]) {
-        guard !events.isEmpty else { return }
+    ///
+    /// - Returns: those that still waited.
+    @discardableResult
+    func remove(_ events: [QueuedEvent]) -> [QueuedEvent] {
+        guard !events.isEmpty else { return [] }
         let numbers = Set(events.map(\.number))
-        state.withLock { state in
-            guard !state.isClosed else { return }
-            for kind in Set(events.map(\.kind)) {
-                state.waiting[kind]?.removeAll { event in
-                    guard numbers.contains(event.number) else { return false }
-                    state.count -= 1
-                    state.bytes -= event.payload.count
-                    return true
-                }
-            }
-            note(numbers, &state)
+        return state.withLock { state in
+            guard !state.isClosed else { return [] }
+            let removed = Set(events.map(\.kind)).flatMap { state.lanes[$0]?.remove(numbers) ?? [] }
+            note(removed, &state)
+            return removed
         }
     }
 
-    /// Notes what was sent; that it cannot be noted does no harm but to be sent again.
-    private func note(_ numbers: Set<UInt64>, _ state: inout State) {
+    // MARK: The file
+
+    /// Notes what need not be sent any more; that it cannot be noted does no harm but to be sent again.
+    private func note(_ gone: [QueuedEvent], _ state: inout State) {
+        guard !gone.isEmpty else { return }
         if state.count == 0 {
             try? state.log.removeAll()
             return
         }
         // The highest number stays in the file, so that no other event is ever given it.
-        try? state.log.append(.init(kind: Self.sentKind, number: state.nextNumber - 1, payload: Self.payload(numbers)))
-        guard state.log.length > maximumBytes + 2 * state.bytes + 65_536 else { return }
-        let events = state.waiting.values.joined().sorted { $0.number < $1.number }
-        try? state.log.rewrite(events.map { .init(kind: $0.kind.rawValue, number: $0.number, payload: $0.payload) })
+        let payload = Self.payload(gone.map(\.number))
+        try? state.log.append(.init(kind: Self.sentKind, number: state.nextNumber - 1, payload: payload))
+        guard isTooLong(state), !state.isCompacting else { return }
+        state.isCompacting = true
+        disk.async { [weak self] in self?.compact() }
+    }
+
+    private func isTooLong(_ state: borrowing State) -> Bool {
+        state.log.length > maximumBytes + 2 * state.bytes + 65_536
+    }
+
+    /// Writes a file of what waits and puts it in the place of the other, with what came meanwhile.
+    private func compact() {
+        while true {
+            let (lanes, position) = state.withLock { ($0.lanes, $0.log.position) }
+            let records = lanes.values.flatMap(\.events).sorted { $0.number < $1.number }.map { event in
+                RecordLog.Record(kind: event.kind.rawValue, number: event.number, payload: event.payload)
+            }
+            let replacement = try? RecordLog.Replacement(of: path, records)
+            let isDone = state.withLock { state in
+                if let replacement { try? state.log.replace(by: replacement, since: position) }
+                // A disk that takes no new file is asked again when more was sent.
+                let isDone = state.isClosed || replacement == nil || !isTooLong(state)
+                if isDone { state.isCompacting = false }
+                return isDone
+            }
+            synchronizeFile()
+            try? FileDescriptor.synchronizeDirectory(URL(fileURLWithPath: path).deletingLastPathComponent().path)
+            if isDone { return }
+        }
     }
 
     private func synchronizeSoon() {
-        disk.asyncAfter(deadline: .now() + Self.synchronizationDelay) { [weak self] in self?.synchronize() }
+        disk.asyncAfter(deadline: .now() + Self.synchronizationDelay) { [weak self] in self?.synchronizeFile() }
     }
 
-    /// Blocks until all events are on the disk.
-    func synchronize() {
+    private func synchronizeFile() {
         let file = state.withLock { state in
             state.isSynchronizing = false
             return state.log.file
         }
-        // Outside the lock: nobody who adds an event waits for the disk.
         try? file.synchronize()
+    }
+
+    /// Blocks until all events are on the disk.
+    func synchronize() {
+        disk.sync { synchronizeFile() }
     }
 
     /// No event is taken any more.
     func close() {
-        synchronize()
         state.withLock { $0.isClosed = true }
+        // Another may use the file from now on: what is under way comes to its end first.
+        synchronize()
     }
 
-    private static func payload(_ numbers: Set<UInt64>) -> [UInt8] {
+    private static func payload(_ numbers: [UInt64]) -> [UInt8] {
         numbers.reduce(into: []) { bytes, number in withUnsafeBytes(of: number.littleEndian) { bytes += $0 } }
     }
 

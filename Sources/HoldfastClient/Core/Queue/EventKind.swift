@@ -1,4 +1,4 @@
-/// What kinds of events there are. Those of one kind are sent in their order, kinds beside each other.
+/// What kinds of events there are. Kinds are sent beside each other.
 public enum EventKind: UInt8, Sendable, CaseIterable, Codable {
     case attributes = 1
     /// Of a profile; what the server has stays.
@@ -7,4 +7,12 @@ public enum EventKind: UInt8, Sendable, CaseIterable, Codable {
     case replacingSave = 3
     case exposure = 4
     case goal = 5
+
+    /// Whether events of one user are stored in the order in which they happened. Exposures and goals carry their time.
+    var keepsOrder: Bool {
+        switch self {
+        case .attributes, .save, .replacingSave: true
+        case .exposure, .goal: false
+        }
+    }
 }

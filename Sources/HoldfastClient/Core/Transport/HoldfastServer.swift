@@ -7,24 +7,40 @@ struct HoldfastServer: Sendable {
     let timeout: Duration
     let transport: any HoldfastTransport
 
+    /// An answer that has come as a whole.
+    struct Answer: Sendable {
+        var status: Int
+        /// Names in lower case.
+        var fields: [String: String]
+        var body: Data
+    }
+
     /// Sends a request and reads its answer.
     ///
     /// - Returns: an answer of status 200 to 299, or 304.
     /// - Throws: ``HoldfastError/refused(status:detail:pointer:)`` and ``HoldfastError/unavailable(status:retryAfter:)``
     ///   for the others, and what the transport throws.
     func request(
+        _ method: String, _ path: String, query: [String: String] = [:], body: [UInt8]? = nil,
+        fields: [String: String] = [:]
+    ) async throws(HoldfastError) -> Answer {
+        let answer = try await send(method, path, query: query, body: body, fields: fields)
+        try Self.check(answer)
+        return answer
+    }
+
+    /// Sends a request and reads its answer, whatever it is.
+    func send(
         _ method: String, _ path: String, query: [String: String] = [:], contentType: String = "application/json",
         body: [UInt8]? = nil, fields: [String: String] = [:]
-    ) async throws(HoldfastError) -> (status: Int, fields: [String: String], body: Data) {
+    ) async throws(HoldfastError) -> Answer {
         var request = makeRequest(method, path, query: query, fields: fields)
         if let body {
             request.body = Data(body)
             request.fields["Content-Type"] = contentType
         }
         let answer = try await transport.open(request)
-        let content = try await answer.collected()
-        try Self.check(answer, content)
-        return (answer.status, answer.fields, content)
+        return Answer(status: answer.status, fields: answer.fields, body: try await answer.collected())
     }
 
     /// Opens a stream of server-sent events.
@@ -36,7 +52,7 @@ struct HoldfastServer: Sendable {
         request.maximumBytes = nil
         let answer = try await transport.open(request)
         guard answer.status == 200 else {
-            try Self.check(answer, try await answer.collected())
+            try Self.check(Answer(status: answer.status, fields: answer.fields, body: try await answer.collected()))
             throw .invalidAnswer("status \(answer.status) to a request for events")
         }
         return ServerSentEvents(bytes: answer.body)
@@ -58,7 +74,7 @@ struct HoldfastServer: Sendable {
         return request
     }
 
-    private static func check(_ answer: TransportAnswer, _ content: Data) throws(HoldfastError) {
+    static func check(_ answer: Answer) throws(HoldfastError) {
         switch answer.status {
         case 200..<300, 304:
             return
@@ -67,7 +83,7 @@ struct HoldfastServer: Sendable {
         case 408, 425, 429, 500...:
             throw .unavailable(status: answer.status, retryAfter: RetryAfter.parse(answer.fields["retry-after"]))
         default:
-            let problem = try? JSONDecoder().decode(Problem.self, from: content)
+            let problem = try? JSONDecoder().decode(Problem.self, from: answer.body)
             throw .refused(
                 status: answer.status, detail: problem?.text ?? "the server says no more", pointer: problem?.place)
         }
@@ -93,15 +109,26 @@ struct HoldfastServer: Sendable {
 }
 
 /// RFC 9457, as Holdfast writes it.
-private struct Problem: Decodable {
+struct Problem: Decodable {
     struct Entry: Decodable {
         var pointer: String?
         var detail: String?
     }
 
-    var detail: String?
-    var pointer: String?
-    var errors: [Entry]?
+    private var title: String?
+    private var status: Int?
+    private var detail: String?
+    private var pointer: String?
+    private var errors: [Entry]?
+
+    /// - Returns: `nil` for an answer that is not in Holdfast's format, and so may be of somebody in between.
+    init?(_ answer: HoldfastServer.Answer) {
+        guard answer.fields["content-type"]?.lowercased().hasPrefix("application/problem+json") == true,
+            let problem = try? JSONDecoder().decode(Problem.self, from: answer.body),
+            problem.status == answer.status, problem.title != nil, problem.detail != nil
+        else { return nil }
+        self = problem
+    }
 
     var text: String? {
         let entries = (errors ?? []).compactMap { entry in entry.detail.map { "\(entry.pointer ?? ""): \($0)" } }
@@ -109,5 +136,17 @@ private struct Problem: Decodable {
         return all.isEmpty ? nil : all.joined(separator: "; ")
     }
 
+    /// The member of the body that is wrong (RFC 6901).
     var place: String? { pointer ?? errors?.first?.pointer }
+
+    /// The element of the body's array that is wrong.
+    var element: Int? {
+        let tokens = place?.split(separator: "/", omittingEmptySubsequences: false) ?? []
+        return tokens.count > 1 ? Int(tokens[1]) : nil
+    }
+
+    /// For a person.
+    var textAndPlace: String {
+        [text, place.flatMap { $0.isEmpty ? nil : "(\($0))" }].compactMap(\.self).joined(separator: " ")
+    }
 }
