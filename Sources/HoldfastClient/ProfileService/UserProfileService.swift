@@ -39,6 +39,36 @@ public final class UserProfileService: Sendable {
         /// What was saved and is not with the server yet, and in how many events.
         var unsent: [Key: (variations: [String: String], events: Int)] = [:]
         var hasChanged = false
+        var reads = Reads()
+    }
+
+    /// Look-ups under way. The answer to one that began before a save was settled may not have the save.
+    private struct Reads {
+        private var underWay = 0
+        private var settlements = 0
+        /// The users whose saves were settled since the first of the look-ups began, with the number of the settlement.
+        private var settled: [Key: Int] = [:]
+
+        /// - Returns: the settlements that the look-up sees.
+        mutating func begin() -> Int {
+            underWay += 1
+            return settlements
+        }
+
+        mutating func end() {
+            underWay -= 1
+            if underWay == 0 { settled = [:] }
+        }
+
+        mutating func settle(_ user: Key) {
+            guard underWay > 0 else { return }
+            settlements += 1
+            settled[user] = settlements
+        }
+
+        func isOutdated(_ user: Key, _ seen: Int) -> Bool {
+            settled[user].map { $0 > seen } ?? false
+        }
     }
 
     private let core: ClientCore
@@ -115,7 +145,8 @@ public final class UserProfileService: Sendable {
         guard mode == .lookupAndSave else { return }
         for id in userIds { try HoldfastUser.check(id: id) }
         for start in stride(from: 0, to: userIds.count, by: Self.idsOfRequest) {
-            try await request(Array(userIds[start..<min(start + Self.idsOfRequest, userIds.count)]))
+            var open = Array(userIds[start..<min(start + Self.idsOfRequest, userIds.count)])
+            while !open.isEmpty { open = try await request(open) }
         }
     }
 
@@ -180,12 +211,15 @@ public final class UserProfileService: Sendable {
     /// What the server made of a save is asked for: it may have kept what it had.
     private func settled(_ notice: DeliveryNotice) {
         guard case .save(let profile, _) = notice.event else { return }
+        var isDropped = false
         switch notice.outcome {
         case .delivered, .refused: break
+        case .dropped where notice.wasKept: isDropped = true
         case .dropped, .postponed: return
         }
         let isWanted = state.withLock { state in
-            Self.remove(profile, from: &state)
+            if isDropped { Self.takeBack(profile, [:], in: &state) } else { Self.remove(profile, from: &state) }
+            state.reads.settle(Key(profile.userId))
             guard mode == .lookupAndSave, state.wanted.count < Self.idsWaiting else { return false }
             return state.wanted.insert(Key(profile.userId)).inserted
         }
@@ -211,38 +245,54 @@ public final class UserProfileService: Sendable {
     /// - Returns: after which time to ask for more; zero when none is wanted.
     private func loadWanted(_ backoff: inout Backoff) async -> Duration {
         while !Task.isCancelled {
-            let ids = state.withLock { Array($0.wanted.prefix(Self.idsOfRequest)) }
+            // Taken out before the server is asked: who is wanted again meanwhile is asked for again.
+            let ids = state.withLock { state in
+                let ids = Array(state.wanted.prefix(Self.idsOfRequest))
+                state.wanted.subtract(ids)
+                return ids
+            }
             guard !ids.isEmpty else { return .zero }
             // An id that the server would refuse keeps no other from being asked for.
             let valid = ids.filter { (try? HoldfastUser.check(id: $0.string)) != nil }
             do throws(HoldfastError) {
-                if !valid.isEmpty { try await request(valid.map(\.string)) }
+                let open = valid.isEmpty ? [] : try await request(valid.map(\.string))
+                state.withLock { $0.wanted.formUnion(open.map { Key($0) }) }
             } catch {
+                state.withLock { $0.wanted.formUnion(valid) }
                 if case .unavailable(_, let retryAfter) = error { return backoff.failed(retryAfter: retryAfter) }
                 return backoff.failed()
             }
-            state.withLock { $0.wanted.subtract(ids) }
             backoff.succeeded()
         }
         return .zero
     }
 
-    private func request(_ userIDs: [String]) async throws(HoldfastError) {
+    /// - Returns: the users whose answer may be older than a save of theirs, and is not used.
+    private func request(_ userIDs: [String]) async throws(HoldfastError) -> [String] {
+        let seen = state.withLock { $0.reads.begin() }
+        defer { state.withLock { $0.reads.end() } }
         let body = try HoldfastServer.encode(Users(userIDs: userIDs))
         let answer = try await core.server.request("POST", "v1/profiles/lookup", body: body)
         let profiles = try HoldfastServer.decode(Profiles.self, answer.body).profiles
         guard profiles.count == userIDs.count else { throw .invalidAnswer("it has not a profile for each user") }
         let now = core.clock.now.timeIntervalSince1970
-        state.withLock { state in
+        let outdated = state.withLock { state in
+            var outdated: [String] = []
             for (id, profile) in zip(userIDs, profiles) {
+                guard !state.reads.isOutdated(Key(id), seen) else {
+                    outdated.append(id)
+                    continue
+                }
                 let unsent = state.unsent[Key(id)]?.variations
                 let variations = (profile?.experimentBucketMap ?? [:]).merging(unsent ?? [:]) { $1 }
                 let exists = profile != nil || unsent != nil
                 state.cache.set(Key(id), Entry(userID: id, variations: variations, exists: exists, loadedAt: now))
             }
             state.hasChanged = true
+            return outdated
         }
         changed.ring()
+        return outdated
     }
 
     private func write() {

@@ -128,6 +128,56 @@ import Testing
         #expect(service.lookup(userId: "ada") == profile("ada", ["1": "a"]))
     }
 
+    /// A server whose look-ups answer late with what it had when it was asked, and that stores what is saved.
+    private static func lateServer(_ gate: Gate) -> StubServer {
+        let stored = Mutex<String?>(nil)
+        return StubServer { call throws(HoldfastError) in
+            switch call.path {
+            case "/v1/profiles/lookup":
+                let profile = stored.withLock { $0 } ?? "null"
+                await gate.passed()
+                let ids = (try? JSONDecoder().decode([String: [String]].self, from: Data(call.body.utf8)))?["user_ids"] ?? []
+                return .json(#"{"profiles":[\#(ids.map { $0 == "ada" ? profile : "null" }.joined(separator: ","))]}"#)
+            case "/v1/profiles":
+                stored.withLock { $0 = call.lines.last.map(String.init) }
+                return Client.usual(call)
+            default:
+                return Client.usual(call)
+            }
+        }
+    }
+
+    @Test(.timeLimit(.minutes(1))) func `A look-up that began before a save was settled does not hide it`() async throws {
+        let gate = Gate()
+        let test = try Client(server: Self.lateServer(gate))
+        let service = UserProfileService(client: test.client)
+        #expect(service.lookup(userId: "ada") == nil)
+        await test.server.untilCalled("/v1/profiles/lookup")
+        service.save(userProfile: profile("ada", ["1": "a"]))
+        try await test.client.flush()
+        gate.open()
+        // The server is asked again for the user, who is known throughout.
+        await test.server.untilCalled("/v1/profiles/lookup", count: 2)
+        for _ in 0..<1_000 {
+            #expect(service.lookup(userId: "ada") == profile("ada", ["1": "a"]))
+            await Task.yield()
+        }
+    }
+
+    @Test(.timeLimit(.minutes(1))) func `A user who is loaded while a save is settled is known with the save`() async throws {
+        let gate = Gate()
+        let test = try Client(server: Self.lateServer(gate))
+        let service = UserProfileService(client: test.client)
+        let loading = Task { try await service.load(userIds: ["ada", "bob"]) }
+        await test.server.untilCalled("/v1/profiles/lookup")
+        service.save(userProfile: profile("ada", ["1": "a"]))
+        try await test.client.flush()
+        gate.open()
+        try await loading.value
+        #expect(service.lookup(userId: "ada") == profile("ada", ["1": "a"]))
+        #expect(service.lookup(userId: "bob") == nil)
+    }
+
     @Test func `What was loaded is known to the next client without a server`() async throws {
         let directory = try TemporaryDirectory()
         let first = try Client(directory: directory, server: Self.server())
