@@ -56,11 +56,12 @@ public final class HoldfastClient: Sendable {
         case nothing
     }
 
-    /// Begins with a user, or goes on with another one.
+    /// Begins with a user, or goes on with another one, whose flags take the place of the former's at once: those that an
+    /// earlier run has cached, or none. Listeners are told which change.
     ///
     /// - Parameter timeout: after this time the call returns, and the server's answer is used when it comes.
     /// - Throws: ``HoldfastError/invalidArgument(_:)`` for what is no user id, ``HoldfastError/destroyed``. A server
-    ///   that cannot be reached is no error: it is asked again each minute.
+    ///   that cannot be reached is no error: it is asked again each minute, and ``fetchError`` says why.
     @discardableResult
     public func initialize(
         user: HoldfastUser, timeout: Duration = .seconds(5)
@@ -75,6 +76,10 @@ public final class HoldfastClient: Sendable {
         if case .some(.none) = outcome { return .server }
         return flags.evaluations == nil ? .nothing : .cache
     }
+
+    /// Why flags could not be fetched for the current user the last time; `nil` when they could, or when the server has
+    /// not answered yet.
+    public var fetchError: HoldfastError? { flags.failure }
 
     /// Whom flags are evaluated for; `nil` before ``initialize(user:timeout:)``.
     public var currentUser: HoldfastUser? { flags.user }

@@ -65,12 +65,14 @@ final class Evaluations: Sendable {
     }
 
     /// The keys of flags that are not as they were.
-    func changes(since former: Evaluations?) -> Set<String> {
+    static func changes(from former: Evaluations?, to new: Evaluations?) -> Set<String> {
         var changed: Set<String> = []
-        for flag in flags.values where former?[flag.details.featureID]?.details.differs(from: flag.details) ?? true {
-            changed.insert(flag.details.featureID)
+        for flag in new?.flags.values ?? [:].values {
+            if former?[flag.details.featureID]?.details.differs(from: flag.details) ?? true {
+                changed.insert(flag.details.featureID)
+            }
         }
-        for flag in former?.flags.values ?? [:].values where self[flag.details.featureID] == nil {
+        for flag in former?.flags.values ?? [:].values where new?[flag.details.featureID] == nil {
             changed.insert(flag.details.featureID)
         }
         return changed

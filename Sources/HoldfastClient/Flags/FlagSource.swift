@@ -6,6 +6,8 @@ import Synchronization
 final class FlagSource: Sendable {
     private struct State {
         var user: HoldfastUser?
+        /// Why the last fetch failed.
+        var failure: HoldfastError?
         var isInBackground = false
         var schedule = PollSchedule()
         var lastAttempt = Date.distantPast
@@ -30,6 +32,9 @@ final class FlagSource: Sendable {
 
     var user: HoldfastUser? { state.withLock { $0.user } }
 
+    /// Why the last fetch for the user failed; `nil` when it did not, or none has ended.
+    var failure: HoldfastError? { state.withLock { $0.failure } }
+
     @inline(__always)
     var evaluations: Evaluations? { current.withLock { $0 } }
 
@@ -39,19 +44,32 @@ final class FlagSource: Sendable {
 
     // MARK: The user
 
-    /// From now on flags are those of this user; what is cached of another is not shown.
+    /// From now on flags are those of this user; what is cached of another is not shown, and listeners are told.
     ///
     /// - Returns: whether it is the first user.
     func begin(_ user: HoldfastUser) -> Bool {
-        let former = state.withLock { state in
-            defer { state.user = user }
+        let isSame = self.user?.id.hasSameBytes(as: user.id) == true
+        let known = isSame ? nil : cached(user.id)
+        let (isFirst, changed) = state.withLock { state -> (Bool, Set<String>) in
+            let former = state.user
+            state.user = user
+            state.failure = nil
             // The caller asks first.
             state.lastAttempt = core.clock.now
             state.delay = interval(state)
-            return state.user
+            guard !isSame else { return (false, []) }
+            return (former == nil, Evaluations.changes(from: show(known), to: known))
         }
-        if former?.id.hasSameBytes(as: user.id) != true { current.withLock { $0 = cached(user.id) } }
-        return former == nil
+        if !changed.isEmpty { listeners.tell(changed) }
+        return isFirst
+    }
+
+    /// - Returns: what was shown until now.
+    private func show(_ evaluations: Evaluations?) -> Evaluations? {
+        current.withLock { current in
+            defer { current = evaluations }
+            return current
+        }
     }
 
     func setAttributes(_ attributes: [String: AttributeValue]) {
@@ -83,20 +101,20 @@ final class FlagSource: Sendable {
     ///
     /// - Returns: why it failed.
     func fetch() async -> HoldfastError? {
+        let (user, known) = state.withLock { ($0.user, evaluations) }
         guard let user else { return .notInitialized }
         do throws(HoldfastError) {
-            let changed = try await fetch(user)
-            attempted(succeeded: true)
+            let changed = try await fetch(user, known)
+            attempted(nil)
             if !changed.isEmpty { listeners.tell(changed) }
             return nil
         } catch {
-            attempted(succeeded: false)
+            attempted(error)
             return error
         }
     }
 
-    private func fetch(_ user: HoldfastUser) async throws(HoldfastError) -> Set<String> {
-        let known = evaluations
+    private func fetch(_ user: HoldfastUser, _ known: Evaluations?) async throws(HoldfastError) -> Set<String> {
         let body = try HoldfastServer.encode(
             Request(userID: user.id, attributes: user.attributes, sdkKey: core.configuration.tag))
         var fields: [String: String] = [:]
@@ -107,20 +125,20 @@ final class FlagSource: Sendable {
         content.entityTag = answer.fields["etag"]
         let fetched = Evaluations(content, after: known, reports: core.configuration.reportsExposures)
         // The user may have been exchanged meanwhile; then a fetch for the new one is under way.
-        let isCurrent = state.withLock { state in
-            guard state.user?.id.hasSameBytes(as: user.id) == true else { return false }
-            current.withLock { $0 = fetched }
-            return true
+        let changed = state.withLock { state -> Set<String>? in
+            guard state.user?.id.hasSameBytes(as: user.id) == true else { return nil }
+            return Evaluations.changes(from: show(fetched), to: fetched)
         }
-        guard isCurrent, !core.isDestroyed else { return [] }
+        guard let changed, !core.isDestroyed else { return [] }
         core.cache.write(Self.cacheName, content)
-        return fetched.changes(since: known)
+        return changed
     }
 
-    private func attempted(succeeded: Bool) {
+    private func attempted(_ failure: HoldfastError?) {
         state.withLock { state in
+            state.failure = failure
             state.lastAttempt = core.clock.now
-            state.delay = state.schedule.next(succeeded: succeeded, interval: interval(state))
+            state.delay = state.schedule.next(succeeded: failure == nil, interval: interval(state))
         }
         scheduleChanged.ring()
     }

@@ -101,6 +101,25 @@ import Testing
         #expect(told.withLock { $0 } == [["checkout", "banner"], ["checkout"]])
     }
 
+    @Test func `Another user is told to listeners while the server is down, and why there is no answer`() async throws {
+        let test = try Client()
+        try await test.client.initialize(user: Self.ada)
+        #expect(test.client.fetchError == nil)
+        let told = Mutex<[Set<String>]>([])
+        test.client.addUpdateListener { keys in told.withLock { $0.append(keys) } }
+        test.server.answer { _ throws(HoldfastError) in throw .unreachable("it is down") }
+        #expect(try await test.client.initialize(user: HoldfastUser(id: "bob")) == .nothing)
+        #expect(told.withLock { $0 } == [["checkout", "banner"]])
+        #expect(test.client.fetchError == .unreachable("it is down"))
+        // The cache has the former user still.
+        #expect(try await test.client.initialize(user: Self.ada) == .cache)
+        #expect(told.withLock { $0 } == [["checkout", "banner"], ["checkout", "banner"]])
+        test.server.answer { call throws(HoldfastError) in Client.usual(call) }
+        try await test.client.fetchEvaluations()
+        #expect(test.client.fetchError == nil)
+        #expect(told.withLock { $0.count } == 2)
+    }
+
     @Test func `A failed poll is retried each minute five times, and a success goes back to the interval`() async throws {
         let test = try Client(server: StubServer { _ throws(HoldfastError) in .status(500) })
         #expect(try await test.client.initialize(user: Self.ada) == .nothing)
