@@ -120,4 +120,57 @@ import Testing
         try await test.client.flush()
         #expect(test.server.calls("/v1/exposures").last?.body.contains("user0") == false)
     }
+
+    @Test func `What was dropped to make room may be reported again`() async throws {
+        let test = try Client(
+            server: StubServer { call throws(HoldfastError) in
+                call.path.hasPrefix("/v1/profiles") ? .status(400, ["content-type": "text/html"]) : Client.usual(call)
+            }) { $0.queueSize = 2 }
+        let (attributes, profiles) = (AttributeService(client: test.client), UserProfileService(client: test.client))
+        attributes.update(attributes: ["age": 1], userId: "ada")
+        profiles.save(userProfile: UserProfile(userId: "ada", experimentBucketMap: ["1": "a"]))
+        await #expect(throws: HoldfastError.self) { try await test.client.flush() }
+        var notices = test.client.deliveries().makeAsyncIterator()
+        for _ in 0..<2 { test.client.track(goal: "bought", userID: "ada") }
+        for _ in 0..<2 {
+            guard case .dropped = await notices.next()?.outcome else {
+                Issue.record("not told")
+                return
+            }
+        }
+        #expect(profiles.lookup(userId: "ada") == nil)
+        test.server.answer { call throws(HoldfastError) in Client.usual(call) }
+        try await test.client.flush()
+        attributes.update(attributes: ["age": 1], userId: "ada")
+        profiles.save(userProfile: UserProfile(userId: "ada", experimentBucketMap: ["1": "a"]))
+        #expect(test.client.waitingEvents == 2)
+    }
+
+    @Test func `The reason that the server gives for an event is told, in either form`() async throws {
+        let problem = #"{"type":"about:blank","title":"Not Found","status":404,"detail":"gone","pointer":"/1/experiment"}"#
+        let test = try Client(
+            server: StubServer { _ throws(HoldfastError) in
+                .json(
+                    #"""
+                    {"results":[{"index":0,"status":"refused","retriable":false,"problem":\#(problem)},
+                     {"index":1,"status":"refused","retriable":true,"problem":\#(problem)},
+                     {"index":2,"status":"refused","reason":"gone","retriable":false}]}
+                    """#)
+            })
+        var notices = test.client.deliveries().makeAsyncIterator()
+        report("gone", 0..<3, test.client)
+        await #expect(throws: HoldfastError.refused(status: 404, detail: "gone", pointer: "/1/experiment")) {
+            try await test.client.flush()
+        }
+        var reasons: [String] = []
+        for _ in 0..<3 {
+            switch await notices.next()?.outcome {
+            case .refused(let reason): reasons.append(reason)
+            case .postponed(.refused(let status, let detail, _)): reasons.append("\(status) \(detail)")
+            default: reasons.append("?")
+            }
+        }
+        #expect(reasons == ["gone (/1/experiment)", "404 gone", "gone"])
+        #expect(test.client.waitingEvents == 1)
+    }
 }

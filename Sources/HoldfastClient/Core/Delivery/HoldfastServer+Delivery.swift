@@ -119,7 +119,7 @@ extension HoldfastServer {
 }
 
 /// What Holdfast says of one item of a request: what became of it, or why it was not taken, as the members of a problem
-/// (RFC 9457) in the item or in its `error`, or as a text.
+/// (RFC 9457) in its `problem`, in its `error` or in the item itself, or as a text.
 private struct ItemResult: Decodable {
     /// From 0.
     let index: Int?
@@ -134,7 +134,7 @@ private struct ItemResult: Decodable {
     private let isRetriable: Bool
 
     private enum CodingKeys: String, CodingKey {
-        case index, line, status, reason, error, detail, pointer, retriable
+        case index, line, status, reason, problem, error, detail, pointer, retriable
     }
 
     init(from decoder: any Decoder) throws {
@@ -142,7 +142,9 @@ private struct ItemResult: Decodable {
         index = try item.decodeIfPresent(Int.self, forKey: .index)
         line = try item.decodeIfPresent(Int.self, forKey: .line)
         word = try? item.decode(String.self, forKey: .status)
-        let problem = (try? item.nestedContainer(keyedBy: CodingKeys.self, forKey: .error)) ?? item
+        let problem =
+            (try? item.nestedContainer(keyedBy: CodingKeys.self, forKey: .problem))
+            ?? (try? item.nestedContainer(keyedBy: CodingKeys.self, forKey: .error)) ?? item
         status = try? problem.decode(Int.self, forKey: .status)
         detail =
             try problem.decodeIfPresent(String.self, forKey: .detail) ?? item.decodeIfPresent(String.self, forKey: .reason)

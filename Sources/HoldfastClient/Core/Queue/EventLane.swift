@@ -45,10 +45,10 @@ struct EventLane: Sendable {
         }
     }
 
-    /// Makes all events due; those that fail again rest longer all the same.
+    /// Makes all events due.
     mutating func resume() {
         guard postponedCount > 0 else { return }
-        for index in events.indices { events[index].postponement?.rest.duration = .zero }
+        for index in events.indices { events[index].postponement = events[index].postponement.map(QueuedEvent.Postponement.init(resuming:)) }
     }
 
     var oldestPostponed: QueuedEvent? {

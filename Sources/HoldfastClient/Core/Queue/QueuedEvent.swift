@@ -12,18 +12,26 @@ struct QueuedEvent: Sendable {
 
     /// Why and for how long an event waits that may be taken later. It is not on disk: after a restart an event is tried
     /// at once.
-    struct Postponement: Sendable {
-        var reason: HoldfastError
-        var backoff: Backoff
-        var rest: Rest
+    final class Postponement: Sendable {
+        let reason: HoldfastError
+        let backoff: Backoff
+        let rest: Rest
 
         /// In seconds: the least that an app which runs all day asks for an experiment that is gone.
         private static let longest: Double = 3_600
 
         init(after former: Postponement?, _ reason: HoldfastError, at now: Date) {
+            var backoff = former?.backoff ?? Backoff(longest: Self.longest)
             self.reason = reason
-            backoff = former?.backoff ?? Backoff(longest: Self.longest)
             rest = Rest(start: now, duration: backoff.failed())
+            self.backoff = backoff
+        }
+
+        /// The same without the rest; the next one is longer all the same.
+        init(resuming former: Postponement) {
+            reason = former.reason
+            backoff = former.backoff
+            rest = Rest(start: former.rest.start, duration: .zero)
         }
     }
 
