@@ -1,7 +1,6 @@
 /// Checks the conditions of an audience: each is to be one that somebody can meet.
 public enum AudienceRules {
     private static let types = ["custom_attribute", "third_party_dimension", "third_party"]
-    private static let members = ["type", "name", "match", "value"]
 
     /// - Parameter place: where the conditions stand.
     /// - Returns: everything that would keep a condition from ever being answered.
@@ -13,10 +12,8 @@ public enum AudienceRules {
         func fault(_ member: String, _ reason: String) -> [ConditionFault] {
             [ConditionFault(pointer: place.appending(member), reason: reason)]
         }
-        let known = leaf["segment"] == nil ? members : ["segment"]
-        for member in leaf where !known.contains(member.key) {
-            return fault(member.key, "a condition has \(known.joined(separator: ", ")), and no other members")
-        }
+        let known = leaf["segment"] == nil ? ConditionRules.members : ["segment"]
+        if let unknown = ConditionRules.unknownMember(of: leaf, knowing: known, at: place) { return [unknown] }
         if let segment = leaf["segment"] {
             return segment.string == nil ? fault("segment", "the name of a segment is a string, not \(segment.kind)") : []
         }

@@ -11,6 +11,17 @@ enum ConditionRules {
         "semver_eq", "semver_gt", "semver_ge", "semver_lt", "semver_le",
     ]
 
+    /// What a condition on an attribute may say.
+    static let members = ["type", "name", "match", "value"]
+
+    /// What is wrong with a leaf that has other members than these.
+    static func unknownMember(of leaf: JSONObject, knowing known: [String], at place: JSONPointer) -> ConditionFault? {
+        guard let member = leaf.members.first(where: { !known.contains($0.key) }) else { return nil }
+        return ConditionFault(
+            pointer: place.appending(member.key),
+            reason: "a condition has \(known.joined(separator: ", ")), and no other members")
+    }
+
     /// Looks at each leaf of conditions, and finds what is wrong around them.
     static func faults(
         in value: JSONValue, at place: JSONPointer, leaf: (JSONObject, JSONPointer) -> [ConditionFault]

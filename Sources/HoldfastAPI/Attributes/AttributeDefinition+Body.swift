@@ -7,12 +7,7 @@ extension AttributeDefinition {
 
     /// `{"type":"number"}`, or `{"type":"selection","values":["One","Two"],"multiple":true}`.
     init(_ body: JSONValue, name: Identifier) throws(Problem) {
-        guard let object = body.object else {
-            throw Problem(.badRequest, "an attribute is an object, not \(body.kind)", at: [])
-        }
-        for member in object where !["name", "type", "values", "multiple"].contains(member.key) {
-            throw Problem(.badRequest, "the member \(member.key) is not known", at: JSONPointer().appending(member.key))
-        }
+        let object = try body.object("an attribute", knowing: ["name", "type", "values", "multiple"])
         if let given = try object.optionalText("name"), !given.utf8.elementsEqual(name.string.utf8) {
             throw Problem(.badRequest, "name is another than the path names", at: ["name"])
         }

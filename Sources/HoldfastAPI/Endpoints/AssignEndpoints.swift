@@ -12,7 +12,7 @@ struct AssignEndpoints {
     let limit: Int
 
     /// One request or an array of them; answers one or an array in the same order. In an array an element that
-    /// cannot be answered is `{"error":…,"status":…}` and does not keep the others from theirs.
+    /// cannot be answered is `{"problem":{…}}` and does not keep the others from theirs.
     func post(_ request: borrowing Request, _ call: Call) {
         do throws(Problem) {
             let body = try request.withBody { bytes throws(Problem) in try ProfileBody.parse(bytes) }
@@ -122,11 +122,11 @@ private struct AssignRequest: Sendable {
     let experiment: Identifier
     let sdkKey: String?
 
+    private static let members = ["user_id", "experiment", "attributes", "sdk_key"]
+
     init(_ value: JSONValue, at place: JSONPointer) throws(Problem) {
         self.place = place
-        guard let object = value.object else {
-            throw Problem(.badRequest, "a request is an object, not \(value.kind)", at: place)
-        }
+        let object = try value.object("a request", knowing: Self.members, at: place)
         user = try ProfileBody.user(of: object, at: place)
         experiment = Identifier(try object.text("experiment", in: place))
         sdkKey = try object.optionalText("sdk_key", in: place)
@@ -176,10 +176,11 @@ private final class AssignAnswers: Sendable {
     }
 
     private static func encode(_ problem: Problem) -> [UInt8] {
-        var object = JSONObject()
-        object["error"] = .string(problem.detail)
-        object["status"] = .integer(Int64(problem.status.code))
-        object["pointer"] = problem.pointer.map { .string($0.string) }
-        return JSONValue.object(object).encoded()
+        var writer = JSONWriter()
+        writer.beginObject()
+        writer.key("problem")
+        problem.append(to: &writer)
+        writer.endObject()
+        return writer.finish()
     }
 }

@@ -80,10 +80,7 @@ struct AssignmentEndpoints {
     private static func variationID(
         _ bytes: UnsafeRawBufferPointer, of experiment: NamedExperiment
     ) throws(Problem) -> Identifier {
-        let value = try ProfileBody.parse(bytes)
-        guard let object = value.object else {
-            throw Problem(.badRequest, "an override is an object, not \(value.kind)", at: [])
-        }
+        let object = try ProfileBody.parse(bytes).object("an override", knowing: ["variation_id", "variation_key"])
         if let key = try object.optionalText("variation_key") {
             guard object["variation_id"] == nil else {
                 throw Problem(.badRequest, "variation_id and variation_key are both given", at: ["variation_key"])

@@ -8,7 +8,7 @@ struct BucketEndpoint {
     func post(_ request: borrowing Request, _ call: Call) {
         do throws(Problem) {
             let body = try request.withBody { bytes throws(Problem) in try ProfileBody.parse(bytes) }
-            guard let object = body.object else { throw Problem(.badRequest, "the body is an object, not \(body.kind)", at: []) }
+            let object = try body.object("a request", knowing: ["bucketing_id", "parent_id", "traffic_allocation"])
             let result = Bucketer.bucket(
                 bucketingID: Identifier(try object.text("bucketing_id")),
                 parentID: Identifier(try object.text("parent_id")),

@@ -75,10 +75,10 @@ private struct EvaluationRequest: Sendable {
     let sdkKey: String?
     let options: DecideOptions
 
+    private static let members = ["user_id", "attributes", "sdk_key", "include_reasons"]
+
     init(_ value: JSONValue) throws(Problem) {
-        guard let object = value.object else {
-            throw Problem(.badRequest, "a request is an object, not \(value.kind)", at: [])
-        }
+        let object = try value.object("a request", knowing: Self.members)
         user = try ProfileBody.user(of: object, at: [])
         sdkKey = try object.optionalText("sdk_key")
         var includesReasons = false

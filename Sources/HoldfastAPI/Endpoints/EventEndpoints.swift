@@ -10,7 +10,7 @@ struct EventEndpoints {
 
     /// One goal event or an array of them. Answered when they are durable; in an array each on its own.
     func postEvents(_ request: borrowing Request, _ call: Call) {
-        take(request, call) { body, answers, index in
+        take(request, call, knowing: GoalEvent.members) { body, answers, index in
             do throws(Problem) {
                 let event = try GoalEvent(body)
                 if let sdkKey = try body.sdkKey() { _ = try projects.project(named: sdkKey) }
@@ -23,7 +23,7 @@ struct EventEndpoints {
 
     /// One exposure or an array of them.
     func postExposures(_ request: borrowing Request, _ call: Call) {
-        take(request, call) { body, answers, index in
+        take(request, call, knowing: ExposureBody.members) { body, answers, index in
             do throws(EventRefusal) {
                 let exposure = try ExposureBody(body, projects)
                 guard exposure.needsProfile else {
@@ -51,7 +51,8 @@ struct EventEndpoints {
     }
 
     private func take(
-        _ request: borrowing Request, _ call: Call, _ parse: (EventBody, EventAnswers, Int) -> Void
+        _ request: borrowing Request, _ call: Call, knowing members: [String],
+        _ parse: (EventBody, EventAnswers, Int) -> Void
     ) {
         do throws(Problem) {
             let value = try request.withBody { bytes throws(Problem) in try ProfileBody.parse(bytes) }
@@ -66,7 +67,7 @@ struct EventEndpoints {
             for (index, element) in list.enumerated() {
                 do throws(Problem) {
                     let place = isArray ? JSONPointer().appending(index) : []
-                    parse(try EventBody(element, at: place, now: now), answers, index)
+                    parse(try EventBody(element, knowing: members, at: place, now: now), answers, index)
                 } catch {
                     answers.add(.failure(EventRefusal(error)), at: index)
                 }

@@ -20,10 +20,7 @@ struct LookupEndpoint {
 
     private func userIDs(_ bytes: UnsafeRawBufferPointer) throws(Problem) -> [Identifier] {
         let place: JSONPointer = ["user_ids"]
-        let value = try ProfileBody.parse(bytes)
-        guard let object = value.object else {
-            throw Problem(.badRequest, "a lookup is an object, not \(value.kind)", at: [])
-        }
+        let object = try ProfileBody.parse(bytes).object("a lookup", knowing: ["user_ids"])
         guard let list = object["user_ids"]?.array else {
             throw Problem(.badRequest, "user_ids is an array of strings", at: place)
         }

@@ -68,12 +68,7 @@ struct SegmentEndpoints {
     private static func segment(
         _ name: Identifier, _ body: JSONValue, _ schema: AttributeSchema
     ) throws(Problem) -> Segment {
-        guard let object = body.object else {
-            throw Problem(.badRequest, "a segment is an object, not \(body.kind)", at: [])
-        }
-        for member in object where !["name", "conditions"].contains(member.key) {
-            throw Problem(.badRequest, "the member \(member.key) is not known", at: JSONPointer().appending(member.key))
-        }
+        let object = try body.object("a segment", knowing: ["name", "conditions"])
         if let given = try object.optionalText("name"), !given.utf8.elementsEqual(name.string.utf8) {
             throw Problem(.badRequest, "name is another than the path names", at: ["name"])
         }

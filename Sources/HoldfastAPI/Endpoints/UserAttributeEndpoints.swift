@@ -103,13 +103,8 @@ struct UserAttributeEndpoints {
     private static func change(
         from line: UnsafeRawBufferPointer, _ schema: AttributeSchema
     ) throws(Problem) -> AttributeChange {
-        let value = try ProfileBody.parse(line, called: "the line")
-        guard let object = value.object else {
-            throw Problem(.badRequest, "a line is an object, not \(value.kind)", at: [])
-        }
-        for member in object where !["user_id", "attributes", "remove"].contains(member.key) {
-            throw Problem(.badRequest, "the member \(member.key) is not known", at: JSONPointer().appending(member.key))
-        }
+        let object = try ProfileBody.parse(line, called: "the line")
+            .object("a line", knowing: ["user_id", "attributes", "remove"])
         let userID = try ProfileBody.checkUserID(try object.text("user_id"), at: ["user_id"])
         let body = try AttributeBody(line: object, schema: schema)
         return AttributeChange(userID: userID, operation: .update(body.updates))

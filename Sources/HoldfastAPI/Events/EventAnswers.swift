@@ -65,8 +65,9 @@ final class EventAnswers {
                 writer.member("status", outcomes.next() == .repeated ? "repeated" : "stored")
             case .failure(let refusal):
                 writer.member("status", "refused")
-                writer.member("reason", refusal.problem.detail)
                 writer.member("retriable", refusal.isRetriable)
+                writer.key("problem")
+                refusal.problem.append(to: &writer)
             }
             writer.endObject()
         }

@@ -20,11 +20,9 @@ struct EventBody {
     let place: JSONPointer
     let now: Timestamp
 
-    init(_ value: JSONValue, at place: JSONPointer, now: Timestamp) throws(Problem) {
-        guard let object = value.object else {
-            throw Problem(.badRequest, "an event is an object, not \(value.kind)", at: place)
-        }
-        self.object = object
+    /// - Parameter known: the members that an event of this kind may have.
+    init(_ value: JSONValue, knowing known: [String], at place: JSONPointer, now: Timestamp) throws(Problem) {
+        object = try value.object("an event", knowing: known, at: place)
         self.place = place
         self.now = now
     }
@@ -102,6 +100,8 @@ struct EventBody {
 }
 
 extension GoalEvent {
+    static let members = ["id", "user_id", "goal", "value", "timestamp", "tags", "sdk_key"]
+
     /// `{"id"?,"user_id","goal","value"?,"timestamp"?,"tags"?,"sdk_key"?}`
     init(_ body: EventBody) throws(Problem) {
         let userID = try body.userID()

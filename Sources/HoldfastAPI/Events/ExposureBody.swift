@@ -12,6 +12,8 @@ struct ExposureBody {
     private let variation: Variation?
     private let place: JSONPointer
 
+    static let members = ["user_id", "experiment", "variation_id", "variation_key", "timestamp", "sdk_key"]
+
     init(_ body: EventBody, _ projects: ProjectView) throws(EventRefusal) {
         place = body.place
         do throws(Problem) {

@@ -16,6 +16,8 @@ struct Problem: Error {
 
     /// Bytes of what a problem tells of a request, which may be as long as a request may be.
     static let longestDetail = 1_024
+    /// Bytes of one text that a problem quotes beside what is required.
+    static let longestQuote = 64
 
     /// - Parameters:
     ///   - detail: cut if it is too long.
@@ -63,8 +65,8 @@ struct Problem: Error {
         }
     }
 
-    var response: Response {
-        var writer = JSONWriter()
+    /// Writes the problem as the body of a response, and as the `problem` of a batch's element, have it.
+    func append(to writer: inout JSONWriter) {
         writer.beginObject()
         writer.member("type", "about:blank")
         writer.member("title", status.reason.description)
@@ -78,6 +80,11 @@ struct Problem: Error {
             writer.value(member.value)
         }
         writer.endObject()
+    }
+
+    var response: Response {
+        var writer = JSONWriter()
+        append(to: &writer)
         writer.endLine()
         var response = Response(status, contentType: MediaType.problem, body: .bytes(writer.finish()))
         response.fields = fields
