@@ -46,13 +46,17 @@ func apiRoutes(
         APIRoute(.post, "/v1/profiles", scope: .token(.write), readsQuery: true, streamed: transfer.importProfiles),
         APIRoute(.post, "/v1/profiles/lookup", scope: .token(.read), lookup.post),
         APIRoute(.get, "/v1/profiles/{user_id}", scope: .token(.read), readsQuery: true, profile.get),
-        APIRoute(.put, "/v1/profiles/{user_id}", scope: .token(.write), profile.put),
-        APIRoute(.patch, "/v1/profiles/{user_id}", scope: .token(.write), readsQuery: true, profile.patch),
-        APIRoute(.delete, "/v1/profiles/{user_id}", scope: .token(.admin), profile.delete),
-        APIRoute(.get, "/v1/profiles/{user_id}/experiments/{experiment}", scope: .token(.read), assignment.get),
-        APIRoute(.put, "/v1/profiles/{user_id}/experiments/{experiment}", scope: .token(.admin), assignment.put),
+        APIRoute(.put, "/v1/profiles/{user_id}", scope: .token(.write), isConditional: true, profile.put),
         APIRoute(
-            .delete, "/v1/profiles/{user_id}/experiments/{experiment}", scope: .token(.admin), assignment.delete),
+            .patch, "/v1/profiles/{user_id}", scope: .token(.write), isConditional: true, readsQuery: true, profile.patch),
+        APIRoute(.delete, "/v1/profiles/{user_id}", scope: .token(.admin), isConditional: true, profile.delete),
+        APIRoute(.get, "/v1/profiles/{user_id}/experiments/{experiment}", scope: .token(.read), assignment.get),
+        APIRoute(
+            .put, "/v1/profiles/{user_id}/experiments/{experiment}", scope: .token(.admin), isConditional: true,
+            assignment.put),
+        APIRoute(
+            .delete, "/v1/profiles/{user_id}/experiments/{experiment}", scope: .token(.admin), isConditional: true,
+            assignment.delete),
 
         APIRoute(.get, "/v1/attributes", scope: .token(.read), attribute.list),
         APIRoute(.get, "/v1/attributes/{name}", scope: .token(.read), attribute.get),

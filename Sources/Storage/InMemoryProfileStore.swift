@@ -66,7 +66,7 @@ public final class InMemoryProfileStore: ProfileStore {
         let stored = state.profiles[change.userID]
         let outcome: ProfileOutcome
         do {
-            outcome = try rules.apply(change.operation, to: stored, at: now)
+            outcome = try rules.apply(change, to: stored, at: now)
         } catch {
             return .failure(error)
         }

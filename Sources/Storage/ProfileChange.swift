@@ -42,12 +42,18 @@ public struct ProfileChange: Sendable {
         }
     }
 
+    /// Whether a change may be made of a profile as it is; `nil`: there is none. Asked within the transaction.
+    public typealias Condition = @Sendable (ProfileRecord?) -> Bool
+
     public var userID: Identifier
     public var operation: Operation
+    /// `nil`: the change is made in any case.
+    public var condition: Condition?
 
-    public init(userID: Identifier, operation: Operation) {
+    public init(userID: Identifier, operation: Operation, condition: Condition? = nil) {
         self.userID = userID
         self.operation = operation
+        self.condition = condition
     }
 }
 

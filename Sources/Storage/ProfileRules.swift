@@ -12,7 +12,17 @@ public struct ProfileRules: Sendable {
         self.assignmentTTL = assignmentTTL
     }
 
-    /// Applies one change.
+    /// Applies one change if its condition holds.
+    ///
+    /// - Throws: ``StorageError/conditionFailed``, and what applying the operation throws.
+    public func apply(
+        _ change: ProfileChange, to stored: ProfileRecord?, at now: Timestamp
+    ) throws(StorageError) -> ProfileOutcome {
+        if let condition = change.condition, !condition(stored?.visible(at: now)) { throw .conditionFailed }
+        return try apply(change.operation, to: stored, at: now)
+    }
+
+    /// Applies one operation.
     ///
     /// An assignment that is saved again with the same variation keeps its source and `assignedAt`. It is renewed
     /// (`updatedAt`, `expiresAt`) if assignments expire, and is left as it is otherwise, so that nothing is written.

@@ -2,6 +2,8 @@
 public enum StorageError: Error, Hashable, Sendable {
     /// The profile would hold more assignments than the limit allows. Nothing was stored.
     case tooManyAssignments(limit: Int)
+    /// The profile is not as the change's ``ProfileChange/condition`` demands. Nothing was stored.
+    case conditionFailed
     /// More writes are waiting than the limit allows. Nothing was stored; the caller may try again.
     case overloaded
     /// The store failed (disk full, locked, unreadable, …). Nothing is acknowledged.
@@ -21,7 +23,7 @@ extension StorageError {
     /// Whether the same could be done for other users.
     public var concernsOneUser: Bool {
         switch self {
-        case .tooManyAssignments, .damaged, .erased: true
+        case .tooManyAssignments, .conditionFailed, .damaged, .erased: true
         case .overloaded, .unavailable, .staleDatafile, .closed: false
         }
     }
@@ -31,6 +33,7 @@ extension StorageError: CustomStringConvertible {
     public var description: String {
         switch self {
         case .tooManyAssignments(let limit): "the profile would hold more than \(limit) assignments"
+        case .conditionFailed: "the profile is not as the change demands"
         case .overloaded: "too many writes are waiting"
         case .staleDatafile: "the decision was made with another datafile than the active one"
         case .unavailable(let reason), .damaged(let reason): reason

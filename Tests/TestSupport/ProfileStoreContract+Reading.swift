@@ -82,6 +82,32 @@ extension ProfileStoreContract {
             let stored = try context.reader.profile(of: "user19")
             #expect(refused == nil && stored != nil)
         },
+        ProfileStoreContract(
+            "A condition is asked of what a reader would see, and a change whose condition fails is not made",
+            rules: ProfileRules(assignmentTTL: .seconds(1))
+        ) { context in
+            func change(_ operation: ProfileChange.Operation, if condition: @escaping ProfileChange.Condition) async -> Bool {
+                let change = ProfileChange(userID: "user", operation: operation, condition: condition)
+                return await context.store.applyTogether([change]).map { result in
+                    if case .failure(let error) = result { #expect(error == .conditionFailed) }
+                    return (try? result.get()) != nil
+                } == [true]
+            }
+            let isA: ProfileChange.Condition = { $0?.variationID(for: "e") == "a" }
+            #expect(await !change(.replace(["e": "b"]), if: isA))
+            #expect(await change(.replace(["e": "a"]), if: { $0 == nil }))
+            #expect(await change(.merge(["e": "b"], onConflict: .replace), if: isA))
+            for operation in [
+                .merge(["e": "c"], onConflict: .replace), .override(experimentID: "e", variationID: "c"),
+                .remove(experimentID: "e"), .erase,
+            ] as [ProfileChange.Operation] {
+                #expect(await !change(operation, if: isA))
+            }
+            let stored = try context.reader.variations(of: "user")
+            #expect(stored == ["e": "b"])
+            context.clock.advance(by: .seconds(2))
+            #expect(await change(.replace(["e": "a"]), if: { $0 == nil }))
+        },
         ProfileStoreContract("Changes submitted as one are made in their order, each with a result of its own", rules: .atMostThree) {
             context in
             let tooMany: ExperimentBucketMap = ["e0": "v", "e1": "v", "e2": "v", "e3": "v"]

@@ -30,16 +30,20 @@ struct AssignmentEndpoints {
         guard let assignment = profile?[experiment.id] else {
             return call.fail(Problem(.notFound, "this user has no assignment in this experiment"))
         }
-        var writer = JSONWriter()
-        writer.beginObject()
-        writer.member("experiment_id", experiment.id.string)
-        writer.member("experiment_key", experiment.definitions.first?.key.string)
-        writer.member("variation_id", assignment.variationID.string)
-        writer.member("variation_key", experiment.variation(id: assignment.variationID)?.key.string)
-        ProfileJSON.appendOrigin(assignment, to: &writer)
-        writer.member("known", !experiment.definitions.isEmpty)
-        writer.endObject()
-        call.answer(json: writer.finish())
+        let json = experiment.encode(assignment)
+        call.answer(json: json, entityTag: EntityTag(of: json))
+    }
+
+    /// `If-Match` and `If-None-Match` of a change.
+    private static func condition(
+        _ request: borrowing Request, of experiment: NamedExperiment
+    ) -> ProfileChange.Condition? {
+        let preconditions = Preconditions(request)
+        guard !preconditions.isEmpty else { return nil }
+        return { profile in
+            let representation = profile?[experiment.id].map { experiment.encode($0) }
+            return preconditions.hold(for: representation.map { [EntityTag(of: $0)] } ?? [])
+        }
     }
 
     /// The experiment in the path: the one of this key, or else of this id.
@@ -65,7 +69,9 @@ struct AssignmentEndpoints {
             let experiment = try experiment(request)
             let variationID = try request.withBody { bytes throws(Problem) in try Self.variationID(bytes, of: experiment) }
             let operation = ProfileChange.Operation.override(experimentID: experiment.id, variationID: variationID)
-            audit.submit(ProfileChange(userID: userID, operation: operation), by: call.author(request)) { result in
+            let change = ProfileChange(
+                userID: userID, operation: operation, condition: Self.condition(request, of: experiment))
+            audit.submit(change, by: call.author(request)) { result in
                 switch result {
                 case .success(let result): Self.send(result.profile, experiment, to: call)
                 case .failure(let error): call.fail(error)
@@ -121,7 +127,9 @@ struct AssignmentEndpoints {
         do throws(Problem) {
             let userID = try request.userID()
             let experiment = try experiment(request)
-            let change = ProfileChange(userID: userID, operation: .remove(experimentID: experiment.id))
+            let change = ProfileChange(
+                userID: userID, operation: .remove(experimentID: experiment.id),
+                condition: Self.condition(request, of: experiment))
             audit.submit(change, by: call.author(request)) { result in
                 switch result {
                 case .success(let result) where result.changed:
@@ -143,6 +151,20 @@ private struct NamedExperiment: Sendable {
     let id: Identifier
     /// As the active datafiles define it, one for each project that has it; empty when none has.
     let definitions: [Experiment]
+
+    /// One assignment in it with its origin, as an object of its own.
+    func encode(_ assignment: Assignment) -> [UInt8] {
+        var writer = JSONWriter()
+        writer.beginObject()
+        writer.member("experiment_id", id.string)
+        writer.member("experiment_key", definitions.first?.key.string)
+        writer.member("variation_id", assignment.variationID.string)
+        writer.member("variation_key", variation(id: assignment.variationID)?.key.string)
+        ProfileJSON.appendOrigin(assignment, to: &writer)
+        writer.member("known", !definitions.isEmpty)
+        writer.endObject()
+        return writer.finish()
+    }
 
     func variation(id: Identifier) -> Variation? {
         for definition in definitions {

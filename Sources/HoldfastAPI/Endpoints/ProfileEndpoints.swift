@@ -30,16 +30,29 @@ struct ProfileEndpoints {
 
     private static func send(_ userID: Identifier, _ profile: ProfileRecord, detail: Bool, to call: Call) {
         let json = ProfileJSON.encode(userID, profile, detail: detail)
-        call.answer(json: json, entityTag: json.withUnsafeBytes { EntityTag(hashing: $0) })
+        call.answer(json: json, entityTag: EntityTag(of: json))
+    }
+
+    /// `If-Match` and `If-None-Match` of a change; they may name the profile with or without detail.
+    private static func condition(_ request: borrowing Request, of userID: Identifier) -> ProfileChange.Condition? {
+        let preconditions = Preconditions(request)
+        guard !preconditions.isEmpty else { return nil }
+        return { profile in
+            let representations = profile.map { profile in
+                [false, true].map { ProfileJSON.encode(userID, profile, detail: $0) }
+            }
+            return preconditions.hold(for: (representations ?? []).map { EntityTag(of: $0) })
+        }
     }
 
     /// Replaces the profile; 201 if there was none.
     func put(_ request: borrowing Request, _ call: Call) {
         do throws(Problem) {
             let body = try request.profileBody()
-            submit(ProfileChange(userID: body.userID, operation: .replace(body.assignments)), call) { result in
-                result.existed ? .ok : .created
-            }
+            let change = ProfileChange(
+                userID: body.userID, operation: .replace(body.assignments),
+                condition: Self.condition(request, of: body.userID))
+            submit(change, call) { result in result.existed ? .ok : .created }
         } catch {
             call.fail(error)
         }
@@ -50,8 +63,10 @@ struct ProfileEndpoints {
         do throws(Problem) {
             let rule = try Request.conflictRule(request.query(knowing: ["on_conflict"]))
             let body = try request.profileBody()
-            let operation = ProfileChange.Operation.merge(body.assignments, onConflict: rule)
-            submit(ProfileChange(userID: body.userID, operation: operation), call) { _ in .ok }
+            let change = ProfileChange(
+                userID: body.userID, operation: .merge(body.assignments, onConflict: rule),
+                condition: Self.condition(request, of: body.userID))
+            submit(change, call) { _ in .ok }
         } catch {
             call.fail(error)
         }
@@ -61,7 +76,8 @@ struct ProfileEndpoints {
     func delete(_ request: borrowing Request, _ call: Call) {
         do throws(Problem) {
             let userID = try request.userID()
-            let change = ProfileChange(userID: userID, operation: .erase)
+            let change = ProfileChange(
+                userID: userID, operation: .erase, condition: Self.condition(request, of: userID))
             let author = call.author(request)
             events.afterWaiting { [audit, knownExposures, catalog] in
                 audit.submit(change, by: author) { result in

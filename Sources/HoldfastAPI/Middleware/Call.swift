@@ -34,7 +34,7 @@ struct Call: Sendable {
     /// Answers with JSON, or with 304 when the caller's `If-None-Match` names it already. For methods other than `GET`;
     /// for that one the server compares by itself.
     func answer(json: [UInt8], unlessKnownAs ifNoneMatch: String?) {
-        let tag = json.withUnsafeBytes { EntityTag(hashing: $0) }
+        let tag = EntityTag(of: json)
         if let ifNoneMatch, tag.isListed(in: ifNoneMatch) {
             responder.send(Response(.notModified, entityTag: tag))
         } else {
@@ -69,6 +69,13 @@ private final class AdmittedStream: ResponseStream {
     func produce(_ writer: StreamWriter) {
         guard admission.isValid else { return writer.fail(Problem(.unauthorized, "the token is not valid any more").response) }
         stream.produce(writer)
+    }
+}
+
+extension EntityTag {
+    /// The tag of a representation, without the line feed that ``Call`` sends behind it.
+    init(of json: [UInt8]) {
+        self = json.withUnsafeBytes { EntityTag(hashing: $0) }
     }
 }
 

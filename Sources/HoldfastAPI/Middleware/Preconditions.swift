@@ -13,6 +13,13 @@ struct Preconditions: Sendable {
 
     var isEmpty: Bool { ifMatch == nil && ifNoneMatch == nil }
 
+    /// Whether they hold for what has these tags, one for each of its representations; none if there is nothing yet.
+    func hold(for current: [EntityTag]) -> Bool {
+        if let ifMatch, !current.contains(where: { $0.isListed(in: ifMatch, weakly: false) }) { return false }
+        if let ifNoneMatch, current.contains(where: { $0.isListed(in: ifNoneMatch) }) { return false }
+        return true
+    }
+
     /// - Parameter current: of what is to be changed; `nil` if there is nothing yet.
     /// - Throws: 412
     func check(_ current: EntityTag?) throws(Problem) {

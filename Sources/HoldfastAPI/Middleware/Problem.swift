@@ -48,6 +48,10 @@ struct Problem: Error {
             self.init(
                 .unprocessableContent, "the profile would hold more than \(limit) assignments",
                 at: ["experiment_bucket_map"])
+        case .conditionFailed:
+            self.init(
+                .preconditionFailed,
+                "what is stored must be what If-Match names and nothing that If-None-Match names; nothing was changed")
         case .overloaded:
             self.init(.serviceUnavailable, "too many writes are waiting; nothing was stored")
         case .staleDatafile:

@@ -53,7 +53,7 @@ extension SQLiteStore: ProfileStore {
         _ change: ProfileChange, _ rules: ProfileRules, at now: Timestamp, in transaction: WriteTransaction
     ) throws(SQLiteError) -> ProfileChangeResult? {
         guard transaction.isUnknown(change.userID),
-            let outcome = try? rules.apply(change.operation, to: nil, at: now), case .put(let record) = outcome.effect,
+            let outcome = try? rules.apply(change, to: nil, at: now), case .put(let record) = outcome.effect,
             try transaction.insert(record, for: change.userID)
         else { return nil }
         return outcome.result
@@ -63,7 +63,7 @@ extension SQLiteStore: ProfileStore {
         _ change: ProfileChange, _ rules: ProfileRules, at now: Timestamp, in transaction: WriteTransaction
     ) throws -> ProfileChangeResult {
         let stored = try stored(for: change, in: transaction)
-        let outcome = try rules.apply(change.operation, to: stored, at: now)
+        let outcome = try rules.apply(change, to: stored, at: now)
         switch outcome.effect {
         case .none:
             break

@@ -1,0 +1,89 @@
+import Bucketing
+import Testing
+
+/// `If-Match` and `If-None-Match` of changes of profiles and assignments (RFC 9110 §13).
+@Suite struct ConditionalChangeTests {
+    private let directory: TemporaryDirectory
+    private let server: ServerProcess
+    private let client: HTTPClient
+
+    init() throws {
+        directory = try TemporaryDirectory()
+        server = try ServerProcess(database: directory.file("holdfast.db"))
+        client = try server.client()
+    }
+
+    private func tag(_ target: String) throws -> String {
+        try #require(try client.request("GET", target).field("etag"))
+    }
+
+    private func map(_ variation: String) -> String {
+        #"{"experiment_bucket_map":{"7":{"variation_id":"\#(variation)"}}}"#
+    }
+
+    @Test(arguments: ["", "?detail=true"])
+    func `Who names the profile that was read changes no other`(query: String) throws {
+        let target = "/v1/profiles/ada"
+        func change(_ method: String, _ body: String?, _ field: String) throws -> Int {
+            try client.request(method, target, body, fields: [field]).status
+        }
+        #expect(try change("PUT", map("a"), "If-Match: *") == 412)
+        #expect(try change("PATCH", map("a"), "If-Match: \"0123456789abcdef\"") == 412)
+        #expect(try change("DELETE", nil, "If-Match: *") == 412)
+        #expect(try client.request("GET", target).status == 404)
+        #expect(try change("PUT", map("a"), "If-None-Match: *") == 201)
+        #expect(try change("PATCH", map("b"), "If-None-Match: *") == 412)
+        let first = try tag(target + query)
+        #expect(try change("PUT", map("b"), "If-None-Match: \"x\", \(first)") == 412)
+        #expect(try change("PUT", map("b"), "If-Match: W/\(first)") == 412, "weak tags never match")
+        #expect(try change("PUT", map("b"), "If-Match: \"0123456789abcdef\", \(first)") == 200)
+        #expect(try change("PATCH", map("c"), "If-Match: \(first)") == 412)
+        #expect(try change("DELETE", nil, "If-Match: \(first)") == 412)
+        #expect(try client.request("GET", target)["experiment_bucket_map"]["7"]["variation_id"] == "b")
+        #expect(try change("PATCH", map("c"), "If-Match: \(try tag(target + query))") == 200)
+        #expect(try change("DELETE", nil, "If-Match: \(try tag(target + query))") == 204)
+        #expect(try client.request("GET", target).status == 404)
+    }
+
+    @Test func `Who names the assignment that was read changes no other, and one that is known is 304`() throws {
+        let target = "/v1/profiles/ada/experiments/7"
+        func change(_ method: String, _ body: String?, _ field: String) throws -> Int {
+            try client.request(method, target, body, fields: [field]).status
+        }
+        func override(_ variation: String) -> String { #"{"variation_id":"\#(variation)"}"# }
+        #expect(try client.request("PUT", "/v1/profiles/ada", map("a")).status == 201)
+        let saved = try tag(target)
+        #expect(try client.request("GET", target, fields: ["If-None-Match: \(saved)"]).status == 304)
+        #expect(try change("PUT", override("b"), "If-None-Match: *") == 412)
+        #expect(try change("PUT", override("b"), "If-Match: \(saved)") == 200)
+        #expect(try change("PUT", override("c"), "If-Match: \(saved)") == 412)
+        #expect(try change("DELETE", nil, "If-Match: \(saved)") == 412)
+        #expect(try client.request("GET", target, fields: ["If-None-Match: \(saved)"])["variation_id"] == "b")
+        let overridden = try tag(target)
+        #expect(overridden != saved)
+        // Another experiment of the user is of no concern.
+        #expect(try client.request("PATCH", "/v1/profiles/ada", #"{"experiment_bucket_map":{"8":{"variation_id":"x"}}}"#).status == 200)
+        #expect(try change("DELETE", nil, "If-Match: \(overridden)") == 204)
+        #expect(try change("PUT", override("d"), "If-Match: *") == 412)
+        #expect(try change("PUT", override("d"), "If-None-Match: *") == 200)
+        let entries = try client.request("GET", "/v1/audit")["entries"].array ?? []
+        #expect(entries.count == 3, "a change that was refused is not recorded")
+    }
+
+    @Test func `Of many who change what they have read at once, on two processes, exactly one does`() throws {
+        let servers = [server, try ServerProcess(database: directory.file("holdfast.db"))]
+        let target = "/v1/profiles/ada"
+        #expect(try client.request("PUT", target, map("0")).status == 201)
+        for round in 1...20 {
+            let tag = try tag(target)
+            let clients = try (0..<6).map { try servers[$0 % 2].client() }
+            let changes = clients.indices.map { map("\(round)x\($0)") }
+            for (client, change) in zip(clients, changes) {
+                try client.send(HTTPClient.head("PUT", target, change, fields: ["If-Match: \(tag)"]))
+            }
+            let statuses = try clients.map { try $0.receive().status }
+            #expect(statuses.count { $0 == 200 } == 1, "\(statuses)")
+            #expect(statuses.count { $0 == 412 } == 5, "\(statuses)")
+        }
+    }
+}
