@@ -68,6 +68,31 @@ extension SQLiteStoreTests {
             #expect(try RawDatabase(copy.file("holdfast.db")).value("PRAGMA integrity_check") == "ok")
         }
 
+        @Test("What is open is read on from a deleted log, until another process has made another")
+        func reading() async throws {
+            let store = try SQLiteStore.make(in: directory)
+            defer { store.close() }
+            let reader = try store.makeReader()
+            defer { reader.close() }
+            try await store.apply(.replace(["e": "v"]), to: "user")
+            #expect(try store.exposures(after: 0, limit: 10).isEmpty)
+            // So that the reader must ask.
+            try RawDatabase(path).execute("UPDATE profiles SET user_id = 'renamed'")
+            #expect(unlink(path + "-wal") == 0)
+            #expect(try reader.variations(of: "renamed") == ["e": "v"])
+            #expect(try store.exposures(after: 0, limit: 10).isEmpty)
+            try await expectRefusal(of: store, because: "write-ahead log")
+
+            let restarted = try SQLiteStore.make(in: directory)
+            defer { restarted.close() }
+            try await restarted.apply(.replace(["e": "w"]), to: "renamed")
+            #expect(throws: StorageError.self) { try reader.variations(of: "renamed") }
+            #expect(throws: StorageError.self) { try store.exposures(after: 0, limit: 10) }
+            let other = try restarted.makeReader()
+            defer { other.close() }
+            #expect(try other.variations(of: "renamed") == ["e": "w"])
+        }
+
         @Test("A log that is deleted during a commit is noticed before the commit is acknowledged")
         func deletedDuringCommit() async throws {
             let store = try SQLiteStore.make(in: directory)

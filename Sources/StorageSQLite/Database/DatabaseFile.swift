@@ -163,6 +163,13 @@ struct DatabaseFile: Sendable {
         let path: String
         let isLog: Bool
         let identity: Identity?
+
+        var hasMoved: SQLiteError {
+            SQLiteError(
+                code: SQLiteError.fileHasMoved,
+                message: "the \(name) must stay in place while it is open; it was moved, deleted or replaced: restart the "
+                    + "server")
+        }
     }
 
     /// What tells one file from another in its place.
@@ -194,11 +201,15 @@ struct DatabaseFile: Sendable {
     ///
     /// - Throws: ``SQLiteError/fileHasMoved`` when the path of a file no longer leads to the one that was opened.
     func expectInPlace() throws(SQLiteError) {
-        for file in openFiles where Identity(path: file.path) != file.identity {
-            throw SQLiteError(
-                code: SQLiteError.fileHasMoved,
-                message: "the \(file.name) must stay in place while it is open; it was moved, deleted or replaced: "
-                    + "restart the server")
+        for file in openFiles where Identity(path: file.path) != file.identity { throw file.hasMoved }
+    }
+
+    /// What is open can be read when its files are gone, but not when somebody writes to another log by the same index.
+    ///
+    /// - Throws: ``SQLiteError/fileHasMoved``
+    func expectNoOtherLog() throws(SQLiteError) {
+        for file in openFiles where file.isLog {
+            if let identity = Identity(path: file.path), identity != file.identity { throw file.hasMoved }
         }
     }
 

@@ -41,7 +41,7 @@ final class QueuedReader: @unchecked Sendable {
 
     private func openConnection() throws(SQLiteError) -> Connection {
         if let connection {
-            try file.expectInPlace()
+            try file.expectNoOtherLog()
             return connection
         }
         let fresh = try file.reader(lockTimeout: lockTimeout)

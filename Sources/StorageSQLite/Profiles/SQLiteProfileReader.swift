@@ -213,8 +213,7 @@ final class SQLiteProfileReader: UserReader {
 
     /// - Returns: whether the cache has now taken note of every commit.
     private func askDatabase(_ connection: Connection) throws(SQLiteError) -> Bool {
-        // Whoever writes to another log than the one that is open here uses the same index of it.
-        try file.expectInPlace()
+        try file.expectNoOtherLog()
         let commit = try connection.lastCommit()
         // After the database was asked, so that what is told late explains more of what it answered.
         let isTold = takeNotices()
