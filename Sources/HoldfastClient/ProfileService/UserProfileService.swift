@@ -36,6 +36,8 @@ public final class UserProfileService: Sendable {
         var cache: BoundedCache<Entry>
         /// Users to be asked for.
         var wanted: Set<Key> = []
+        /// Users who are being asked for.
+        var asked: Set<Key> = []
         /// What was saved and is not with the server yet, and in how many events.
         var unsent: [Key: (variations: [String: String], events: Int)] = [:]
         var hasChanged = false
@@ -127,7 +129,7 @@ public final class UserProfileService: Sendable {
         let (entry, isNew) = state.withLock { state -> (Entry?, Bool) in
             let entry = state.cache.value(key)
             if let entry, abs(now - entry.loadedAt) < refreshSeconds { return (entry, false) }
-            guard state.wanted.count < Self.idsWaiting else { return (entry, false) }
+            guard state.wanted.count < Self.idsWaiting, !state.asked.contains(key) else { return (entry, false) }
             return (entry, state.wanted.insert(key).inserted)
         }
         if isNew { wanted.ring() }
@@ -245,12 +247,13 @@ public final class UserProfileService: Sendable {
     /// - Returns: after which time to ask for more; zero when none is wanted.
     private func loadWanted(_ backoff: inout Backoff) async -> Duration {
         while !Task.isCancelled {
-            // Taken out before the server is asked: who is wanted again meanwhile is asked for again.
+            // Taken out before the server is asked: whose save is settled meanwhile is asked for again.
             let ids = state.withLock { state in
-                let ids = Array(state.wanted.prefix(Self.idsOfRequest))
-                state.wanted.subtract(ids)
-                return ids
+                state.asked = Set(state.wanted.prefix(Self.idsOfRequest))
+                state.wanted.subtract(state.asked)
+                return Array(state.asked)
             }
+            defer { state.withLock { $0.asked = [] } }
             guard !ids.isEmpty else { return .zero }
             // An id that the server would refuse keeps no other from being asked for.
             let valid = ids.filter { (try? HoldfastUser.check(id: $0.string)) != nil }

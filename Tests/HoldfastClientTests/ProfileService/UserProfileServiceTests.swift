@@ -36,6 +36,7 @@ import Testing
         #expect(service.lookup(userId: "ada") == nil)
         while service.lookup(userId: "ada") == nil { await Task.yield() }
         #expect(service.lookup(userId: "ada") == profile("ada", ["1": "a"]))
+        #expect(test.server.calls("/v1/profiles/lookup").count == 1)
     }
 
     @Test func `Users are asked for ahead, and again when what is known is old`() async throws {

@@ -98,7 +98,8 @@ extension HoldfastServer {
             guard let problem = Problem(answer) else {
                 // A proxy's limit or filter may mean one event: smaller requests find it.
                 guard isOfTheBody(status) else { throw error }
-                return Array(repeating: .open(error), count: count)
+                let foreign = HoldfastError.invalidAnswer("status \(status) in a format that is not Holdfast's")
+                return Array(repeating: .open(foreign), count: count)
             }
             // Without a place in the body the problem is not the body's.
             guard problem.place != nil || status == 413 else { throw error }

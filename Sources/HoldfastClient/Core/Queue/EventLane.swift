@@ -48,7 +48,10 @@ struct EventLane: Sendable {
     /// Makes all events due.
     mutating func resume() {
         guard postponedCount > 0 else { return }
-        for index in events.indices { events[index].postponement = events[index].postponement.map(QueuedEvent.Postponement.init(resuming:)) }
+        for index in events.indices {
+            guard let former = events[index].postponement else { continue }
+            events[index].postponement = .init(resuming: former)
+        }
     }
 
     var oldestPostponed: QueuedEvent? {
