@@ -20,11 +20,11 @@ public struct SegmentRules {
     }
 
     private mutating func check(_ leaf: JSONObject, _ place: JSONPointer) {
-        if let unknown = ConditionRules.unknownMember(of: leaf, knowing: ConditionRules.members, at: place) {
-            return faults.append(unknown)
-        }
         guard leaf["type"]?.string == "custom_attribute" else {
             return refuse(place.appending("type"), "the type of a condition is \"custom_attribute\"")
+        }
+        if let unknown = ConditionRules.unknownMember(of: leaf, knowing: ConditionRules.members, at: place) {
+            return faults.append(unknown)
         }
         guard let name = leaf["name"]?.string, let attribute = schema.attribute(Identifier(name)) else {
             return refuse(place.appending("name"), "there is no attribute of this name")
