@@ -67,6 +67,13 @@ function kinds.assign()
         '{"user_id":"new-%d-%d-%d","experiment":"checkout","attributes":{"country":"us","age":32}}', started, number, count))
 end
 
+-- The same as a decision: its assignment and its first exposure are both written.
+function kinds.expose()
+    count = count + 1
+    return post("/v1/decide?keys=checkout_flag", format(
+        '{"userId":"seen-%d-%d-%d","userAttributes":{"country":"us","age":32}}', started, number, count))
+end
+
 -- Every user once, in an order that visits the database's pages at random; then again.
 function kinds.scan()
     count = count + 1

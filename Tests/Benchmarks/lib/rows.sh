@@ -28,10 +28,13 @@ holdfast_decide() { load "$holdfast_url" decide; }
 nginx_decide() { load "$nginx_url" decide; }
 row_decide() {
     decide_once >/dev/null || { skip "POST /v1/decide : nginx" "the server does not answer it"; return; }
-    # The first decision of a user is stored, as an exposure; the row is about those who have theirs.
+    # The first decision of a user is a durable write, as an exposure; this row is about those who have theirs.
     seconds=20 load "$holdfast_url" decide >/dev/null
-    side_by_side "POST /v1/decide, sticky user : nginx" 0.4 nginx_decide holdfast_decide
+    side_by_side "POST /v1/decide, known exposure : nginx" 0.4 nginx_decide holdfast_decide
 }
+
+holdfast_expose() { load "$holdfast_url" expose; }
+row_expose() { side_by_side "POST /v1/decide, first exposure : redis SET" 0.3 redis_load holdfast_expose; }
 
 holdfast_assign() { load "$holdfast_url" assign; }
 row_assign() { side_by_side "POST /v1/assign, new user : redis SET" 0.7 redis_load holdfast_assign; }
