@@ -207,6 +207,10 @@ enum LineOutcome: Sendable {
     case failed(StorageError)
 
     init(_ error: StorageError) {
-        self = error.concernsOneUser ? .refused(Problem(error)) : .failed(error)
+        switch error {
+        // As if the line had been stored just before the user was erased.
+        case .erased: self = .changed
+        default: self = error.concernsOneUser ? .refused(Problem(error)) : .failed(error)
+        }
     }
 }

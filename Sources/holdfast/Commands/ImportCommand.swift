@@ -96,7 +96,8 @@ private final class ImportedLines {
 
         mutating func count(_ result: Result<ProfileChangeResult, StorageError>, of line: Int) {
             switch result {
-            case .success: imported += 1
+            // Erased meanwhile: as if the line had been stored just before.
+            case .success, .failure(.erased): imported += 1
             case .failure(let error) where error.concernsOneUser: refuse(line, error.description)
             case .failure(let error): failure = failure ?? "line \(line): \(error)"
             }
