@@ -222,22 +222,27 @@ struct EventStatistics: Sendable {
 extension UserEvent {
     /// About how many bytes of memory it takes while it waits.
     fileprivate var memory: Int {
-        let (texts, payload) =
-            switch self {
-            case .exposure(let exposure):
-                (
-                    [
-                        exposure.userID.string, exposure.experimentID.string, exposure.experimentKey.string,
-                        exposure.variationID.string, exposure.sdkKey,
-                    ], exposure.payload
-                )
-            case .goal(let event):
-                ([event.userID.string, event.goal.string, event.senderID?.string ?? "", event.sdkKey], event.payload)
-            }
-        // What is longer than 15 bytes lies in a piece of memory of its own, behind a header.
-        let outside = texts.lazy.map(\.utf8.count).filter { $0 > 15 } + [payload.count]
-        return outside.reduce(MemoryLayout<ReceivedEvent>.stride) { $0 + $1 + Self.allocationOverhead }
+        switch self {
+        case .exposure(let exposure):
+            Self.memory(of: exposure.userID.string) + Self.memory(of: exposure.experimentID.string)
+                + Self.memory(of: exposure.experimentKey.string) + Self.memory(of: exposure.variationID.string)
+                + Self.memory(of: exposure.sdkKey) + Self.memory(with: exposure.payload)
+        case .goal(let event):
+            Self.memory(of: event.userID.string) + Self.memory(of: event.goal.string)
+                + Self.memory(of: event.senderID?.string ?? "") + Self.memory(of: event.sdkKey)
+                + Self.memory(with: event.payload)
+        }
     }
 
-    private static let allocationOverhead = 48
+    /// What a text takes outside the event: up to 15 bytes lie in it.
+    private static func memory(of text: String) -> Int {
+        text.utf8.count > 15 ? text.utf8.count + allocation : 0
+    }
+
+    private static func memory(with payload: [UInt8]) -> Int {
+        MemoryLayout<ReceivedEvent>.stride + payload.count + allocation
+    }
+
+    /// What each piece of memory takes besides.
+    private static let allocation = 48
 }
