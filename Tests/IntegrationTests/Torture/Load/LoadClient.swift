@@ -100,29 +100,11 @@ final class LoadClient: @unchecked Sendable {
                     counts.acknowledged += 1
                 }
             }
-            if [200, 422].contains(answer.status), let refused = Self.linesOfErasedUsers(answer) {
-                for (index, place) in places.enumerated() {
-                    end(place, refused.contains(index + 1) ? .refusal : .acknowledgement)
-                }
-                return load.count { $0.answered += 1 }
-            }
             guard answer.status == 503 else { throw WrongAnswer(description: "import: \(answer.text)") }
             load.count { $0.refused += 1 }
             if !insists || load.isOver { return }
             usleep(3_000)
         }
-    }
-
-    /// The lines that an import refused because another server erased their users meanwhile; `nil` when it refused some
-    /// for another reason.
-    private static func linesOfErasedUsers(_ answer: Answer) -> Set<Int>? {
-        var lines: Set<Int> = []
-        for error in answer["errors"].array ?? [] {
-            guard let line = error["line"].integer, error["detail"].string?.hasPrefix("the user was erased meanwhile") == true
-            else { return nil }
-            lines.insert(Int(line))
-        }
-        return lines.isEmpty || answer["refused"] != .integer(Int64(lines.count)) ? nil : lines
     }
 
     /// Which variation most new users get is of no consequence to those who have one.
