@@ -44,6 +44,26 @@ extension SQLiteStoreTests {
             #expect(try second.datafileHistory(sdkKey: "key", limit: 10).map(\.revision) == ["2", "1"])
         }
 
+        @Test("Assignments are stored only if they were decided with the newest datafile of all projects")
+        func decisionsOfAnotherDatafile() async throws {
+            let directory = try TemporaryDirectory()
+            let (first, second) = (try SQLiteStore.make(in: directory), try SQLiteStore.make(in: directory))
+            defer { first.close() }
+            defer { second.close() }
+            func assign(_ variation: Identifier, _ version: Int64, replacing: Identifier? = nil) async throws -> Identifier? {
+                let proposal = ProfileChange.Proposal(experimentID: "e", variationID: variation, replacing: replacing)
+                return try await second.apply(.assign([proposal], decidedWith: version), to: "user").profile?.variationID(for: "e")
+            }
+            let former = try #require(try await put("1", in: first)).version
+            #expect(try await assign("a", former) == "a")
+            let newest = try #require(try await put("2", in: first, sdkKey: "other")).version
+            for version in [0, former, newest + 1] {
+                await #expect(throws: StorageError.staleDatafile) { try await assign("b", version, replacing: "a") }
+                await #expect(throws: StorageError.staleDatafile) { try await assign("a", version) }
+            }
+            #expect(try await assign("b", newest, replacing: "a") == "b")
+        }
+
         @Test("So many datafiles of a project are kept as the store is told, and the last that a start brought", arguments: [1, 3])
         func history(count: Int) async throws {
             let directory = try TemporaryDirectory()

@@ -19,6 +19,17 @@ import Testing
         )
     }
 
+    @Test(arguments: [("101", false, false), ("gone", false, true), ("101", true, false), ("gone", true, true)])
+    func anAssignmentToWhatTheDatafileLacksIsPassedOver(variation: Identifier, isOverride: Bool, passesOver: Bool) throws {
+        let service = try Fixture.service(["experiments": [Fixture.experiment("e", id: "10")]])
+        let experiment = try #require(service.datafile.experiment(key: "e"))
+        let stored = ["10" as Identifier: StoredAssignment(variationID: variation, isOverride: isOverride)]
+        let decision = service.assign(experiment, for: user, stored: stored)
+        #expect(decision.passesOverAssignment == passesOver)
+        // An override stays for an admin to see to.
+        #expect((decision.newAssignment != nil) == (passesOver && !isOverride))
+    }
+
     @Test(arguments: [
         ("holdouts", "ab", false, true), ("holdouts", "ab", true, true), ("holdouts", "td", false, true),
         ("holdouts", "td", true, false), ("localHoldouts", "td", true, true),
