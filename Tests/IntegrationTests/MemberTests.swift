@@ -25,7 +25,7 @@ import Testing
         ("POST", "/v1/events", #"{"user_id":"u","goal":"g","valeu":3}"#, "/valeu", "value"),
         ("POST", "/v1/events", #"{"user_id":"u","goal":"g","x/y":3}"#, "/x~1y", nil),
         ("PUT", "/v1/profiles/u/experiments/7", #"{"variation_id":"1","sticky":true}"#, "/sticky", nil),
-        ("PUT", "/v1/experiments/checkout", #"{"varations":["a"]}"#, "/varations", nil),
+        ("PUT", "/v1/experiments/checkout", #"{"varations":["a"]}"#, "/varations", "variations"),
         ("PUT", "/v1/attributes/age", #"{"type":"number","multple":true}"#, "/multple", "multiple"),
         ("PUT", "/v1/segments/s", #"{"condition":[]}"#, "/condition", "conditions"),
     ])

@@ -101,8 +101,7 @@ import Testing
         for round in 0..<20 {
             // Until the other process looks for changes, it knows nothing of this variation.
             let variation = "new\(round)"
-            let definition = "{\"variations\":[{\"key\":\"control\",\"weight\":0},{\"key\":\"\(variation)\",\"weight\":1}]}"
-            #expect(try clients[0].request("PUT", "/v1/experiments/checkout", definition).status == 200)
+            try giveAll(to: variation, clients[0])
             let user = "user\(round)"
             for client in [clients[0], clients[1], clients[0], clients[1]] {
                 #expect(try assign(user, client)["variation_key"].string == variation)
@@ -115,8 +114,7 @@ import Testing
         try makeCheckout(known: clients[1])
         for round in 0..<20 {
             let variation = "new\(round)"
-            let definition = "{\"variations\":[{\"key\":\"control\",\"weight\":0},{\"key\":\"\(variation)\",\"weight\":1}]}"
-            #expect(try clients[0].request("PUT", "/v1/experiments/checkout", definition).status == 200)
+            try giveAll(to: variation, clients[0])
             #expect(try assign("first\(round)", clients[1])["variation_key"].string == variation)
             #expect(try assign("second\(round)", clients[0])["variation_key"].string == variation)
             let asked = try clients[1].request("GET", "/v1/assign?user_id=second\(round)&experiment=checkout")
@@ -130,8 +128,7 @@ import Testing
         let agent = ["X-Optimizely-SDK-Key: default", "Content-Type: application/json"]
         for round in 0..<10 {
             let variation = "new\(round)"
-            let definition = "{\"variations\":[{\"key\":\"control\",\"weight\":0},{\"key\":\"\(variation)\",\"weight\":1}]}"
-            #expect(try clients[0].request("PUT", "/v1/experiments/checkout", definition).status == 200)
+            try giveAll(to: variation, clients[0])
             #expect(try assign("user\(round)", clients[0])["variation_key"].string == variation)
             let activated = try clients[1].request(
                 "POST", "/v1/activate?experimentKey=checkout", "{\"userId\":\"user\(round)\"}", fields: agent)
@@ -192,6 +189,12 @@ import Testing
         while try client.request("GET", "/v1/experiments/checkout").status != 200 {
             guard .now < deadline else { throw TestFailure("another server's experiment is not seen") }
         }
+    }
+
+    /// Adds a variation that every new user gets.
+    private func giveAll(to variation: String, _ client: HTTPClient) throws {
+        let definition = "{\"variations\":[{\"key\":\"control\",\"weight\":0},{\"key\":\"\(variation)\",\"weight\":1}]}"
+        #expect(try client.request("PUT", "/v1/experiments/checkout", definition).status == 200)
     }
 
     private func assign(_ user: String, _ client: HTTPClient) throws -> Answer {

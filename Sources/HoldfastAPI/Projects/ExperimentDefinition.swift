@@ -29,12 +29,8 @@ struct ExperimentDefinition {
     static let statuses = ["Running", "Paused", "Not started", archived]
 
     init(_ value: JSONValue, key: String) throws(Problem) {
-        guard let object = value.object else {
-            throw Problem(.badRequest, "an experiment must be an object; got \(value.kind)", at: [])
-        }
-        for member in object where !["key", "id", "variations", "traffic", "status", "audience"].contains(member.key) {
-            throw Problem(.badRequest, "the member \(member.key) is not known", at: JSONPointer().appending(member.key))
-        }
+        let object = try value.object(
+            "an experiment", knowing: ["key", "id", "variations", "traffic", "status", "audience"])
         self.key = key
         if let given = try object.optionalText("key"), !given.utf8.elementsEqual(key.utf8) {
             throw Problem(.badRequest, "`key` must be the key in the path, '\(key)'; got '\(given)'", at: ["key"])
@@ -94,12 +90,7 @@ struct ExperimentDefinition {
         if let key = value.string {
             return VariationDefinition(key: try checkKey(key, at: place))
         }
-        guard let object = value.object else {
-            throw Problem(.badRequest, "a variation must be a key or an object; got \(value.kind)", at: place)
-        }
-        for member in object where !["key", "id", "weight"].contains(member.key) {
-            throw Problem(.badRequest, "the member \(member.key) is not known", at: place.appending(member.key))
-        }
+        let object = try value.object("a variation that is no key", knowing: ["key", "id", "weight"], at: place)
         var variation = VariationDefinition(key: try checkKey(try object.text("key", in: place), at: place.appending("key")))
         variation.id = try object.optionalText("id", in: place)
         if let id = variation.id, !ProfileBody.isVariationID(id.utf8) {
