@@ -37,13 +37,15 @@ public struct ProfileRules: Sendable {
             let result = ProfileChangeResult(existed: before != nil, changed: before != nil, profile: nil)
             return ProfileOutcome(result: result, effect: stored == nil ? .none : .delete)
         }
+        let mostEntries = max(assignmentLimit, before?.count ?? 0)
+        guard operation.leastAssignments <= mostEntries else { throw .tooManyAssignments(limit: assignmentLimit) }
         var draft = ProfileDraft(before, at: now, room: operation.mostNewAssignments)
         edit(&draft, operation, at: now)
         guard before != nil || !draft.isEmpty || operation.makesEmptyProfile else {
             return ProfileOutcome(result: ProfileChangeResult(existed: false, changed: false, profile: nil), effect: .none)
         }
         let after = draft.record
-        guard after.count <= max(assignmentLimit, before?.count ?? 0) else {
+        guard after.count <= mostEntries else {
             throw .tooManyAssignments(limit: assignmentLimit)
         }
         let changed = after != before
@@ -137,6 +139,14 @@ public struct ProfileRules: Sendable {
 }
 
 extension ProfileChange.Operation {
+    /// Assignments that the profile has afterwards in any case, so that too many are refused before they are sorted in.
+    fileprivate var leastAssignments: Int {
+        switch self {
+        case .replace(let map), .merge(let map, _): map.entries.count
+        case .assign, .override, .remove, .erase: 0
+        }
+    }
+
     fileprivate var mostNewAssignments: Int {
         switch self {
         case .replace(let map), .merge(let map, _): map.entries.count

@@ -61,6 +61,56 @@ import Testing
         #expect(try client.request("GET", "/ups/lookup?user_id=\(tooLong)").status == 400)
     }
 
+    @Test func `A request has up to 1,000 attributes of up to 4,096 bytes, and a selection up to 1,000 values`() throws {
+        let server = try server()
+        let client = try server.client()
+        #expect(try client.request("PUT", "/v1/experiments/e", #"{"variations":["a"]}"#).status == 201)
+        func attributes(_ count: Int, _ length: Int = 1) -> String {
+            let text = String(repeating: "x", count: length)
+            return "{" + (0..<count).map { #""a\#($0)":"\#(text)""# }.joined(separator: ",") + "}"
+        }
+        let fields = ["X-Optimizely-SDK-Key: default", "Content-Type: application/json"]
+        for (attributes, status) in [
+            (attributes(1_000), 200), (attributes(1_001), 400), (attributes(2, 4_096), 200), (attributes(2, 4_097), 400),
+        ] {
+            let body = #"{"user_id":"u","experiment":"e","attributes":\#(attributes)}"#
+            let assigned = try client.request("POST", "/v1/assign", body)
+            #expect(assigned.status == status)
+            if status == 400 { #expect(assigned["pointer"].string?.hasPrefix("/attributes") == true) }
+            let evaluated = #"{"user_id":"u","attributes":\#(attributes)}"#
+            #expect(try client.request("POST", "/v1/evaluations", evaluated).status == status)
+            let asked = #"{"userId":"u","userAttributes":\#(attributes)}"#
+            #expect(try client.request("POST", "/v1/activate?experimentKey=e", asked, fields: fields).status == status)
+        }
+        let allowed = (0..<1_000).map { #""v\#($0)""# }
+        let definition = #"{"type":"selection","multiple":true,"values":[\#(allowed.joined(separator: ","))]}"#
+        #expect(try client.request("PUT", "/v1/attributes/sel", definition).status == 201)
+        for (values, status) in [(allowed, 200), (allowed + [#""v7""#], 422)] {
+            let list = values.joined(separator: ",")
+            #expect(try client.request("PATCH", "/v1/profiles/u/attributes", #"{"sel":[\#(list)]}"#).status == status)
+            let text = list.replacing("\"", with: "").replacing(",", with: ";")
+            #expect(try client.request("PATCH", "/v1/profiles/u/attributes", #"{"sel":"\#(text)"}"#).status == status)
+        }
+        let unknown = try client.request("PATCH", "/v1/profiles/u/attributes", attributes(1_001))
+        #expect(unknown.status == 422)
+        #expect(unknown["errors"].array?.count == 1)
+    }
+
+    @Test func `A list that is longer than a piece is sent whole`() throws {
+        let server = try server()
+        let client = try server.client()
+        #expect(try client.request("GET", "/v1/segments").text == #"{"segments":[]}"#)
+        #expect(try client.request("PUT", "/v1/attributes/n", #"{"type":"number"}"#).status == 201)
+        let condition = #"{"type":"custom_attribute","name":"n","value":1}"#
+        let conditions = #"["or",\#(Array(repeating: condition, count: 1_000).joined(separator: ","))]"#
+        for index in 0..<12 {
+            #expect(try client.request("PUT", "/v1/segments/s\(index)", #"{"conditions":\#(conditions)}"#).status == 201)
+            let list = try client.request("GET", "/v1/segments")["segments"].array
+            #expect(list?.count == index + 1)
+            #expect(list?.allSatisfy { $0["conditions"].array?.count == 1_001 } == true)
+        }
+    }
+
     @Test func `A body of the limit is read and a greater one is refused`() throws {
         let server = try server(["--max-body-size", "4KiB"])
         let start = profile("ada", ["1": "2"])

@@ -9,9 +9,13 @@ public struct AttributeDefinition: Sendable, Equatable {
     public let allowedValues: [Identifier]
     /// Whether a user may have several of the allowed values.
     public let isMultiple: Bool
+    /// Where each of the allowed values is.
+    private let places: [Identifier: Int]
 
     /// Bytes of the longest value of the type `string`.
     public static let longestText = 1_024
+    /// Values that a selection may allow, and that may be given of one at once.
+    public static let mostValues = 1_000
 
     public init(
         name: Identifier, number: UInt32, type: AttributeType, allowedValues: [Identifier] = [],
@@ -22,6 +26,7 @@ public struct AttributeDefinition: Sendable, Equatable {
         self.type = type
         self.allowedValues = allowedValues
         self.isMultiple = isMultiple
+        places = Dictionary(allowedValues.enumerated().map { ($1, $0) }, uniquingKeysWith: { first, _ in first })
     }
 }
 
@@ -108,30 +113,43 @@ extension AttributeDefinition {
     private func selection(_ json: JSONValue) throws(AttributeRefusal) -> [Identifier] {
         let given = try selected(json)
         guard !given.isEmpty else { throw AttributeRefusal("the selection is empty; DELETE removes an attribute") }
-        for value in given where !allowedValues.contains(value) {
-            let list = allowedValues.prefix(20).map { Self.quoted($0.string) }.joined(separator: ", ")
-            let more = allowedValues.count > 20 ? ", …" : ""
-            throw AttributeRefusal("\(Self.quoted(value.string)) is not allowed; allowed: \(list)\(more)")
+        var chosen: Set<Int> = []
+        for value in given {
+            guard let place = places[value] else {
+                let list = allowedValues.prefix(20).map { Self.quoted($0.string) }.joined(separator: ", ")
+                let more = allowedValues.count > 20 ? ", …" : ""
+                throw AttributeRefusal("\(Self.quoted(value.string)) is not allowed; allowed: \(list)\(more)")
+            }
+            chosen.insert(place)
         }
-        return allowedValues.filter(given.contains)
+        return chosen.sorted().map { allowedValues[$0] }
     }
 
     private func selected(_ json: JSONValue) throws(AttributeRefusal) -> [Identifier] {
         guard isMultiple else { return [Identifier(try string(json, "the value is one of those allowed, as a string"))] }
         let wanted = "the values are an array of strings, or one string such as \"One; Two\""
-        guard let list = json.array else { return Self.separated(try string(json, wanted)) }
+        guard let list = json.array else { return try Self.separated(try string(json, wanted)) }
+        try Self.check(count: list.count)
         var values: [Identifier] = []
         for element in list { values.append(Identifier(try string(element, wanted))) }
         return values
     }
 
     /// `One; Two`: between semicolons, without the blanks around.
-    private static func separated(_ text: String) -> [Identifier] {
-        text.utf8.split(separator: UInt8(ascii: ";")).map { part in
+    private static func separated(_ text: String) throws(AttributeRefusal) -> [Identifier] {
+        let parts = text.utf8.split(separator: UInt8(ascii: ";"))
+        try check(count: parts.count)
+        return parts.map { part in
             let isBlank = { (byte: UInt8) in byte == 0x20 || byte == 0x09 }
             let bytes = Array(part.drop(while: isBlank).reversed().drop(while: isBlank).reversed())
             return Identifier(String(decoding: bytes, as: UTF8.self))
         }.filter { !$0.string.isEmpty }
+    }
+
+    private static func check(count: Int) throws(AttributeRefusal) {
+        guard count <= mostValues else {
+            throw AttributeRefusal("a selection takes at most \(mostValues) values at once; got \(count)")
+        }
     }
 
     /// At most 64 characters of a text, for a message.

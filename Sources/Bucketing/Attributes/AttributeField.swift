@@ -83,7 +83,7 @@ extension AttributeField: ConditionOperand {
     }
 
     func contains(_ text: String) -> Bool? {
-        compare(text) { Self.occurs($1, in: $0) }
+        compare(text) { $0.containsBytes(of: $1) }
     }
 
     private func compare(_ text: String, _ holds: (UnsafeRawBufferPointer, UnsafeRawBufferPointer) -> Bool) -> Bool? {
@@ -95,13 +95,6 @@ extension AttributeField: ConditionOperand {
             case .selection: return options.contains { holds($0, sought) }
             case .no, .yes, .number: return nil
             }
-        }
-    }
-
-    private static func occurs(_ needle: UnsafeRawBufferPointer, in haystack: UnsafeRawBufferPointer) -> Bool {
-        guard needle.count <= haystack.count else { return false }
-        return (0...haystack.count - needle.count).contains { start in
-            haystack[start..<start + needle.count].elementsEqual(needle)
         }
     }
 

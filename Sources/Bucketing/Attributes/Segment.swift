@@ -10,7 +10,7 @@ public struct Segment: Sendable {
     public init(name: Identifier, conditions: JSONValue) {
         self.name = name
         self.conditions = conditions
-        condition = Condition(audience: conditions)
+        condition = Condition(audience: conditions).remembered(as: .segment(name))
         mentions = Mentions(audience: conditions)
     }
 

@@ -10,6 +10,8 @@ indirect enum Condition: Sendable {
     case missingAudience(String)
     /// A segment that is kept beside the datafile; which conditions it has is found when they are evaluated.
     case segment(Identifier)
+    /// Conditions that take long enough to be remembered for a user, see ``RememberedAnswers``.
+    case remembered(RememberedAnswers.Subject, Condition)
     /// What cannot be evaluated at all.
     case invalid
 }
@@ -24,6 +26,12 @@ extension Condition {
         case .audience(let id, let condition): Self.audience(id, condition, user, &reasons)
         case .missingAudience(let id): Self.missingAudience(id, &reasons)
         case .segment(let name): Self.segment(name, user, &reasons)
+        case .remembered(let subject, let condition):
+            if let answers = user.answers {
+                answers.answer(subject, &reasons) { condition.evaluate(for: user, &$0) }
+            } else {
+                condition.evaluate(for: user, &reasons)
+            }
         case .invalid: nil
         }
     }

@@ -19,6 +19,8 @@ struct SemanticVersion: Sendable {
         /// Decimal digits of all scripts count, as for Python's `int`.
         private static func number(_ text: String) -> String? {
             guard !text.isEmpty else { return nil }
+            let isPlain = text.utf8.allSatisfy { $0 &- UInt8(ascii: "0") < 10 }
+            if isPlain { return String(Substring(text.utf8.drop { $0 == UInt8(ascii: "0") })) }
             var digits = ""
             for scalar in text.unicodeScalars {
                 guard scalar.properties.numericType == .decimal, let value = scalar.properties.numericValue else {
@@ -36,9 +38,12 @@ struct SemanticVersion: Sendable {
         let suffixStart = bytes.firstIndex { $0 == UInt8(ascii: "-") || $0 == UInt8(ascii: "+") }
         isPreRelease = suffixStart.map { bytes[$0] == UInt8(ascii: "-") } ?? false
         isBuild = suffixStart != nil && !isPreRelease
-        let prefix = text[..<(suffixStart ?? text.endIndex)]
-        var parts = prefix.split(separator: ".", omittingEmptySubsequences: false).map { Part(String($0)) }
-        guard parts.count <= 3, parts.allSatisfy({ $0.number != nil }) else { return nil }
+        // One split more than a version has parts tells that there are too many.
+        let prefix = bytes[..<(suffixStart ?? bytes.endIndex)]
+            .split(separator: UInt8(ascii: "."), maxSplits: 3, omittingEmptySubsequences: false)
+        guard prefix.count <= 3 else { return nil }
+        var parts = prefix.map { Part(String(Substring($0))) }
+        guard parts.allSatisfy({ $0.number != nil }) else { return nil }
         if let suffixStart {
             parts.append(Part(String(text[bytes.index(after: suffixStart)...])))
         }

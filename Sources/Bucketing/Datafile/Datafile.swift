@@ -29,6 +29,8 @@ public final class Datafile: Sendable {
     /// What the audiences ask of users.
     public let mentions: Mentions
 
+    /// Whether there are audiences of many conditions, or segments, which may have as many.
+    let hasLongAudiences: Bool
     /// Those that run, in the order of the datafile.
     let globalHoldouts: [Holdout]
     private let holdoutsByRule: [Identifier: [Holdout]]
@@ -64,6 +66,7 @@ public final class Datafile: Sendable {
         rollouts = parts.rollouts
         holdouts = parts.holdouts
         mentions = parts.mentions
+        hasLongAudiences = parts.hasLongAudiences
         globalHoldouts = holdouts.filter { $0.isRunning && $0.includedRules == nil }
         holdoutsByRule = Self.byRule(holdouts.filter(\.isRunning))
         experimentsByKey = Dictionary(experiments.map { ($0.key, $0) }, uniquingKeysWith: { $1 })

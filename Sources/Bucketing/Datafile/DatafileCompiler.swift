@@ -19,6 +19,7 @@ struct DatafileCompiler {
         var rollouts: [Rollout] = []
         var holdouts: [Holdout] = []
         var mentions = Mentions()
+        var hasLongAudiences = false
     }
 
     let root: DatafileReader.Node
@@ -46,6 +47,7 @@ struct DatafileCompiler {
         readProject(&parts)
         parts.audiences = readAudiences()
         for condition in conditions.values { condition.collectMentions(into: &parts.mentions) }
+        parts.hasLongAudiences = !parts.mentions.segments.isEmpty || conditions.values.contains { $0.isLong }
         readExperiments()
         let flags = readFlags()
         parts.holdouts = readHoldouts()
@@ -114,7 +116,7 @@ struct DatafileCompiler {
             audiences.set(id, Audience(id: id, name: reader.string("name", of: node), conditions: audienceConditions))
         }
         for audience in audiences.values {
-            conditions[audience.id] = Condition(audience: audience.conditions)
+            conditions[audience.id] = Condition(audience: audience.conditions).remembered(as: .audience(audience.id))
         }
         return audiences.values
     }

@@ -10,6 +10,7 @@ final class DecisionRun {
     var reasons: Reasons
     /// What the decisions so far have assigned; later ones find it as if it were stored.
     private(set) var newAssignments: [NewAssignment] = []
+    private var newVariations: [Identifier: Identifier] = [:]
     private(set) var impressions: [Impression] = []
     private(set) var passesOverAssignment = false
 
@@ -18,7 +19,7 @@ final class DecisionRun {
         detail: Reasons.Detail? = nil
     ) {
         self.datafile = datafile
-        self.user = user
+        self.user = datafile.hasLongAudiences ? user.rememberingAnswers() : user
         bucketingID = user.bucketingID
         self.stored = stored
         self.user.known = stored?.attributes
@@ -38,14 +39,15 @@ final class DecisionRun {
     }
 
     func assignment(in experiment: Experiment) -> StoredAssignment? {
-        if let new = newAssignments.last(where: { $0.experimentID == experiment.id }) {
-            return StoredAssignment(variationID: new.variationID)
+        if !newVariations.isEmpty, let variationID = newVariations[experiment.id] {
+            return StoredAssignment(variationID: variationID)
         }
         return stored?.assignment(experimentID: experiment.id)
     }
 
     func keep(_ assignment: NewAssignment) {
         newAssignments.append(assignment)
+        newVariations[assignment.experimentID] = assignment.variationID
     }
 
     /// Notes that the datafile does not list the variation that the user was assigned to.

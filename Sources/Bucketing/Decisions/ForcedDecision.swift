@@ -5,6 +5,13 @@ public struct ForcedDecision: Sendable, Equatable {
     public var ruleKey: Identifier?
     public var variationKey: Identifier
 
+    struct Place: Hashable {
+        let flag: Identifier
+        let rule: Identifier?
+    }
+
+    var place: Place { Place(flag: flagKey, rule: ruleKey) }
+
     /// - Parameter ruleKey: an empty key means the flag as a whole.
     public init(flagKey: Identifier, ruleKey: Identifier? = nil, variationKey: Identifier) {
         self.flagKey = flagKey

@@ -24,6 +24,11 @@ struct Reasons: Sendable {
         if detail == .agent { texts.append(text()) }
     }
 
+    /// Adds what was told before.
+    mutating func append(_ texts: ArraySlice<String>) {
+        self.texts += texts
+    }
+
     mutating func addDetail(_ text: @autoclosure () -> String) {
         if detail == .full { texts.append(text()) }
     }

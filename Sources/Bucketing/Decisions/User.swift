@@ -8,7 +8,13 @@ public struct User: Sendable {
     /// The segments that `qualified` conditions ask for.
     public var qualifiedSegments: [Identifier]
     /// Of several for one flag and rule the last counts.
-    public var forcedDecisions: [ForcedDecision]
+    public var forcedDecisions: [ForcedDecision] {
+        didSet { forcedVariations = Self.variations(forcedDecisions) }
+    }
+    /// By flag and rule.
+    private var forcedVariations: [ForcedDecision.Place: Identifier]
+    /// What the audiences that are worth it have answered; `nil`: nothing is remembered.
+    var answers: RememberedAnswers?
 
     public init(
         id: Identifier, attributes: JSONObject = JSONObject(),
@@ -18,6 +24,11 @@ public struct User: Sendable {
         self.attributes = attributes
         self.qualifiedSegments = qualifiedSegments
         self.forcedDecisions = forcedDecisions
+        forcedVariations = Self.variations(forcedDecisions)
+    }
+
+    private static func variations(_ decisions: [ForcedDecision]) -> [ForcedDecision.Place: Identifier] {
+        decisions.isEmpty ? [:] : Dictionary(decisions.map { ($0.place, $0.variationKey) }, uniquingKeysWith: { $1 })
     }
 }
 
@@ -37,6 +48,6 @@ extension User {
     }
 
     func forcedVariationKey(flag: Identifier, rule: Identifier?) -> Identifier? {
-        forcedDecisions.last { $0.flagKey == flag && $0.ruleKey == rule }?.variationKey
+        forcedVariations[.init(flag: flag, rule: rule)]
     }
 }

@@ -11,7 +11,7 @@ extension TrafficAllocation {
         var reader = DatafileReader()
         let member = "trafficAllocation"
         let allocation = reader.trafficAllocation(
-            of: DatafileReader.Node(value: .object(JSONObject(uniqueMembers: [.init(key: member, value: value)])),
+            of: DatafileReader.Node(value: .object(JSONObject(.init(key: member, value: value))),
                 pointer: JSONPointer())
         )
         guard reader.problems.isEmpty else { throw DatafileError(problems: reader.problems) }

@@ -1,8 +1,8 @@
 /// The members of a JSON object, in the order they were written.
 ///
-/// Looking a key up walks the members, which is the quickest way for the few an object commonly has.
-/// Who needs many keys of a big object should walk it once.
-public struct JSONObject: Sendable, Equatable {
+/// Looking a key up walks the members while they are few, as they commonly are, and is one look into a dictionary
+/// otherwise.
+public struct JSONObject: Sendable {
     public struct Member: Sendable {
         public var key: String
         public var value: JSONValue
@@ -14,14 +14,19 @@ public struct JSONObject: Sendable, Equatable {
     }
 
     /// The members; no key occurs twice.
-    public internal(set) var members: [Member]
+    public private(set) var members: [Member]
+    /// Where each key is; empty while the members are few enough to be walked.
+    private var indices: [Identifier: Int] = [:]
+
+    /// Members that are walked in less time than a text is hashed.
+    private static let walkable = 16
 
     public init() {
         members = []
     }
 
-    init(uniqueMembers: [Member]) {
-        members = uniqueMembers
+    init(_ member: Member) {
+        members = [member]
     }
 
     public var isEmpty: Bool { members.isEmpty }
@@ -30,20 +35,48 @@ public struct JSONObject: Sendable, Equatable {
     /// The value of a key. Setting a known key keeps its place, a new one is appended, `nil` removes it.
     public subscript(key: String) -> JSONValue? {
         get {
-            for member in members where member.key.hasSameBytes(as: key) {
-                return member.value
-            }
-            return nil
+            index(of: key).map { members[$0].value }
         }
         set {
-            let index = members.firstIndex { $0.key.hasSameBytes(as: key) }
-            switch (index, newValue) {
-            case (let index?, let value?): members[index].value = value
-            case (let index?, nil): members.remove(at: index)
-            case (nil, let value?): members.append(Member(key: key, value: value))
-            case (nil, nil): break
-            }
+            let index = index(of: key)
+            if let newValue { return set(key, newValue, at: index) }
+            guard let index else { return }
+            members.remove(at: index)
+            reindex()
         }
+    }
+
+    func index(of key: String) -> Int? {
+        if members.count > Self.walkable { return indices[Identifier(key)] }
+        return members.firstIndex { $0.key.hasSameBytes(as: key) }
+    }
+
+    /// - Parameter index: what ``index(of:)`` says of the key.
+    mutating func set(_ key: String, _ value: JSONValue, at index: Int?) {
+        if let index {
+            members[index].value = value
+            return
+        }
+        // Most objects have a few members; growing to them one by one would take as long as to read them.
+        if members.isEmpty { members.reserveCapacity(4) }
+        members.append(Member(key: key, value: value))
+        if members.count == Self.walkable + 1 {
+            reindex()
+        } else if members.count > Self.walkable {
+            indices[Identifier(key)] = members.count - 1
+        }
+    }
+
+    private mutating func reindex() {
+        indices.removeAll()
+        guard members.count > Self.walkable else { return }
+        for (index, member) in members.enumerated() { indices[Identifier(member.key)] = index }
+    }
+}
+
+extension JSONObject: Equatable {
+    public static func == (left: Self, right: Self) -> Bool {
+        left.members == right.members
     }
 }
 

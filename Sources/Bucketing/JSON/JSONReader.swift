@@ -106,22 +106,22 @@ extension JSONReader {
 
     private mutating func object() throws(JSONError) -> JSONObject {
         try enter()
-        var builder = JSONObjectBuilder()
-        if leave(UInt8(ascii: "}")) { return builder.object }
+        var object = JSONObject()
+        if leave(UInt8(ascii: "}")) { return object }
         repeat {
             let keyPosition = position
             let key = try key()
-            let former = builder.index(of: key)
+            let former = object.index(of: key)
             if former != nil, duplicateKeys == .refused {
                 throw JSONError("the key occurs twice", offset: keyPosition).inside(key)
             }
             do {
-                builder.set(key, try value(), former: former)
+                object.set(key, try value(), at: former)
             } catch {
                 throw error.inside(key)
             }
         } while try !endsAfterElement(UInt8(ascii: "}"))
-        return builder.object
+        return object
     }
 
     private mutating func key() throws(JSONError) -> String {

@@ -100,6 +100,11 @@ public struct JSONWriter: Sendable {
 
     /// A value that is JSON already.
     public mutating func raw(_ json: [UInt8]) {
+        raw(json[...])
+    }
+
+    /// A value that is JSON already.
+    public mutating func raw(_ json: ArraySlice<UInt8>) {
         separate()
         json.withUnsafeBufferPointer { output.append($0) }
     }

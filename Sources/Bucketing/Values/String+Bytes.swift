@@ -9,6 +9,28 @@ extension UnsafeRawBufferPointer {
         return memcmp(left, right, count) == 0
     }
 
+    /// Whether the bytes of another buffer occur in this one, found in time linear to its length (Rabin and Karp): only
+    /// where a running hash agrees are the bytes compared.
+    func containsBytes(of other: UnsafeRawBufferPointer) -> Bool {
+        guard count >= other.count else { return false }
+        let base: UInt64 = 0x9E37_79B9_7F4A_7C15
+        var (sought, hash, power): (UInt64, UInt64, UInt64) = (0, 0, 1)
+        for index in other.indices {
+            sought = sought &* base &+ UInt64(other[index])
+            hash = hash &* base &+ UInt64(self[index])
+            power = power &* base
+        }
+        var start = 0
+        while true {
+            if hash == sought, UnsafeRawBufferPointer(rebasing: self[start..<start + other.count]).hasSameBytes(as: other) {
+                return true
+            }
+            guard start + other.count < count else { return false }
+            hash = hash &* base &+ UInt64(self[start + other.count]) &- power &* UInt64(self[start])
+            start += 1
+        }
+    }
+
     package func hasSameBytes(as text: StaticString) -> Bool {
         hasSameBytes(as: UnsafeRawBufferPointer(start: text.utf8Start, count: text.utf8CodeUnitCount))
     }
@@ -32,12 +54,7 @@ extension String {
         var haystack = self
         var needle = other
         return haystack.withUTF8 { haystack in
-            needle.withUTF8 { needle in
-                guard needle.count <= haystack.count else { return false }
-                return (0...haystack.count - needle.count).contains { start in
-                    haystack[start..<start + needle.count].elementsEqual(needle)
-                }
-            }
+            needle.withUTF8 { UnsafeRawBufferPointer(haystack).containsBytes(of: UnsafeRawBufferPointer($0)) }
         }
     }
 }

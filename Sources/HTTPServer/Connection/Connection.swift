@@ -41,7 +41,7 @@ final class Connection {
         lastWrite = worker.now
     }
 
-    private var isClosed: Bool {
+    var isClosed: Bool {
         if case .closed = state { return true }
         return false
     }

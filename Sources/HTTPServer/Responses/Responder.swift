@@ -34,6 +34,14 @@ public struct Responder: @unchecked Sendable {
     public func onEventLoop(_ work: @escaping @Sendable () -> Void) {
         connection.loop.run(work)
     }
+
+    /// Whether the connection is there to be answered. On its event loop only.
+    public var isOpen: Bool { !connection.isClosed }
+
+    /// Runs work that belongs to this request on the connection's event loop, after others have had their turn.
+    public func later(_ work: @escaping @Sendable () -> Void) {
+        connection.loop.submit(work)
+    }
 }
 
 /// A response on its way to the event loop. Safe: its sender does not use it any more.

@@ -32,6 +32,7 @@ struct ActivateEndpoint {
         _ asked: ActivateRequest, _ stored: StickyAssignments, _ project: Project
     ) -> DecisionResult<[Activation]> {
         let service = DecisionService(datafile: project.datafile)
+        let user = asked.user.rememberingAnswers()
         let options: DecideOptions = asked.sendsImpressions ? [] : .disableDecisionEvent
         var activations: [Activation] = []
         var impressions: [Impression] = []
@@ -42,7 +43,7 @@ struct ActivateEndpoint {
             case .unknownExperiment(let key): activations.append(Activation(unknownExperiment: key))
             case .unknownFlag(let key): activations.append(Activation(unknownFlag: key))
             case .experiment(let experiment):
-                let decision = service.variation(of: experiment, for: asked.user, stored: stored, options: options)
+                let decision = service.variation(of: experiment, for: user, stored: stored, options: options)
                 activations.append(Activation(decision))
                 if let new = decision.newAssignment { assignments.append(new) }
                 passesOverAssignment = passesOverAssignment || decision.passesOverAssignment
@@ -51,7 +52,7 @@ struct ActivateEndpoint {
                         Impression(activating: experiment, variation: variation, origin: decision.origin))
                 }
             case .flag(let flag):
-                let result = service.decide([flag.key], for: asked.user, stored: stored, options: options)
+                let result = service.decide([flag.key], for: user, stored: stored, options: options)
                 activations += result.value.map { Activation($0) }
                 assignments += result.newAssignments
                 passesOverAssignment = passesOverAssignment || result.passesOverAssignment

@@ -1,4 +1,5 @@
 import Bucketing
+import Glibc
 import HTTPServer
 import Storage
 
@@ -12,6 +13,12 @@ struct AgentAnswer: Sendable {
     let entityTag: EntityTag?
     /// Further fields of the answer.
     let fields: [(name: StaticString, value: String)]
+
+    /// Bytes of the decisions of one answer, each of which repeats the user's attributes.
+    static let longest = 8 << 20
+    static let tooLong = AgentError(
+        .unprocessableContent, "the decisions must take at most \(longest) bytes: ask for fewer keys, or with fewer attributes"
+    ).answer
 
     /// An answer without a body.
     init(_ status: Status) {
@@ -49,7 +56,12 @@ struct AgentAnswer: Sendable {
 
     /// Go's `encoding/json` escapes what HTML gives a meaning; outside of strings these characters do not occur.
     private static func escapingMarkup(_ json: [UInt8]) -> [UInt8] {
-        guard json.contains(where: isMarkup) else { return json }
+        let hasMarkup = json.withUnsafeBytes { bytes in
+            bytes.baseAddress.map { base in
+                markup.contains { memchr(base, Int32($0), bytes.count) != nil }
+            } ?? false
+        }
+        guard hasMarkup else { return json }
         var escaped: [UInt8] = []
         escaped.reserveCapacity(json.count + 64)
         for byte in json {
@@ -61,6 +73,8 @@ struct AgentAnswer: Sendable {
         }
         return escaped
     }
+
+    private static let markup = Array("<>&".utf8)
 
     private static func isMarkup(_ byte: UInt8) -> Bool {
         byte == UInt8(ascii: "<") || byte == UInt8(ascii: ">") || byte == UInt8(ascii: "&")

@@ -130,6 +130,12 @@ extension AgentBody {
     }
 
     func userAttributes() throws(AgentError) -> JSONObject {
-        try object("userAttributes") ?? JSONObject()
+        let attributes = try object("userAttributes") ?? JSONObject()
+        do throws(Problem) {
+            try ProfileBody.check(attributes: attributes, at: ["userAttributes"])
+        } catch {
+            throw AgentError(error)
+        }
+        return attributes
     }
 }

@@ -19,8 +19,11 @@ final class BatchAnswer: Sendable {
     /// Bytes of all answers together; those beyond it are not kept.
     private static let byteLimit = 16 << 20
     private static let tooLong = AgentError(
-        .unprocessableContent, "the answers of the batch are together longer than \(byteLimit) bytes").answer
-
+        .unprocessableContent, "the answers of a batch must be together at most \(byteLimit) bytes long").answer
+    /// The answer to an operation behind that limit.
+    static let notDone = AgentError(
+        .unprocessableContent,
+        "the answers of a batch must be together at most \(byteLimit) bytes long; this operation was not done").answer
 
     private struct Question {
         let id: String
@@ -45,6 +48,9 @@ final class BatchAnswer: Sendable {
         self.receiver = receiver
         if operations.isEmpty { receiver(encode([])) }
     }
+
+    /// Whether there is no room for another answer.
+    var isFull: Bool { state.withLock { $0.bytes > Self.byteLimit } }
 
     func add(_ answer: AgentAnswer, at index: Int) {
         let endedAt = systemWallClock()
@@ -81,7 +87,7 @@ final class BatchAnswer: Sendable {
         writer.member("method", question.method)
         writer.member("url", question.url)
         writer.key("body")
-        if hasBody { writer.raw(Array(entry.answer.json.dropLast())) } else { writer.null() }
+        if hasBody { writer.raw(entry.answer.json.dropLast()) } else { writer.null() }
         writer.member("startedAt", startedAt.rfc3339)
         writer.member("endedAt", entry.endedAt.rfc3339)
         writer.endObject()

@@ -1,7 +1,7 @@
 import Bucketing
 import HTTPServer
 
-/// `POST /v1/batch`: many operations in one request. All are begun at once, and their answers stand in the order asked.
+/// `POST /v1/batch`: many operations in one request. They are begun in their order, and their answers stand in the order asked.
 struct BatchEndpoint {
     let operations: [AgentOperation]
     let projects: ProjectView
@@ -12,10 +12,11 @@ struct BatchEndpoint {
     func post(_ request: borrowing Request, _ call: Call) {
         do throws(AgentError) {
             let batch = try request.withBody { bytes throws(AgentError) in try self.batch(bytes) }
-            let authorization = request.field("authorization")
-            let answer = BatchAnswer(batch, requestID: request.id.description) { call.answer($0.response) }
-            for (index, operation) in batch.enumerated() {
-                perform(operation, authorization, request) { answer.add($0, at: index) }
+            let (origin, authorization) = (RequestOrigin(request), request.field("authorization"))
+            let answer = BatchAnswer(batch, requestID: origin.id.description) { call.answer($0.response) }
+            call.forEach(batch.indices) { index in
+                guard !answer.isFull else { return answer.add(BatchAnswer.notDone, at: index) }
+                perform(batch[index], authorization, origin) { answer.add($0, at: index) }
             }
         } catch {
             call.answer(error.answer.response)
@@ -47,9 +48,9 @@ struct BatchEndpoint {
 
     /// - Parameters:
     ///   - authorization: that of the batch, for an operation without its own.
-    ///   - request: that of the batch.
+    ///   - origin: that of the batch.
     private func perform(
-        _ asked: BatchOperation, _ authorization: String?, _ request: borrowing Request,
+        _ asked: BatchOperation, _ authorization: String?, _ origin: RequestOrigin,
         _ receiver: @escaping AgentAnswer.Receiver
     ) {
         guard let target = TargetText(asked.url) else { return receiver(AgentAnswer(.badRequest)) }
@@ -61,9 +62,9 @@ struct BatchEndpoint {
         do throws(AgentError) {
             let caller: Caller
             switch gate.admit(authorization: asked.header("authorization") ?? authorization, to: operation.scope) {
-            case .success(let admission): caller = Caller(name: admission.token?.name, requestID: request.id)
+            case .success(let admission): caller = Caller(name: admission.token?.name, requestID: origin.id)
             case .failure(let refusal):
-                gate.refusals.record(refusal, path: operation.path, method: operation.method, of: request)
+                gate.refusals.record(refusal, path: operation.path, method: operation.method, of: origin)
                 throw AgentError(refusal.problem)
             }
             operation.perform(try asked.request(target, operation.method, projects, from: caller), receiver)

@@ -36,7 +36,10 @@ struct DecideEndpoint {
     private static func answer(_ decisions: [Decision], to asked: DecideRequest, _ datafile: Datafile) -> AgentAnswer {
         var encoder = DecisionEncoder(asked.user, datafile)
         if asked.form != .one { encoder.writer.beginArray() }
-        for decision in decisions { encoder.append(decision) }
+        for decision in decisions {
+            encoder.append(decision)
+            guard encoder.writer.count <= AgentAnswer.longest else { return AgentAnswer.tooLong }
+        }
         if !asked.options.contains(.enabledFlagsOnly) {
             for key in asked.flagKeys where datafile.flag(key: key) == nil { encoder.append(unknownFlag: key) }
         }

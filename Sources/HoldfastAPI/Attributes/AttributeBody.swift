@@ -48,6 +48,7 @@ struct AttributeBody {
         guard let object = values.object else {
             return refuse(place, "attributes are an object, not \(values.kind)")
         }
+        guard check(count: object.count, at: place) else { return }
         for member in object {
             let pointer = place.appending(member.key)
             guard let definition = definition(member.key, pointer) else { continue }
@@ -65,6 +66,7 @@ struct AttributeBody {
 
     private mutating func remove(_ names: JSONValue, at place: JSONPointer) {
         guard let list = names.array else { return refuse(place, "the names are an array, not \(names.kind)") }
+        guard check(count: list.count, at: place) else { return }
         for (index, name) in list.enumerated() {
             let pointer = place.appending(index)
             guard let text = name.string else {
@@ -76,6 +78,12 @@ struct AttributeBody {
                 refuse(pointer, "'\(definition.name)' stands twice")
             }
         }
+    }
+
+    private mutating func check(count: Int, at place: JSONPointer) -> Bool {
+        let isWithinLimit = count <= ProfileBody.attributeLimit
+        if !isWithinLimit { refuse(place, "attributes must be at most \(ProfileBody.attributeLimit); got \(count)") }
+        return isWithinLimit
     }
 
     private mutating func definition(_ name: String, _ pointer: JSONPointer) -> AttributeDefinition? {

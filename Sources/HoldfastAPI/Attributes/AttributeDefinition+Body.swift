@@ -2,9 +2,6 @@ import Bucketing
 import HTTPServer
 
 extension AttributeDefinition {
-    /// Allowed values of one selection.
-    private static let valueLimit = 1_000
-
     /// `{"type":"number"}`, or `{"type":"selection","values":["One","Two"],"multiple":true}`.
     init(_ body: JSONValue, name: Identifier) throws(Problem) {
         let object = try body.object("an attribute", knowing: ["name", "type", "values", "multiple"])
@@ -32,10 +29,11 @@ extension AttributeDefinition {
 
     private static func allowedValues(_ value: JSONValue?, _ isMultiple: Bool) throws(Problem) -> [Identifier] {
         let place: JSONPointer = ["values"]
-        guard let list = value?.array, (1...valueLimit).contains(list.count) else {
-            throw Problem(.badRequest, "values is an array of 1 to \(valueLimit) strings", at: place)
+        guard let list = value?.array, (1...mostValues).contains(list.count) else {
+            throw Problem(.badRequest, "values is an array of 1 to \(mostValues) strings", at: place)
         }
         var values: [Identifier] = []
+        var seen: Set<Identifier> = []
         for (index, element) in list.enumerated() {
             guard let text = element.string, (1...255).contains(text.utf8.count) else {
                 throw Problem(.badRequest, "an allowed value is a string of 1 to 255 bytes", at: place.appending(index))
@@ -46,7 +44,7 @@ extension AttributeDefinition {
                     .badRequest, "where several may be taken, a value has no semicolon, nor a blank at its ends",
                     at: place.appending(index))
             }
-            guard !values.contains(Identifier(text)) else {
+            guard seen.insert(Identifier(text)).inserted else {
                 throw Problem(.badRequest, "'\(text)' stands twice", at: place.appending(index))
             }
             values.append(Identifier(text))

@@ -55,9 +55,9 @@ struct AssignEndpoints {
         }
         guard !list.isEmpty else { return call.answer(json: Array("[]".utf8)) }
         let answers = AssignAnswers(count: list.count, call)
-        for (index, element) in list.enumerated() {
+        call.forEach(list.indices) { index in
             do throws(Problem) {
-                let request = try AssignRequest(element, at: JSONPointer().appending(index))
+                let request = try AssignRequest(list[index], at: JSONPointer().appending(index))
                 decide(request, enrols: true) { answers.add($0, at: index) }
             } catch {
                 answers.add(.failure(error), at: index)

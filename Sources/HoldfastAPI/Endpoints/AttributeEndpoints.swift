@@ -11,8 +11,7 @@ struct AttributeEndpoints {
     private static let limit = 500
 
     func list(_ request: borrowing Request, _ call: Call) {
-        let answer: JSONValue = ["attributes": .array(projects.schema.attributes.map(\.json))]
-        call.answer(json: answer.encoded())
+        JSONList("attributes", projects.schema.attributes) { $1.value($0.json) }.answer(call)
     }
 
     func get(_ request: borrowing Request, _ call: Call) {

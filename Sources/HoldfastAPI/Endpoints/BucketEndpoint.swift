@@ -25,6 +25,11 @@ struct BucketEndpoint {
 
     private static func allocation(_ value: JSONValue?) throws(Problem) -> TrafficAllocation {
         guard let value else { return TrafficAllocation(ranges: []) }
+        if let count = value.array?.count, count > Bucketer.bucketCount {
+            throw Problem(
+                .badRequest, "traffic_allocation must have at most \(Bucketer.bucketCount) ranges; got \(count)",
+                at: ["traffic_allocation"])
+        }
         do throws(DatafileError) {
             return try TrafficAllocation(json: value)
         } catch {

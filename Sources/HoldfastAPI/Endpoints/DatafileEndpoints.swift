@@ -11,25 +11,34 @@ struct DatafileEndpoints {
     /// Puts a datafile in force, after it has been checked as a whole; an unusable one changes nothing. The SDK key is
     /// that of the header, else the datafile's own, else `default`.
     func put(_ request: borrowing Request, _ call: Call) {
+        let content = request.withBody { Array($0) }
+        let named = request.field("x-optimizely-sdk-key")
+        let preconditions = Preconditions(request)
+        let author = call.author(request)
+        services.projects.inBackground { [catalog = services.projects] in
+            Self.put(content, named, preconditions, author, catalog, call)
+        }
+    }
+
+    private static func put(
+        _ content: [UInt8], _ named: String?, _ preconditions: Preconditions, _ author: Author,
+        _ catalog: ProjectCatalog, _ call: Call
+    ) {
         do throws(Problem) {
-            let content = request.withBody { Array($0) }
             let datafile = try Project.accept(content)
-            let sdkKey = try SDKKey.check(
-                request.field("x-optimizely-sdk-key") ?? datafile.sdkKey ?? ProjectView.defaultKey)
-            let former = projects.project(sdkKey)
-            let preconditions = Preconditions(request)
+            let sdkKey = try SDKKey.check(named ?? datafile.sdkKey ?? ProjectView.defaultKey)
+            let former = catalog.snapshot().projects[sdkKey]
             try preconditions.check(former?.entityTag)
-            let catalog = services.projects
             catalog.store.putDatafile(
                 content, sdkKey: sdkKey, revision: datafile.revision,
                 replacing: preconditions.isEmpty ? nil : former?.version ?? 0,
-                note: AuditNote(.datafilePut, of: sdkKey), by: call.author(request)
+                note: AuditNote(.datafilePut, of: sdkKey), by: author
             ) { result in
                 switch result {
                 case .success(nil):
                     call.fail(Problem(.preconditionFailed, "the datafile was changed meanwhile; nothing was stored"))
                 case .success(let stored):
-                    catalog.answer(call, former == nil ? .created : .ok, Self.summary(stored, datafile))
+                    catalog.answer(call, former == nil ? .created : .ok, summary(stored, datafile))
                 case .failure(let error): call.fail(error)
                 }
             }

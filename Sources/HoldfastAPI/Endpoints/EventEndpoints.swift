@@ -52,7 +52,7 @@ struct EventEndpoints {
 
     private func take(
         _ request: borrowing Request, _ call: Call, knowing members: [String],
-        _ parse: (EventBody, EventAnswers, Int) -> Void
+        _ parse: @escaping (EventBody, EventAnswers, Int) -> Void
     ) {
         do throws(Problem) {
             let value = try request.withBody { bytes throws(Problem) in try ProfileBody.parse(bytes) }
@@ -64,10 +64,10 @@ struct EventEndpoints {
             let isArray = value.array != nil
             let now = systemWallClock()
             let answers = EventAnswers(count: list.count, isArray: isArray, services.events, call)
-            for (index, element) in list.enumerated() {
+            call.forEach(list.indices) { index in
                 do throws(Problem) {
                     let place = isArray ? JSONPointer().appending(index) : []
-                    parse(try EventBody(element, knowing: members, at: place, now: now), answers, index)
+                    parse(try EventBody(list[index], knowing: members, at: place, now: now), answers, index)
                 } catch {
                     answers.add(.failure(EventRefusal(error)), at: index)
                 }

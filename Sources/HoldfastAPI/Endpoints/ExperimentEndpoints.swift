@@ -35,22 +35,36 @@ struct ExperimentEndpoints {
     func put(_ request: borrowing Request, _ call: Call) {
         do throws(Problem) {
             let key = try Self.key(request)
-            let value = try request.withBody { bytes throws(Problem) in try ProfileBody.parse(bytes) }
-            let definition = try ExperimentDefinition(value, key: key)
-            try checkSegments(definition)
+            let content = request.withBody { Array($0) }
             let sdkKey = try sdkKey(request)
             let preconditions = Preconditions(request)
-            Self.edit(catalog, sdkKey, .experimentPut, of: key, by: call.author(request), call) {
+            let author = call.author(request)
+            catalog.inBackground { [catalog] in
+                Self.put(content, key, sdkKey, preconditions, author, catalog, call)
+            }
+        } catch {
+            call.fail(error)
+        }
+    }
+
+    private static func put(
+        _ content: [UInt8], _ key: String, _ sdkKey: String, _ preconditions: Preconditions, _ author: Author,
+        _ catalog: ProjectCatalog, _ call: Call
+    ) {
+        do throws(Problem) {
+            let definition = try ExperimentDefinition(ProfileBody.parse(content), key: key)
+            try checkSegments(definition, catalog.snapshot().schema)
+            edit(catalog, sdkKey, .experimentPut, of: key, by: author, call) {
                 editor, project throws(Problem) in
                 let datafile = project?.datafile
-                try preconditions.check(Self.entityTag(of: key, project))
+                try preconditions.check(entityTag(of: key, project))
                 try definition.apply(to: &editor, datafile)
                 return datafile?.experiment(key: Identifier(key)) == nil ? .created : .ok
             } answer: { project, status in
                 guard let experiment = project.datafile.experiment(key: Identifier(key)) else {
-                    return call.fail(Self.unknown(key))
+                    return call.fail(unknown(key))
                 }
-                call.answer(status, json: Self.describe(experiment, project).encoded(), entityTag: project.entityTag)
+                call.answer(status, json: describe(experiment, project).encoded(), entityTag: project.entityTag)
             }
         } catch {
             call.fail(error)
@@ -85,7 +99,8 @@ struct ExperimentEndpoints {
     }
 
     /// Edits the active datafile and activates the result, unless it is the same. When somebody else was quicker the
-    /// edit is made again on theirs, so that none is lost.
+    /// edit is made again on theirs, so that none is lost. Works away from event loops, which a big datafile would hold
+    /// up.
     ///
     /// - Parameter answer: takes the project as this edit left it, whatever others have made of it since.
     private static func edit(
@@ -96,9 +111,11 @@ struct ExperimentEndpoints {
     ) {
         // What this process knows may be older than what another has stored.
         refresh(catalog, call) { snapshot in
-            edit(
-                snapshot.projects[sdkKey], catalog, sdkKey, action, of: key, by: author, call, tries: tries, change,
-                answer: answer)
+            catalog.inBackground {
+                edit(
+                    snapshot.projects[sdkKey], catalog, sdkKey, action, of: key, by: author, call, tries: tries, change,
+                    answer: answer)
+            }
         }
     }
 
@@ -162,9 +179,11 @@ struct ExperimentEndpoints {
     }
 
     /// A segment that is not defined is most likely misspelt, and would admit nobody.
-    private func checkSegments(_ definition: ExperimentDefinition) throws(Problem) {
+    private static func checkSegments(
+        _ definition: ExperimentDefinition, _ schema: AttributeSchema
+    ) throws(Problem) {
         guard let audience = definition.audience else { return }
-        for name in Mentions(audience: audience).segments.sorted() where projects.schema.segments[name] == nil {
+        for name in Mentions(audience: audience).segments.sorted() where schema.segments[name] == nil {
             throw Problem(.unprocessableContent, "there is no segment '\(name)'", at: ["audience"])
         }
     }

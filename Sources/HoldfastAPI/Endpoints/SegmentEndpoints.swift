@@ -13,8 +13,7 @@ struct SegmentEndpoints {
 
     func list(_ request: borrowing Request, _ call: Call) {
         let segments = projects.schema.segments.values.sorted { $0.name < $1.name }
-        let answer: JSONValue = ["segments": .array(segments.map { .object($0.json) })]
-        call.answer(json: answer.encoded())
+        JSONList("segments", segments) { $1.value(.object($0.json)) }.answer(call)
     }
 
     /// The definition; `?size=true` counts the users, which looks at every user who has attributes.
@@ -46,14 +45,25 @@ struct SegmentEndpoints {
     func put(_ request: borrowing Request, _ call: Call) {
         do throws(Problem) {
             let name = try request.definedName()
-            let value = try request.withBody { bytes throws(Problem) in try ProfileBody.parse(bytes) }
-            let schema = projects.schema
-            let segment = try Self.segment(name, value, schema)
-            guard schema.segments.count < Self.limit || schema.segments[name] != nil else {
-                throw Problem(.conflict, "there are \(Self.limit) segments, which is the limit")
-            }
+            let content = request.withBody { Array($0) }
+            let author = call.author(request)
+            services.projects.inBackground { [services] in Self.put(name, content, author, services, call) }
+        } catch {
+            call.fail(error)
+        }
+    }
+
+    private static func put(
+        _ name: Identifier, _ content: [UInt8], _ author: Author, _ services: Services, _ call: Call
+    ) {
+        do throws(Problem) {
             let catalog = services.projects
-            services.attributes.putSegment(segment, by: call.author(request)) { result in
+            let schema = catalog.snapshot().schema
+            let segment = try segment(name, ProfileBody.parse(content), schema)
+            guard schema.segments.count < limit || schema.segments[name] != nil else {
+                throw Problem(.conflict, "there are \(limit) segments, which is the limit")
+            }
+            services.attributes.putSegment(segment, by: author) { result in
                 switch result {
                 case .success(let isNew): catalog.answer(call, isNew ? .created : .ok, .object(segment.json))
                 case .failure(let error): call.fail(error)
@@ -83,6 +93,15 @@ struct SegmentEndpoints {
     func delete(_ request: borrowing Request, _ call: Call) {
         do throws(Problem) {
             let name = try request.definedName()
+            let author = call.author(request)
+            services.projects.inBackground { [services] in Self.delete(name, author, services, call) }
+        } catch {
+            call.fail(error)
+        }
+    }
+
+    private static func delete(_ name: Identifier, _ author: Author, _ services: Services, _ call: Call) {
+        do throws(Problem) {
             let catalog = services.projects
             for project in catalog.snapshot().projects.values {
                 let users = project.datafile.keys(usingSegment: name)
@@ -92,10 +111,10 @@ struct SegmentEndpoints {
                         .conflict, "the segment '\(name)' is an audience in the project '\(project.sdkKey)', of \(list)")
                 }
             }
-            services.attributes.removeSegment(name, by: call.author(request)) { result in
+            services.attributes.removeSegment(name, by: author) { result in
                 switch result {
                 case .success(true): catalog.answer(call, .noContent, nil)
-                case .success(false): call.fail(Self.unknown(name))
+                case .success(false): call.fail(unknown(name))
                 case .failure(let error): call.fail(error)
                 }
             }

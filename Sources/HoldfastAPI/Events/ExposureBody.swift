@@ -50,7 +50,7 @@ struct ExposureBody {
         case (nil, nil): return nil
         }
         guard let found else {
-            let list = experiment.variations.map { "\($0.key) (id \($0.id))" }.joined(separator: ", ")
+            let list = experiment.variations.prefix(20).map { "\($0.key) (id \($0.id))" }.joined(separator: ", ")
             throw Problem(
                 .unprocessableContent, "the experiment has no such variation; it has: \(list)",
                 at: body.place.appending(id == nil ? "variation_key" : "variation_id"))

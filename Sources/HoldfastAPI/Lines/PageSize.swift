@@ -7,7 +7,7 @@ struct PageSize {
     /// - Parameter most: rows of a page at the most.
     init(atMost most: Int) {
         self.most = most
-        rows = min(most, 16)
+        rows = min(most, 4)
     }
 
     /// - Parameter length: bytes that the last page made.

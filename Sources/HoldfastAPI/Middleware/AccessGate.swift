@@ -19,7 +19,7 @@ final class AccessGate {
         guard !tokens.isEmpty else { return .success(admission(by: nil, to: scope)) }
         let result = admit(authorization: request.field("authorization"), to: needed)
         if case .failure(let refusal) = result {
-            refusals.record(refusal, path: request.path, method: request.method, of: request)
+            refusals.record(refusal, path: request.path, method: request.method, of: RequestOrigin(request))
         }
         return result
     }

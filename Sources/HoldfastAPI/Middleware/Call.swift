@@ -47,6 +47,12 @@ struct Call: Sendable {
         responder.onEventLoop(work)
     }
 
+    /// Does something for each element of a request on its event loop, a few milliseconds at a time; other requests are
+    /// served in between. What is left when the client has gone away is not done.
+    func forEach(_ indices: Range<Int>, _ body: @escaping (Int) -> Void) {
+        Steps(indices, responder, body).run()
+    }
+
     func fail(_ problem: Problem) {
         responder.send(problem.response)
     }
@@ -69,6 +75,30 @@ private final class AdmittedStream: ResponseStream {
     func produce(_ writer: StreamWriter) {
         guard admission.isValid else { return writer.fail(Problem(.unauthorized, "the token is not valid any more").response) }
         stream.produce(writer)
+    }
+}
+
+private final class Steps: @unchecked Sendable {
+    // Safe: it submits itself to the event loop that it belongs to.
+    private var rest: Range<Int>
+    private let responder: Responder
+    private let body: (Int) -> Void
+
+    private static let duration = Duration.milliseconds(5)
+
+    init(_ indices: Range<Int>, _ responder: Responder, _ body: @escaping (Int) -> Void) {
+        rest = indices
+        self.responder = responder
+        self.body = body
+    }
+
+    func run() {
+        let end = ContinuousClock.now + Self.duration
+        while responder.isOpen, let index = rest.first {
+            rest.removeFirst()
+            body(index)
+            if ContinuousClock.now > end, !rest.isEmpty { return responder.later { self.run() } }
+        }
     }
 }
 

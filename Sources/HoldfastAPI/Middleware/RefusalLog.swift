@@ -29,14 +29,14 @@ public final class RefusalLog: Sendable {
     }
 
     /// - Parameter path: of what was asked for: that of the request, or of an operation of its batch.
-    func record(_ refusal: AccessRefusal, path: String, method: Method, of request: borrowing Request) {
+    func record(_ refusal: AccessRefusal, path: String, method: Method, of origin: RequestOrigin) {
         guard mayWrite() else { return }
         var metadata: Logger.Metadata = [
             "status": .stringConvertible(refusal.problem.status.code), "reason": "\(refusal.problem.detail)",
             "method": "\(method.name)", "path": "\(access.loggable(path).shortened(to: Self.longestPath))",
-            "request_id": "\(access.loggable(request.id.description))",
+            "request_id": "\(access.loggable(origin.id.description))",
         ]
-        metadata.addClient(of: request.peer, forwardedFor: request.field("x-forwarded-for"), proxies)
+        metadata.addClient(of: origin.peer, forwardedFor: origin.forwardedFor, proxies)
         if let name = refusal.token?.name { metadata["token"] = "\(name)" }
         logger.notice("a login was refused", metadata: metadata)
     }
@@ -65,6 +65,19 @@ public final class RefusalLog: Sendable {
         }
         if isFirst { DispatchQueue.global().asyncAfter(deadline: .now() + 1) { [weak self] in self?.flush() } }
         return mayWrite
+    }
+}
+
+/// Where a request comes from, as the log tells of it.
+struct RequestOrigin: Sendable {
+    let id: RequestID
+    let peer: IPAddress
+    let forwardedFor: String?
+
+    init(_ request: borrowing Request) {
+        id = request.id
+        peer = request.peer
+        forwardedFor = request.field("x-forwarded-for")
     }
 }
 

@@ -19,6 +19,14 @@ struct ProfileBody {
         }
     }
 
+    static func parse(_ bytes: [UInt8]) throws(Problem) -> JSONValue {
+        do throws(JSONError) {
+            return try parser.parse(bytes)
+        } catch {
+            throw Problem(error, in: "the body")
+        }
+    }
+
     /// The value of a parameter of the query.
     static func parse(parameter name: String, _ text: String) throws(Problem) -> JSONValue {
         do throws(JSONError) {

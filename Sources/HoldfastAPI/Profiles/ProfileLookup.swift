@@ -14,7 +14,7 @@ final class ProfileLookup: ResponseStream {
     /// Bytes at which a piece is long enough to be sent.
     private static let pieceLength = 128 * 1024
     /// Users that the store is asked for at once.
-    private static let window = 16
+    private var window = PageSize(atMost: 16)
 
     init(_ userIDs: [Identifier], _ reader: any ProfileReader) {
         self.userIDs = userIDs
@@ -48,13 +48,15 @@ final class ProfileLookup: ResponseStream {
 
     /// Reads on until a piece is long enough or all is read.
     private func readPiece(_ completion: @escaping (StorageError?) -> Void) {
-        let users = userIDs[position...].prefix(Self.window)
+        let users = userIDs[position...].prefix(window.rows)
         let window = ProfileWindow(count: users.count) { [self] result in
             switch result {
             case .failure(let error):
                 completion(error)
             case .success(let profiles):
+                let former = json.count
                 append(users, profiles)
+                self.window.adjust(to: json.count - former)
                 let isEnough = position == userIDs.count || json.count >= Self.pieceLength
                 isEnough ? completion(nil) : readPiece(completion)
             }

@@ -25,6 +25,7 @@ public final class ProjectCatalog: Sendable {
     private let generation = Atomic<UInt64>(1)
     private let observers = Mutex<[@Sendable () -> Void]>([])
     private let queue = DispatchQueue(label: "project-catalog", qos: .userInitiated)
+    private let definitions = DispatchQueue(label: "definitions", qos: .userInitiated)
 
     /// How often the store is asked for changes by other processes.
     private static let interval = DispatchTimeInterval.milliseconds(250)
@@ -62,6 +63,11 @@ public final class ProjectCatalog: Sendable {
                 completion(.failure(error))
             }
         }
+    }
+
+    /// Checks and compiles what admins send, one thing after the other, while event loops go on.
+    func inBackground(_ work: @escaping @Sendable () -> Void) {
+        definitions.async(execute: work)
     }
 
     /// Has a function called after each change, on a queue of the catalog, for as long as the catalog lives.

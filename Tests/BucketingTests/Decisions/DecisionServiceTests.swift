@@ -4,6 +4,31 @@ import Testing
 @Suite struct DecisionServiceTests {
     let user = User(id: "u")
 
+    @Test func anAudienceThatManyExperimentsShareAnswersEachOfThemAlike() throws {
+        let conditions = (0..<40).map { number -> JSONValue in
+            ["type": "custom_attribute", "name": .string("a\(number)"), "match": number == 7 ? "odd" : "exact", "value": 1]
+        }
+        let ids = (10..<15).map(String.init)
+        let service = try Fixture.service([
+            "typedAudiences": [["id": "A", "name": "A", "conditions": .array(["or"] + conditions)]],
+            "experiments": .array(ids.map { Fixture.experiment("e\($0)", id: $0, ["audienceIds": ["A"]]) }),
+            "featureFlags": .array(ids.map { Fixture.flag("f\($0)", experiments: [$0]) }),
+        ])
+        for attributes in [#"{"a39":1}"#, #"{"a39":2}"#] {
+            let user = User(id: "u", attributes: try Fixture.attributes(attributes))
+            for options in [DecideOptions.includeReasons, []] {
+                let together = service.decideAll(for: user, options: options).value
+                #expect(together.count == 5)
+                for decision in together {
+                    let single = try #require(service.decide(decision.flagKey, for: user, options: options)).value
+                    #expect(decision.variation?.key == single.variation?.key)
+                    #expect(decision.reasons == single.reasons)
+                    #expect(decision.reasons.isEmpty == (options == []))
+                }
+            }
+        }
+    }
+
     @Test func anUnknownFlagHasNoDecision() throws {
         let service = try Fixture.service([:])
         #expect(service.decide("flag", for: user) == nil)

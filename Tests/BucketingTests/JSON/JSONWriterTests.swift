@@ -84,6 +84,22 @@ import Testing
         #expect(JSONValue.object(object) == ["a": 3, "c": 4])
     }
 
+    @Test func manyMembersAreFoundAsFewAre() throws {
+        var object = JSONObject()
+        for number in 0..<100 { object["k\(number)"] = .integer(Int64(number)) }
+        object["k50"] = "changed"
+        for number in stride(from: 0, to: 100, by: 3) { object["k\(number)"] = nil }
+        #expect(object.count == 66)
+        #expect(object["k50"] == "changed")
+        #expect(object["k51"] == nil)
+        #expect(object["k98"] == 98)
+        let parsed = try JSONParser().parse(JSONValue.object(object).encoded()).object
+        #expect(parsed == object)
+        #expect(object.allSatisfy { parsed?[$0.key] == $0.value })
+        for member in object.members.dropFirst() { object[member.key] = nil }
+        #expect(JSONValue.object(object) == ["k1": 1])
+    }
+
     @Test func equalityIsThatOfTheText() {
         #expect(JSONValue.integer(1) != .number(1))
         #expect(JSONValue.string("é") != .string("e\u{301}"))
