@@ -13,19 +13,19 @@ import Testing
     }
 
     private func runScript(_ name: String, _ arguments: String...) throws {
-        let python = try PythonEnvironment.interpreter.get()
+        let python = try PythonEnvironment.sdk.interpreter.get()
         let script = "\(PythonEnvironment.scripts)/\(name)"
         let child = try ChildProcess(python, [script, "http://127.0.0.1:\(server.port)"] + arguments)
         let end = child.wait()
         #expect(end == .exit(0), "\(child.output.text)\(child.errors.text)")
     }
 
-    @Test(.enabled(if: PythonEnvironment.canBeMade, "Python's packages cannot be installed here"))
+    @Test(.enabled(if: PythonEnvironment.sdk.canBeMade, "Python's packages cannot be installed here"))
     func `A client of the Agent finds every endpoint as it knows it`() throws {
         try runScript("agent_client.py")
     }
 
-    @Test(.enabled(if: PythonEnvironment.canBeMade, "Python's packages cannot be installed here"))
+    @Test(.enabled(if: PythonEnvironment.sdk.canBeMade, "Python's packages cannot be installed here"))
     func `The reference's vectors are decided alike over HTTP`() throws {
         let tests = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
         try runScript("agent_vectors.py", tests.appendingPathComponent("BucketingTests/Vectors").path)

@@ -3,11 +3,11 @@ import Testing
 
 /// Holdfast as the User Profile Service of the public Python SDK.
 @Suite struct PublicSDKTests {
-    @Test(.enabled(if: PythonEnvironment.canBeMade, "the public SDK cannot be installed here"))
+    @Test(.enabled(if: PythonEnvironment.sdk.canBeMade, "the public SDK cannot be installed here"))
     func `A user keeps the variation after the traffic allocation changed and the server was restarted`() throws {
         let directory = try TemporaryDirectory()
         let database = directory.file("holdfast.db")
-        let python = try PythonEnvironment.interpreter.get()
+        let python = try PythonEnvironment.sdk.interpreter.get()
         let scripts = PythonEnvironment.scripts
         func decide(_ server: ServerProcess, _ datafile: String, _ phase: String) throws -> JSONValue {
             let output = try runAt(

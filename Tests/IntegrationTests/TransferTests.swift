@@ -44,6 +44,46 @@ import Testing
         #expect(try client.request("GET", "/v1/profiles?after=user148x").text == profile("user149", ["1": "2"]) + "\n")
     }
 
+    @Test func `Profiles, exposures, events and the audit log are read page by page in the same way`() throws {
+        #expect(try client.request("PUT", "/v1/experiments/e", #"{"id":"7","variations":["a"]}"#).status == 201)
+        for index in 0..<7 {
+            let user = #""user_id":"u\#(index)""#
+            #expect(try client.request("POST", "/v1/assign", #"{\#(user),"experiment":"e"}"#).status == 200)
+            #expect(try client.request("POST", "/v1/exposures", #"{\#(user),"experiment":"e"}"#).status == 200)
+            #expect(try client.request("POST", "/v1/events", #"{\#(user),"goal":"g"}"#).status == 200)
+            #expect(try client.request("PUT", "/v1/profiles/u\(index)/experiments/8", #"{"variation_id":"x"}"#).status == 200)
+        }
+        for (target, member) in [
+            ("/v1/profiles?format=json", "profiles"), ("/v1/profiles?format=json&detail=true", "profiles"),
+            ("/v1/exposures?format=json", "exposures"), ("/v1/events?format=json", "events"),
+            ("/v1/audit?action=override.set", "entries"),
+        ] {
+            for limit in [1, 3, 7, 100] {
+                var users: [String] = []
+                var after = ""
+                var pages = 0
+                while true {
+                    let page = try client.request("GET", "\(target)&limit=\(limit)\(after)")
+                    #expect(page.field("content-type") == "application/json")
+                    let elements = try #require(page[member].array, "\(page.text)")
+                    #expect(elements.count <= limit)
+                    users += elements.compactMap { $0["user_id"].string }
+                    pages += 1
+                    let next = page["next"]
+                    guard !next.isNull, pages < 20 else { break }
+                    after = "&after=\(next.string ?? String(decoding: next.encoded(), as: UTF8.self))"
+                }
+                #expect(users.sorted() == (0..<7).map { "u\($0)" }, "\(target) by \(limit)")
+            }
+            #expect(try client.request("GET", "\(target)&limit=1001").status == 400)
+        }
+        for target in ["/v1/profiles", "/v1/exposures", "/v1/events"] {
+            let lines = try client.request("GET", target).text
+            #expect(try client.request("GET", "\(target)?format=lines").text == lines)
+            #expect(try client.request("GET", "\(target)?format=xml").status == 400)
+        }
+    }
+
     @Test(arguments: ["limit=0", "limit=-1", "limit=x", "after=", "detail=1", "lmit=5", "limit=1&limit=2"])
     func `An export with a wrong parameter is refused`(query: String) throws {
         #expect(try client.request("GET", "/v1/profiles?\(query)").status == 400)

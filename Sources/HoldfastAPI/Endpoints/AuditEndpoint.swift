@@ -36,7 +36,7 @@ struct AuditEndpoint {
         }
         var query = AuditQuery(limit: limit)
         query.author = given["author"]
-        query.userID = given["user_id"].map { Identifier($0) }
+        if let userID = given["user_id"] { query.userID = try ProfileBody.checkUserID(userID, at: nil) }
         query.target = given["target"]
         if let name = given["action"] {
             guard let action = AuditAction(rawValue: name) else {

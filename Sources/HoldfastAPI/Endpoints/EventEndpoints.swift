@@ -79,9 +79,10 @@ struct EventEndpoints {
 
     // MARK: Export
 
-    /// Goal events in the order of their arrival. `?after=CURSOR` resumes behind a line, `?limit=N` ends after N.
+    /// Goal events in the order of their arrival. `?after=CURSOR` resumes behind a line, `?limit=N` ends after N,
+    /// `?format=json` answers a page.
     func exportEvents(_ request: borrowing Request, _ call: Call) {
-        export(request, call) { [store = services.eventStore] after, limit throws(StorageError) in
+        export(request, call, "events") { [store = services.eventStore] after, limit throws(StorageError) in
             let events = try store.goalEvents(after: after, limit: limit)
             var lines = JSONWriter()
             for event in events { EventLine.append(event, to: &lines) }
@@ -91,7 +92,7 @@ struct EventEndpoints {
 
     /// Exposures in the order in which they were stored or last changed.
     func exportExposures(_ request: borrowing Request, _ call: Call) {
-        export(request, call) { [store = services.eventStore] after, limit throws(StorageError) in
+        export(request, call, "exposures") { [store = services.eventStore] after, limit throws(StorageError) in
             let exposures = try store.exposures(after: after, limit: limit)
             var lines = JSONWriter()
             for exposure in exposures { EventLine.append(exposure, to: &lines) }
@@ -99,27 +100,20 @@ struct EventEndpoints {
         }
     }
 
-    private func export(_ request: borrowing Request, _ call: Call, from source: @escaping EventExport.Source) {
+    private func export(
+        _ request: borrowing Request, _ call: Call, _ name: StaticString, from source: @escaping EventExport.Source
+    ) {
         do throws(Problem) {
-            let query = try request.query(knowing: ["after", "limit"])
-            let after = try Self.number("after", query, in: 0...Int.max) ?? 0
-            let limit = try Self.number("limit", query, in: 1...Int.max) ?? .max
+            let query = try request.query(knowing: ["after", "limit", "format"])
+            guard let after = Int64(query["after"] ?? "0"), after >= 0 else {
+                throw Problem(.badRequest, "after must be the cursor of a line, a whole number of at least 0")
+            }
+            let form = try ExportForm(query, of: name)
             let stream = EventExport(
-                after: Int64(after), limit: limit, pageSize: services.options.exportPage, on: services.storeReads,
-                from: source)
-            call.answer(MediaType.lines, stream: stream)
+                form, after: after, pageSize: services.options.exportPage, on: services.storeReads, from: source)
+            call.answer(form.contentType, stream: stream)
         } catch {
             call.fail(error)
         }
-    }
-
-    private static func number(
-        _ name: String, _ query: [String: String], in range: ClosedRange<Int>
-    ) throws(Problem) -> Int? {
-        guard let text = query[name] else { return nil }
-        guard let number = Int(text), range.contains(number) else {
-            throw Problem(.badRequest, "\(name) is a whole number, at least \(range.lowerBound)")
-        }
-        return number
     }
 }

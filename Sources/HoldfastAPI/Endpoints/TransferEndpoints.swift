@@ -8,16 +8,17 @@ struct TransferEndpoints {
     let reader: any ProfileReader
 
     /// All profiles in the order of their user ids' bytes. `?after=USER_ID` resumes behind a user, `?limit=N` ends
-    /// after N, `?detail=true` adds where each assignment came from.
+    /// after N, `?detail=true` adds where each assignment came from, `?format=json` answers a page.
     func exportProfiles(_ request: borrowing Request, _ call: Call) {
         do throws(Problem) {
-            let query = try request.query(knowing: ["after", "limit", "detail"])
+            let query = try request.query(knowing: ["after", "limit", "detail", "format"])
             var after: Identifier?
             if let text = query["after"] { after = try ProfileBody.checkUserID(text, at: nil) }
+            let form = try ExportForm(query, of: "profiles")
             let stream = ProfileExport(
-                reader: reader, after: after, limit: try Request.limit(query), page: services.options.exportPage,
+                form, reader: reader, after: after, page: services.options.exportPage,
                 detail: try Request.flag("detail", query))
-            call.answer(MediaType.lines, stream: stream)
+            call.answer(form.contentType, stream: stream)
         } catch {
             call.fail(error)
         }

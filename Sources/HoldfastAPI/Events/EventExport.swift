@@ -1,3 +1,4 @@
+import Bucketing
 import Dispatch
 import HTTPServer
 import Storage
@@ -15,37 +16,50 @@ final class EventExport: ResponseStream, Sendable {
     typealias Source = @Sendable (_ after: Int64, _ limit: Int) throws(StorageError) -> Page
 
     private struct State {
+        var form: ExportForm
         var after: Int64
         var remaining: Int
         var pageSize: PageSize
+        var isAtEnd = false
     }
 
     private let state: Mutex<State>
     private let queue: DispatchQueue
     private let source: Source
 
-    init(after: Int64, limit: Int, pageSize: Int, on queue: DispatchQueue, from source: @escaping Source) {
-        state = Mutex(State(after: after, remaining: limit, pageSize: PageSize(atMost: pageSize)))
+    init(
+        _ form: ExportForm, after: Int64, pageSize: Int, on queue: DispatchQueue, from source: @escaping Source
+    ) {
+        state = Mutex(
+            State(form: form, after: after, remaining: form.limit, pageSize: PageSize(atMost: pageSize)))
         self.queue = queue
         self.source = source
     }
 
     func produce(_ writer: StreamWriter) {
         queue.async { [self] in
-            let (after, count) = state.withLock { ($0.after, min($0.pageSize.rows, $0.remaining)) }
-            guard count > 0 else { return writer.finish() }
+            let (after, count) = state.withLock { ($0.after, $0.isAtEnd ? 0 : min($0.pageSize.rows, $0.remaining)) }
+            guard count > 0 else { return finish(writer) }
             do throws(StorageError) {
                 let page = try source(after, count)
-                guard page.count > 0 else { return writer.finish() }
-                state.withLock { state in
-                    state.after = page.last
+                let piece = state.withLock { state in
+                    state.isAtEnd = page.count < count
                     state.remaining -= page.count
                     state.pageSize.adjust(to: page.lines.count)
+                    if page.count > 0 { state.after = page.last }
+                    return page.count > 0 ? state.form.piece(page.lines) : nil
                 }
-                writer.write(page.lines)
+                if let piece { writer.write(piece) } else { finish(writer) }
             } catch {
                 writer.fail(Problem(error).response)
             }
         }
+    }
+
+    private func finish(_ writer: StreamWriter) {
+        let end = state.withLock { state in
+            state.form.end(next: state.isAtEnd ? .null : .integer(state.after))
+        }
+        if let end { writer.write(end) } else { writer.finish() }
     }
 }

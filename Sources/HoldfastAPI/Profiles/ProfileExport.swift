@@ -5,33 +5,46 @@ import Storage
 /// The lines of an export, read from the store page by page while they are sent. Each page is a read of its own, so
 /// that a slow client holds no snapshot of the store; the export is consistent for each user, not as a whole.
 final class ProfileExport: ResponseStream {
+    private var form: ExportForm
     private let reader: any ProfileReader
     private var pageSize: PageSize
     private let detail: Bool
     private var after: Identifier?
     private var remaining: Int
+    private var isAtEnd = false
 
-    init(reader: any ProfileReader, after: Identifier?, limit: Int, page: Int, detail: Bool) {
+    init(_ form: ExportForm, reader: any ProfileReader, after: Identifier?, page: Int, detail: Bool) {
+        self.form = form
         self.reader = reader
         self.after = after
         pageSize = PageSize(atMost: page)
         self.detail = detail
-        remaining = limit
+        remaining = form.limit
     }
 
     func produce(_ writer: StreamWriter) {
-        guard remaining > 0 else { return writer.finish() }
+        guard remaining > 0, !isAtEnd else { return finish(writer) }
         reader.profiles(after: after, limit: min(pageSize.rows, remaining)) { [self] result in
             switch result {
             case .success(let page):
                 after = page.end
-                remaining = page.end == nil ? 0 : remaining - page.profiles.count
+                isAtEnd = page.end == nil
+                remaining -= page.profiles.count
                 let lines = lines(page.profiles)
                 pageSize.adjust(to: lines.count)
-                writer.write(lines)
+                writer.write(lines.isEmpty ? [] : form.piece(lines))
             case .failure(let error):
                 writer.fail(Problem(error).response)
             }
+        }
+    }
+
+    private func finish(_ writer: StreamWriter) {
+        let next = isAtEnd ? nil : after
+        if let end = form.end(next: next.map { .string($0.string) } ?? .null) {
+            writer.write(end)
+        } else {
+            writer.finish()
         }
     }
 

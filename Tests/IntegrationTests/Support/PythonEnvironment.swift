@@ -1,19 +1,16 @@
 import Foundation
 
-/// A Python with the public SDK, installed once into the build directory.
-enum PythonEnvironment {
-    private static let package = "optimizely-sdk==5.7.0"
+/// A Python with a public package, installed once into the build directory.
+struct PythonEnvironment: Sendable {
+    /// The reference SDK.
+    static let sdk = PythonEnvironment("optimizely-sdk==5.7.0", in: "python-sdk")
+    /// Tests servers by their OpenAPI description.
+    static let schemathesis = PythonEnvironment("schemathesis==4.32.5", in: "python-schemathesis")
 
     /// The interpreter, or why there is none.
-    static let interpreter: Result<String, TestFailure> = {
-        do {
-            return .success(try prepare())
-        } catch {
-            return .failure(TestFailure("\(package) cannot be installed: \(error)"))
-        }
-    }()
+    let interpreter: Result<String, TestFailure>
 
-    static var canBeMade: Bool {
+    var canBeMade: Bool {
         if case .success = interpreter { true } else { false }
     }
 
@@ -21,9 +18,17 @@ enum PythonEnvironment {
     static let scripts = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
         .appendingPathComponent("Python").path
 
-    private static func prepare() throws -> String {
+    private init(_ package: String, in folder: String) {
+        do {
+            interpreter = .success(try Self.prepare(package, folder))
+        } catch {
+            interpreter = .failure(TestFailure("\(package) cannot be installed: \(error)"))
+        }
+    }
+
+    private static func prepare(_ package: String, _ folder: String) throws -> String {
         let directory = URL(fileURLWithPath: Executable.holdfast).deletingLastPathComponent()
-            .appendingPathComponent("python-sdk").path
+            .appendingPathComponent(folder).path
         let python = "\(directory)/bin/python"
         // Written last, so that what an interrupted installation left is not taken for a whole one.
         let mark = "\(directory)/installed"

@@ -1,0 +1,59 @@
+import Bucketing
+import HTTPServer
+
+/// How an export is written: as lines, or as a page, `{"profiles":[…],"next":…}`, whose `next` is the `after` of the page
+/// that follows, as `GET /v1/audit` has it.
+struct ExportForm {
+    /// What a page calls its elements; `nil` for lines.
+    private let name: StaticString?
+    /// Elements at the most.
+    let limit: Int
+    private var hasBegun = false
+    private var hasEnded = false
+
+    private static let longestPage = 1_000
+
+    /// Reads `format` and `limit` of a query.
+    init(_ query: [String: String], of name: StaticString) throws(Problem) {
+        switch query["format"] {
+        case nil, "lines":
+            self.name = nil
+            limit = try Request.limit(query)
+        case "json":
+            self.name = name
+            guard let limit = Int(query["limit"] ?? "100"), (1...Self.longestPage).contains(limit) else {
+                throw Problem(.badRequest, "limit must be a whole number from 1 to \(Self.longestPage)")
+            }
+            self.limit = limit
+        default:
+            throw Problem(.badRequest, "format must be 'lines' or 'json'")
+        }
+    }
+
+    var contentType: StaticString { name == nil ? MediaType.lines : MediaType.json }
+
+    /// A piece of the export.
+    ///
+    /// - Parameter lines: one or more elements, each with a line feed behind it; no element has one within.
+    mutating func piece(_ lines: [UInt8]) -> [UInt8] {
+        guard name != nil else { return lines }
+        let opening = opening()
+        let separator = opening.isEmpty ? [UInt8(ascii: ",")] : []
+        return opening + separator + lines.dropLast().map { $0 == UInt8(ascii: "\n") ? UInt8(ascii: ",") : $0 }
+    }
+
+    /// What comes behind the last piece, once; `nil` if there is nothing to come.
+    ///
+    /// - Parameter next: behind what the next page begins; `null` if there is none.
+    mutating func end(next: JSONValue) -> [UInt8]? {
+        guard name != nil, !hasEnded else { return nil }
+        hasEnded = true
+        return opening() + Array(#"],"next":"#.utf8) + next.encoded() + Array("}\n".utf8)
+    }
+
+    private mutating func opening() -> [UInt8] {
+        guard let name, !hasBegun else { return [] }
+        hasBegun = true
+        return Array("{\"\(name)\":[".utf8)
+    }
+}
