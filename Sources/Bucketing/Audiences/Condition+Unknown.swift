@@ -12,7 +12,8 @@ extension Condition {
             let answer = condition.evaluate(for: user, &ignored)
             if answer == nil { unknown.append(condition) }
             return answer
-        case .audience(_, let condition): return condition.evaluate(for: user, unknown: &unknown)
+        case .audience(_, let condition), .remembered(_, let condition):
+            return condition.evaluate(for: user, unknown: &unknown)
         case .segment(let name):
             return user.known?.schema.segments[name]?.condition.evaluate(for: user, unknown: &unknown)
         case .missingAudience, .invalid: return nil
