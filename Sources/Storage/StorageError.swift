@@ -32,12 +32,12 @@ extension StorageError {
 extension StorageError: CustomStringConvertible {
     public var description: String {
         switch self {
-        case .tooManyAssignments(let limit): "the profile would hold more than \(limit) assignments"
-        case .conditionFailed: "the profile is not as the change demands"
-        case .overloaded: "too many writes are waiting"
-        case .staleDatafile: "the decision was made with another datafile than the active one"
+        case .tooManyAssignments(let limit): "a profile must have at most \(limit) assignments; the change adds too many"
+        case .conditionFailed: "the profile does not meet the condition of the change"
+        case .overloaded: "too many writes are waiting; try again later"
+        case .staleDatafile: "the decision must use the active datafile; it used another"
         case .unavailable(let reason), .damaged(let reason): reason
-        case .erased: "the user was erased meanwhile"
+        case .erased: "the user was erased during the change"
         case .closed: "the store is closed"
         }
     }

@@ -21,18 +21,23 @@ public struct SegmentRules {
 
     private mutating func check(_ leaf: JSONObject, _ place: JSONPointer) {
         guard leaf["type"]?.string == "custom_attribute" else {
-            return refuse(place.appending("type"), "the type of a condition is \"custom_attribute\"")
+            let found = ConditionRules.found(leaf["type"])
+            return refuse(place.appending("type"), "`type` must be 'custom_attribute'; got \(found)")
         }
         if let unknown = ConditionRules.unknownMember(of: leaf, knowing: ConditionRules.members, at: place) {
             return faults.append(unknown)
         }
-        guard let name = leaf["name"]?.string, let attribute = schema.attribute(Identifier(name)) else {
-            return refuse(place.appending("name"), "there is no attribute of this name")
+        guard let name = leaf["name"]?.string else {
+            return refuse(place.appending("name"), "`name` must be a string; got \(ConditionRules.found(leaf["name"]))")
+        }
+        guard let attribute = schema.attribute(Identifier(name)) else {
+            return refuse(place.appending("name"), "no attribute has the name '\(name)'")
         }
         let match = leaf["match"] ?? .null
         let matchName = match.isNull ? "exact" : match.string ?? ""
         guard ConditionRules.matches.contains(matchName) else {
-            return refuse(place.appending("match"), "the match is one of \(ConditionRules.matches.joined(separator: ", "))")
+            let list = ConditionRules.matches.joined(separator: ", ")
+            return refuse(place.appending("match"), "`match` must be one of \(list); got \(ConditionRules.found(match))")
         }
         guard matchName != "exists" else { return }
         let value = leaf["value"] ?? .null
@@ -48,9 +53,10 @@ public struct SegmentRules {
         do throws(AttributeRefusal) {
             let stored = try attribute.value(value)
             if case .selection(let values) = stored, values.count != 1 || value.string == nil {
-                refuse(place, "a condition asks for one value of a selection, as a string")
+                refuse(place, "`value` must be one value of the selection, as a string; got \(value.kind)")
             } else if case .moment(let text) = stored, text.string != value.string {
-                refuse(place, "it is stored, and so must be asked for, as \"\(text)\"")
+                let found = ConditionRules.found(value)
+                refuse(place, "`value` must be written as it is stored, '\(text)'; got \(found)")
             }
         } catch {
             refuse(place, error.description)
@@ -63,19 +69,23 @@ public struct SegmentRules {
         let isOrder = ["gt", "ge", "lt", "le"].contains(match)
         switch attribute.type {
         case .number where isOrder:
-            if value.usableNumber == nil { refuse(place, "the value is a number from -2^53 to 2^53") }
+            if value.usableNumber == nil {
+                refuse(place, "`value` must be a number from -2^53 to 2^53; got \(value.double.map { "\($0)" } ?? value.kind)")
+            }
         case .date where isOrder, .time where isOrder, .timestamp where isOrder:
             do throws(AttributeRefusal) {
                 _ = try attribute.value(value)
             } catch {
                 refuse(place, error.description)
             }
-        case .number, .boolean: refuse(place, "\(match) asks for what a \(attribute.type) never is")
-        case _ where isOrder: refuse(place, "\(match) asks for what a \(attribute.type) never is")
+        case .number, .boolean: refuse(place, "`match` must suit the type \(attribute.type); got \(match)")
+        case _ where isOrder: refuse(place, "`match` must suit the type \(attribute.type); got \(match)")
         case _ where match.hasPrefix("semver_"):
-            if value.string.flatMap({ SemanticVersion($0) }) == nil { refuse(place, "the value is a version, as a string") }
+            if value.string.flatMap({ SemanticVersion($0) }) == nil {
+                refuse(place, "`value` must be a version such as '1.2.3', as a string; got \(ConditionRules.found(value))")
+            }
         default:
-            if value.string == nil { refuse(place, "the value is a string, not \(value.kind)") }
+            if value.string == nil { refuse(place, "`value` must be a string; got \(value.kind)") }
         }
     }
 

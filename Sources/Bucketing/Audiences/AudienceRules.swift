@@ -15,25 +15,28 @@ public enum AudienceRules {
         let known = leaf["segment"] == nil ? ConditionRules.members : ["segment"]
         if let unknown = ConditionRules.unknownMember(of: leaf, knowing: known, at: place) { return [unknown] }
         if let segment = leaf["segment"] {
-            return segment.string == nil ? fault("segment", "the name of a segment is a string, not \(segment.kind)") : []
+            return segment.string == nil ? fault("segment", "`segment` must be a string; got \(segment.kind)") : []
         }
         guard let type = leaf["type"]?.string, types.contains(type) else {
-            return fault("type", "the type of a condition is one of \(types.joined(separator: ", "))")
+            let list = types.joined(separator: ", ")
+            return fault("type", "`type` must be one of \(list); got \(ConditionRules.found(leaf["type"]))")
         }
         guard leaf["name"]?.string?.isEmpty == false else {
-            return fault("name", "the name of an attribute is a string that is not empty")
+            return fault("name", "`name` must be a string that is not empty; got \(ConditionRules.found(leaf["name"]))")
         }
         let match = leaf["match"] ?? .null
         let matches = ConditionRules.matches + ["qualified"]
         guard let matchName = match.isNull ? "exact" : match.string, matches.contains(matchName) else {
-            return fault("match", "the match is one of \(matches.joined(separator: ", "))")
+            let list = matches.joined(separator: ", ")
+            return fault("match", "`match` must be one of \(list); got \(ConditionRules.found(match))")
         }
         let value = leaf["value"] ?? .null
         if matchName == "qualified" {
-            return value.string == nil ? fault("value", "the value is a string, not \(value.kind)") : []
+            return value.string == nil ? fault("value", "`value` must be a string; got \(value.kind)") : []
         }
         if case .unsupportedValue = AttributeTest(match: matchName, value: value) {
-            return fault("value", "\(matchName) cannot use this value")
+            let found = ConditionRules.found(leaf["value"])
+            return fault("value", "`value` must be one that \(matchName) can compare; got \(found)")
         }
         return []
     }

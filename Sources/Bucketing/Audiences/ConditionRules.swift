@@ -17,9 +17,19 @@ enum ConditionRules {
     /// What is wrong with a leaf that has other members than these.
     static func unknownMember(of leaf: JSONObject, knowing known: [String], at place: JSONPointer) -> ConditionFault? {
         guard let member = leaf.members.first(where: { !known.contains($0.key) }) else { return nil }
+        let list = known.map { "`\($0)`" }.joined(separator: ", ")
         return ConditionFault(
             pointer: place.appending(member.key),
-            reason: "a condition has \(known.joined(separator: ", ")), and no other members")
+            reason: "a condition must have no members but \(list); got `\(member.key)`")
+    }
+
+    /// What stands where something else must, as an error message names it.
+    static func found(_ value: JSONValue?) -> String {
+        switch value {
+        case nil: "nothing"
+        case .string(let text)?: "'\(text)'"
+        case let value?: value.kind
+        }
     }
 
     /// Looks at each leaf of conditions, and finds what is wrong around them.
@@ -33,14 +43,14 @@ enum ConditionRules {
             let hasOperator = ["and", "or", "not"].contains(list.first?.string)
             let operands = list.count - (hasOperator ? 1 : 0)
             guard operands > 0, list.first?.string != "not" || operands == 1 else {
-                let reason = "\"and\" and \"or\" have conditions behind them, \"not\" has one"
+                let reason = "'and' and 'or' must precede one condition or more, 'not' exactly one; got \(operands)"
                 return [ConditionFault(pointer: place, reason: reason)]
             }
             return list.enumerated().dropFirst(hasOperator ? 1 : 0).flatMap { index, operand in
                 faults(in: operand, at: place.appending(index), leaf: leaf)
             }
         default:
-            return [ConditionFault(pointer: place, reason: "conditions are an object or an array, not \(value.kind)")]
+            return [ConditionFault(pointer: place, reason: "conditions must be an object or an array; got \(value.kind)")]
         }
     }
 }

@@ -77,7 +77,7 @@ extension DatafileCompiler {
     private mutating func exclusionGroup(of definition: ExperimentDefinition) -> Group? {
         guard Group.excludes(policy: definition.groupPolicy), let id = definition.groupID else { return nil }
         if groups[id] == nil {
-            reader.refuse(["groups"], "has no group \"\(id)\", which experiment \"\(definition.key)\" names")
+            reader.refuse(["groups"], "no group has the id '\(id)', which the experiment '\(definition.key)' names")
         }
         return groups[id]
     }

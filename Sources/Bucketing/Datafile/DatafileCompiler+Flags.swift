@@ -22,11 +22,11 @@ extension DatafileCompiler {
         let experimentIDs = reader.ids("experimentIds", of: node)
         for (index, id) in experimentIDs.enumerated() where definitions[id] == nil {
             let place = node.pointer.appending("experimentIds").appending(index)
-            reader.refuse(place, "no experiment has the id \"\(id)\"")
+            reader.refuse(place, "no experiment has the id '\(id)'")
         }
         let rolloutID = reader.id("rolloutId", of: node)
         if !rolloutID.string.isEmpty, rollouts[rolloutID] == nil {
-            reader.refuse(node.pointer.appending("rolloutId"), "no rollout has the id \"\(rolloutID)\"")
+            reader.refuse(node.pointer.appending("rolloutId"), "no rollout has the id '\(rolloutID)'")
         }
         var variables = KeyedList<Variable>()
         for element in reader.objects("variables", of: node) {

@@ -6,7 +6,7 @@ public struct DatafileError: Error, Sendable, Equatable {
         public var reason: String
 
         public var description: String {
-            pointer.string.isEmpty ? reason : "\(pointer): \(reason)"
+            pointer.string.isEmpty ? reason : "\(reason), at \(pointer)"
         }
     }
 

@@ -19,11 +19,11 @@ struct DatafileReader {
         _ key: String, of node: Node, _ kind: String, _ read: (JSONValue) -> Value?
     ) -> Value? {
         guard let value = node.value.object?[key] else {
-            refuse(node.pointer, "\"\(key)\" is missing")
+            refuse(node.pointer, "`\(key)` is required")
             return nil
         }
         if let read = read(value) { return read }
-        refuse(node.pointer.appending(key), "must be \(kind), is \(value.kind)")
+        refuse(node.pointer.appending(key), "`\(key)` must be \(kind); got \(value.kind)")
         return nil
     }
 
@@ -33,7 +33,7 @@ struct DatafileReader {
     ) -> Value? {
         guard let value = node.value.object?[key], !value.isNull else { return nil }
         if let read = read(value) { return read }
-        refuse(node.pointer.appending(key), "must be \(kind), is \(value.kind)")
+        refuse(node.pointer.appending(key), "`\(key)` must be \(kind); got \(value.kind)")
         return nil
     }
 }
@@ -80,7 +80,7 @@ extension DatafileReader {
         return (list ?? []).enumerated().compactMap { index, element in
             let place = pointer.appending(index)
             guard element.object != nil else {
-                refuse(place, "must be an object, is \(element.kind)")
+                refuse(place, "an element must be an object; got \(element.kind)")
                 return nil
             }
             return Node(value: element, pointer: place)
@@ -101,7 +101,7 @@ extension DatafileReader {
     private mutating func ids(_ list: [JSONValue], at pointer: JSONPointer) -> [Identifier] {
         list.enumerated().map { index, element in
             if let text = element.string { return Identifier(text) }
-            refuse(pointer.appending(index), "must be a string, is \(element.kind)")
+            refuse(pointer.appending(index), "an element must be a string; got \(element.kind)")
             return ""
         }
     }
@@ -115,7 +115,7 @@ extension DatafileReader {
             if let text = member.value.string {
                 texts[Identifier(member.key)] = Identifier(text)
             } else {
-                refuse(pointer.appending(member.key), "must be a string, is \(member.value.kind)")
+                refuse(pointer.appending(member.key), "a member must be a string; got \(member.value.kind)")
             }
         }
         return texts

@@ -31,7 +31,7 @@ public struct JSONError: Error, Sendable, Equatable {
 
 extension JSONError: CustomStringConvertible {
     public var description: String {
-        let place = pointer.string.isEmpty ? "" : " in \(pointer)"
-        return "line \(line), byte \(offset)\(place): \(message)"
+        let place = pointer.string.isEmpty ? "" : ", in \(pointer)"
+        return "\(message) (line \(line), byte \(offset)\(place))"
     }
 }

@@ -8,7 +8,7 @@ extension JSONReader {
         let firstDigit = position
         let negated = try digits()
         if position - firstDigit > 1, bytes[firstDigit] == UInt8(ascii: "0") {
-            throw JSONError("a number may not begin with 0", offset: firstDigit)
+            throw JSONError("expected a number without leading zeros", offset: firstDigit)
         }
         if current == UInt8(ascii: ".") {
             isWhole = false
@@ -46,7 +46,7 @@ extension JSONReader {
     private func double(from start: Int) throws(JSONError) -> Double {
         let text = String(decoding: UnsafeRawBufferPointer(rebasing: bytes[start..<position]), as: UTF8.self)
         guard let value = Double(text), value.isFinite else {
-            throw JSONError("the number is too large", offset: start)
+            throw JSONError("expected a number that a double can hold", offset: start)
         }
         return value
     }

@@ -42,7 +42,7 @@ extension JSONReader {
             case UInt8(ascii: "\\"):
                 UTF8.encode(try escape()).map { unescaped.append(contentsOf: $0) }
             default:
-                throw failure("a control character must be escaped")
+                throw failure("a control character must be escaped in a string")
             }
             runStart = position
             skipPlainBytes()
@@ -63,7 +63,7 @@ extension JSONReader {
         case UInt8(ascii: "r"): return "\r"
         case UInt8(ascii: "t"): return "\t"
         case UInt8(ascii: "u"): return try unicodeEscape(from: start)
-        default: throw JSONError("unknown escape", offset: start)
+        default: throw JSONError("expected an escape that JSON knows", offset: start)
         }
     }
 
@@ -82,7 +82,7 @@ extension JSONReader {
                 return scalar
             }
         }
-        throw JSONError("an escaped surrogate lacks its partner", offset: start)
+        throw JSONError("expected both halves of an escaped surrogate pair", offset: start)
     }
 
     private mutating func hexadecimalDigits() throws(JSONError) -> UInt16 {
@@ -104,7 +104,7 @@ extension JSONReader {
 
     private func validated(_ buffer: UnsafeRawBufferPointer, from start: Int) throws(JSONError) -> String {
         guard let text = String(validating: buffer, as: UTF8.self) else {
-            throw JSONError("not valid UTF-8", offset: start + Self.validPrefix(of: buffer))
+            throw JSONError("expected UTF-8", offset: start + Self.validPrefix(of: buffer))
         }
         return text
     }

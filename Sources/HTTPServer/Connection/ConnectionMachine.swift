@@ -200,11 +200,11 @@ struct ConnectionMachine: ~Copyable {
     }
 
     private var bodyEndsEarly: RequestFailure {
-        RequestFailure(.badRequest, "the connection ended before the body was complete")
+        RequestFailure(.badRequest, "the body must be complete; the connection ended early")
     }
 
     private var bodyTooLarge: RequestFailure {
-        RequestFailure(.contentTooLarge, "the body is longer than \(limits.bodyBytes) bytes")
+        RequestFailure(.contentTooLarge, "the body must be at most \(limits.bodyBytes) bytes long")
     }
 
     private mutating func stream(_ reader: BodyReader, _ now: UInt64) -> Step {
@@ -251,7 +251,7 @@ struct ConnectionMachine: ~Copyable {
 
     /// The body that has come in part will not be waited for.
     mutating func refuseBody() -> RequestFailure {
-        var detail = "the server holds as much of unfinished requests as it may"
+        var detail = "the memory for unfinished requests is full; try again later"
         // Of a body that is taken piece by piece, the pieces that came have been.
         if case .buffering = reading { detail += "; nothing was done" }
         head.keepsAlive = false
@@ -370,6 +370,6 @@ struct ConnectionMachine: ~Copyable {
     mutating func timedOut(_ reason: Deadline) -> RequestFailure {
         head.keepsAlive = false
         reading = .finished
-        return RequestFailure(.requestTimeout, reason == .header ? "the header came too slowly" : "the body came too slowly")
+        return RequestFailure(.requestTimeout, "the \(reason == .header ? "header" : "body") did not arrive in time")
     }
 }

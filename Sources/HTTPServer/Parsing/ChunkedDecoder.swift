@@ -59,18 +59,24 @@ struct ChunkedDecoder {
             if byte == ByteClass.carriageReturn {
                 state = .sizeLineFeed(value: value)
             } else {
-                guard ByteClass.isFieldValue(byte) else { throw bad("a chunk extension holds a control character") }
-                guard length < maximumFraming else { throw bad("a chunk extension is too long") }
+                guard ByteClass.isFieldValue(byte) else {
+                    throw bad("a chunk extension must not contain control characters; got the byte \(byte)")
+                }
+                guard length < maximumFraming else {
+                    throw bad("a chunk extension must be at most \(maximumFraming) bytes long")
+                }
                 state = .extensions(value: value, length: length + 1)
             }
         case .sizeLineFeed(let value):
-            guard byte == ByteClass.lineFeed else { throw bad("a chunk size ends with CR and no LF behind it") }
+            guard byte == ByteClass.lineFeed else { throw bad("a chunk size must end with CR LF; got CR alone") }
             state = value == 0 ? .trailer : .data(remaining: value)
         case .dataCarriageReturn:
-            guard byte == ByteClass.carriageReturn else { throw bad("a chunk is longer than its size says") }
+            guard byte == ByteClass.carriageReturn else {
+                throw bad("a chunk must be as long as its size says; got more bytes")
+            }
             state = .dataLineFeed
         case .dataLineFeed:
-            guard byte == ByteClass.lineFeed else { throw bad("a chunk ends with CR and no LF behind it") }
+            guard byte == ByteClass.lineFeed else { throw bad("a chunk must end with CR LF; got CR alone") }
             state = .size(digits: 0, value: 0)
         case .data, .trailer:
             preconditionFailure("read as a whole, not by the byte")
@@ -79,15 +85,15 @@ struct ChunkedDecoder {
 
     private mutating func sizeByte(_ byte: UInt8, digits: Int, value: Int) throws(RequestFailure) {
         if let digit = ByteClass.hexadecimalValue(byte) {
-            guard digits < 15 else { throw bad("a chunk size is too large a number") }
+            guard digits < 15 else { throw bad("a chunk size must have at most 15 hexadecimal digits") }
             state = .size(digits: digits + 1, value: value << 4 | Int(digit))
             return
         }
-        guard digits > 0 else { throw bad("a chunk size is not a hexadecimal number") }
+        guard digits > 0 else { throw bad("a chunk size must be a hexadecimal number; got the byte \(byte)") }
         switch byte {
         case ByteClass.carriageReturn: state = .sizeLineFeed(value: value)
         case UInt8(ascii: ";"): state = .extensions(value: value, length: 0)
-        default: throw bad("a chunk size is not a hexadecimal number")
+        default: throw bad("a chunk size must be a hexadecimal number; got the byte \(byte)")
         }
     }
 
@@ -101,14 +107,14 @@ struct ChunkedDecoder {
         trailerLength += lineFeed + 1
         guard trailerLength <= maximumFraming else { throw trailerTooLong }
         guard lineFeed > 0, bytes[lineFeed - 1] == ByteClass.carriageReturn else {
-            throw bad("a trailer line ends with LF and no CR before it")
+            throw bad("a trailer line must end with CR LF; got LF alone")
         }
         if lineFeed > 1 { _ = try FieldLine.parse(0..<(lineFeed - 1), bytes) }
         return lineFeed + 1
     }
 
     private var trailerTooLong: RequestFailure {
-        RequestFailure(.requestHeaderFieldsTooLarge, "the trailer is longer than \(maximumFraming) bytes")
+        RequestFailure(.requestHeaderFieldsTooLarge, "the trailer must be at most \(maximumFraming) bytes long")
     }
 
     private func bad(_ detail: String) -> RequestFailure {

@@ -14,7 +14,8 @@ enum FieldLine {
         while start < end, isBlank(bytes[start]) { start += 1 }
         while end > start, isBlank(bytes[end - 1]) { end -= 1 }
         for index in start..<end where !ByteClass.isFieldValue(bytes[index]) {
-            throw RequestFailure(.badRequest, "a header field's value holds the control character \(bytes[index])")
+            throw RequestFailure(
+                .badRequest, "a header field's value must not contain control characters; got the byte \(bytes[index])")
         }
         return RequestHead.Field(name: name, value: start..<end)
     }
@@ -23,12 +24,13 @@ enum FieldLine {
         _ line: Range<Int>, stoppedAt position: Int, _ bytes: UnsafeRawBufferPointer
     ) -> RequestFailure {
         if isBlank(bytes[line.lowerBound]) {
-            return RequestFailure(.badRequest, "a header line begins with white space: folded lines are not accepted")
+            return RequestFailure(
+                .badRequest, "a header line must begin with a name; got white space (folded lines are not supported)")
         }
         if position < line.upperBound, isBlank(bytes[position]) {
-            return RequestFailure(.badRequest, "there is white space before the colon of a header field")
+            return RequestFailure(.badRequest, "a header name must be followed by a colon; got white space")
         }
-        return RequestFailure(.badRequest, "a header line has no valid 'name:' at its beginning")
+        return RequestFailure(.badRequest, "a header line must begin with a name and a colon")
     }
 
     @inline(__always)

@@ -14,16 +14,20 @@ struct FramingFields {
 
     mutating func readContentLength(_ value: UnsafeRawBufferPointer) throws(RequestFailure) {
         guard contentLength == nil else {
-            throw RequestFailure(.badRequest, "there is more than one Content-Length field")
+            throw RequestFailure(.badRequest, "a request must have at most one Content-Length field; got several")
         }
-        guard !value.isEmpty else { throw RequestFailure(.badRequest, "Content-Length is empty") }
+        guard !value.isEmpty else {
+            throw RequestFailure(.badRequest, "Content-Length must be a decimal number; got an empty value")
+        }
         var length = 0
         for byte in value {
             let digit = byte &- UInt8(ascii: "0")
-            guard digit < 10 else { throw RequestFailure(.badRequest, "Content-Length is not a decimal number") }
+            guard digit < 10 else {
+                throw RequestFailure(.badRequest, "Content-Length must be a decimal number; got the byte \(byte)")
+            }
             let (shifted, overflow) = length.multipliedReportingOverflow(by: 10)
             let (sum, carry) = shifted.addingReportingOverflow(Int(digit))
-            guard !overflow, !carry else { throw RequestFailure(.badRequest, "Content-Length is too large a number") }
+            guard !overflow, !carry else { throw RequestFailure(.badRequest, "Content-Length must be at most \(Int.max)") }
             length = sum
         }
         contentLength = length
@@ -32,7 +36,7 @@ struct FramingFields {
     /// Only a single `chunked` is understood.
     mutating func readTransferEncoding(_ value: UnsafeRawBufferPointer) throws(RequestFailure) {
         guard !isChunked else {
-            throw RequestFailure(.badRequest, "Transfer-Encoding names chunked and then something else")
+            throw RequestFailure(.badRequest, "a request must have at most one Transfer-Encoding field; got several")
         }
         var isKnown = true
         var codings = 0
@@ -40,9 +44,15 @@ struct FramingFields {
             codings += 1
             if !coding.equalsIgnoringCase("chunked") { isKnown = false }
         }
-        guard codings > 0 else { throw RequestFailure(.badRequest, "Transfer-Encoding is empty") }
-        guard isKnown else { throw RequestFailure(.notImplemented, "the only transfer coding known here is chunked") }
-        guard codings == 1 else { throw RequestFailure(.badRequest, "Transfer-Encoding names chunked twice") }
+        guard codings > 0 else {
+            throw RequestFailure(.badRequest, "Transfer-Encoding must be chunked; got an empty value")
+        }
+        guard isKnown else {
+            throw RequestFailure(.notImplemented, "Transfer-Encoding must be chunked; got another coding")
+        }
+        guard codings == 1 else {
+            throw RequestFailure(.badRequest, "Transfer-Encoding must name chunked once; got it \(codings) times")
+        }
         isChunked = true
     }
 
@@ -50,10 +60,10 @@ struct FramingFields {
     func bodyLength(isVersion11: Bool) throws(RequestFailure) -> RequestHead.BodyLength {
         if isChunked {
             guard contentLength == nil else {
-                throw RequestFailure(.badRequest, "both Content-Length and Transfer-Encoding are given")
+                throw RequestFailure(.badRequest, "a request must have Content-Length or Transfer-Encoding; got both")
             }
             guard isVersion11 else {
-                throw RequestFailure(.badRequest, "HTTP/1.0 has no Transfer-Encoding")
+                throw RequestFailure(.badRequest, "a request with Transfer-Encoding must be HTTP/1.1; got HTTP/1.0")
             }
             return .chunked
         }

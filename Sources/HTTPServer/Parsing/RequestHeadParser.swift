@@ -46,12 +46,12 @@ struct RequestHeadParser {
         if !hasRequestLine, lineStart == 0, let first = bytes.first,
             first != ByteClass.carriageReturn, !ByteClass.isToken(first)
         {
-            throw RequestFailure(.badRequest, "this is no HTTP request: it begins with the byte \(first)")
+            throw RequestFailure(.badRequest, "a request must begin with a method; got the byte \(first)")
         }
         while let lineFeed = nextLineFeed(bytes) {
             guard lineFeed < maximumLength else { throw tooLong }
             guard lineFeed > lineStart, bytes[lineFeed - 1] == ByteClass.carriageReturn else {
-                throw RequestFailure(.badRequest, "a line ends with LF and no CR before it")
+                throw RequestFailure(.badRequest, "a line must end with CR LF; got LF alone")
             }
             let line = lineStart..<(lineFeed - 1)
             lineStart = lineFeed + 1
@@ -86,8 +86,8 @@ struct RequestHeadParser {
 
     private var tooLong: RequestFailure {
         hasRequestLine
-            ? RequestFailure(.requestHeaderFieldsTooLarge, "the header is longer than \(maximumLength) bytes")
-            : RequestFailure(.uriTooLong, "the request line is longer than \(maximumLength) bytes")
+            ? RequestFailure(.requestHeaderFieldsTooLarge, "the header must be at most \(maximumLength) bytes long")
+            : RequestFailure(.uriTooLong, "the request line must be at most \(maximumLength) bytes long")
     }
 
     // MARK: Request line (RFC 9112 §3)
@@ -97,14 +97,14 @@ struct RequestHeadParser {
         guard let methodEnd = text.firstIndex(of: ByteClass.space), methodEnd > 0,
             let versionStart = text.lastIndex(of: ByteClass.space), versionStart > methodEnd
         else {
-            throw RequestFailure(.badRequest, "the request line is not 'METHOD TARGET HTTP/1.1'")
+            throw RequestFailure(.badRequest, "the request line must be 'METHOD TARGET HTTP/1.1'")
         }
         guard text[..<methodEnd].allSatisfy(ByteClass.isToken) else {
-            throw RequestFailure(.badRequest, "the method has a character that no method has")
+            throw RequestFailure(.badRequest, "the method must be a token (RFC 9110 §5.6.2)")
         }
         try parseVersion(text[slice: versionStart + 1..<text.count])
         guard let method = Method(text[slice: 0..<methodEnd]) else {
-            throw RequestFailure(.notImplemented, "this method is not known to the server")
+            throw RequestFailure(.notImplemented, "the server does not support this method")
         }
         head.method = method
         let target = RequestTarget(text[slice: methodEnd + 1..<versionStart], method: method)
@@ -119,10 +119,10 @@ struct RequestHeadParser {
         guard text.count == 8, text[slice: 0..<5].equals("HTTP/"), text[6] == UInt8(ascii: "."),
             isDigit(text[5]), isDigit(text[7])
         else {
-            throw RequestFailure(.badRequest, "the request line does not end in an HTTP version such as HTTP/1.1")
+            throw RequestFailure(.badRequest, "the request line must end with an HTTP version such as HTTP/1.1")
         }
         guard text[5] == UInt8(ascii: "1") else {
-            throw RequestFailure(.httpVersionNotSupported, "only HTTP/1.1 and HTTP/1.0 are spoken here")
+            throw RequestFailure(.httpVersionNotSupported, "the HTTP version must be 1.1 or 1.0")
         }
         head.isVersion11 = text[7] != UInt8(ascii: "0")
         head.keepsAlive = head.isVersion11
@@ -132,7 +132,7 @@ struct RequestHeadParser {
 
     private mutating func parseField(_ line: Range<Int>, _ bytes: UnsafeRawBufferPointer) throws(RequestFailure) {
         guard head.fields.count < maximumFields else {
-            throw RequestFailure(.requestHeaderFieldsTooLarge, "there are more than \(maximumFields) header fields")
+            throw RequestFailure(.requestHeaderFieldsTooLarge, "a request must have at most \(maximumFields) header fields")
         }
         let field = try FieldLine.parse(line, bytes)
         head.fields.append(field)
@@ -150,7 +150,7 @@ struct RequestHeadParser {
             try checkHost(value)
         case 6 where name.equalsIgnoringCase("expect"):
             guard value.equalsIgnoringCase("100-continue") else {
-                throw RequestFailure(.expectationFailed, "the only expectation met here is 100-continue")
+                throw RequestFailure(.expectationFailed, "Expect must be 100-continue")
             }
             head.expectsContinue = true
         case 10 where name.equalsIgnoringCase("connection"):
@@ -165,15 +165,15 @@ struct RequestHeadParser {
     }
 
     private func checkHost(_ value: UnsafeRawBufferPointer) throws(RequestFailure) {
-        guard hostCount == 1 else { throw RequestFailure(.badRequest, "there is more than one Host field") }
+        guard hostCount == 1 else { throw RequestFailure(.badRequest, "a request must have one Host field; got several") }
         guard value.allSatisfy(ByteClass.isHost) else {
-            throw RequestFailure(.badRequest, "the Host field is no host")
+            throw RequestFailure(.badRequest, "Host must be a host name or an address, and optionally a port")
         }
     }
 
     private mutating func finish() throws(RequestFailure) {
         if head.isVersion11, hostCount == 0 {
-            throw RequestFailure(.badRequest, "the Host field is missing, which HTTP/1.1 asks for")
+            throw RequestFailure(.badRequest, "an HTTP/1.1 request must have a Host field")
         }
         head.body = try framing.bodyLength(isVersion11: head.isVersion11)
         head.keepsAlive = framing.keepsAlive(isVersion11: head.isVersion11)

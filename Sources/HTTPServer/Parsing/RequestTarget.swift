@@ -13,10 +13,12 @@ struct RequestTarget {
     func pathAndQuery() throws(RequestFailure) -> (path: Range<Int>, query: Range<Int>) {
         try checkCharacters()
         if method == .connect {
-            throw RequestFailure(.notImplemented, "CONNECT is not served: this is no proxy")
+            throw RequestFailure(.notImplemented, "the server does not support CONNECT: it is not a proxy")
         }
         if text.equals("*") {
-            guard method == .options else { throw RequestFailure(.badRequest, "the target * goes with OPTIONS only") }
+            guard method == .options else {
+                throw RequestFailure(.badRequest, "the request target * requires the method OPTIONS; got \(method.name)")
+            }
             return (0..<1, 1..<1)
         }
         let start = text[0] == UInt8(ascii: "/") ? 0 : try pathStartOfAbsoluteForm()
@@ -26,20 +28,21 @@ struct RequestTarget {
     }
 
     private func checkCharacters() throws(RequestFailure) {
-        guard !text.isEmpty else { throw RequestFailure(.badRequest, "the request target is empty") }
+        guard !text.isEmpty else { throw RequestFailure(.badRequest, "the request target must not be empty") }
         var index = 0
         while index < text.count {
             let byte = text[index]
             guard ByteClass.isVisible(byte), byte != UInt8(ascii: "#") else {
                 throw RequestFailure(
-                    .badRequest, "the request target holds a character that must be percent-encoded, at \(index)")
+                    .badRequest, "the request target must be percent-encoded; got the byte \(byte) at offset \(index)")
             }
             if byte == ByteClass.percent {
                 guard index + 2 < text.count, ByteClass.hexadecimalValue(text[index + 1]) != nil,
                     ByteClass.hexadecimalValue(text[index + 2]) != nil
                 else {
                     throw RequestFailure(
-                        .badRequest, "the request target has a % without two hexadecimal digits behind it, at \(index)")
+                        .badRequest,
+                        "a % in the request target must be followed by two hexadecimal digits, at offset \(index)")
                 }
                 index += 2
             }
@@ -49,7 +52,7 @@ struct RequestTarget {
 
     /// `http://host/path`, which a server must accept though only proxies are sent it (RFC 9112 §3.2.2).
     private func pathStartOfAbsoluteForm() throws(RequestFailure) -> Int {
-        let notATarget = RequestFailure(.badRequest, "the request target is neither a path nor an http URL")
+        let notATarget = RequestFailure(.badRequest, "the request target must be a path or an http URL")
         let schemes: [StaticString] = ["http://", "https://"]
         guard
             let scheme = schemes.first(where: {

@@ -152,7 +152,7 @@ final class Worker {
 
     /// The answer to a request that is not handled because the event loop is behind.
     func refusalForLackOfTime() -> Response {
-        response(to: RequestFailure(.serviceUnavailable, "the server has more to do than it can; nothing was done"))
+        response(to: RequestFailure(.serviceUnavailable, "the server is overloaded; nothing was done; try again later"))
     }
 
     func response(to failure: RequestFailure) -> Response {
@@ -189,7 +189,7 @@ final class Worker {
 
     private func refuse(_ socket: Socket) {
         let request = PendingRequest(refused: nextRequestID(), at: now)
-        let failure = RequestFailure(.serviceUnavailable, "there are as many connections as the server takes")
+        let failure = RequestFailure(.serviceUnavailable, "the server has no free connection; try again later")
         var answer = OutputQueue()
         _ = ResponseEncoder.encode(application.response(to: failure), to: request, date: date, into: &answer)
         socket.refuse(with: &answer)

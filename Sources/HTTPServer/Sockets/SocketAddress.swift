@@ -34,19 +34,19 @@ public struct SocketAddress: Sendable, CustomStringConvertible {
 
     private static func split(_ text: String) throws(SocketAddressError) -> (host: String, port: UInt16) {
         guard let colon = text.lastIndex(of: ":") else {
-            throw SocketAddressError(text: text, reason: "a port is missing; write HOST:PORT")
+            throw SocketAddressError(text: text, reason: "the port is missing")
         }
         guard let port = UInt16(text[text.index(after: colon)...]) else {
-            throw SocketAddressError(text: text, reason: "the port is not a number from 0 to 65535")
+            throw SocketAddressError(text: text, reason: "the port must be a number from 0 to 65535")
         }
         var host = text[..<colon]
         if host.hasPrefix("["), host.hasSuffix("]") {
             host = host.dropFirst().dropLast()
         } else if host.contains(":") {
-            throw SocketAddressError(text: text, reason: "an IPv6 address stands in brackets: [::1]:8080")
+            throw SocketAddressError(text: text, reason: "an IPv6 address must be in brackets, as in [::1]:8080")
         }
         guard !host.isEmpty else {
-            throw SocketAddressError(text: text, reason: "the host is missing; 0.0.0.0 stands for every address")
+            throw SocketAddressError(text: text, reason: "the host is missing; 0.0.0.0 means every address")
         }
         return (String(host), port)
     }
@@ -102,5 +102,5 @@ public struct SocketAddressError: Error, Sendable, CustomStringConvertible {
     public let text: String
     public let reason: String
 
-    public var description: String { "'\(text)' is no address to listen on: \(reason)" }
+    public var description: String { "the address to listen on must be HOST:PORT; got '\(text)': \(reason)" }
 }

@@ -28,7 +28,7 @@ struct AssignmentEndpoints {
 
     private static func send(_ profile: ProfileRecord?, _ experiment: NamedExperiment, to call: Call) {
         guard let assignment = profile?[experiment.id] else {
-            return call.fail(Problem(.notFound, "this user has no assignment in this experiment"))
+            return call.fail(Problem(.notFound, "the user has no assignment in this experiment"))
         }
         let json = experiment.encode(assignment)
         call.answer(json: json, entityTag: EntityTag(of: json))
@@ -56,7 +56,7 @@ struct AssignmentEndpoints {
         let ids = Set(projects.experiments(key: Identifier(name)).map(\.id))
         guard ids.count <= 1 else {
             let list = ids.map(\.string).sorted().joined(separator: ", ")
-            throw Problem(.conflict, "several projects have an experiment of the key '\(name)'; give its id instead: \(list)")
+            throw Problem(.conflict, "several projects have an experiment with the key '\(name)'; name it by its id: \(list)")
         }
         let id: Identifier
         if let known = ids.first { id = known } else { id = try ProfileBody.checkExperimentID(name, at: nil) }
@@ -89,7 +89,8 @@ struct AssignmentEndpoints {
         let object = try ProfileBody.parse(bytes).object("an override", knowing: ["variation_id", "variation_key"])
         if let key = try object.optionalText("variation_key") {
             guard object["variation_id"] == nil else {
-                throw Problem(.badRequest, "variation_id and variation_key are both given", at: ["variation_key"])
+                throw Problem(
+                    .badRequest, "either `variation_id` or `variation_key` is required; got both", at: ["variation_key"])
             }
             for definition in experiment.definitions {
                 if let variation = definition.variation(key: Identifier(key)) { return variation.id }
@@ -97,7 +98,8 @@ struct AssignmentEndpoints {
             throw unknownVariation(experiment, at: ["variation_key"])
         }
         guard let variation = object["variation_id"] else {
-            throw Problem(.badRequest, "variation_id is missing", at: ["variation_id"])
+            throw Problem(
+                .badRequest, "either `variation_id` or `variation_key` is required; got neither", at: ["variation_id"])
         }
         let variationID = try ProfileBody.variationID(variation, at: ["variation_id"])
         guard experiment.definitions.isEmpty || experiment.variation(id: variationID) != nil else {
@@ -108,12 +110,14 @@ struct AssignmentEndpoints {
 
     private static func unknownVariation(_ experiment: NamedExperiment, at pointer: JSONPointer) -> Problem {
         guard !experiment.definitions.isEmpty else {
-            return Problem(.unprocessableContent, "no datafile has this experiment; give the variation_id", at: pointer)
+            return Problem(
+                .unprocessableContent, "no datafile has this experiment; name the variation by its `variation_id`",
+                at: pointer)
         }
         let variations = experiment.definitions.flatMap(\.variations)
         let list = variations.map { "\($0.key) (id \($0.id))" }.joined(separator: ", ")
         var problem = Problem(
-            .unprocessableContent, "the experiment has no such variation; it has: \(list)", at: pointer)
+            .unprocessableContent, "the variation must be one of the experiment's: \(list)", at: pointer)
         problem.members = [
             (
                 "variations",
@@ -135,7 +139,7 @@ struct AssignmentEndpoints {
                 case .success(let result) where result.changed:
                     call.answer(Response(.noContent))
                 case .success:
-                    call.fail(Problem(.notFound, "this user has no assignment in this experiment"))
+                    call.fail(Problem(.notFound, "the user has no assignment in this experiment"))
                 case .failure(let error):
                     call.fail(error)
                 }

@@ -84,7 +84,8 @@ private struct EvaluationRequest: Sendable {
         var includesReasons = false
         if let value = object["include_reasons"], !value.isNull {
             guard let flag = value.bool else {
-                throw Problem(.badRequest, "include_reasons is true or false, not \(value.kind)", at: ["include_reasons"])
+                throw Problem(
+                    .badRequest, "`include_reasons` must be true or false; got \(value.kind)", at: ["include_reasons"])
             }
             includesReasons = flag
         }

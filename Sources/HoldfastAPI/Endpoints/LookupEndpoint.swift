@@ -22,17 +22,18 @@ struct LookupEndpoint {
         let place: JSONPointer = ["user_ids"]
         let object = try ProfileBody.parse(bytes).object("a lookup", knowing: ["user_ids"])
         guard let list = object["user_ids"]?.array else {
-            throw Problem(.badRequest, "user_ids is an array of strings", at: place)
+            let found = object["user_ids"]?.kind ?? "nothing"
+            throw Problem(.badRequest, "`user_ids` must be an array of strings; got \(found)", at: place)
         }
         guard list.count <= limit else {
-            throw Problem(.badRequest, "user_ids has \(list.count) elements; the limit is \(limit)", at: place)
+            throw Problem(.badRequest, "`user_ids` must have at most \(limit) elements; got \(list.count)", at: place)
         }
         var userIDs: [Identifier] = []
         userIDs.reserveCapacity(list.count)
         for (index, element) in list.enumerated() {
             let pointer = place.appending(index)
             guard let text = element.string else {
-                throw Problem(.badRequest, "a user id is a string, not \(element.kind)", at: pointer)
+                throw Problem(.badRequest, "a user id must be a string; got \(element.kind)", at: pointer)
             }
             userIDs.append(try ProfileBody.checkUserID(text, at: pointer))
         }

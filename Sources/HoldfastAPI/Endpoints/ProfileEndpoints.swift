@@ -19,7 +19,7 @@ struct ProfileEndpoints {
             reader.profile(of: userID) { result in
                 switch result {
                 case .success(let profile?): Self.send(userID, profile, detail: detail, to: call)
-                case .success(nil): call.fail(Problem(.notFound, "there is no profile of this user"))
+                case .success(nil): call.fail(Problem(.notFound, "the user has no profile"))
                 case .failure(let error): call.fail(error)
                 }
             }

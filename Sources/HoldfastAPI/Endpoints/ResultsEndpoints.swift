@@ -36,10 +36,10 @@ struct ResultsEndpoints {
         do throws(Problem) {
             let query = try ResultsQuery(try request.query(knowing: parameters))
             let project = try projects.project(named: request.field("x-optimizely-sdk-key"))
-            guard let key = request.parameter(0) else { throw Problem(.badRequest, "the key in the path is not UTF-8") }
+            guard let key = request.parameter(0) else { throw Problem(.badRequest, "the key in the path must be UTF-8") }
             let name = Identifier(key)
             guard let experiment = project.datafile.experiment(key: name) ?? project.datafile.experiment(id: name) else {
-                throw Problem(.notFound, "there is no experiment of the key '\(key)'")
+                throw Problem(.notFound, "no experiment has the key '\(key)'")
             }
             let store = services.eventStore
             services.storeReads.async {

@@ -68,10 +68,10 @@ struct UserAttributeEndpoints {
 
     private static func names(_ request: borrowing Request) throws(Problem) -> [String] {
         guard request.hasQuery else { return [] }
-        guard let items = request.queryItems() else { throw Problem(.badRequest, "the query is not UTF-8") }
+        guard let items = request.queryItems() else { throw Problem(.badRequest, "the query must be UTF-8") }
         // A misspelt name must not erase everything.
         for item in items where item.name != "name" {
-            throw Problem(.badRequest, "the query parameter '\(item.name)' is not known here; known: name")
+            throw Problem(.badRequest, "the query must have no parameters but `name`; got `\(item.name)`")
         }
         return items.map(\.value)
     }
@@ -121,5 +121,5 @@ struct UserAttributeEndpoints {
 
 extension Problem {
     fileprivate static let deletedAttribute = Problem(
-        .unprocessableContent, "one of the attributes has been deleted meanwhile; nothing was stored")
+        .unprocessableContent, "one of the attributes was deleted during the request; nothing was stored")
 }

@@ -20,20 +20,20 @@ struct UserProfileServiceEndpoints {
     private static func userID(_ bytes: UnsafeRawBufferPointer) throws(Problem) -> Identifier {
         let value = try ProfileBody.parse(bytes)
         guard let object = value.object else {
-            throw Problem(.badRequest, "a lookup is an object, not \(value.kind)", at: [])
+            throw Problem(.badRequest, "a lookup must be an object; got \(value.kind)", at: [])
         }
         guard let member = object["user_id"] else {
-            throw Problem(.badRequest, "user_id is missing", at: ["user_id"])
+            throw Problem(.badRequest, "`user_id` is required", at: ["user_id"])
         }
         guard let text = member.string else {
-            throw Problem(.badRequest, "user_id is a string, not \(member.kind)", at: ["user_id"])
+            throw Problem(.badRequest, "`user_id` must be a string; got \(member.kind)", at: ["user_id"])
         }
         return try ProfileBody.checkUserID(text, at: ["user_id"])
     }
 
     private static func userID(_ query: [String: String]) throws(Problem) -> Identifier {
         guard let text = query["user_id"] else {
-            throw Problem(.badRequest, "the query parameter user_id is missing")
+            throw Problem(.badRequest, "the query parameter `user_id` is required")
         }
         return try ProfileBody.checkUserID(text, at: ["user_id"])
     }
@@ -71,7 +71,7 @@ struct UserProfileServiceEndpoints {
             let rule = try Request.conflictRule(query)
             let userID = try Self.userID(query)
             guard let text = query["experiment_bucket_map"] else {
-                throw Problem(.badRequest, "the query parameter experiment_bucket_map is missing")
+                throw Problem(.badRequest, "the query parameter `experiment_bucket_map` is required")
             }
             let map = try ProfileBody.parse(parameter: "experiment_bucket_map", text)
             save(ProfileBody(userID: userID, assignments: try ProfileBody.assignments(map)), rule, call)
@@ -97,7 +97,7 @@ struct UserProfileServiceEndpoints {
 extension Request {
     fileprivate func queryOfContract() throws(Problem) -> [String: String] {
         guard hasQuery else { return [:] }
-        guard let items = queryItems() else { throw Problem(.badRequest, "the query is not UTF-8") }
+        guard let items = queryItems() else { throw Problem(.badRequest, "the query must be UTF-8") }
         return Dictionary(items.map { ($0.name, $0.value) }, uniquingKeysWith: { first, _ in first })
     }
 }

@@ -39,7 +39,9 @@ struct EventBody {
     func name(_ member: String, limit: Int) throws(Problem) -> Identifier? {
         guard let text = try object.optionalText(member, in: place) else { return nil }
         guard Self.isName(text, limit: limit) else {
-            throw Problem(.badRequest, "\(member) is 1 to \(limit) bytes long, without NUL", at: place.appending(member))
+            throw Problem(
+                .badRequest, "`\(member)` must be 1 to \(limit) bytes long, without NUL; got \(text.utf8.count) bytes",
+                at: place.appending(member))
         }
         return Identifier(text)
     }
@@ -58,13 +60,17 @@ struct EventBody {
         let pointer = place.appending("timestamp")
         guard let text = try object.optionalText("timestamp", in: place) else { return now }
         guard let time = Timestamp(rfc3339: text) else {
-            throw Problem(.badRequest, "timestamp is a time such as 2026-01-31T12:00:00.000Z (RFC 3339)", at: pointer)
+            throw Problem(
+                .badRequest, "`timestamp` must be a time such as 2026-01-31T12:00:00.000Z (RFC 3339); got '\(text)'",
+                at: pointer)
         }
         guard time >= now - EventRules.maximumAge else {
-            throw Problem(.unprocessableContent, "timestamp is more than 7 days ago", at: pointer)
+            throw Problem(.unprocessableContent, "`timestamp` must be at most 7 days ago; got '\(text)'", at: pointer)
         }
         guard time <= now + EventRules.maximumLead else {
-            throw Problem(.unprocessableContent, "timestamp is more than 5 minutes ahead of this server's clock", at: pointer)
+            throw Problem(
+                .unprocessableContent, "`timestamp` must be at most 5 minutes ahead of the server's clock; got '\(text)'",
+                at: pointer)
         }
         return min(time, now)
     }
@@ -74,11 +80,11 @@ struct EventBody {
         guard let value = object["value"], !value.isNull else { return 0 }
         let pointer = place.appending("value")
         guard let number = value.double else {
-            throw Problem(.badRequest, "value is a number, not \(value.kind)", at: pointer)
+            throw Problem(.badRequest, "`value` must be a number; got \(value.kind)", at: pointer)
         }
         guard EventRules.isUsable(value: number) else {
             throw Problem(
-                .unprocessableContent, "value is 0, or between 1e-15 and 1e15, with or without a minus sign", at: pointer)
+                .unprocessableContent, "`value` must be 0, or between 1e-15 and 1e15 in magnitude; got \(number)", at: pointer)
         }
         return number
     }
@@ -88,12 +94,12 @@ struct EventBody {
         guard let value = object["tags"], !value.isNull else { return Array("{}".utf8) }
         let pointer = place.appending("tags")
         guard value.object != nil else {
-            throw Problem(.badRequest, "tags is an object, not \(value.kind)", at: pointer)
+            throw Problem(.badRequest, "`tags` must be an object; got \(value.kind)", at: pointer)
         }
         let wrapped: JSONValue = ["tags": value]
         let payload = wrapped.encoded()
         guard payload.count <= EventDetail.limit else {
-            throw Problem(.unprocessableContent, "tags are longer than \(EventDetail.limit) bytes", at: pointer)
+            throw Problem(.unprocessableContent, "`tags` must be at most \(EventDetail.limit) bytes of JSON", at: pointer)
         }
         return payload
     }
@@ -106,7 +112,7 @@ extension GoalEvent {
     init(_ body: EventBody) throws(Problem) {
         let userID = try body.userID()
         guard let goal = try body.name("goal", limit: EventBody.goalLimit) else {
-            throw Problem(.badRequest, "goal is missing", at: body.place.appending("goal"))
+            throw Problem(.badRequest, "`goal` is required", at: body.place.appending("goal"))
         }
         self.init(
             userID: userID, goal: goal, value: try body.value(), happenedAt: try body.happenedAt(),

@@ -83,7 +83,7 @@ final class LineImport<Change>: BodyReceiver {
         guard failure == nil else { return }
         do throws(Problem) {
             guard let line else {
-                throw Problem(.contentTooLarge, "the line is longer than \(lineLimit) bytes")
+                throw Problem(.contentTooLarge, "a line must be at most \(lineLimit) bytes long")
             }
             guard !LineSplitter.isBlank(line) else { return }
             group.changes.append(try parse(line))
@@ -154,7 +154,7 @@ final class LineImport<Change>: BodyReceiver {
         isAnswered = true
         if let failure {
             var problem = Problem(failure.error)
-            problem.detail += "; the import stopped at line \(failure.line), and may be sent again from there"
+            problem.detail += "; the import stopped at line \(failure.line); send it again from there"
             problem.members = [
                 ("imported", .integer(Int64(imported))), ("refused", .integer(Int64(refused))),
                 ("line", .integer(Int64(failure.line))),
@@ -173,7 +173,7 @@ final class LineImport<Change>: BodyReceiver {
         let found = refused == 1 ? "the only one was refused" : "all \(refused) were refused"
         var problem = Problem(.unprocessableContent, "at least one line must be accepted; \(found)")
         if lines == 1, seemsJoined {
-            problem.detail += "; each object needs a line of its own (with curl send the file with --data-binary, as -d removes line feeds)"
+            problem.detail += "; each object must be on a line of its own (with curl, send the file with --data-binary: -d removes line feeds)"
         }
         problem.members = summary()
         return problem

@@ -104,14 +104,14 @@ struct APIRoute {
         }
         if method != .get, let coding = request.field("content-encoding"), coding.lowercased() != "identity" {
             // RFC 9110 §8.4
-            var problem = Problem(.unsupportedMediaType, "the body is encoded as '\(coding)'; send it as it is")
+            var problem = Problem(.unsupportedMediaType, "the body must be sent without Content-Encoding; got '\(coding)'")
             problem.fields = [("Accept-Encoding", "identity")]
             return .failure(problem)
         }
         // A condition that is not looked at must not be taken for one that holds.
         if [.put, .patch, .delete].contains(method), !isConditional, !Preconditions(request).isEmpty {
             return .failure(
-                Problem(.notImplemented, "If-Match and If-None-Match are not looked at here; nothing was done"))
+                Problem(.notImplemented, "this path does not support If-Match and If-None-Match; nothing was done"))
         }
         if !readsQuery {
             do throws(Problem) {

@@ -29,15 +29,15 @@ final class AccessGate {
         refresh()
         guard !tokens.isEmpty else { return .success(admission(by: nil, to: .token(needed))) }
         guard let secret = authorization.flatMap(bearerSecret) else {
-            return .failure(AccessRefusal(unauthorized("this needs a token: send 'Authorization: Bearer SECRET'")))
+            return .failure(AccessRefusal(unauthorized("a token is required; send 'Authorization: Bearer SECRET'")))
         }
         var found: Token?
         for token in tokens where token.hasSecret(secret.utf8) { found = token }
         guard let found else {
-            return .failure(AccessRefusal(unauthorized("the token is not known", error: "invalid_token")))
+            return .failure(AccessRefusal(unauthorized("the token is unknown", error: "invalid_token")))
         }
         guard found.scope.allows(needed) else {
-            let detail = "the token '\(found.name)' has the scope \(found.scope), and this needs \(needed)"
+            let detail = "the scope \(needed) is required; the token '\(found.name)' has the scope \(found.scope)"
             return .failure(AccessRefusal(Problem(.forbidden, detail), token: found))
         }
         return .success(admission(by: found, to: .token(needed)))

@@ -20,7 +20,7 @@ extension JSONValue {
             let list = known.map { "`\($0)`" }.joined(separator: ", ")
             let found = member.key.shortened(to: Problem.longestQuote)
             throw Problem(
-                .badRequest, "\(name) has the members \(list); got `\(found)`\(hint)", at: place.appending(member.key))
+                .badRequest, "\(name) must have no members but \(list); got `\(found)`\(hint)", at: place.appending(member.key))
         }
         return object
     }
@@ -30,7 +30,7 @@ extension JSONObject {
     /// A member that must be a string.
     func text(_ name: String, in place: JSONPointer = []) throws(Problem) -> String {
         guard let text = try optionalText(name, in: place) else {
-            throw Problem(.badRequest, "\(name) is missing", at: place.appending(name))
+            throw Problem(.badRequest, "`\(name)` is required", at: place.appending(name))
         }
         return text
     }
@@ -39,7 +39,7 @@ extension JSONObject {
     func optionalText(_ name: String, in place: JSONPointer = []) throws(Problem) -> String? {
         guard let value = self[name], !value.isNull else { return nil }
         guard let text = value.string else {
-            throw Problem(.badRequest, "\(name) is a string, not \(value.kind)", at: place.appending(name))
+            throw Problem(.badRequest, "`\(name)` must be a string; got \(value.kind)", at: place.appending(name))
         }
         return text
     }

@@ -24,10 +24,10 @@ struct Preconditions: Sendable {
     /// - Throws: 412
     func check(_ current: EntityTag?) throws(Problem) {
         if let ifMatch, current?.isListed(in: ifMatch, weakly: false) != true {
-            throw Problem(.preconditionFailed, "it is not, or no longer, what If-Match names; nothing was stored")
+            throw Problem(.preconditionFailed, "If-Match does not match the current version; nothing was stored")
         }
         if let ifNoneMatch, current?.isListed(in: ifNoneMatch) == true {
-            throw Problem(.preconditionFailed, "it is there, and If-None-Match names it; nothing was stored")
+            throw Problem(.preconditionFailed, "If-None-Match matches the current version; nothing was stored")
         }
     }
 }

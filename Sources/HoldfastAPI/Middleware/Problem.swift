@@ -38,7 +38,7 @@ struct Problem: Error {
     init(_ error: JSONError, in name: String) {
         let line = error.line > 1 ? "line \(error.line), " : ""
         self.init(
-            .badRequest, "\(name) is not JSON: \(line)byte \(error.offset): \(error.message)", at: error.pointer)
+            .badRequest, "\(name) must be JSON: \(error.message) (\(line)byte \(error.offset))", at: error.pointer)
     }
 
     /// What the store could not do. Causes are for the log and `GET /readyz`, not for every caller.
@@ -46,24 +46,24 @@ struct Problem: Error {
         switch error {
         case .tooManyAssignments(let limit):
             self.init(
-                .unprocessableContent, "the profile would hold more than \(limit) assignments",
+                .unprocessableContent, "a profile must have at most \(limit) assignments; the change adds too many",
                 at: ["experiment_bucket_map"])
         case .conditionFailed:
             self.init(
                 .preconditionFailed,
-                "what is stored must be what If-Match names and nothing that If-None-Match names; nothing was changed")
+                "If-Match or If-None-Match does not allow the change of the current version; nothing was changed")
         case .overloaded:
-            self.init(.serviceUnavailable, "too many writes are waiting; nothing was stored")
+            self.init(.serviceUnavailable, "too many writes are waiting; nothing was stored; try again later")
         case .staleDatafile:
             self.init(
                 .serviceUnavailable,
-                "the active datafile cannot be used by this server, or changes too fast; nothing was stored")
+                "this server cannot use the active datafile, or it changes too fast; nothing was stored")
         case .damaged(let reason):
-            self.init(.serviceUnavailable, "\(reason); DELETE erases what is stored of the user")
+            self.init(.serviceUnavailable, "\(reason); erase the user with DELETE to start over")
         case .erased:
-            self.init(.serviceUnavailable, "the user was erased meanwhile; nothing was stored")
+            self.init(.serviceUnavailable, "the user was erased during the request; nothing was stored; try again")
         case .unavailable:
-            self.init(.serviceUnavailable, "the store does not answer; nothing was acknowledged. GET /readyz says why")
+            self.init(.serviceUnavailable, "the store is unavailable; nothing was acknowledged; GET /readyz names the cause")
         case .closed:
             self.init(.serviceUnavailable, "the server is shutting down; nothing was stored")
         }

@@ -5,14 +5,14 @@ import Storage
 extension Request {
     /// The `{user_id}` of the path, which is its first parameter.
     func userID() throws(Problem) -> Identifier {
-        guard let text = parameter(0) else { throw Problem(.badRequest, "the user id in the path is not UTF-8") }
+        guard let text = parameter(0) else { throw Problem(.badRequest, "the user id in the path must be UTF-8") }
         return try ProfileBody.checkUserID(text, at: nil)
     }
 
     /// The name of an attribute or a segment in the path: 1 to 255 bytes without control characters.
     func definedName() throws(Problem) -> Identifier {
         guard let name = parameter(0), (1...255).contains(name.utf8.count), name.utf8.allSatisfy({ $0 >= 0x20 }) else {
-            throw Problem(.badRequest, "the name in the path is 1 to 255 bytes of UTF-8 without control characters")
+            throw Problem(.badRequest, "the name in the path must be 1 to 255 bytes of UTF-8 without control characters")
         }
         return Identifier(name)
     }
@@ -22,15 +22,16 @@ extension Request {
     /// - Throws: a problem when a parameter is not one of `known`, stands twice, or is not UTF-8.
     func query(knowing known: [String]) throws(Problem) -> [String: String] {
         guard hasQuery else { return [:] }
-        guard let items = queryItems() else { throw Problem(.badRequest, "the query is not UTF-8") }
+        guard let items = queryItems() else { throw Problem(.badRequest, "the query must be UTF-8") }
         var values: [String: String] = [:]
         for item in items {
             guard known.contains(item.name) else {
-                let names = known.isEmpty ? "none is" : "known: \(known.sorted().joined(separator: ", "))"
-                throw Problem(.badRequest, "the query parameter '\(item.name)' is not known here; \(names)")
+                let list = known.sorted().map { "`\($0)`" }.joined(separator: ", ")
+                let names = known.isEmpty ? "" : " but \(list)"
+                throw Problem(.badRequest, "the query must have no parameters\(names); got `\(item.name)`")
             }
             guard values.updateValue(item.value, forKey: item.name) == nil else {
-                throw Problem(.badRequest, "the query parameter '\(item.name)' stands twice")
+                throw Problem(.badRequest, "a query parameter must occur once; got `\(item.name)` twice")
             }
         }
         return values
@@ -41,7 +42,7 @@ extension Request {
         switch query["on_conflict"] {
         case nil, "replace": return .replace
         case "keep": return .keep
-        default: throw Problem(.badRequest, "on_conflict is 'replace' or 'keep'")
+        case let text?: throw Problem(.badRequest, "`on_conflict` must be 'replace' or 'keep'; got '\(text)'")
         }
     }
 
@@ -49,7 +50,7 @@ extension Request {
     static func limit(_ query: [String: String]) throws(Problem) -> Int {
         guard let text = query["limit"] else { return .max }
         guard let number = Int(text), number > 0 else {
-            throw Problem(.badRequest, "limit is a whole number greater than 0")
+            throw Problem(.badRequest, "`limit` must be a whole number greater than 0; got '\(text)'")
         }
         return number
     }
@@ -59,7 +60,7 @@ extension Request {
         switch query[name] {
         case nil, "false": return false
         case "true": return true
-        default: throw Problem(.badRequest, "\(name) is 'true' or 'false'")
+        case let text?: throw Problem(.badRequest, "`\(name)` must be 'true' or 'false'; got '\(text)'")
         }
     }
 }

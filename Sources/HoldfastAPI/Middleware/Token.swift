@@ -78,18 +78,22 @@ extension Token {
             let words = line.split(whereSeparator: \.isWhitespace)
             guard let first = words.first, !first.hasPrefix("#") else { continue }
             func wrong(_ reason: String) -> TokenFileError { TokenFileError(line: index + 1, reason: reason) }
-            guard words.count == 3 else { throw wrong("a line is 'scope name secret', with single words") }
-            guard let scope = Scope(name: first) else { throw wrong("the scope is not read, write, attributes or admin") }
+            guard words.count == 3 else { throw wrong("a line must be 'scope name secret', each a single word") }
+            guard let scope = Scope(name: first) else { throw wrong("the scope must be read, write, attributes or admin") }
             let name = String(words[1])
             let secret = Array(words[2].utf8)
             guard secret.count >= minimumSecretLength else {
-                throw wrong("the secret is shorter than \(minimumSecretLength) characters")
+                throw wrong("the secret must have at least \(minimumSecretLength) characters; got \(secret.count)")
             }
-            guard name != Author.anonymousName else { throw wrong("the name is that of callers without a token") }
+            guard name != Author.anonymousName else {
+                throw wrong("the name must not be '\(name)', which stands for callers without a token")
+            }
             guard !tokens.contains(where: { $0.name.utf8.elementsEqual(name.utf8) }) else {
-                throw wrong("the name stands twice")
+                throw wrong("each name must be unique; this one occurs twice")
             }
-            guard !tokens.contains(where: { $0.hasSecret(secret) }) else { throw wrong("the secret stands twice") }
+            guard !tokens.contains(where: { $0.hasSecret(secret) }) else {
+                throw wrong("each secret must be unique; this one occurs twice")
+            }
             tokens.append(Token(scope: scope, name: name, secret: secret))
         }
         return tokens

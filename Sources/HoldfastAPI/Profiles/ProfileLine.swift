@@ -26,8 +26,8 @@ public enum ProfileLine {
         do throws(Problem) {
             return LineSplitter.isBlank(line) ? nil : try parse(line, rule)
         } catch {
-            let place = error.pointer.map { $0.string.isEmpty ? "" : "\($0.string): " } ?? ""
-            throw Refusal(description: place + error.detail)
+            let place = error.pointer.map { $0.string.isEmpty ? "" : ", at \($0)" } ?? ""
+            throw Refusal(description: error.detail + place)
         }
     }
 

@@ -62,7 +62,7 @@ public final class ChangeFeed: Sendable {
             guard !state.isClosed else { return .failure(Problem(.serviceUnavailable, "the server is shutting down")) }
             guard state.statistics.open < limit else {
                 state.statistics.refused &+= 1
-                return .failure(Problem(.serviceUnavailable, "\(limit) streams of changes are open, which is the limit"))
+                return .failure(Problem(.serviceUnavailable, "at most \(limit) change streams may be open; try again later"))
             }
             let stream = ChangeStream(
                 id: state.nextID, sdkKey: sdkKey, admission: admission, catalog: catalog, feed: self)

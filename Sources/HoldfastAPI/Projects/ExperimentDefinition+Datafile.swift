@@ -13,11 +13,11 @@ extension ExperimentDefinition {
         let former = datafile?.experiment(key: Identifier(key))
         var experiment = editor.experiment(key: Identifier(key)) ?? JSONObject()
         guard former == nil || !experiment.isEmpty else {
-            throw Problem(.conflict, "'\(key)' is a delivery rule of a flag, which is changed with its datafile")
+            throw Problem(.conflict, "'\(key)' is a delivery rule of a flag; change it in the datafile")
         }
         guard former?.status != Self.archived || status != nil else {
             throw Problem(
-                .conflict, "the experiment '\(key)' is archived; give a `status` to take it out of the archive",
+                .conflict, "the experiment '\(key)' is archived; set `status` to restore it",
                 at: ["status"])
         }
         guard former != nil || variations != nil else {

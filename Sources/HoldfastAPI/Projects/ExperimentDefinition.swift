@@ -90,7 +90,10 @@ struct ExperimentDefinition {
         if let key = value.string {
             return VariationDefinition(key: try checkKey(key, at: place))
         }
-        let object = try value.object("a variation that is no key", knowing: ["key", "id", "weight"], at: place)
+        guard value.object != nil else {
+            throw Problem(.badRequest, "a variation must be a key or an object; got \(value.kind)", at: place)
+        }
+        let object = try value.object("a variation", knowing: ["key", "id", "weight"], at: place)
         var variation = VariationDefinition(key: try checkKey(try object.text("key", in: place), at: place.appending("key")))
         variation.id = try object.optionalText("id", in: place)
         if let id = variation.id, !ProfileBody.isVariationID(id.utf8) {

@@ -85,13 +85,13 @@ final class Project: Sendable {
                 _ = try ProfileBody.checkExperimentID(experiment.id.string, at: nil)
             } catch {
                 throw Problem(
-                    .badRequest, "the experiment '\(experiment.key)' has the id '\(experiment.id)': \(error.detail)")
+                    .badRequest, "\(error.detail), in the experiment '\(experiment.key)'")
             }
             for variation in experiment.variations where !ProfileBody.isVariationID(variation.id.string.utf8) {
                 throw Problem(
                     .badRequest,
-                    "the variation '\(variation.key)' of the experiment '\(experiment.key)' has an id that is not 1 to 255 "
-                        + "bytes long")
+                    "a variation id must be 1 to 255 bytes long; got \(variation.id.string.utf8.count), in the variation "
+                        + "'\(variation.key)' of the experiment '\(experiment.key)'")
             }
         }
         return datafile

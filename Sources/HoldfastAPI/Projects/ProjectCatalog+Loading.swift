@@ -56,7 +56,7 @@ extension ProjectCatalog {
             if known.content == content { return sdkKey }
             if try lastLoaded(sdkKey)?.content == content {
                 logger.warning(
-                    "the datafile is as it was when it was last put in force, and another has been since, which stays",
+                    "the datafile is the one activated last time, and another was activated since; the other stays active",
                     metadata: ["sdk_key": "\(sdkKey)", "revision": "\(known.datafile.revision)"])
                 return sdkKey
             }
@@ -71,7 +71,7 @@ extension ProjectCatalog {
             case .failure(let error): outcome.settle(.failure(error))
             }
         }
-        if let error = outcome.wait() { throw DatafileLoadError(description: "it could not be stored: \(error)") }
+        if let error = outcome.wait() { throw DatafileLoadError(description: "the datafile could not be stored: \(error)") }
         return sdkKey
     }
 
@@ -79,7 +79,7 @@ extension ProjectCatalog {
         do throws(StorageError) {
             return try store.lastDatafile(sdkKey: sdkKey, by: .processUser)
         } catch {
-            throw DatafileLoadError(description: "the former one could not be read: \(error)")
+            throw DatafileLoadError(description: "the stored datafile could not be read: \(error)")
         }
     }
 }

@@ -99,7 +99,8 @@ struct ExperimentResults: Sendable {
             }
         guard let found else {
             let list = variations.map(\.key.string).joined(separator: ", ")
-            throw Problem(.unprocessableContent, "the experiment has no variation '\(name ?? "")'; it has: \(list)")
+            let given = name.map { "; got '\($0)'" } ?? ""
+            throw Problem(.unprocessableContent, "`baseline` must be a variation of the experiment (\(list))\(given)")
         }
         return found
     }

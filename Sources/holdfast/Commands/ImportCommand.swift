@@ -39,7 +39,7 @@ struct ImportCommand: ParsableCommand {
         let store = try StoreFactory.open(path, rules)
         defer { store.close() }
         let lines = ImportedLines(store, keep: keep)
-        var splitter = LineSplitter(limit: 1 << 20)
+        var splitter = LineSplitter(limit: ImportedLines.lineLimit)
         var unreadable: String?
         do throws(Failure) {
             while lines.failure == nil, let data = try read(input) {
@@ -113,6 +113,8 @@ private final class ImportedLines {
     }
 
     static let namedRefusals = 20
+    /// Bytes of one line.
+    static let lineLimit = 1 << 20
     /// Lines that are submitted together.
     private static let groupSize = 256
     /// Groups that wait for their commit.
@@ -139,7 +141,7 @@ private final class ImportedLines {
         number += 1
         guard failure == nil else { return }
         do throws(ProfileLine.Refusal) {
-            guard let line else { return refuse(number, "the line is too long") }
+            guard let line else { return refuse(number, "a line must be at most \(Self.lineLimit) bytes long") }
             guard let change = try ProfileLine.change(from: line, onConflict: keep ? .keep : .replace) else { return }
             group.append((number, change))
             if group.count == Self.groupSize { submitGroup() }
