@@ -61,7 +61,7 @@ import Testing
         #expect(unknown.field("www-authenticate")?.hasPrefix("Bearer") == true)
         #expect(unknown.field("www-authenticate")?.contains("error=\"invalid_token\"") == true)
         #expect(unknown.field("content-type") == "application/problem+json")
-        #expect(try client.request("GET", "/v1/config")["error"].string?.contains("needs a token") == true)
+        #expect(try client.request("GET", "/v1/config")["error"].string?.contains("token is required") == true)
         let weak = try client.request("DELETE", "/v1/profiles/ada", token: "read-secret-0123456789")
         #expect(weak.status == 403)
         #expect(weak["detail"].string?.contains("dashboard") == true)

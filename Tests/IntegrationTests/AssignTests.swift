@@ -201,7 +201,7 @@ import Testing
         let server = try ServerProcess(database: database)
         let answer = try server.request(method, target, "{}")
         #expect(answer.status == 400)
-        #expect(answer["detail"].string?.contains("the query parameter") == true, "\(answer.text)")
+        #expect(answer["detail"].string?.contains("the query must have no parameters") == true, "\(answer.text)")
         server.stop()
     }
 

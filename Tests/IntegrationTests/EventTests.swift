@@ -49,7 +49,7 @@ import Testing
             ])
         #expect(results.map { $0["index"] } == (0..<8).map { .integer($0) })
         #expect(results[2]["problem"]["status"] == 400)
-        #expect(results[2]["problem"]["detail"] == "goal is missing")
+        #expect(results[2]["problem"]["detail"] == "`goal` is required")
         #expect(results[2]["problem"]["pointer"] == "/2/goal")
         #expect(results[2]["retriable"] == false)
         #expect(try lines("/v1/events").count == 2)

@@ -107,7 +107,7 @@ import Testing
         let errors = try #require(answer["errors"].array)
         #expect(errors.map { $0["line"] } == [2, 4, 7])
         #expect(errors.map { $0["pointer"] } == ["", "/experiment_bucket_map/x-y", ""])
-        #expect(errors.first?["detail"].string?.hasPrefix("the line is not JSON: byte 1: ") == true)
+        #expect(errors.first?["detail"].string?.hasPrefix("the line must be JSON: ") == true)
         let stored = [profile("a", ["1": "2"]), profile("c", ["1": "2"]), profile("d")]
         #expect(try client.request("GET", "/v1/profiles").text == stored.map { $0 + "\n" }.joined())
     }
@@ -161,7 +161,7 @@ import Testing
             "import", "--create", "--database", path, "--max-assignments", "1", environment: ["HOLDFAST_ASSIGNMENT_TTL": "1h"],
             input: lines)
         #expect(imported.end == .exit(1))
-        #expect(imported.errors.contains("line 2 was refused: the profile would hold more than 1 assignments"))
+        #expect(imported.errors.contains("line 2 was refused: a profile must have at most 1 assignments; the change adds too many"))
         let stored = try Command("export", "--detail", "--database", path)
         let expiry = try JSONParser().parse(stored.output)["experiment_bucket_map"]["1"]["expires_at"]
         #expect(expiry.string != nil)

@@ -47,78 +47,78 @@ extension AttributeDefinition {
         }
     }
 
-    private func string(_ json: JSONValue, _ wanted: String) throws(AttributeRefusal) -> String {
-        guard let text = json.string else { throw AttributeRefusal("\(wanted), not \(json.kind)") }
+    private func string(_ json: JSONValue, _ wanted: @autoclosure () -> String) throws(AttributeRefusal) -> String {
+        guard let text = json.string else { throw AttributeRefusal("\(wanted()); got \(json.kind)") }
         return text
     }
 
     private func text(_ json: JSONValue) throws(AttributeRefusal) -> Identifier {
-        let wanted = "the value is a string of at the most \(Self.longestText) bytes"
+        var wanted: String { "`\(name)` must be a string of at most \(Self.longestText) bytes" }
         let text = try string(json, wanted)
         guard text.utf8.count <= Self.longestText else {
-            throw AttributeRefusal("\(wanted), and this has \(text.utf8.count)")
+            throw AttributeRefusal("\(wanted); got \(text.utf8.count) bytes")
         }
         return Identifier(text)
     }
 
     private func number(_ json: JSONValue) throws(AttributeRefusal) -> Double {
         guard let number = json.double, number.isFinite else {
-            throw AttributeRefusal("the value is a number, not \(json.kind)")
+            throw AttributeRefusal("`\(name)` must be a number; got \(json.kind)")
         }
         // What a double cannot hold would come back as another number.
         if case .integer(let integer) = json, integer.magnitude > 1 << 53 {
-            throw AttributeRefusal("a whole number is kept from -2^53 to 2^53")
+            throw AttributeRefusal("`\(name)` must be from -2^53 to 2^53 as a whole number; got \(integer)")
         }
         return number == 0 ? 0 : number
     }
 
     private func boolean(_ json: JSONValue) throws(AttributeRefusal) -> Bool {
-        guard let bool = json.bool else { throw AttributeRefusal("the value is true or false, not \(json.kind)") }
+        guard let bool = json.bool else { throw AttributeRefusal("`\(name)` must be true or false; got \(json.kind)") }
         return bool
     }
 
     private func country(_ json: JSONValue) throws(AttributeRefusal) -> Identifier {
-        let wanted = "the value is a country of ISO 3166-1 alpha-2 in lower case, such as \"de\""
+        var wanted: String { "`\(name)` must be an ISO 3166-1 alpha-2 country in lower case, such as 'de'" }
         let text = try string(json, wanted)
-        guard CountryCode.isAssigned(text) else { throw AttributeRefusal("\(wanted), not \(Self.quoted(text))") }
+        guard CountryCode.isAssigned(text) else { throw AttributeRefusal("\(wanted); got \(Self.quoted(text))") }
         return Identifier(text)
     }
 
     private func date(_ json: JSONValue) throws(AttributeRefusal) -> Identifier {
-        let wanted = "the value is a day of the calendar as yyyy-mm-dd"
+        var wanted: String { "`\(name)` must be a date as yyyy-mm-dd" }
         let text = try string(json, wanted)
-        guard let date = CalendarDate(text.utf8) else { throw AttributeRefusal("\(wanted), not \(Self.quoted(text))") }
+        guard let date = CalendarDate(text.utf8) else { throw AttributeRefusal("\(wanted); got \(Self.quoted(text))") }
         return Identifier(date.description)
     }
 
     private func time(_ json: JSONValue) throws(AttributeRefusal) -> Identifier {
-        let wanted = "the value is a time from 00:00 to 23:59 as HH:MM"
+        var wanted: String { "`\(name)` must be a time from 00:00 to 23:59 as HH:MM" }
         let text = try string(json, wanted)
         var reader = DigitReader(text.utf8)
         guard let hour = reader.number(2), hour < 24, reader.skip(":"), let minute = reader.number(2), minute < 60,
             reader.isAtEnd
-        else { throw AttributeRefusal("\(wanted), not \(Self.quoted(text))") }
+        else { throw AttributeRefusal("\(wanted); got \(Self.quoted(text))") }
         return Identifier(text)
     }
 
     private func timestamp(_ json: JSONValue) throws(AttributeRefusal) -> Identifier {
-        let wanted = "the value is a timestamp of RFC 3339 with an offset, such as 2026-01-31T12:00:00Z"
+        var wanted: String { "`\(name)` must be an RFC 3339 timestamp with an offset, such as 2026-01-31T12:00:00Z" }
         let text = try string(json, wanted)
         guard let instant = UTCInstant(rfc3339: text) else {
-            throw AttributeRefusal("\(wanted), not \(Self.quoted(text))")
+            throw AttributeRefusal("\(wanted); got \(Self.quoted(text))")
         }
         return Identifier(instant.description)
     }
 
     private func selection(_ json: JSONValue) throws(AttributeRefusal) -> [Identifier] {
         let given = try selected(json)
-        guard !given.isEmpty else { throw AttributeRefusal("the selection is empty; DELETE removes an attribute") }
+        guard !given.isEmpty else { throw AttributeRefusal("`\(name)` must have a value; DELETE removes an attribute") }
         var chosen: Set<Int> = []
         for value in given {
             guard let place = places[value] else {
                 let list = allowedValues.prefix(20).map { Self.quoted($0.string) }.joined(separator: ", ")
                 let more = allowedValues.count > 20 ? ", …" : ""
-                throw AttributeRefusal("\(Self.quoted(value.string)) is not allowed; allowed: \(list)\(more)")
+                throw AttributeRefusal("`\(name)` must be one of \(list)\(more); got \(Self.quoted(value.string))")
             }
             chosen.insert(place)
         }
@@ -126,8 +126,8 @@ extension AttributeDefinition {
     }
 
     private func selected(_ json: JSONValue) throws(AttributeRefusal) -> [Identifier] {
-        guard isMultiple else { return [Identifier(try string(json, "the value is one of those allowed, as a string"))] }
-        let wanted = "the values are an array of strings, or one string such as \"One; Two\""
+        guard isMultiple else { return [Identifier(try string(json, "`\(name)` must be one of its allowed values, as a string"))] }
+        let wanted = "`\(name)` must be an array of strings, or one string such as 'One; Two'"
         guard let list = json.array else { return try Self.separated(try string(json, wanted)) }
         try Self.check(count: list.count)
         var values: [Identifier] = []
@@ -155,6 +155,6 @@ extension AttributeDefinition {
     /// At most 64 characters of a text, for a message.
     private static func quoted(_ text: String) -> String {
         let head = text.prefix(64)
-        return "\"\(head)\(head.endIndex == text.endIndex ? "" : "…")\""
+        return "'\(head)\(head.endIndex == text.endIndex ? "" : "…")'"
     }
 }

@@ -41,7 +41,7 @@ struct DatafileCompiler {
     mutating func compile() -> Parts {
         var parts = Parts(source: root.value)
         guard root.value.object != nil else {
-            reader.refuse(root.pointer, "must be an object, is \(root.value.kind)")
+            reader.refuse(root.pointer, "a datafile must be an object; got \(root.value.kind)")
             return parts
         }
         readProject(&parts)
@@ -70,7 +70,7 @@ struct DatafileCompiler {
     private mutating func readProject(_ parts: inout Parts) {
         let version = reader.string("version", of: root)
         if problems.isEmpty, version != "4" {
-            reader.refuse(["version"], "must be \"4\", is \"\(version)\"")
+            reader.refuse(["version"], "`version` must be '4'; got '\(version)'")
         }
         parts.accountID = reader.string("accountId", of: root)
         parts.projectID = reader.string("projectId", of: root)
@@ -104,14 +104,14 @@ struct DatafileCompiler {
                 do {
                     audienceConditions = try JSONParser().parse(text)
                 } catch {
-                    reader.refuse(node.pointer.appending("conditions"), "must hold JSON; \(error)")
+                    reader.refuse(node.pointer.appending("conditions"), "`conditions` must be JSON: \(error)")
                 }
             }
             audiences.set(id, Audience(id: id, name: reader.string("name", of: node), conditions: audienceConditions))
         }
         for node in typed {
             let id = reader.id("id", of: node)
-            if node.value.object?["conditions"] == nil { reader.refuse(node.pointer, "\"conditions\" is missing") }
+            if node.value.object?["conditions"] == nil { reader.refuse(node.pointer, "`conditions` is required") }
             let audienceConditions = node.value.object?["conditions"] ?? .null
             audiences.set(id, Audience(id: id, name: reader.string("name", of: node), conditions: audienceConditions))
         }

@@ -16,7 +16,7 @@ struct JSONReader {
         skipWhitespace()
         let value = try value()
         skipWhitespace()
-        guard position == bytes.count else { throw failure("nothing may follow the value") }
+        guard position == bytes.count else { throw failure("expected nothing after the value") }
         return value
     }
 
@@ -26,7 +26,7 @@ struct JSONReader {
     }
 
     func failure(_ message: String) -> JSONError {
-        JSONError(position < bytes.count ? message : "the text ends too early: \(message)", offset: position)
+        JSONError(position < bytes.count ? message : "\(message), got the end of the text", offset: position)
     }
 
     mutating func skipWhitespace() {
@@ -62,7 +62,7 @@ struct JSONReader {
 
     /// Reads the opening bracket of an array or object.
     private mutating func enter() throws(JSONError) {
-        guard depth < maximumDepth else { throw failure("nested deeper than \(maximumDepth) levels") }
+        guard depth < maximumDepth else { throw failure("expected at most \(maximumDepth) levels of nesting") }
         depth += 1
         position += 1
         skipWhitespace()
@@ -113,7 +113,7 @@ extension JSONReader {
             let key = try key()
             let former = object.index(of: key)
             if former != nil, duplicateKeys == .refused {
-                throw JSONError("the key occurs twice", offset: keyPosition).inside(key)
+                throw JSONError("expected a key that occurs once", offset: keyPosition).inside(key)
             }
             do {
                 object.set(key, try value(), at: former)

@@ -132,7 +132,7 @@ final class Connection {
         case .notFound:
             mismatch = machine.head.method == .options && bytes[slice: machine.head.path].equals("*")
                 ? Response(.noContent)
-                : worker.application.response(to: RequestFailure(.notFound, "there is nothing at this path"))
+                : worker.application.response(to: RequestFailure(.notFound, "no resource has this path"))
         }
         if isStreamed, let matched {
             startStream(matched.route, matched.parameters)
@@ -147,7 +147,7 @@ final class Connection {
         var response =
             machine.head.method == .options
             ? Response(.noContent)
-            : worker.application.response(to: RequestFailure(.methodNotAllowed, "this path is served with \(list) only"))
+            : worker.application.response(to: RequestFailure(.methodNotAllowed, "this path supports only \(list)"))
         response.fields.append(("Allow", list))
         return response
     }

@@ -38,7 +38,7 @@ struct AttributeBody {
         self.init(schema)
         for name in names {
             guard let definition = schema.attribute(Identifier(name)) else {
-                throw Problem(.unprocessableContent, "there is no attribute '\(name)'")
+                throw Problem(.unprocessableContent, "no attribute has the name '\(name)'")
             }
             updates[definition.number] = .remove
         }
@@ -46,14 +46,14 @@ struct AttributeBody {
 
     private mutating func set(_ values: JSONValue, at place: JSONPointer) {
         guard let object = values.object else {
-            return refuse(place, "attributes are an object, not \(values.kind)")
+            return refuse(place, "attributes must be an object; got \(values.kind)")
         }
         guard check(count: object.count, at: place) else { return }
         for member in object {
             let pointer = place.appending(member.key)
             guard let definition = definition(member.key, pointer) else { continue }
             if member.value.isNull {
-                refuse(pointer, "null is no value; an attribute is removed with DELETE")
+                refuse(pointer, "`\(member.key)` must have a value; got null (DELETE removes an attribute)")
                 continue
             }
             do throws(AttributeRefusal) {
@@ -65,17 +65,17 @@ struct AttributeBody {
     }
 
     private mutating func remove(_ names: JSONValue, at place: JSONPointer) {
-        guard let list = names.array else { return refuse(place, "the names are an array, not \(names.kind)") }
+        guard let list = names.array else { return refuse(place, "`remove` must be an array; got \(names.kind)") }
         guard check(count: list.count, at: place) else { return }
         for (index, name) in list.enumerated() {
             let pointer = place.appending(index)
             guard let text = name.string else {
-                refuse(pointer, "a name is a string, not \(name.kind)")
+                refuse(pointer, "a name must be a string; got \(name.kind)")
                 continue
             }
             guard let definition = definition(text, pointer) else { continue }
             if updates.updateValue(.remove, forKey: definition.number) != nil {
-                refuse(pointer, "'\(definition.name)' stands twice")
+                refuse(pointer, "an attribute must be named once; got '\(definition.name)' twice")
             }
         }
     }
@@ -88,7 +88,7 @@ struct AttributeBody {
 
     private mutating func definition(_ name: String, _ pointer: JSONPointer) -> AttributeDefinition? {
         if let definition = schema.attribute(Identifier(name)) { return definition }
-        refuse(pointer, "there is no attribute of this name")
+        refuse(pointer, "no attribute has the name '\(name)'")
         return nil
     }
 

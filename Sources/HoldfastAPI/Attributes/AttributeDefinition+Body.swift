@@ -6,22 +6,23 @@ extension AttributeDefinition {
     init(_ body: JSONValue, name: Identifier) throws(Problem) {
         let object = try body.object("an attribute", knowing: ["name", "type", "values", "multiple"])
         if let given = try object.optionalText("name"), !given.utf8.elementsEqual(name.string.utf8) {
-            throw Problem(.badRequest, "name is another than the path names", at: ["name"])
+            throw Problem(.badRequest, "`name` must be the name in the path, '\(name)'; got '\(given)'", at: ["name"])
         }
-        guard let type = AttributeType(rawValue: try object.text("type")) else {
+        let given = try object.text("type")
+        guard let type = AttributeType(rawValue: given) else {
             let types = AttributeType.allCases.map(\.rawValue).joined(separator: ", ")
-            throw Problem(.badRequest, "type is one of \(types)", at: ["type"])
+            throw Problem(.badRequest, "`type` must be one of \(types); got '\(given)'", at: ["type"])
         }
         guard type == .selection else {
             for key in ["values", "multiple"] where object[key] != nil {
-                throw Problem(.badRequest, "only a selection has \(key)", at: JSONPointer().appending(key))
+                throw Problem(.badRequest, "`\(key)` requires the type selection; got \(type)", at: JSONPointer().appending(key))
             }
             self.init(name: name, number: 0, type: type)
             return
         }
         let multiple = object["multiple"] ?? false
         guard let isMultiple = multiple.bool else {
-            throw Problem(.badRequest, "multiple is true or false, not \(multiple.kind)", at: ["multiple"])
+            throw Problem(.badRequest, "`multiple` must be true or false; got \(multiple.kind)", at: ["multiple"])
         }
         let values = try Self.allowedValues(object["values"], isMultiple)
         self.init(name: name, number: 0, type: type, allowedValues: values, isMultiple: isMultiple)
@@ -30,22 +31,26 @@ extension AttributeDefinition {
     private static func allowedValues(_ value: JSONValue?, _ isMultiple: Bool) throws(Problem) -> [Identifier] {
         let place: JSONPointer = ["values"]
         guard let list = value?.array, (1...mostValues).contains(list.count) else {
-            throw Problem(.badRequest, "values is an array of 1 to \(mostValues) strings", at: place)
+            let found = value?.array.map { "\($0.count) elements" } ?? value?.kind ?? "nothing"
+            throw Problem(.badRequest, "`values` must be an array of 1 to \(mostValues) strings; got \(found)", at: place)
         }
         var values: [Identifier] = []
         var seen: Set<Identifier> = []
         for (index, element) in list.enumerated() {
             guard let text = element.string, (1...255).contains(text.utf8.count) else {
-                throw Problem(.badRequest, "an allowed value is a string of 1 to 255 bytes", at: place.appending(index))
+                let found = element.string.map { "\($0.utf8.count) bytes" } ?? element.kind
+                throw Problem(
+                    .badRequest, "an allowed value must be a string of 1 to 255 bytes; got \(found)",
+                    at: place.appending(index))
             }
             let hasBlankEnd = text.first?.isWhitespace == true || text.last?.isWhitespace == true
             guard !isMultiple || !text.utf8.contains(UInt8(ascii: ";")) && !hasBlankEnd else {
                 throw Problem(
-                    .badRequest, "where several may be taken, a value has no semicolon, nor a blank at its ends",
+                    .badRequest, "with `multiple`, a value must not contain a semicolon or begin or end with a blank; got '\(text)'",
                     at: place.appending(index))
             }
             guard seen.insert(Identifier(text)).inserted else {
-                throw Problem(.badRequest, "'\(text)' stands twice", at: place.appending(index))
+                throw Problem(.badRequest, "the values must differ; got '\(text)' twice", at: place.appending(index))
             }
             values.append(Identifier(text))
         }

@@ -51,7 +51,7 @@ struct AssignEndpoints {
 
     private func assign(_ list: [JSONValue], _ call: Call) {
         guard list.count <= limit else {
-            return call.fail(Problem(.badRequest, "the array has \(list.count) elements; the limit is \(limit)", at: []))
+            return call.fail(Problem(.badRequest, "the array must have at most \(limit) elements; got \(list.count)", at: []))
         }
         guard !list.isEmpty else { return call.answer(json: Array("[]".utf8)) }
         let answers = AssignAnswers(count: list.count, call)
@@ -137,7 +137,7 @@ private struct AssignRequest: Sendable {
     }
 
     var unknownExperiment: Problem {
-        Problem(.notFound, "there is no experiment of the key or id '\(experiment)'", at: place.appending("experiment"))
+        Problem(.notFound, "no experiment has the key or id '\(experiment)'", at: place.appending("experiment"))
     }
 }
 

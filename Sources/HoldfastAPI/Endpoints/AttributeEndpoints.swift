@@ -32,7 +32,7 @@ struct AttributeEndpoints {
             let definition = try AttributeDefinition(value, name: name)
             let schema = projects.schema
             guard schema.attributes.count < Self.limit || schema.attribute(name) != nil else {
-                throw Problem(.conflict, "there are \(Self.limit) attributes, which is the limit")
+                throw Problem(.conflict, "at most \(Self.limit) attributes may be defined")
             }
             catalog.store.putAttribute(definition, by: call.author(request)) { [catalog] result in
                 switch result {
@@ -55,7 +55,7 @@ struct AttributeEndpoints {
             let users = projects.schema.segments.values.filter { $0.asks(for: name) }.map(\.name).sorted()
             guard users.isEmpty else {
                 let list = users.map { "'\($0)'" }.joined(separator: ", ")
-                throw Problem(.conflict, "segments ask for the attribute '\(name)': \(list)")
+                throw Problem(.conflict, "segments use the attribute '\(name)'; change them first: \(list)")
             }
             catalog.store.removeAttribute(name, by: call.author(request)) { [catalog] result in
                 switch result {
@@ -70,14 +70,14 @@ struct AttributeEndpoints {
     }
 
     private static func unknown(_ name: Identifier) -> Problem {
-        Problem(.notFound, "there is no attribute '\(name)'")
+        Problem(.notFound, "no attribute has the name '\(name)'")
     }
 
     private static func conflict(with stored: AttributeDefinition) -> Problem {
         let multiple = stored.isMultiple ? " of several values" : ""
         return Problem(
             .conflict,
-            "the attribute '\(stored.name)' is a \(stored.type)\(multiple), which its values are too; delete it before it becomes another",
+            "the type of '\(stored.name)' must stay \(stored.type)\(multiple), as its values have it; delete the attribute to change it",
             at: ["type"])
     }
 }

@@ -32,7 +32,8 @@ struct AuditEndpoint {
 
     private static func query(_ given: [String: String]) throws(Problem) -> AuditQuery {
         guard let limit = Int(given["limit"] ?? "100"), (1...Self.limit).contains(limit) else {
-            throw Problem(.badRequest, "limit is a whole number from 1 to \(Self.limit)")
+            let found = given["limit"] ?? ""
+            throw Problem(.badRequest, "`limit` must be a whole number from 1 to \(Self.limit); got '\(found)'")
         }
         var query = AuditQuery(limit: limit)
         query.author = given["author"]
@@ -41,7 +42,7 @@ struct AuditEndpoint {
         if let name = given["action"] {
             guard let action = AuditAction(rawValue: name) else {
                 let known = AuditAction.allCases.map(\.rawValue).joined(separator: ", ")
-                throw Problem(.badRequest, "action is one of \(known)")
+                throw Problem(.badRequest, "`action` must be one of \(known); got '\(name)'")
             }
             query.action = action
         }
@@ -49,7 +50,7 @@ struct AuditEndpoint {
         query.until = try moment("until", given)
         if let text = given["after"] {
             guard let id = Int64(text), id > 0 else {
-                throw Problem(.badRequest, "after is the 'next' of an earlier answer")
+                throw Problem(.badRequest, "`after` must be the `next` of an earlier response; got '\(text)'")
             }
             query.after = id
         }
@@ -59,7 +60,7 @@ struct AuditEndpoint {
     private static func moment(_ name: String, _ given: [String: String]) throws(Problem) -> Timestamp? {
         guard let text = given[name] else { return nil }
         guard let moment = Timestamp(rfc3339: text) else {
-            throw Problem(.badRequest, "\(name) is a time as in RFC 3339, such as 2026-01-31T12:00:00Z")
+            throw Problem(.badRequest, "`\(name)` must be an RFC 3339 time such as 2026-01-31T12:00:00Z; got '\(text)'")
         }
         return moment
     }

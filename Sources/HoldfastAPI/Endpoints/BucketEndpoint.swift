@@ -25,9 +25,13 @@ struct BucketEndpoint {
 
     private static func allocation(_ value: JSONValue?) throws(Problem) -> TrafficAllocation {
         guard let value else { return TrafficAllocation(ranges: []) }
+        guard value.array != nil else {
+            throw Problem(
+                .badRequest, "`traffic_allocation` must be an array; got \(value.kind)", at: ["traffic_allocation"])
+        }
         if let count = value.array?.count, count > Bucketer.bucketCount {
             throw Problem(
-                .badRequest, "traffic_allocation must have at most \(Bucketer.bucketCount) ranges; got \(count)",
+                .badRequest, "`traffic_allocation` must have at most \(Bucketer.bucketCount) ranges; got \(count)",
                 at: ["traffic_allocation"])
         }
         do throws(DatafileError) {
@@ -35,7 +39,7 @@ struct BucketEndpoint {
         } catch {
             let first = error.problems.first
             let place = first.map { JSONPointer.member("traffic_allocation", insteadOf: "trafficAllocation", in: $0.pointer) }
-            throw Problem(.badRequest, first?.reason ?? "traffic_allocation is not usable", at: place)
+            throw Problem(.badRequest, first?.reason ?? "`traffic_allocation` is not usable", at: place)
         }
     }
 }

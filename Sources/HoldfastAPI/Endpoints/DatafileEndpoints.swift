@@ -36,7 +36,7 @@ struct DatafileEndpoints {
             ) { result in
                 switch result {
                 case .success(nil):
-                    call.fail(Problem(.preconditionFailed, "the datafile was changed meanwhile; nothing was stored"))
+                    call.fail(Problem(.preconditionFailed, "the datafile was changed during the request; nothing was stored; try again"))
                 case .success(let stored):
                     catalog.answer(call, former == nil ? .created : .ok, summary(stored, datafile))
                 case .failure(let error): call.fail(error)
@@ -61,7 +61,8 @@ struct DatafileEndpoints {
         do throws(Problem) {
             let query = try request.query(knowing: ["limit"])
             guard let limit = Int(query["limit"] ?? "100"), (1...1_000).contains(limit) else {
-                throw Problem(.badRequest, "limit is a whole number from 1 to 1000")
+                let found = query["limit"] ?? ""
+                throw Problem(.badRequest, "`limit` must be a whole number from 1 to 1000; got '\(found)'")
             }
             let sdkKey = try projects.project(named: request.field("x-optimizely-sdk-key")).sdkKey
             services.storeReads.async { [store = services.projects.store] in

@@ -59,7 +59,7 @@ struct EventEndpoints {
             let limit = services.options.elementLimit
             let list = value.array ?? [value]
             guard list.count <= limit else {
-                throw Problem(.badRequest, "the array has \(list.count) elements; the limit is \(limit)", at: [])
+                throw Problem(.badRequest, "the array must have at most \(limit) elements; got \(list.count)", at: [])
             }
             let isArray = value.array != nil
             let now = systemWallClock()

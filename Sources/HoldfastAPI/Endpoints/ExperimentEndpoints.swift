@@ -141,7 +141,7 @@ struct ExperimentEndpoints {
                 switch result {
                 case .failure(let error): call.fail(error)
                 case .success(nil) where tries == 0:
-                    call.fail(Problem(.conflict, "the datafile is being changed by others; nothing was stored"))
+                    call.fail(Problem(.conflict, "others are changing the datafile; nothing was stored; try again"))
                 case .success(nil):
                     edit(
                         catalog, sdkKey, action, of: key, by: author, call, tries: tries - 1, change, answer: answer)
@@ -184,17 +184,17 @@ struct ExperimentEndpoints {
     ) throws(Problem) {
         guard let audience = definition.audience else { return }
         for name in Mentions(audience: audience).segments.sorted() where schema.segments[name] == nil {
-            throw Problem(.unprocessableContent, "there is no segment '\(name)'", at: ["audience"])
+            throw Problem(.unprocessableContent, "no segment has the name '\(name)'", at: ["audience"])
         }
     }
 
     private static func key(_ request: borrowing Request) throws(Problem) -> String {
-        guard let text = request.parameter(0) else { throw Problem(.badRequest, "the key in the path is not UTF-8") }
+        guard let text = request.parameter(0) else { throw Problem(.badRequest, "the key in the path must be UTF-8") }
         return try ExperimentDefinition.checkKey(text, at: nil)
     }
 
     private static func unknown(_ key: String) -> Problem {
-        Problem(.notFound, "there is no experiment of the key '\(key)'")
+        Problem(.notFound, "no experiment has the key '\(key)'")
     }
 
     private static func describe(_ experiment: Experiment, _ project: Project) -> JSONValue {

@@ -61,7 +61,7 @@ struct SegmentEndpoints {
             let schema = catalog.snapshot().schema
             let segment = try segment(name, ProfileBody.parse(content), schema)
             guard schema.segments.count < limit || schema.segments[name] != nil else {
-                throw Problem(.conflict, "there are \(limit) segments, which is the limit")
+                throw Problem(.conflict, "at most \(limit) segments may be defined")
             }
             services.attributes.putSegment(segment, by: author) { result in
                 switch result {
@@ -80,10 +80,10 @@ struct SegmentEndpoints {
     ) throws(Problem) -> Segment {
         let object = try body.object("a segment", knowing: ["name", "conditions"])
         if let given = try object.optionalText("name"), !given.utf8.elementsEqual(name.string.utf8) {
-            throw Problem(.badRequest, "name is another than the path names", at: ["name"])
+            throw Problem(.badRequest, "`name` must be the name in the path, '\(name)'; got '\(given)'", at: ["name"])
         }
         guard let conditions = object["conditions"] else {
-            throw Problem(.badRequest, "conditions is missing", at: ["conditions"])
+            throw Problem(.badRequest, "`conditions` is required", at: ["conditions"])
         }
         let faults = SegmentRules.faults(in: conditions, at: ["conditions"], schema: schema)
         if let problem = Problem(faults: faults, "nothing was stored") { throw problem }
@@ -108,7 +108,7 @@ struct SegmentEndpoints {
                 guard users.isEmpty else {
                     let list = users.map { "'\($0)'" }.joined(separator: ", ")
                     throw Problem(
-                        .conflict, "the segment '\(name)' is an audience in the project '\(project.sdkKey)', of \(list)")
+                        .conflict, "the segment '\(name)' is an audience in the project '\(project.sdkKey)'; change it first in \(list)")
                 }
             }
             services.attributes.removeSegment(name, by: author) { result in
@@ -147,6 +147,6 @@ struct SegmentEndpoints {
     }
 
     private static func unknown(_ name: Identifier) -> Problem {
-        Problem(.notFound, "there is no segment '\(name)'")
+        Problem(.notFound, "no segment has the name '\(name)'")
     }
 }

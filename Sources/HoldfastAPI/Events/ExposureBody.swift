@@ -27,7 +27,7 @@ struct ExposureBody {
             let name = Identifier(try body.object.text("experiment", in: place))
             guard let found = project.datafile.experiment(key: name) ?? project.datafile.experiment(id: name) else {
                 throw Problem(
-                    .notFound, "there is no experiment of the key or id '\(name)'", at: place.appending("experiment"))
+                    .notFound, "no experiment has the key or id '\(name)'", at: place.appending("experiment"))
             }
             experiment = found
             variation = try Self.variation(body, of: found)
@@ -41,7 +41,8 @@ struct ExposureBody {
         let key = try body.object.optionalText("variation_key", in: body.place)
         guard id == nil || key == nil else {
             throw Problem(
-                .badRequest, "variation_id and variation_key are both given", at: body.place.appending("variation_key"))
+                .badRequest, "either `variation_id` or `variation_key` may be given; got both",
+                at: body.place.appending("variation_key"))
         }
         let found: Variation?
         switch (id, key) {
@@ -52,7 +53,7 @@ struct ExposureBody {
         guard let found else {
             let list = experiment.variations.prefix(20).map { "\($0.key) (id \($0.id))" }.joined(separator: ", ")
             throw Problem(
-                .unprocessableContent, "the experiment has no such variation; it has: \(list)",
+                .unprocessableContent, "the variation must be one of the experiment's: \(list)",
                 at: body.place.appending(id == nil ? "variation_key" : "variation_id"))
         }
         return found
@@ -71,7 +72,7 @@ struct ExposureBody {
         guard let variation = variation ?? assigned.flatMap({ experiment.variation(id: $0) }) else {
             throw EventRefusal(
                 Problem(
-                    .unprocessableContent, "the user has no variation of this experiment: name one, or assign the user first",
+                    .unprocessableContent, "the user has no variation of this experiment; name one, or assign the user first",
                     at: place.appending("user_id")), isRetriable: true)
         }
         var payload = JSONWriter()

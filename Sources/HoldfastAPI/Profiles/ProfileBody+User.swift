@@ -9,7 +9,7 @@ extension ProfileBody {
         let userID = try checkUserID(try object.text("user_id", in: place), at: place.appending("user_id"))
         guard let value = object["attributes"], !value.isNull else { return User(id: userID, attributes: JSONObject()) }
         guard let attributes = value.object else {
-            throw Problem(.badRequest, "attributes is an object, not \(value.kind)", at: place.appending("attributes"))
+            throw Problem(.badRequest, "`attributes` must be an object; got \(value.kind)", at: place.appending("attributes"))
         }
         try check(attributes: attributes, at: place.appending("attributes"))
         return User(id: userID, attributes: attributes)

@@ -32,7 +32,7 @@ struct ProfileBody {
         do throws(JSONError) {
             return try parser.parse(Array(text.utf8))
         } catch {
-            var problem = Problem(error, in: "the query parameter '\(name)'")
+            var problem = Problem(error, in: "the query parameter `\(name)`")
             problem.pointer = nil
             throw problem
         }
@@ -57,10 +57,10 @@ struct ProfileBody {
     }
 
     init(_ value: JSONValue, pathUserID: Identifier? = nil) throws(Problem) {
-        guard let object = value.object else { throw Self.wrong([], "a profile is an object, not \(value.kind)") }
+        guard let object = value.object else { throw Self.wrong([], "a profile must be an object; got \(value.kind)") }
         userID = try Self.userID(object["user_id"], path: pathUserID)
         guard let map = object["experiment_bucket_map"] else {
-            throw Self.wrong(["experiment_bucket_map"], "experiment_bucket_map is missing")
+            throw Self.wrong(["experiment_bucket_map"], "`experiment_bucket_map` is required")
         }
         assignments = try Self.assignments(map)
     }
@@ -68,11 +68,11 @@ struct ProfileBody {
     private static func userID(_ value: JSONValue?, path: Identifier?) throws(Problem) -> Identifier {
         guard let value else {
             if let path { return path }
-            throw wrong(["user_id"], "user_id is missing")
+            throw wrong(["user_id"], "`user_id` is required")
         }
-        guard let text = value.string else { throw wrong(["user_id"], "user_id is a string, not \(value.kind)") }
+        guard let text = value.string else { throw wrong(["user_id"], "`user_id` must be a string; got \(value.kind)") }
         let userID = try checkUserID(text, at: ["user_id"])
-        if let path, path != userID { throw wrong(["user_id"], "user_id is another than the path names") }
+        if let path, path != userID { throw wrong(["user_id"], "`user_id` must be the user id in the path, '\(path)'; got '\(userID)'") }
         return userID
     }
 
@@ -80,11 +80,11 @@ struct ProfileBody {
     static func checkUserID(
         _ text: String, at pointer: @autoclosure () -> JSONPointer?
     ) throws(Problem) -> Identifier {
-        guard !text.isEmpty else { throw Problem(.badRequest, "the user id is empty", at: pointer()) }
+        guard !text.isEmpty else { throw Problem(.badRequest, "a user id must be 1 to 1024 bytes long; got none", at: pointer()) }
         guard text.utf8.count <= 1_024 else {
-            throw Problem(.badRequest, "the user id is longer than 1024 bytes", at: pointer())
+            throw Problem(.badRequest, "a user id must be 1 to 1024 bytes long; got \(text.utf8.count)", at: pointer())
         }
-        guard !text.utf8.contains(0) else { throw Problem(.badRequest, "the user id holds a NUL", at: pointer()) }
+        guard !text.utf8.contains(0) else { throw Problem(.badRequest, "a user id must not contain NUL", at: pointer()) }
         return Identifier(text)
     }
 
@@ -93,17 +93,17 @@ struct ProfileBody {
         _ map: JSONValue, at place: JSONPointer = ["experiment_bucket_map"]
     ) throws(Problem) -> ExperimentBucketMap {
         guard let object = map.object else {
-            throw wrong(place, "experiment_bucket_map is an object, not \(map.kind)")
+            throw wrong(place, "`experiment_bucket_map` must be an object; got \(map.kind)")
         }
         var entries: [ExperimentBucketMap.Entry] = []
         entries.reserveCapacity(object.count)
         for member in object {
             let experimentID = try checkExperimentID(member.key, at: place.appending(member.key))
             guard let entry = member.value.object else {
-                throw wrong(place.appending(member.key), "an entry of the map is an object, not \(member.value.kind)")
+                throw wrong(place.appending(member.key), "an assignment must be an object; got \(member.value.kind)")
             }
             guard let variation = entry["variation_id"] else {
-                throw wrong(place.appending(member.key).appending("variation_id"), "variation_id is missing")
+                throw wrong(place.appending(member.key).appending("variation_id"), "`variation_id` is required")
             }
             let variationID = try variationID(variation, at: place.appending(member.key).appending("variation_id"))
             entries.append(.init(experimentID: experimentID, variationID: variationID))
@@ -116,10 +116,10 @@ struct ProfileBody {
         _ text: String, at pointer: @autoclosure () -> JSONPointer?
     ) throws(Problem) -> Identifier {
         guard isExperimentID(text.utf8) else {
-            throw Problem(.badRequest, "an experiment id is made of ASCII letters and digits", at: pointer())
+            throw Problem(.badRequest, "an experiment id must consist of ASCII letters and digits; got '\(text)'", at: pointer())
         }
         guard text.utf8.count <= 255 else {
-            throw Problem(.badRequest, "an experiment id is at the most 255 bytes long", at: pointer())
+            throw Problem(.badRequest, "an experiment id must be at most 255 bytes long; got \(text.utf8.count)", at: pointer())
         }
         return Identifier(text)
     }
@@ -135,8 +135,8 @@ struct ProfileBody {
     static func variationID(
         _ value: JSONValue, at pointer: @autoclosure () -> JSONPointer
     ) throws(Problem) -> Identifier {
-        guard let text = value.string else { throw wrong(pointer(), "variation_id is a string, not \(value.kind)") }
-        guard isVariationID(text.utf8) else { throw wrong(pointer(), "variation_id is 1 to 255 bytes long") }
+        guard let text = value.string else { throw wrong(pointer(), "`variation_id` must be a string; got \(value.kind)") }
+        guard isVariationID(text.utf8) else { throw wrong(pointer(), "`variation_id` must be 1 to 255 bytes long; got \(text.utf8.count)") }
         return Identifier(text)
     }
 

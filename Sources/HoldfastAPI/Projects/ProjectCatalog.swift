@@ -150,15 +150,15 @@ final class ProjectView {
         refresh()
         if let sdkKey {
             guard let project = projects[sdkKey] else {
-                throw Problem(.notFound, "there is no datafile of the SDK key '\(sdkKey)'")
+                throw Problem(.notFound, "no datafile has the SDK key '\(sdkKey)'")
             }
             return project
         }
         if let project = projects.count == 1 ? projects.first?.value : projects[Self.defaultKey] { return project }
         guard !projects.isEmpty else {
-            throw Problem(.notFound, "there is no datafile and no experiment yet")
+            throw Problem(.notFound, "the server has no datafile and no experiment yet")
         }
-        throw Problem(.badRequest, "there are several projects: name one by its sdk_key")
+        throw Problem(.badRequest, "the server has several projects; name one by its SDK key")
     }
 
     /// Whether a variation belongs to this experiment in the datafile of another project.

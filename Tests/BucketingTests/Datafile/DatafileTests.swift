@@ -4,40 +4,40 @@ import Testing
 
 @Suite struct DatafileTests {
     static let wrong: [(change: String, problems: [String])] = [
-        (#"[]"#, ["must be an object, is an array"]),
-        (#"{"version":"3"}"#, [#"/version: must be "4", is "3""#]),
-        (#"{"version":4}"#, ["/version: must be a string, is a number"]),
-        (#"{"projectId":null}"#, ["/projectId: must be a string, is null"]),
+        (#"[]"#, ["a datafile must be an object; got an array"]),
+        (#"{"version":"3"}"#, ["`version` must be '4'; got '3', at /version"]),
+        (#"{"version":4}"#, ["`version` must be a string; got a number, at /version"]),
+        (#"{"projectId":null}"#, ["`projectId` must be a string; got null, at /projectId"]),
         (#"{"experiments":{}}"#, ["/experiments: must be an array, is an object"]),
-        (#"{"experiments":[5]}"#, ["/experiments/0: must be an object, is a number"]),
+        (#"{"experiments":[5]}"#, ["an element must be an object; got a number, at /experiments/0"]),
         (#"{"anonymizeIP":"yes"}"#, ["/anonymizeIP: must be a boolean, is a string"]),
         (
             #"{"attributes":[{"id":"1"}],"events":[{"id":"1","key":"e","experimentIds":[1]}]}"#,
-            [#"/attributes/0: "key" is missing"#, "/events/0/experimentIds/0: must be a string, is a number"]
+            ["`key` is required, at /attributes/0", "an element must be a string; got a number, at /events/0/experimentIds/0"]
         ),
         (
             #"{"experiments":[{"id":"1","key":"e","layerId":"","status":"Running","variations":[{"id":"2"}],"trafficAllocation":[{"entityId":"2","endOfRange":"x"}],"audienceIds":[],"forcedVariations":{"a/b":1}}]}"#,
             [
                 "/experiments/0/trafficAllocation/0/endOfRange: must be a number, is a string",
-                #"/experiments/0/variations/0: "key" is missing"#,
-                "/experiments/0/forcedVariations/a~1b: must be a string, is a number",
+                "`key` is required, at /experiments/0/variations/0",
+                "a member must be a string; got a number, at /experiments/0/forcedVariations/a~1b",
             ]
         ),
         (
             #"{"audiences":[{"id":"1","name":"n","conditions":"[\"or\","}]}"#,
-            ["/audiences/0/conditions: must hold JSON; line 1, byte 6 in /1: the text ends too early: expected a value"]
+            ["`conditions` must be JSON: expected a value, got the end of the text (line 1, byte 6, in /1), at /audiences/0/conditions"]
         ),
-        (#"{"typedAudiences":[{"id":"1","name":"n"}]}"#, [#"/typedAudiences/0: "conditions" is missing"#]),
+        (#"{"typedAudiences":[{"id":"1","name":"n"}]}"#, ["`conditions` is required, at /typedAudiences/0"]),
         (
             #"{"featureFlags":[{"id":"1","key":"f","experimentIds":["9"],"rolloutId":"8","variables":[]}]}"#,
             [
-                #"/featureFlags/0/experimentIds/0: no experiment has the id "9""#,
-                #"/featureFlags/0/rolloutId: no rollout has the id "8""#,
+                "no experiment has the id '9', at /featureFlags/0/experimentIds/0",
+                "no rollout has the id '8', at /featureFlags/0/rolloutId",
             ]
         ),
         (
             #"{"holdouts":[{"id":"1","key":"h","status":"Running","variations":[],"audienceIds":[]}]}"#,
-            [#"/holdouts/0: "trafficAllocation" is missing"#]
+            ["`trafficAllocation` is required, at /holdouts/0"]
         ),
     ]
 
@@ -60,7 +60,7 @@ import Testing
     @Test func anEmptyObjectLacksWhatTheSchemaDemands() throws {
         let error = try #require(throws: DatafileError.self) { try Datafile([:]) }
         let missing = ["version", "accountId", "projectId", "revision", "attributes", "events", "audiences", "experiments", "groups"]
-        #expect(error.problems.map(\.reason) == missing.map { "\"\($0)\" is missing" })
+        #expect(error.problems.map(\.reason) == missing.map { "`\($0)` is required" })
     }
 
     @Test func aMissingGroupIsNamed() throws {
@@ -70,7 +70,7 @@ import Testing
         experiment["groupPolicy"] = "random"
         editor.setExperiment(experiment)
         let error = try #require(throws: DatafileError.self) { try Datafile(editor.value) }
-        #expect(error.description == #"/groups: has no group "5", which experiment "e" names"#)
+        #expect(error.description == "no group has the id '5', which the experiment 'e' names, at /groups")
     }
 
     /// Whatever a datafile contains, it is compiled or refused with reasons, and can be decided on.

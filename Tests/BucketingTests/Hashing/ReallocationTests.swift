@@ -106,6 +106,6 @@ import Testing
         let error = try #require(throws: DatafileError.self) {
             try TrafficAllocation(json: [["entityId": 5, "endOfRange": 1]])
         }
-        #expect(error.description == "/trafficAllocation/0/entityId: must be a string, is a number")
+        #expect(error.description == "`entityId` must be a string; got a number, at /trafficAllocation/0/entityId")
     }
 }

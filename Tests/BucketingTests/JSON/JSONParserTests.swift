@@ -66,14 +66,14 @@ import Testing
     func refusesInvalidUTF8(bytes: [UInt8], offset: Int) throws {
         let quote = UInt8(ascii: "\"")
         let error = try #require(throws: JSONError.self) { try JSONParser().parse([quote] + bytes + [quote]) }
-        #expect(error.message == "not valid UTF-8")
+        #expect(error.message == "expected UTF-8")
         #expect(error.offset == offset)
     }
 
     @Test func errorNamesTheLine() throws {
         let error = try #require(throws: JSONError.self) { try JSONParser().parse("{\n\"a\": 1,\n\"b\": x}") }
         #expect(error.line == 3)
-        #expect(error.description == "line 3, byte 15 in /b: expected a value")
+        #expect(error.description == "expected a value (line 3, byte 15, in /b)")
     }
 
     @Test func nestingIsLimited() throws {

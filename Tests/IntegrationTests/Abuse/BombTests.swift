@@ -81,7 +81,7 @@ import Testing
             return answer.status == 503 ? answer : nil
         }
         #expect((10..<20).contains(refused.count))
-        #expect(refused.allSatisfy { $0["detail"] == "the server holds as much of unfinished requests as it may" })
+        #expect(refused.allSatisfy { $0["detail"] == "the memory for unfinished requests is full; try again later" })
         // What they held has been given back.
         #expect(try server.request("POST", "/v1/profiles", unfinished)["imported"] == 1)
     }
