@@ -79,6 +79,18 @@ let package = Package(
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "Logging", package: "swift-log"),
             ],
+            // The manual without its landing page.
+            resources: [
+                .embedInCode("holdfast.docc/Access.md"), .embedInCode("holdfast.docc/API.md"),
+                .embedInCode("holdfast.docc/Architecture.md"), .embedInCode("holdfast.docc/AttributesAndSegments.md"),
+                .embedInCode("holdfast.docc/Changes.md"), .embedInCode("holdfast.docc/ClientLibrary.md"),
+                .embedInCode("holdfast.docc/Configuration.md"), .embedInCode("holdfast.docc/Contributing.md"),
+                .embedInCode("holdfast.docc/EventsAndResults.md"), .embedInCode("holdfast.docc/Experiments.md"),
+                .embedInCode("holdfast.docc/Limits.md"), .embedInCode("holdfast.docc/Operations.md"),
+                .embedInCode("holdfast.docc/Performance.md"), .embedInCode("holdfast.docc/Profiles.md"),
+                .embedInCode("holdfast.docc/Proof.md"), .embedInCode("holdfast.docc/SDKs.md"),
+                .embedInCode("holdfast.docc/Threats.md"),
+            ],
             swiftSettings: server
         ),
 
