@@ -1,0 +1,76 @@
+import Foundation
+import Testing
+
+/// The README and the manual: their examples run as written, and the program prints the articles.
+@Suite struct ManualTests {
+    @Test(arguments: ExampleSection.all.filter(\.scripts.isEmpty))
+    func `The examples of a section print what is written`(section: ExampleSection) throws {
+        try expectAsWritten(section)
+    }
+
+    @Test(
+        .enabled(if: PythonEnvironment.canBeMade, "the public SDK cannot be installed here"),
+        arguments: ExampleSection.all.filter { !$0.scripts.isEmpty })
+    func `The examples of a section with Python print what is written`(section: ExampleSection) throws {
+        try expectAsWritten(section)
+    }
+
+    @Test func `There are examples in the README and in most articles on use`() {
+        let files = Set(ExampleSection.all.map(\.file))
+        #expect(files.isSuperset(of: ["README.md", "Experiments.md", "Profiles.md", "Access.md", "Operations.md", "SDKs.md"]))
+        #expect(ExampleSection.all.contains { !$0.scripts.isEmpty })
+    }
+
+    @Test func `The README is short, and links to files that exist`() throws {
+        let text = try String(contentsOfFile: "\(ExampleSection.root)/README.md", encoding: .utf8)
+        #expect(text.split(separator: "\n", omittingEmptySubsequences: false).count <= 221)
+        let links = text.matches(of: #/\]\(([^)]+)\)/#).map { String($0.output.1) }
+        #expect(links.count >= ExampleSection.articles.count)
+        for link in links {
+            #expect(FileManager.default.fileExists(atPath: "\(ExampleSection.root)/\(link)"), "\(link)")
+        }
+    }
+
+    // MARK: In the terminal
+
+    @Test func `The program lists every article, and prints each as it is in the catalog`() throws {
+        let contents = try runAt(Executable.holdfast, ["manual"])
+        let landingPage = try String(contentsOfFile: "\(ExampleSection.catalog)/Holdfast.md", encoding: .utf8)
+        #expect(ExampleSection.articles.count == landingPage.matches(of: #/- <doc:\w+>/#).count)
+        for topic in ExampleSection.articles {
+            #expect(landingPage.contains("<doc:\(topic)>"), "\(topic)")
+            #expect(contents.contains("  \(topic) "), "\(topic)")
+            let article = try String(contentsOfFile: "\(ExampleSection.catalog)/\(topic).md", encoding: .utf8)
+            let printed = try runAt(Executable.holdfast, ["manual", topic.lowercased()])
+            let text = article.replacing(#/<doc:(\w+)>/#) { "`holdfast manual \($0.output.1)`" }
+            #expect(printed == text.trimmingCharacters(in: .newlines), "\(topic)")
+        }
+    }
+
+    @Test func `The beginning of a topic suffices`() throws {
+        #expect(try runAt(Executable.holdfast, ["manual", "exp"]).hasPrefix("# Experiments\n"))
+        #expect(try runAt(Executable.holdfast, ["manual", "API"]).hasPrefix("# API\n"))
+    }
+
+    @Test(arguments: [
+        ("experimnts", "did you mean Experiments?"), ("a", "choose one of AttributesAndSegments, API, Access, Architecture"),
+        ("zzz", "choose one of Experiments, Profiles, "), ("", "choose one of Experiments, Profiles, "),
+    ])
+    func `An unknown topic is an error that names the nearest`(topic: String, hint: String) throws {
+        let child = try ChildProcess(Executable.holdfast, ["manual", topic])
+        #expect(child.wait() == .exit(1))
+        #expect(child.output.all.isEmpty)
+        #expect(child.errors.text.contains("Error: the topic must be one that 'holdfast manual' lists; got '\(topic)'; \(hint)"))
+    }
+
+    // MARK: Running examples
+
+    private func expectAsWritten(_ section: ExampleSection) throws {
+        let outputs = try ExampleRun(section).outputs()
+        #expect(outputs.count == section.commands.count, "a command ended the shell: \(outputs.last ?? "")")
+        for (command, output) in zip(section.commands, outputs) {
+            let written = ExampleRun.normalised(command.output.joined(separator: "\n"))
+            #expect(ExampleRun.normalised(output) == written, "\(section.file):\(command.line): \(command.text)")
+        }
+    }
+}
