@@ -291,7 +291,7 @@ import Testing
             let answer = try TestClient(port: port).rest()
             #expect(answer.hasPrefix("HTTP/1.1 503 "))
             #expect(answer.hasSuffix("the server has no free connection; try again later"))
-            #expect(TestClient.field("Content-Length", of: answer) == "49")
+            #expect(TestClient.field("Content-Length", of: answer) == "50")
             #expect(TestClient.field("X-Request-Id", of: answer) != nil && TestClient.field("Date", of: answer) != nil)
         }
     }

@@ -8,9 +8,9 @@ import Testing
         (#"{"version":"3"}"#, ["`version` must be '4'; got '3', at /version"]),
         (#"{"version":4}"#, ["`version` must be a string; got a number, at /version"]),
         (#"{"projectId":null}"#, ["`projectId` must be a string; got null, at /projectId"]),
-        (#"{"experiments":{}}"#, ["/experiments: must be an array, is an object"]),
+        (#"{"experiments":{}}"#, ["`experiments` must be an array; got an object, at /experiments"]),
         (#"{"experiments":[5]}"#, ["an element must be an object; got a number, at /experiments/0"]),
-        (#"{"anonymizeIP":"yes"}"#, ["/anonymizeIP: must be a boolean, is a string"]),
+        (#"{"anonymizeIP":"yes"}"#, ["`anonymizeIP` must be a boolean; got a string, at /anonymizeIP"]),
         (
             #"{"attributes":[{"id":"1"}],"events":[{"id":"1","key":"e","experimentIds":[1]}]}"#,
             ["`key` is required, at /attributes/0", "an element must be a string; got a number, at /events/0/experimentIds/0"]
@@ -18,7 +18,7 @@ import Testing
         (
             #"{"experiments":[{"id":"1","key":"e","layerId":"","status":"Running","variations":[{"id":"2"}],"trafficAllocation":[{"entityId":"2","endOfRange":"x"}],"audienceIds":[],"forcedVariations":{"a/b":1}}]}"#,
             [
-                "/experiments/0/trafficAllocation/0/endOfRange: must be a number, is a string",
+                "`endOfRange` must be a number; got a string, at /experiments/0/trafficAllocation/0/endOfRange",
                 "`key` is required, at /experiments/0/variations/0",
                 "a member must be a string; got a number, at /experiments/0/forcedVariations/a~1b",
             ]
