@@ -73,6 +73,7 @@ import Testing
                     guard !next.isNull, pages < 20 else { break }
                     after = "&after=\(next.string ?? String(decoding: next.encoded(), as: UTF8.self))"
                 }
+                #expect(pages == (7 + limit - 1) / limit)
                 #expect(users.sorted() == (0..<7).map { "u\($0)" }, "\(target) by \(limit)")
             }
             #expect(try client.request("GET", "\(target)&limit=1001").status == 400)

@@ -57,9 +57,14 @@ final class EventExport: ResponseStream, Sendable {
     }
 
     private func finish(_ writer: StreamWriter) {
-        let end = state.withLock { state in
-            state.form.end(next: state.isAtEnd ? .null : .integer(state.after))
+        do throws(StorageError) {
+            let (after, awaitsEnd, isAtEnd) = state.withLock { ($0.after, $0.form.awaitsEnd, $0.isAtEnd) }
+            guard awaitsEnd else { return writer.finish() }
+            let hasMore = isAtEnd ? false : try source(after, 1).count > 0
+            let end = state.withLock { $0.form.end(next: hasMore ? .integer(after) : .null) }
+            writer.write(end)
+        } catch {
+            writer.fail(Problem(error).response)
         }
-        if let end { writer.write(end) } else { writer.finish() }
     }
 }

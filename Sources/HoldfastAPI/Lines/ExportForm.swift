@@ -32,6 +32,9 @@ struct ExportForm {
 
     var contentType: StaticString { name == nil ? MediaType.lines : MediaType.json }
 
+    /// Whether it remains to be told, behind the last element, where the next page begins.
+    var awaitsEnd: Bool { name != nil && !hasEnded }
+
     /// A piece of the export.
     ///
     /// - Parameter lines: one or more elements, each with a line feed behind it; no element has one within.
@@ -42,11 +45,10 @@ struct ExportForm {
         return opening + separator + lines.dropLast().map { $0 == UInt8(ascii: "\n") ? UInt8(ascii: ",") : $0 }
     }
 
-    /// What comes behind the last piece, once; `nil` if there is nothing to come.
+    /// What comes behind the last piece of a page.
     ///
     /// - Parameter next: behind what the next page begins; `null` if there is none.
-    mutating func end(next: JSONValue) -> [UInt8]? {
-        guard name != nil, !hasEnded else { return nil }
+    mutating func end(next: JSONValue) -> [UInt8] {
         hasEnded = true
         return opening() + Array(#"],"next":"#.utf8) + next.encoded() + Array("}\n".utf8)
     }

@@ -40,11 +40,16 @@ final class ProfileExport: ResponseStream {
     }
 
     private func finish(_ writer: StreamWriter) {
-        let next = isAtEnd ? nil : after
-        if let end = form.end(next: next.map { .string($0.string) } ?? .null) {
-            writer.write(end)
-        } else {
-            writer.finish()
+        guard form.awaitsEnd else { return writer.finish() }
+        guard let after, !isAtEnd else { return writer.write(form.end(next: .null)) }
+        reader.profiles(after: after, limit: 1) { [self] result in
+            switch result {
+            case .success(let page):
+                let hasMore = !page.profiles.isEmpty || page.end != nil
+                writer.write(form.end(next: hasMore ? .string(after.string) : .null))
+            case .failure(let error):
+                writer.fail(Problem(error).response)
+            }
         }
     }
 
