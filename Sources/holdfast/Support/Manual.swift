@@ -5,14 +5,13 @@ import HoldfastAPI
 enum Manual {
     struct Article {
         let topic: String
-        /// As Markdown, without what only a documentation compiler reads.
+        /// As Markdown, with links that a reader in a terminal can follow.
         let text: String
 
         init(_ topic: String, _ content: [UInt8]) {
             self.topic = topic
             let text = String(decoding: content, as: UTF8.self)
-            self.text = text.replacing(#/@Metadata \{[^}]*\}\s*/#, with: "")
-                .replacing(#/<doc:(\w+)>/#) { "`holdfast manual \($0.output.1)`" }
+            self.text = text.replacing(#/<doc:(\w+)>/#) { "`holdfast manual \($0.output.1)`" }
                 .trimmingCharacters(in: .newlines)
         }
 
@@ -61,7 +60,9 @@ enum Manual {
         if candidates.count == 1, !wanted.isEmpty { return candidates[0] }
         let topics = articles.map(\.topic)
         let required = "the topic must be one that 'holdfast manual' lists; got '\(name)'"
-        if let nearest = Spelling.nearest(to: name, among: topics) { throw Failure("\(required); did you mean \(nearest)?") }
+        if let nearest = Spelling.nearest(to: name, among: topics) {
+            throw Failure("\(required); did you mean \(nearest)?")
+        }
         let choices = candidates.isEmpty || wanted.isEmpty ? topics : candidates.map(\.topic)
         throw Failure("\(required); choose one of \(choices.joined(separator: ", "))")
     }

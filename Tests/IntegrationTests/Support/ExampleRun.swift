@@ -16,7 +16,8 @@ struct ExampleRun {
         if section.file == "Access.md" {
             // As its first block makes it.
             let secrets = (0..<2).map { _ in UUID().uuidString }
-            options = ["--tokens-file", try directory.write("admin on-call \(secrets[0])\nwrite app \(secrets[1])\n", to: "tokens")]
+            let tokens = "admin on-call \(secrets[0])\nwrite app \(secrets[1])\n"
+            options = ["--tokens-file", try directory.write(tokens, to: "tokens")]
         }
         server = try ServerProcess(database: directory.file("holdfast.db"), options)
         // Where output is no terminal, curl would show its progress.
@@ -52,7 +53,7 @@ struct ExampleRun {
 
     /// The text without what differs from run to run: times, ids of requests, and ends of lines.
     static func normalised(_ text: String) -> String {
-        text.replacing("\r", with: "")
+        text.replacing("\r\n", with: "\n")
             .replacing(#/\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z/#, with: "TIME")
             .replacing(#/Date: [^\n]*/#, with: "Date: TIME")
             .replacing(#/(X-Request-Id: |"request_id":")[0-9a-f]+-\d+/#) { "\($0.output.1)ID" }
