@@ -9,7 +9,7 @@ import Testing
     }
 
     @Test(
-        .enabled(if: PythonEnvironment.canBeMade, "the public SDK cannot be installed here"),
+        .enabled(if: PythonEnvironment.sdk.canBeMade, "the public SDK cannot be installed here"),
         arguments: ExampleSection.all.filter { !$0.scripts.isEmpty })
     func `The examples of a section with Python print what is written`(section: ExampleSection) throws {
         try expectAsWritten(section)

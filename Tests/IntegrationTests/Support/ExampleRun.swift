@@ -41,7 +41,7 @@ struct ExampleRun {
 
     private var environment: [String: String] {
         var programs = [URL(fileURLWithPath: Executable.holdfast).deletingLastPathComponent().path]
-        if !section.scripts.isEmpty, case .success(let python) = PythonEnvironment.interpreter {
+        if !section.scripts.isEmpty, case .success(let python) = PythonEnvironment.sdk.interpreter {
             programs.insert(URL(fileURLWithPath: python).deletingLastPathComponent().path, at: 0)
         }
         let path = ProcessInfo.processInfo.environment["PATH"] ?? ""
