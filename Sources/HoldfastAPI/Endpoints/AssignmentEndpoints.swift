@@ -38,11 +38,8 @@ struct AssignmentEndpoints {
     private static func condition(
         _ request: borrowing Request, of experiment: NamedExperiment
     ) -> ProfileChange.Condition? {
-        let preconditions = Preconditions(request)
-        guard !preconditions.isEmpty else { return nil }
-        return { profile in
-            let representation = profile?[experiment.id].map { experiment.encode($0) }
-            return preconditions.hold(for: representation.map { [EntityTag(of: $0)] } ?? [])
+        Preconditions(request).condition { profile in
+            profile?[experiment.id].map { [EntityTag(of: experiment.encode($0))] } ?? []
         }
     }
 

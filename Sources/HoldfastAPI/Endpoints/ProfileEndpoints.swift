@@ -35,13 +35,9 @@ struct ProfileEndpoints {
 
     /// `If-Match` and `If-None-Match` of a change; they may name the profile with or without detail.
     private static func condition(_ request: borrowing Request, of userID: Identifier) -> ProfileChange.Condition? {
-        let preconditions = Preconditions(request)
-        guard !preconditions.isEmpty else { return nil }
-        return { profile in
-            let representations = profile.map { profile in
-                [false, true].map { ProfileJSON.encode(userID, profile, detail: $0) }
-            }
-            return preconditions.hold(for: (representations ?? []).map { EntityTag(of: $0) })
+        Preconditions(request).condition { profile in
+            guard let profile else { return [] }
+            return [false, true].map { EntityTag(of: ProfileJSON.encode(userID, profile, detail: $0)) }
         }
     }
 

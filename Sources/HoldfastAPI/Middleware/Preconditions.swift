@@ -1,4 +1,5 @@
 import HTTPServer
+import Storage
 
 /// `If-Match` and `If-None-Match` of a request that changes something (RFC 9110 §13.1): nobody overwrites what another
 /// one has changed meanwhile, or makes what is there already.
@@ -18,6 +19,14 @@ struct Preconditions: Sendable {
         if let ifMatch, !current.contains(where: { $0.isListed(in: ifMatch, weakly: false) }) { return false }
         if let ifNoneMatch, current.contains(where: { $0.isListed(in: ifNoneMatch) }) { return false }
         return true
+    }
+
+    /// What a store asks about a profile within the transaction of a change; `nil` if there is nothing to ask.
+    ///
+    /// - Parameter tags: those of the representations that a request may name, of the profile as it is stored.
+    func condition(_ tags: @escaping @Sendable (ProfileRecord?) -> [EntityTag]) -> ProfileChange.Condition? {
+        guard !isEmpty else { return nil }
+        return { hold(for: tags($0)) }
     }
 
     /// - Parameter current: of what is to be changed; `nil` if there is nothing yet.

@@ -164,6 +164,8 @@ final class WriteTransaction {
         hasWritten = true
     }
 
+    // MARK: Datafiles
+
     /// The version of the newest datafile of all projects; 0 when there is none.
     func newestDatafile() throws(SQLiteError) -> Int64 {
         if let newestDatafileVersion { return newestDatafileVersion }
