@@ -16,11 +16,11 @@ let server = strict + [.unsafeFlags(["-enforce-exclusivity=unchecked"], .when(co
 let fuzz: Target =
     Context.environment["HOLDFAST_FUZZING"] == nil
     ? .testTarget(
-        name: "FuzzTests", dependencies: ["Bucketing", "HTTPServer", "Storage", "HoldfastAPI", "TestSupport"],
+        name: "FuzzTests", dependencies: ["Bucketing", "JSON", "HTTPServer", "Storage", "HoldfastAPI", "TestSupport"],
         path: "Tests/Fuzz", exclude: ["Dictionaries", "Driver", "run"], sources: ["Suite", "Targets"],
         resources: [.copy("Corpus")], swiftSettings: strict)
     : .executableTarget(
-        name: "holdfast-fuzz", dependencies: ["Bucketing", "HTTPServer", "Storage", "HoldfastAPI", "TestSupport"],
+        name: "holdfast-fuzz", dependencies: ["Bucketing", "JSON", "HTTPServer", "Storage", "HoldfastAPI", "TestSupport"],
         path: "Tests/Fuzz", exclude: ["Corpus", "Dictionaries", "Suite", "run"], sources: ["Driver", "Targets"],
         swiftSettings: strict)
 
@@ -51,10 +51,11 @@ let package = Package(
         .target(name: "CSQLiteSupport", dependencies: ["CSQLite"]),
 
         // The server, from what depends on nothing to what depends on all.
-        .target(name: "Bucketing", swiftSettings: server),
+        .target(name: "JSON", swiftSettings: server),
+        .target(name: "Bucketing", dependencies: ["JSON"], swiftSettings: server),
         .target(name: "HTTPServer", dependencies: ["CSystem"], swiftSettings: server),
         .target(name: "Statistics", swiftSettings: server),
-        .target(name: "Storage", dependencies: ["Bucketing"], swiftSettings: server),
+        .target(name: "Storage", dependencies: ["Bucketing", "JSON"], swiftSettings: server),
         .target(
             name: "Migrations",
             path: "migrations",
@@ -65,17 +66,17 @@ let package = Package(
             ],
             swiftSettings: strict
         ),
-        .target(name: "StorageSQLite", dependencies: ["Storage", "Bucketing", "CSQLite", "CSQLiteSupport", "Migrations"], swiftSettings: server),
+        .target(name: "StorageSQLite", dependencies: ["Storage", "Bucketing", "JSON", "CSQLite", "CSQLiteSupport", "Migrations"], swiftSettings: server),
         .target(
             name: "HoldfastAPI",
-            dependencies: ["HTTPServer", "Bucketing", "Statistics", "Storage", .product(name: "Logging", package: "swift-log")],
+            dependencies: ["HTTPServer", "Bucketing", "JSON", "Statistics", "Storage", .product(name: "Logging", package: "swift-log")],
             resources: [.embedInCode("openapi.json")],
             swiftSettings: server
         ),
         .executableTarget(
             name: "holdfast",
             dependencies: [
-                "HTTPServer", "Bucketing", "Storage", "StorageSQLite", "HoldfastAPI",
+                "HTTPServer", "Bucketing", "JSON", "Storage", "StorageSQLite", "HoldfastAPI",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "Logging", package: "swift-log"),
             ],
@@ -112,21 +113,21 @@ let package = Package(
         // Tests
         .executableTarget(
             name: "holdfast-parts",
-            dependencies: ["Bucketing", "HTTPServer", "Storage", "StorageSQLite", "HoldfastAPI"],
+            dependencies: ["Bucketing", "JSON", "HTTPServer", "Storage", "StorageSQLite", "HoldfastAPI"],
             path: "Tests/Benchmarks/Parts",
             swiftSettings: strict
         ),
         .target(
-            name: "TestSupport", dependencies: ["Bucketing", "Storage"], path: "Tests/TestSupport", swiftSettings: strict),
+            name: "TestSupport", dependencies: ["Bucketing", "JSON", "Storage"], path: "Tests/TestSupport", swiftSettings: strict),
         .testTarget(
-            name: "BucketingTests", dependencies: ["Bucketing", "TestSupport"], resources: [.copy("Vectors")], swiftSettings: strict),
+            name: "BucketingTests", dependencies: ["Bucketing", "JSON", "TestSupport"], resources: [.copy("Vectors")], swiftSettings: strict),
         fuzz,
         .testTarget(
             name: "HTTPServerTests", dependencies: ["HTTPServer", "CSystem", "TestSupport"], swiftSettings: strict),
         .testTarget(
             name: "HoldfastAPITests",
             dependencies: [
-                "HoldfastAPI", "HTTPServer", "Bucketing", "Storage", "StorageSQLite", "TestSupport",
+                "HoldfastAPI", "HTTPServer", "Bucketing", "JSON", "Storage", "StorageSQLite", "TestSupport",
                 .product(name: "Logging", package: "swift-log"),
             ],
             swiftSettings: strict
@@ -151,17 +152,17 @@ let package = Package(
         .target(name: "SetClock", path: "Tests/SetClock"),
         .testTarget(
             name: "IntegrationTests",
-            dependencies: ["holdfast", "Bucketing", "CSQLite", "Migrations", "StorageSQLite", "TestSupport"],
+            dependencies: ["holdfast", "Bucketing", "JSON", "CSQLite", "Migrations", "StorageSQLite", "TestSupport"],
             exclude: ["Python"],
             swiftSettings: strict
         ),
         .testTarget(
-            name: "StatisticsTests", dependencies: ["Statistics", "Bucketing"],
+            name: "StatisticsTests", dependencies: ["Statistics", "Bucketing", "JSON"],
             exclude: ["vectors.py"], resources: [.copy("vectors.jsonl")], swiftSettings: strict),
         .testTarget(
-            name: "StorageSQLiteTests", dependencies: ["StorageSQLite", "Storage", "Bucketing", "CSQLite", "Migrations", "TestSupport"],
+            name: "StorageSQLiteTests", dependencies: ["StorageSQLite", "Storage", "Bucketing", "JSON", "CSQLite", "Migrations", "TestSupport"],
             swiftSettings: strict),
-        .testTarget(name: "StorageTests", dependencies: ["Storage", "Bucketing", "TestSupport"], swiftSettings: strict),
+        .testTarget(name: "StorageTests", dependencies: ["Storage", "Bucketing", "JSON", "TestSupport"], swiftSettings: strict),
     ],
     swiftLanguageModes: [.v6]
 )

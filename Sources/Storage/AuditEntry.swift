@@ -1,4 +1,5 @@
 public import Bucketing
+public import JSON
 
 /// One action of an admin that changed something.
 public struct AuditEntry: Sendable, Equatable {

@@ -1,4 +1,5 @@
 public import Bucketing
+import JSON
 
 extension ProfileRecord {
     /// One assignment in a record, its texts as places in the record's ``ProfileRecord/bytes``.

@@ -1,5 +1,6 @@
 import Bucketing
 import Foundation
+import JSON
 import Testing
 
 /// The files that the reference SDK has written, see `Vectors/README.md`.

@@ -1,6 +1,7 @@
 import Bucketing
 import Foundation
 import FoundationXML
+import JSON
 import Storage
 import Testing
 

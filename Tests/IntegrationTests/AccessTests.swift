@@ -1,5 +1,6 @@
 import Bucketing
 import Foundation
+import JSON
 import Testing
 
 /// Who may do what when there are tokens.

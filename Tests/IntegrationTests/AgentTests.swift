@@ -1,5 +1,6 @@
 import Bucketing
 import Foundation
+import JSON
 import Testing
 
 /// Holdfast as clients of Optimizely Agent see it.

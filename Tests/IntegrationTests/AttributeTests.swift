@@ -1,4 +1,5 @@
 import Bucketing
+import JSON
 import Testing
 
 /// What is known of users over HTTP: set by apps, read by few, and asked by audiences.

@@ -1,5 +1,6 @@
 import Bucketing
 import Foundation
+import JSON
 import Testing
 
 /// What admins did can be asked for.

@@ -1,4 +1,5 @@
 import Bucketing
+import JSON
 import Testing
 
 /// `If-Match` and `If-None-Match` of changes of profiles and assignments (RFC 9110 §13).

@@ -1,5 +1,6 @@
 import Bucketing
 import Foundation
+import JSON
 import Testing
 
 /// How clients of all kinds are served over real sockets.

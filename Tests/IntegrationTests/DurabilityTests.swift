@@ -1,5 +1,6 @@
 import Bucketing
 import Foundation
+import JSON
 import Synchronization
 import Testing
 

@@ -1,4 +1,5 @@
 import Bucketing
+import JSON
 import Testing
 
 /// `POST /v1/evaluations` over HTTP: what a client library keeps of one user.

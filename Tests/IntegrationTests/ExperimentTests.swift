@@ -1,4 +1,5 @@
 import Bucketing
+import JSON
 import Testing
 
 /// The life of an experiment over HTTP: weights, traffic, variations that come and go, the archive, and overrides by key.

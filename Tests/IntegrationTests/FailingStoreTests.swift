@@ -1,5 +1,6 @@
 import Bucketing
 import Foundation
+import JSON
 import Testing
 
 /// A store that fails is an error, never "no profile"; and the server goes on by itself when the cause is gone.

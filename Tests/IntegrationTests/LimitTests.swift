@@ -1,4 +1,5 @@
 import Bucketing
+import JSON
 import Testing
 
 /// What one request may ask for: at each limit it is served, one beyond it is refused.

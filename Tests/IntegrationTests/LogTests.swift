@@ -1,5 +1,6 @@
 import Bucketing
 import Glibc
+import JSON
 import Testing
 
 /// What the server's log tells of requests.

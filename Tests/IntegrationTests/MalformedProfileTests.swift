@@ -1,4 +1,5 @@
 import Bucketing
+import JSON
 import Testing
 
 /// A body that is no valid profile, and the member that is wrong.

@@ -1,4 +1,5 @@
 import Bucketing
+import JSON
 import Testing
 
 /// A misspelt member of a request's body is refused, except where a published contract allows others.

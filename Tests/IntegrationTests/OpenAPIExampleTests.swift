@@ -1,4 +1,5 @@
 import Bucketing
+import JSON
 import Testing
 
 /// What the published description shows is what the server does.

@@ -1,4 +1,5 @@
 import Bucketing
+import JSON
 import Testing
 
 /// Profiles as an app server and an engineer with curl see them.

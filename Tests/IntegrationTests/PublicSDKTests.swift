@@ -1,4 +1,5 @@
 import Bucketing
+import JSON
 import Testing
 
 /// Holdfast as the User Profile Service of the public Python SDK.

@@ -1,5 +1,6 @@
 import Bucketing
 import Foundation
+import JSON
 import Testing
 
 /// Every route of the server, as its description lists them (a unit test holds the two together), asked for with every

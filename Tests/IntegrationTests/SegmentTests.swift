@@ -1,4 +1,5 @@
 import Bucketing
+import JSON
 import Testing
 
 /// Stored attributes and segments as audiences, over HTTP.

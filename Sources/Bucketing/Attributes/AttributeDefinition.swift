@@ -1,3 +1,5 @@
+public import JSON
+
 /// One attribute of the schema that an admin keeps.
 public struct AttributeDefinition: Sendable, Equatable {
     /// 1 to 255 bytes.

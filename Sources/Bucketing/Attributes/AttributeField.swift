@@ -1,3 +1,5 @@
+import JSON
+
 /// One value of an ``AttributeRecord`` where its bytes lie.
 struct AttributeField {
     enum Kind: UInt8 {

@@ -1,3 +1,5 @@
+public import JSON
+
 /// The checked value of a stored attribute.
 public enum AttributeValue: Sendable, Hashable {
     case bool(Bool)

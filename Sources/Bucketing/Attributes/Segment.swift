@@ -1,3 +1,5 @@
+public import JSON
+
 /// Users who meet conditions on their stored attributes.
 public struct Segment: Sendable {
     /// 1 to 255 bytes.

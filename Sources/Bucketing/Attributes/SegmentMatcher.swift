@@ -1,3 +1,5 @@
+import JSON
+
 /// The conditions of a segment, tied to the numbers that records have for attributes: made for looking through
 /// millions of records where their bytes lie.
 public struct SegmentMatcher: Sendable {

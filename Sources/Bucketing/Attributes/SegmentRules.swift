@@ -1,3 +1,5 @@
+public import JSON
+
 /// Checks the conditions of a segment against the schema.
 public struct SegmentRules {
     private let schema: AttributeSchema

@@ -1,3 +1,5 @@
+import JSON
+
 /// One condition on one attribute of the user.
 struct AttributeCondition: Sendable {
     /// The attribute; `nil` if the condition names none, which no user has.

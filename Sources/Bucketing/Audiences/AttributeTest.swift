@@ -1,3 +1,5 @@
+import JSON
+
 /// What a condition asks of the value of an attribute, its own value parsed beforehand.
 enum AttributeTest: Sendable {
     case exists

@@ -1,3 +1,5 @@
+public import JSON
+
 /// Checks the conditions of an audience: each is to be one that somebody can meet.
 public enum AudienceRules {
     private static let types = ["custom_attribute", "third_party_dimension", "third_party"]

@@ -1,3 +1,5 @@
+import JSON
+
 extension Condition {
     /// Compiles `["and", leaf, ["or", leaf, …], …]`; a list without operator means `or`.
     ///

@@ -1,3 +1,5 @@
+public import JSON
+
 /// What is wrong with one place of the conditions of an audience or a segment.
 public struct ConditionFault: Error, Sendable, Equatable {
     public let pointer: JSONPointer

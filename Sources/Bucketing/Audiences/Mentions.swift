@@ -1,3 +1,5 @@
+public import JSON
+
 /// The attributes and segments that conditions name.
 public struct Mentions: Sendable {
     public internal(set) var attributes: Set<Identifier> = []

@@ -1,3 +1,5 @@
+import JSON
+
 /// A version as audience conditions compare it, which is looser than semver.org: `2.1` and `3.7.1-rc.1+x` are both
 /// versions. The rules are those of the reference SDK's `compare_user_version_with_target_version`.
 struct SemanticVersion: Sendable {

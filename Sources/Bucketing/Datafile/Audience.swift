@@ -1,3 +1,5 @@
+public import JSON
+
 /// Users who meet conditions on their attributes.
 public struct Audience: Sendable {
     public let id: Identifier

@@ -1,3 +1,5 @@
+public import JSON
+
 /// A project's experiments and flags, compiled once from a datafile of version 4 and then only read.
 ///
 /// What the datafile must contain is what the reference SDK's schema and its `ProjectConfig` demand; members they do

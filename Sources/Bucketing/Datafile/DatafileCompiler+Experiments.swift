@@ -1,3 +1,5 @@
+import JSON
+
 extension DatafileCompiler {
     /// Collects the experiments, the delivery rules and the experiments of groups, in this order.
     mutating func readExperiments() {

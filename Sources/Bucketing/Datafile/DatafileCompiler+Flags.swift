@@ -1,3 +1,5 @@
+import JSON
+
 /// What one element of a datafile's `featureFlags` says, before it is connected with the rest.
 struct FlagDefinition {
     let id: Identifier

@@ -1,3 +1,5 @@
+import JSON
+
 /// Makes the parts of a ``Datafile``, noting everything that is wrong on the way.
 struct DatafileCompiler {
     struct Parts {

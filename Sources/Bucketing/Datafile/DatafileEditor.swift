@@ -1,3 +1,5 @@
+public import JSON
+
 /// Changes single experiments in a datafile and leaves all else as it is, unknown members included.
 ///
 /// What comes out has still to be compiled, which finds what is wrong with it.

@@ -1,3 +1,5 @@
+public import JSON
+
 /// Why a datafile cannot be used: everything that is wrong with it, each with its place.
 public struct DatafileError: Error, Sendable, Equatable {
     public struct Problem: Sendable, Equatable, CustomStringConvertible {

@@ -1,3 +1,5 @@
+import JSON
+
 /// Takes members out of a datafile, and notes what is missing or of the wrong kind instead of stopping there.
 ///
 /// For a member that is wrong an empty value is answered; the datafile is refused in the end anyway.

@@ -1,3 +1,5 @@
+public import JSON
+
 /// An experiment or a delivery rule.
 public final class Experiment: Sendable {
     public let id: Identifier

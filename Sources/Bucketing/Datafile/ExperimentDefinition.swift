@@ -1,3 +1,5 @@
+import JSON
+
 /// What one element of a datafile's `experiments` says, before it is connected with the rest.
 struct ExperimentDefinition {
     let id: Identifier

@@ -1,3 +1,5 @@
+import JSON
+
 /// All variables of a flag with the values of one variation, or with the defaults.
 struct FlagVariables: Sendable {
     let values: [VariableValue]

@@ -1,3 +1,5 @@
+public import JSON
+
 /// A share of users that are kept out of experiments, so that what all of these bring together can be measured.
 public final class Holdout: Sendable {
     public let id: Identifier

@@ -1,3 +1,5 @@
+import JSON
+
 extension Variable.Kind {
     init(type: String, subType: String?) {
         switch type {

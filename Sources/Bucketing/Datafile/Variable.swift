@@ -1,3 +1,5 @@
+public import JSON
+
 /// A value that a flag carries and that variations may change.
 public struct Variable: Sendable {
     public enum Kind: Sendable {

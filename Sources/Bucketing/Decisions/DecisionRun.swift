@@ -1,3 +1,5 @@
+import JSON
+
 /// One call of the decision service: the same user and options for all flags.
 final class DecisionRun {
     let datafile: Datafile

@@ -1,3 +1,5 @@
+public import JSON
+
 /// Whom a decision is made for.
 public struct User: Sendable {
     public var id: Identifier

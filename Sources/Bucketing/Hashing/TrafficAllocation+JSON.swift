@@ -1,3 +1,5 @@
+public import JSON
+
 extension TrafficAllocation {
     /// As a datafile writes it: `[{"entityId": …, "endOfRange": …}, …]`.
     public var json: JSONValue {

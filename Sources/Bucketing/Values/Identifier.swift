@@ -1,3 +1,5 @@
+public import JSON
+
 /// A text that names something (a user, an experiment, a variation, an attribute) and is compared byte by byte.
 ///
 /// Swift's `String` holds canonically equivalent texts to be equal ("é" in one scalar or in two); the reference

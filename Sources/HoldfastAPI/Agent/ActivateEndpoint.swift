@@ -1,5 +1,6 @@
 import Bucketing
 import HTTPServer
+import JSON
 import Storage
 
 /// `POST /v1/activate`: the user's variations of experiments and flags, as the Agent answered before there was

@@ -1,5 +1,6 @@
 import Bucketing
 import HTTPServer
+import JSON
 
 /// What `POST /v1/activate` is asked.
 struct ActivateRequest: Sendable {

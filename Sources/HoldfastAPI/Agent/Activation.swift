@@ -1,4 +1,5 @@
 import Bucketing
+import JSON
 
 /// One entry of the answer of `POST /v1/activate`.
 struct Activation: Sendable {

@@ -1,6 +1,7 @@
 import Bucketing
 import Glibc
 import HTTPServer
+import JSON
 import Storage
 
 /// What an Agent operation answers, to a connection or into a batch.

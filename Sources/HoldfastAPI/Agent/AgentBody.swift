@@ -1,5 +1,6 @@
 import Bucketing
 import HTTPServer
+import JSON
 
 /// The JSON object that an Agent operation is sent, read as Go reads one into a struct: names without regard to case,
 /// `null` as if it were absent, unknown members ignored, a wrong type of a known one refused.

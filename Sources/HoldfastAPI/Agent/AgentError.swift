@@ -1,5 +1,6 @@
 import Bucketing
 import HTTPServer
+import JSON
 import Storage
 
 /// Why an Agent operation cannot be done, as the Agent's clients are told: `{"error":"…"}`.

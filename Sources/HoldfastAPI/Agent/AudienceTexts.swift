@@ -1,4 +1,5 @@
 import Bucketing
+import JSON
 
 /// The audiences of a project as `GET /v1/config` words them.
 struct AudienceTexts {

@@ -1,5 +1,6 @@
 import Bucketing
 import HTTPServer
+import JSON
 
 /// `POST /v1/batch`: many operations in one request. They are begun in their order, and their answers stand in the order asked.
 struct BatchEndpoint {

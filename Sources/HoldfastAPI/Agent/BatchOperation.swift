@@ -1,5 +1,6 @@
 import Bucketing
 import HTTPServer
+import JSON
 
 /// One operation of a batch, as it is asked: a request with nothing but what it says itself.
 struct BatchOperation {

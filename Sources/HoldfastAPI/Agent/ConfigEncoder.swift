@@ -1,4 +1,5 @@
 import Bucketing
+import JSON
 
 /// Writes the configuration of a project as the Agent does.
 struct ConfigEncoder {

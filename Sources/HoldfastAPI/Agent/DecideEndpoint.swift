@@ -1,5 +1,6 @@
 import Bucketing
 import HTTPServer
+import JSON
 import Storage
 
 /// `POST /v1/decide`: what a user gets of one flag, of several, or of all. The profile is read once, and written at

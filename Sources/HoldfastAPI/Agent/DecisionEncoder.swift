@@ -1,4 +1,5 @@
 import Bucketing
+import JSON
 
 /// Writes decisions as the Agent does.
 struct DecisionEncoder {

@@ -1,4 +1,5 @@
 import Bucketing
+import JSON
 import Storage
 
 /// Records the exposures that decisions of this server bring, without making the decision wait. Of a user who stays in

@@ -1,4 +1,5 @@
 import Bucketing
+import JSON
 
 extension JSONWriter {
     /// Writes a value with whole numbers without a fraction, as Go writes them.

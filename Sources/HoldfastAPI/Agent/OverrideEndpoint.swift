@@ -1,5 +1,6 @@
 import Bucketing
 import HTTPServer
+import JSON
 import Storage
 
 /// `POST /v1/override`: forces a variation on a user for a test, or no longer does, in all processes on the store.

@@ -1,5 +1,6 @@
 import Bucketing
 import HTTPServer
+import JSON
 import Storage
 
 /// `POST /v1/track`: a user has reached a goal, the event's key. Unlike with the Agent no datafile need declare the

@@ -1,5 +1,6 @@
 import Bucketing
 import HTTPServer
+import JSON
 
 /// What becomes of a user's attributes, as a client asks for it, checked against the schema as a whole.
 struct AttributeBody {

@@ -1,5 +1,6 @@
 import Bucketing
 import HTTPServer
+import JSON
 
 extension AttributeDefinition {
     /// `{"type":"number"}`, or `{"type":"selection","values":["One","Two"],"multiple":true}`.

@@ -1,4 +1,5 @@
 import Bucketing
+import JSON
 
 extension AttributeDefinition {
     /// As `GET /v1/attributes/{name}` answers it.

@@ -1,5 +1,6 @@
 import Bucketing
 import HTTPServer
+import JSON
 import Storage
 
 /// The users of a segment as lines, found while they are sent. What is held in memory is one piece.

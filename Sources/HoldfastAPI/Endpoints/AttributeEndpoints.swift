@@ -1,5 +1,6 @@
 import Bucketing
 import HTTPServer
+import JSON
 import Storage
 
 /// `/v1/attributes`: which attributes users may have, and what their values are.

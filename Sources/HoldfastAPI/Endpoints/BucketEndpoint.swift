@@ -1,5 +1,6 @@
 import Bucketing
 import HTTPServer
+import JSON
 
 /// `POST /v1/bucket`: the hash itself. Pure: stores nothing, and knows of no user.
 struct BucketEndpoint {

@@ -1,6 +1,7 @@
 import Bucketing
 import Dispatch
 import HTTPServer
+import JSON
 import Storage
 
 /// `/v1/datafile` as an admin uses it. What the Agent's clients read is in `Agent/`.

@@ -1,5 +1,6 @@
 import Bucketing
 import HTTPServer
+import JSON
 
 /// `POST /v1/evaluations`: what one user gets of every flag, for a client library to keep. Assignments that are made
 /// on the way stick, as with `/v1/assign`; no exposure is recorded, since only the client knows when the user really

@@ -1,5 +1,6 @@
 import Bucketing
 import HTTPServer
+import JSON
 import Storage
 
 /// `/v1/exposures` and `/v1/events`: what users saw and what came of it, in, and out again for a warehouse.

@@ -1,5 +1,6 @@
 import Bucketing
 import HTTPServer
+import JSON
 import Storage
 
 /// `/v1/experiments`: experiments without a datafile at hand. What is changed is the stored datafile, its revision

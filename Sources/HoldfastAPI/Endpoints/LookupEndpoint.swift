@@ -1,5 +1,6 @@
 import Bucketing
 import HTTPServer
+import JSON
 import Storage
 
 /// `POST /v1/profiles/lookup`: the profiles of many users in one request.

@@ -1,5 +1,6 @@
 import Bucketing
 import HTTPServer
+import JSON
 
 /// What an orchestrator and a curious person ask: does it run, is it ready, what is it.
 struct OperationsEndpoints {

@@ -1,5 +1,6 @@
 import Bucketing
 import HTTPServer
+import JSON
 import Storage
 
 /// `/v1/segments`: users who meet conditions on their stored attributes. An experiment names a segment as its audience

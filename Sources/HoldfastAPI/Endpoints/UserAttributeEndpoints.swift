@@ -1,5 +1,6 @@
 import Bucketing
 import HTTPServer
+import JSON
 import Storage
 
 /// `/v1/profiles/{user_id}/attributes`: the attributes of one user, and of many in one request. Apps set them; to read

@@ -1,5 +1,6 @@
 import Bucketing
 import HTTPServer
+import JSON
 import Storage
 
 /// `/ups/lookup` and `/ups/save`: the User Profile Service contract that SDKs and the Optimizely Agent's `rest`

@@ -1,5 +1,6 @@
 import Bucketing
 import HTTPServer
+import JSON
 import Storage
 
 /// The events of one request as they become known, and then the answer to it. On the event loop of the request until

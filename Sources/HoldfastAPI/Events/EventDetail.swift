@@ -1,4 +1,5 @@
 import Bucketing
+import JSON
 
 /// What is kept of an event for a warehouse, beyond what results need.
 enum EventDetail {

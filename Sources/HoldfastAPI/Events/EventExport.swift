@@ -1,6 +1,7 @@
 import Bucketing
 import Dispatch
 import HTTPServer
+import JSON
 import Storage
 internal import Synchronization
 

@@ -1,4 +1,5 @@
 import Bucketing
+import JSON
 import Storage
 
 /// Events as lines of NDJSON. `cursor` is what a reader resumes after; `detail` is what else was recorded.

@@ -1,5 +1,6 @@
 import Bucketing
 import HTTPServer
+import JSON
 import Storage
 
 /// `{"user_id","experiment","variation_id" or "variation_key"?,"timestamp"?,"sdk_key"?}`, with what it names.

@@ -1,5 +1,6 @@
 import Bucketing
 import HTTPServer
+import JSON
 
 /// How an export is written: as lines, or as a page, `{"profiles":[…],"next":…}`, whose `next` is the `after` of the page
 /// that follows, as `GET /v1/audit` has it.

@@ -1,5 +1,6 @@
 import Bucketing
 import HTTPServer
+import JSON
 
 /// `{"name":[…]}`. A short list is answered at once; a long one is written while it is sent, a piece in each turn of the
 /// event loop.

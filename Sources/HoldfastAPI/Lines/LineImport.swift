@@ -1,5 +1,6 @@
 import Bucketing
 import HTTPServer
+import JSON
 import Storage
 
 /// One import in progress: lines become changes as they arrive, which are submitted in groups; reading pauses while

@@ -1,5 +1,6 @@
 import Bucketing
 import HTTPServer
+import JSON
 
 extension JSONValue {
     /// The value as an object that has no other members than those named: a misspelt member must not pass for one that

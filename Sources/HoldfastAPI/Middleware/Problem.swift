@@ -1,5 +1,6 @@
 import Bucketing
 import HTTPServer
+import JSON
 import Storage
 
 /// An error as a caller sees it (RFC 9457, `application/problem+json`).

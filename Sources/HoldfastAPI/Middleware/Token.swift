@@ -1,4 +1,5 @@
 public import Bucketing
+public import JSON
 import Storage
 
 /// A secret that lets its bearer do things.

@@ -1,4 +1,5 @@
 import Bucketing
+import JSON
 import Storage
 
 /// Reads a profile in the form in which nearly all arrive, without the tree of values that ``JSONParser`` makes: the

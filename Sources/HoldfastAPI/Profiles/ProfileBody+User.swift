@@ -1,5 +1,6 @@
 import Bucketing
 import HTTPServer
+import JSON
 
 extension ProfileBody {
     /// The user that a request names by `user_id`, with the `attributes` it gives, if any.

@@ -1,5 +1,6 @@
 import Bucketing
 import HTTPServer
+import JSON
 import Storage
 
 /// A user profile as a client sends it, checked against the User Profile Service schema: an object with `user_id` and

@@ -1,5 +1,6 @@
 import Bucketing
 import HTTPServer
+import JSON
 import Storage
 
 /// The lines of an export, read from the store page by page while they are sent. Each page is a read of its own, so

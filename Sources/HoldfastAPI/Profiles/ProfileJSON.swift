@@ -1,4 +1,5 @@
 import Bucketing
+import JSON
 public import Storage
 
 /// Profiles as JSON, written byte by byte from the form in which they are stored.

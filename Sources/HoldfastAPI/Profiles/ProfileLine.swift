@@ -1,4 +1,5 @@
 public import Bucketing
+import JSON
 public import Storage
 
 /// Profiles as lines of NDJSON, as exports and imports have them.

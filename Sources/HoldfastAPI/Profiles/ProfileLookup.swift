@@ -1,5 +1,6 @@
 import Bucketing
 import HTTPServer
+import JSON
 import Storage
 
 /// The answer to one lookup: `{"profiles":[…]}` in the order asked. A short one is answered at once; a long one is read

@@ -1,5 +1,6 @@
 import Bucketing
 import HTTPServer
+import JSON
 internal import Synchronization
 
 /// One client's server-sent events (WHATWG HTML §9.2). What a client that reads slowly has missed is not kept for it:

@@ -1,5 +1,6 @@
 import Bucketing
 import HTTPServer
+import JSON
 import Storage
 
 /// Makes decisions that stick: reads the profile, decides, and stores what is new before anything is answered.

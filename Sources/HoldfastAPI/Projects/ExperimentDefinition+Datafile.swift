@@ -1,5 +1,6 @@
 import Bucketing
 import HTTPServer
+import JSON
 
 extension ExperimentDefinition {
     /// Creates or changes the experiment in a datafile. What the definition leaves out keeps its value, ids always do,

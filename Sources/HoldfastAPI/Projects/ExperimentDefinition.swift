@@ -1,5 +1,6 @@
 import Bucketing
 import HTTPServer
+import JSON
 
 /// An experiment as an admin describes it in `PUT /v1/experiments/{key}`.
 ///

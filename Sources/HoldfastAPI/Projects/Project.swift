@@ -1,5 +1,6 @@
 import Bucketing
 import HTTPServer
+import JSON
 import Storage
 
 /// What an SDK key stands for: the datafile in force, compiled, and the variations forced on users.

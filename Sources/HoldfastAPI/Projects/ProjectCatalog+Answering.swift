@@ -1,5 +1,6 @@
 import Bucketing
 import HTTPServer
+import JSON
 
 extension ProjectCatalog {
     /// Answers when this process knows what has been stored.

@@ -1,5 +1,6 @@
 import Bucketing
 import Dispatch
+import JSON
 import Logging
 import Storage
 

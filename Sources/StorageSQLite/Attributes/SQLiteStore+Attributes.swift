@@ -1,4 +1,5 @@
 public import Bucketing
+import JSON
 public import Storage
 
 extension SQLiteStore: AttributeStore {

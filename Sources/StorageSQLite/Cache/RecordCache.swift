@@ -1,4 +1,5 @@
 import Bucketing
+import JSON
 
 /// The records of the users that were asked for most recently, in a bounded and compact form: one piece of memory as
 /// a ring, in which new entries overwrite the oldest, and a table of places in it. An entry costs its bytes and 16

@@ -1,5 +1,6 @@
 import Bucketing
 import Glibc
+import JSON
 import Migrations
 import Storage
 

@@ -1,4 +1,5 @@
 import Bucketing
+import JSON
 
 func bucketingParts() throws -> [Part] {
     let parser = JSONParser()

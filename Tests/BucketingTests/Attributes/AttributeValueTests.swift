@@ -1,4 +1,5 @@
 import Bucketing
+import JSON
 import Testing
 
 /// What each type of attribute takes, and in which form.

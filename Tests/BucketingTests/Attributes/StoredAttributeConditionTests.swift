@@ -1,4 +1,5 @@
 import Bucketing
+import JSON
 import Testing
 
 /// Conditions on stored attributes: in decisions, where the request says nothing, and in segments.

@@ -1,4 +1,5 @@
 import Bucketing
+import JSON
 import Testing
 
 /// Decisions equal those of the reference SDK.

@@ -1,3 +1,4 @@
+import JSON
 import TestSupport
 
 @testable import Bucketing

@@ -1,4 +1,5 @@
 import Bucketing
+import JSON
 
 extension FuzzTarget {
     /// A value that was written is read as the same value.

@@ -1,4 +1,5 @@
 import Bucketing
+import JSON
 import Testing
 
 /// Input that is cheap to send and would be dear to take: it is refused early, in little memory and time.

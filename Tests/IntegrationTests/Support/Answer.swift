@@ -1,4 +1,5 @@
 import Bucketing
+import JSON
 
 /// An HTTP answer as a client reads it.
 struct Answer {

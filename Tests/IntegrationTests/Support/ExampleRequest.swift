@@ -1,4 +1,5 @@
 import Bucketing
+import JSON
 
 /// A request as the published description shows it.
 struct ExampleRequest {

@@ -1,5 +1,6 @@
 import Bucketing
 import Glibc
+import JSON
 import Testing
 
 /// `holdfast serve` as a process of its own, on a port that the kernel chose. Killed when the test lets go of it.

@@ -1,4 +1,5 @@
 import Bucketing
+import JSON
 import Testing
 
 /// Nothing that was acknowledged is lost, whatever becomes of the process, the disk and the power. The long form is

@@ -1,5 +1,6 @@
 import Bucketing
 import Glibc
+import JSON
 
 /// A client that asks for one random thing after the other, and writes down what it was told.
 // Safe: only one thread at a time uses it, that of the load or that which has waited for the load's end.

@@ -1,4 +1,5 @@
 import Bucketing
+import JSON
 
 /// An answer that no rule of the API allows.
 struct WrongAnswer: Error, CustomStringConvertible {

@@ -1,8 +1,9 @@
-/// One pass over the bytes of a JSON text. `position` is the next byte to be read.
+/// Reads one JSON text in a single pass.
 struct JSONReader {
     let bytes: UnsafeRawBufferPointer
     let maximumDepth: Int
     let duplicateKeys: JSONParser.DuplicateKeys
+    /// The index of the next byte.
     var position = 0
     private var depth = 0
 
@@ -20,7 +21,7 @@ struct JSONReader {
         return value
     }
 
-    /// The byte at `position`; 0, which no JSON text contains outside of its end, when all are read.
+    /// The byte at `position`; 0 at the end, as no JSON text contains an unescaped NUL.
     var current: UInt8 {
         position < bytes.count ? bytes[position] : 0
     }
@@ -68,7 +69,7 @@ struct JSONReader {
         skipWhitespace()
     }
 
-    /// Reads the closing bracket, if it is next.
+    /// Reads the closing bracket if it is next.
     private mutating func leave(_ closing: UInt8) -> Bool {
         guard current == closing else { return false }
         depth -= 1
@@ -76,7 +77,7 @@ struct JSONReader {
         return true
     }
 
-    /// Reads what stands after an element; whether the array or object ends there.
+    /// Reads the comma or closing bracket after an element. Returns whether the array or object ends.
     private mutating func endsAfterElement(_ closing: UInt8) throws(JSONError) -> Bool {
         skipWhitespace()
         if leave(closing) { return true }
@@ -132,5 +133,61 @@ extension JSONReader {
         position += 1
         skipWhitespace()
         return key
+    }
+}
+
+// MARK: - Numbers
+
+extension JSONReader {
+    /// Reads a number.
+    mutating func number() throws(JSONError) -> JSONValue {
+        let start = position
+        let isNegative = current == UInt8(ascii: "-")
+        if isNegative { position += 1 }
+        var isWhole = true
+        let firstDigit = position
+        let negated = try digits()
+        if position - firstDigit > 1, bytes[firstDigit] == UInt8(ascii: "0") {
+            throw JSONError("expected a number without leading zeros", offset: firstDigit)
+        }
+        if current == UInt8(ascii: ".") {
+            isWhole = false
+            position += 1
+            _ = try digits()
+        }
+        if current == UInt8(ascii: "e") || current == UInt8(ascii: "E") {
+            isWhole = false
+            position += 1
+            if current == UInt8(ascii: "+") || current == UInt8(ascii: "-") { position += 1 }
+            _ = try digits()
+        }
+        if isWhole, let negated, isNegative || negated > .min {
+            return .integer(isNegative ? negated : -negated)
+        }
+        return .number(try double(from: start))
+    }
+
+    /// Reads at least one digit. Returns the negated value, `nil` if it does not fit 64 bits.
+    private mutating func digits() throws(JSONError) -> Int64? {
+        let start = position
+        var value: Int64? = 0
+        while case let byte = current, byte >= UInt8(ascii: "0"), byte <= UInt8(ascii: "9") {
+            if let former = value {
+                let (tens, tensOverflow) = former.multipliedReportingOverflow(by: 10)
+                let (sum, sumOverflow) = tens.subtractingReportingOverflow(Int64(byte - UInt8(ascii: "0")))
+                value = tensOverflow || sumOverflow ? nil : sum
+            }
+            position += 1
+        }
+        guard position > start else { throw failure("expected a digit") }
+        return value
+    }
+
+    private func double(from start: Int) throws(JSONError) -> Double {
+        let text = String(decoding: UnsafeRawBufferPointer(rebasing: bytes[start..<position]), as: UTF8.self)
+        guard let value = Double(text), value.isFinite else {
+            throw JSONError("expected a number that a double can hold", offset: start)
+        }
+        return value
     }
 }

@@ -1,6 +1,6 @@
-/// Bytes that grow at their end, piece by piece, for less than an array takes for each piece.
+/// A byte buffer for many small appends, which an array would check and grow one by one.
 struct ByteOutput: Sendable {
-    /// Written up to `count`; zeros from there on.
+    /// The output up to `count`, then zeros.
     private var storage: [UInt8]
     private(set) var count: Int
 
@@ -27,9 +27,9 @@ struct ByteOutput: Sendable {
         write(bytes.count) { $0.copy(bytes) }
     }
 
-    /// A JSON string.
+    /// Appends a JSON string.
     ///
-    /// - Parameter following: is written behind it.
+    /// - Parameter following: a byte to append after it.
     mutating func appendQuoted(_ text: UnsafeBufferPointer<UInt8>, and following: UInt8? = nil) {
         if Self.firstEscape(in: text, from: 0) == nil {
             appendQuoted(plain: text, and: following)
@@ -38,7 +38,7 @@ struct ByteOutput: Sendable {
         }
     }
 
-    /// A JSON string in which nothing must be escaped.
+    /// Appends a JSON string that contains nothing to escape.
     mutating func appendQuoted(plain text: UnsafeBufferPointer<UInt8>, and following: UInt8? = nil) {
         write(text.count + (following == nil ? 2 : 3)) { target in
             target[0] = UInt8(ascii: "\"")
@@ -61,7 +61,7 @@ struct ByteOutput: Sendable {
         if let following { append(following) }
     }
 
-    /// Where the first byte is that must be escaped. Looks at eight bytes at once: few must be.
+    /// Returns the index of the first byte that must be escaped. Tests eight bytes at once, because few must be.
     private static func firstEscape(in text: UnsafeBufferPointer<UInt8>, from start: Int) -> Int? {
         let bytes = UnsafeRawBufferPointer(text)
         var position = start
@@ -71,7 +71,7 @@ struct ByteOutput: Sendable {
             let quotes = zeroBytes(word ^ UInt64(UInt8(ascii: "\"")) * ones)
             let backslashes = zeroBytes(word ^ UInt64(UInt8(ascii: "\\")) * ones)
             let found = (controls | quotes | backslashes) & (0x80 * ones)
-            // A borrow may have marked bytes above the first one, never below it.
+            // A borrow can mark bytes above the first match, never below it.
             if found != 0 { return position + found.trailingZeroBitCount / 8 }
             position += 8
         }
@@ -82,10 +82,10 @@ struct ByteOutput: Sendable {
         return nil
     }
 
-    /// 1 in each byte of a word.
+    /// A word whose bytes are all 1.
     private static let ones: UInt64 = 0x0101_0101_0101_0101
 
-    /// Bit 7 of the lowest byte that is 0; of no byte if none is.
+    /// Sets bit 7 of the lowest zero byte, of no byte if there is none.
     private static func zeroBytes(_ word: UInt64) -> UInt64 {
         (word &- ones) & ~word
     }
@@ -115,7 +115,7 @@ struct ByteOutput: Sendable {
 
     // MARK: The storage
 
-    /// - Parameter body: writes all of so many bytes.
+    /// - Parameter body: must write exactly `size` bytes.
     @inline(__always)
     private mutating func write(_ size: Int, _ body: (UnsafeMutablePointer<UInt8>) -> Void) {
         if storage.count - count < size { grow(by: size) }

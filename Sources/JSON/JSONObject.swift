@@ -1,7 +1,6 @@
 /// The members of a JSON object, in the order they were written.
 ///
-/// Looking a key up walks the members while they are few, as they commonly are, and is one look into a dictionary
-/// otherwise.
+/// A lookup searches the members linearly while they are few, as they commonly are, and uses a dictionary otherwise.
 public struct JSONObject: Sendable {
     public struct Member: Sendable {
         public var key: String
@@ -15,17 +14,31 @@ public struct JSONObject: Sendable {
 
     /// The members; no key occurs twice.
     public private(set) var members: [Member]
-    /// Where each key is; empty while the members are few enough to be walked.
-    private var indices: [Identifier: Int] = [:]
+    /// The index of each key; empty while there are few members.
+    private var indices: [Key: Int] = [:]
 
-    /// Members that are walked in less time than a text is hashed.
-    private static let walkable = 16
+    /// A key as the dictionary compares it: by its bytes. `String` compares by canonical equivalence.
+    private struct Key: Hashable {
+        let text: String
+
+        static func == (left: Self, right: Self) -> Bool {
+            left.text.hasSameBytes(as: right.text)
+        }
+
+        func hash(into hasher: inout Hasher) {
+            var copy = text
+            copy.withUTF8 { hasher.combine(bytes: UnsafeRawBufferPointer($0)) }
+        }
+    }
+
+    /// Up to this many members, a linear search is faster than hashing the key.
+    private static let linearSearchLimit = 16
 
     public init() {
         members = []
     }
 
-    init(_ member: Member) {
+    package init(_ member: Member) {
         members = [member]
     }
 
@@ -47,30 +60,30 @@ public struct JSONObject: Sendable {
     }
 
     func index(of key: String) -> Int? {
-        if members.count > Self.walkable { return indices[Identifier(key)] }
+        if members.count > Self.linearSearchLimit { return indices[Key(text: key)] }
         return members.firstIndex { $0.key.hasSameBytes(as: key) }
     }
 
-    /// - Parameter index: what ``index(of:)`` says of the key.
+    /// - Parameter index: the result of ``index(of:)`` for the key.
     mutating func set(_ key: String, _ value: JSONValue, at index: Int?) {
         if let index {
             members[index].value = value
             return
         }
-        // Most objects have a few members; growing to them one by one would take as long as to read them.
+        // Most objects have a few members. Growing the array one by one would take as long as parsing them.
         if members.isEmpty { members.reserveCapacity(4) }
         members.append(Member(key: key, value: value))
-        if members.count == Self.walkable + 1 {
+        if members.count == Self.linearSearchLimit + 1 {
             reindex()
-        } else if members.count > Self.walkable {
-            indices[Identifier(key)] = members.count - 1
+        } else if members.count > Self.linearSearchLimit {
+            indices[Key(text: key)] = members.count - 1
         }
     }
 
     private mutating func reindex() {
         indices.removeAll()
-        guard members.count > Self.walkable else { return }
-        for (index, member) in members.enumerated() { indices[Identifier(member.key)] = index }
+        guard members.count > Self.linearSearchLimit else { return }
+        for (index, member) in members.enumerated() { indices[Key(text: member.key)] = index }
     }
 }
 

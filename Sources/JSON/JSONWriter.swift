@@ -1,32 +1,32 @@
-/// Writes a JSON text without white space, value after value; commas are put where they belong.
+/// Writes a JSON text without white space, value by value, and inserts the commas.
 ///
 /// Numbers have the fewest digits that read back as the same `Double`, with `.0` where they are whole. Characters
-/// beyond ASCII are written as themselves. The caller sees to the nesting.
+/// beyond ASCII are not escaped. The caller is responsible for correct nesting.
 public struct JSONWriter: Sendable {
     private var output: ByteOutput
     private var needsComma = false
 
     /// - Parameters:
-    ///   - bytes: what the text is appended to.
-    ///   - capacity: bytes for which room is made at once.
+    ///   - bytes: the text is appended to these.
+    ///   - capacity: bytes to allocate at once.
     public init(appendingTo bytes: consuming [UInt8] = [], capacity: Int = 256) {
         output = ByteOutput(bytes, capacity: capacity)
     }
 
-    /// All that was written.
+    /// Returns everything written.
     public consuming func finish() -> [UInt8] {
         output.finish()
     }
 
-    /// What was written so far, for a text that is sent in pieces; it goes on behind that.
+    /// Returns what was written so far and keeps the writer's state, for a text that is sent in pieces.
     public mutating func take() -> [UInt8] {
-        // Exchanged, as what two hold would be copied.
+        // Swapped: a buffer with two owners would be copied.
         var taken = ByteOutput([], capacity: 0)
         swap(&taken, &output)
         return taken.finish()
     }
 
-    /// Bytes that were written so far.
+    /// Bytes written so far.
     public var count: Int { output.count }
 
     public mutating func beginObject() {
@@ -45,7 +45,7 @@ public struct JSONWriter: Sendable {
         end(UInt8(ascii: "]"))
     }
 
-    /// The key of the object's next member, a name that needs no escapes; its value is what is written next.
+    /// Writes the key of the next member, a name that needs no escapes. Write its value next.
     public mutating func key(_ name: StaticString) {
         separate()
         let name = UnsafeBufferPointer(start: name.utf8Start, count: name.utf8CodeUnitCount)
@@ -53,7 +53,7 @@ public struct JSONWriter: Sendable {
         needsComma = false
     }
 
-    /// The key of the object's next member, any text.
+    /// Writes the key of the next member, any text.
     public mutating func key(text: String) {
         withBytes(of: text) { writer, bytes in writer.key(utf8: bytes) }
     }
@@ -70,7 +70,7 @@ public struct JSONWriter: Sendable {
         raw(value.description)
     }
 
-    /// A number that is not finite, which JSON cannot say, is written as `null`.
+    /// Writes a number; `null` if it is not finite, because JSON has no such numbers.
     public mutating func number(_ value: Double) {
         raw(value.isFinite ? value.description : "null")
     }
@@ -79,37 +79,37 @@ public struct JSONWriter: Sendable {
         withBytes(of: value) { writer, bytes in writer.string(utf8: bytes) }
     }
 
-    /// The key of the object's next member, as the bytes of UTF-8 text.
+    /// Writes the key of the next member from UTF-8 bytes.
     public mutating func key(utf8: UnsafeBufferPointer<UInt8>) {
         separate()
         output.appendQuoted(utf8, and: UInt8(ascii: ":"))
         needsComma = false
     }
 
-    /// A string, as the bytes of UTF-8 text.
+    /// Writes a string from UTF-8 bytes.
     public mutating func string(utf8: UnsafeBufferPointer<UInt8>) {
         separate()
         output.appendQuoted(utf8)
     }
 
-    /// A value that is JSON already.
+    /// Writes a value that is already JSON.
     public mutating func raw(_ json: String) {
         separate()
         withBytes(of: json) { writer, bytes in writer.output.append(bytes) }
     }
 
-    /// A value that is JSON already.
+    /// Writes a value that is already JSON.
     public mutating func raw(_ json: [UInt8]) {
         raw(json[...])
     }
 
-    /// A value that is JSON already.
+    /// Writes a value that is already JSON.
     public mutating func raw(_ json: ArraySlice<UInt8>) {
         separate()
         json.withUnsafeBufferPointer { output.append($0) }
     }
 
-    /// Ends the text with a line feed.
+    /// Writes a line feed; the next value starts a new text.
     public mutating func endLine() {
         output.append(UInt8(ascii: "\n"))
         needsComma = false
@@ -137,5 +137,75 @@ public struct JSONWriter: Sendable {
     private mutating func separate() {
         if needsComma { output.append(UInt8(ascii: ",")) }
         needsComma = true
+    }
+}
+
+// MARK: - Members and values
+
+// Members of an object: a name that needs no escapes, and its value.
+extension JSONWriter {
+    public mutating func member(_ name: StaticString, _ text: String) {
+        key(name)
+        string(text)
+    }
+
+    public mutating func member(_ name: StaticString, _ text: String?) {
+        key(name)
+        if let text { string(text) } else { null() }
+    }
+
+    public mutating func member(_ name: StaticString, _ flag: Bool) {
+        key(name)
+        bool(flag)
+    }
+
+    public mutating func member(_ name: StaticString, _ number: some BinaryInteger) {
+        key(name)
+        integer(number)
+    }
+
+    public mutating func member(_ name: StaticString, _ texts: [String]) {
+        key(name)
+        beginArray()
+        for text in texts { string(text) }
+        endArray()
+    }
+}
+
+extension JSONWriter {
+    /// Writes a whole value.
+    ///
+    /// - Parameter sortingKeys: whether to order members by the bytes of their keys instead of keeping their order.
+    public mutating func value(_ value: JSONValue, sortingKeys: Bool = false) {
+        switch value {
+        case .null: null()
+        case .bool(let value): bool(value)
+        case .integer(let value): integer(value)
+        case .number(let value): number(value)
+        case .string(let value): string(value)
+        case .array(let elements):
+            beginArray()
+            for element in elements {
+                self.value(element, sortingKeys: sortingKeys)
+            }
+            endArray()
+        case .object(let object):
+            let members = object.members
+            beginObject()
+            for member in sortingKeys ? members.sorted(by: { $0.key.precedesByBytes($1.key) }) : members {
+                key(text: member.key)
+                self.value(member.value, sortingKeys: sortingKeys)
+            }
+            endObject()
+        }
+    }
+}
+
+extension JSONValue {
+    /// Returns the value as JSON text without white space.
+    public func encoded(sortingKeys: Bool = false) -> [UInt8] {
+        var writer = JSONWriter()
+        writer.value(self, sortingKeys: sortingKeys)
+        return writer.finish()
     }
 }

@@ -1,13 +1,13 @@
-/// A JSON text as a value (RFC 8259).
+/// A JSON value (RFC 8259).
 ///
-/// Two values are equal if they would be written alike: `1` and `1.0` differ, texts are compared byte by byte,
-/// and the order of an object's members counts. To compare numbers by what they mean use ``double``.
+/// Two values are equal if they have the same text: `1` and `1.0` differ, strings are compared byte by byte, and the
+/// order of members counts. To compare numbers by value use ``double``.
 public enum JSONValue: Sendable {
     case null
     case bool(Bool)
     /// A number written without fraction and exponent that fits 64 bits.
     case integer(Int64)
-    /// Any other number; always finite when it was parsed.
+    /// Any other number; always finite in a parsed text.
     case number(Double)
     case string(String)
     case array([JSONValue])
@@ -23,7 +23,7 @@ extension JSONValue {
         if case .integer(let value) = self { value } else { nil }
     }
 
-    /// The number, whichever way it was written.
+    /// The number, in whichever form it was written.
     public var double: Double? {
         switch self {
         case .integer(let value): Double(value)
@@ -48,7 +48,7 @@ extension JSONValue {
         if case .null = self { true } else { false }
     }
 
-    /// What kind of value this is, as an error message names it: "a string", "an object".
+    /// The kind of value for error messages: "a string", "an object".
     public var kind: String {
         switch self {
         case .null: "null"
@@ -86,7 +86,7 @@ extension JSONValue: ExpressibleByStringLiteral, ExpressibleByBooleanLiteral, Ex
     public init(arrayLiteral elements: JSONValue...) { self = .array(elements) }
     public init(nilLiteral: ()) { self = .null }
 
-    /// A key given twice counts once, with its last value.
+    /// The last value of a duplicate key wins.
     public init(dictionaryLiteral elements: (String, JSONValue)...) {
         var object = JSONObject()
         for (key, value) in elements {

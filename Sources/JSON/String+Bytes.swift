@@ -1,7 +1,7 @@
 internal import Glibc
 
 extension UnsafeRawBufferPointer {
-    /// Whether both hold the same bytes. A comparison of sequences would take them one by one.
+    /// Whether both buffers hold the same bytes. `elementsEqual` would compare them one by one.
     package func hasSameBytes(as other: UnsafeRawBufferPointer) -> Bool {
         guard count == other.count, let left = baseAddress, let right = other.baseAddress else {
             return count == other.count
@@ -9,9 +9,13 @@ extension UnsafeRawBufferPointer {
         return memcmp(left, right, count) == 0
     }
 
-    /// Whether the bytes of another buffer occur in this one, found in time linear to its length (Rabin and Karp): only
-    /// where a running hash agrees are the bytes compared.
-    func containsBytes(of other: UnsafeRawBufferPointer) -> Bool {
+    package func hasSameBytes(as text: StaticString) -> Bool {
+        hasSameBytes(as: UnsafeRawBufferPointer(start: text.utf8Start, count: text.utf8CodeUnitCount))
+    }
+
+    /// Whether the bytes of another buffer occur in this one. Takes time linear to the length of this buffer
+    /// (Rabin-Karp): compares bytes only where a rolling hash agrees.
+    package func containsBytes(of other: UnsafeRawBufferPointer) -> Bool {
         guard count >= other.count else { return false }
         let base: UInt64 = 0x9E37_79B9_7F4A_7C15
         var (sought, hash, power): (UInt64, UInt64, UInt64) = (0, 0, 1)
@@ -30,31 +34,32 @@ extension UnsafeRawBufferPointer {
             start += 1
         }
     }
-
-    package func hasSameBytes(as text: StaticString) -> Bool {
-        hasSameBytes(as: UnsafeRawBufferPointer(start: text.utf8Start, count: text.utf8CodeUnitCount))
-    }
 }
 
 extension String {
-    /// Whether both texts have the same UTF-8 bytes; `==` asks for canonical equivalence only.
-    @usableFromInline
-    func hasSameBytes(as other: String) -> Bool {
+    /// Whether both strings have the same UTF-8 bytes. `==` compares by canonical equivalence.
+    public func hasSameBytes(as other: String) -> Bool {
         guard utf8.count == other.utf8.count else { return false }
-        let answer = utf8.withContiguousStorageIfAvailable { left in
+        let isSame = utf8.withContiguousStorageIfAvailable { left in
             other.utf8.withContiguousStorageIfAvailable { right in
                 UnsafeRawBufferPointer(left).hasSameBytes(as: UnsafeRawBufferPointer(right))
             }
         }
-        return (answer ?? nil) ?? utf8.elementsEqual(other.utf8)
+        return (isSame ?? nil) ?? utf8.elementsEqual(other.utf8)
     }
 
-    /// Whether the UTF-8 bytes of another text occur in this one.
-    func containsBytes(of other: String) -> Bool {
+    /// Whether the UTF-8 bytes of another string occur in this one.
+    package func containsBytes(of other: String) -> Bool {
         var haystack = self
         var needle = other
         return haystack.withUTF8 { haystack in
             needle.withUTF8 { UnsafeRawBufferPointer(haystack).containsBytes(of: UnsafeRawBufferPointer($0)) }
         }
+    }
+
+    /// Whether this string sorts before another by its UTF-8 bytes.
+    package func precedesByBytes(_ other: String) -> Bool {
+        var (left, right) = (self, other)
+        return left.withUTF8 { left in right.withUTF8 { right in left.lexicographicallyPrecedes(right) } }
     }
 }

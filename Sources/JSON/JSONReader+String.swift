@@ -1,12 +1,12 @@
 extension JSONReader {
-    /// Reads a string from its opening quote to its closing one.
+    /// Reads a string from its opening to its closing quote.
     mutating func string() throws(JSONError) -> String {
         position += 1
         let start = position
         let isASCII = skipPlainBytes()
         if current == UInt8(ascii: "\"") {
             let contents = UnsafeRawBufferPointer(rebasing: bytes[start..<position])
-            // Validation is several times as dear as decoding, and most texts do not need it.
+            // UTF-8 validation costs several times as much as decoding, and most texts are ASCII.
             let text = isASCII ? String(decoding: contents, as: UTF8.self) : try validated(contents, from: start)
             position += 1
             return text
@@ -14,9 +14,9 @@ extension JSONReader {
         return try stringWithEscapes(from: start)
     }
 
-    /// Stops before a quote, a backslash, a control character or the end.
+    /// Skips to the next quote, backslash, control character or the end.
     ///
-    /// - Returns: whether all bytes on the way were ASCII.
+    /// - Returns: whether all skipped bytes are ASCII.
     @discardableResult
     private mutating func skipPlainBytes() -> Bool {
         var seenBits: UInt8 = 0
@@ -49,7 +49,7 @@ extension JSONReader {
         }
     }
 
-    /// Reads from the backslash to the end of the escape, of both escapes for a surrogate pair.
+    /// Reads an escape from its backslash; for a surrogate pair, both escapes.
     private mutating func escape() throws(JSONError) -> Unicode.Scalar {
         let start = position
         position += 2
@@ -67,7 +67,7 @@ extension JSONReader {
         }
     }
 
-    /// Reads the four digits after `\u`, and for the first half of a surrogate pair its second half.
+    /// Reads the four digits after `\u`, and the second escape of a surrogate pair.
     private mutating func unicodeEscape(from start: Int) throws(JSONError) -> Unicode.Scalar {
         let unit = try hexadecimalDigits()
         if let scalar = Unicode.Scalar(unit) { return scalar }

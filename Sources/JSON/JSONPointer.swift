@@ -1,8 +1,8 @@
-/// The place of a value inside a JSON text (RFC 6901): empty for the whole, else `/member/0/…`.
+/// The place of a value in a JSON text (RFC 6901): empty for the root, else `/member/0/…`.
 public struct JSONPointer: Sendable, Hashable {
     public private(set) var string: String
 
-    /// The whole text.
+    /// The root.
     public init() {
         string = ""
     }
@@ -15,10 +15,10 @@ public struct JSONPointer: Sendable, Hashable {
         JSONPointer(string: "\(string)/\(index)")
     }
 
-    /// The place itself, or the innermost one around it of which the pointer has no more than so many bytes.
+    /// Returns this pointer, or the innermost enclosing one that fits into `limit` bytes.
     public func shortened(to limit: Int) -> JSONPointer {
         guard string.utf8.count > limit else { return self }
-        // Within a token there is no slash.
+        // Tokens contain no slash.
         let end = string.utf8.prefix(limit + 1).lastIndex(of: UInt8(ascii: "/")) ?? string.startIndex
         return JSONPointer(string: String(string[..<end]))
     }
@@ -35,7 +35,7 @@ public struct JSONPointer: Sendable, Hashable {
         self.string = string
     }
 
-    /// RFC 6901 §3: `~` is written `~0` and `/` is written `~1`.
+    /// Escapes `~` as `~0` and `/` as `~1` (RFC 6901 §3).
     private static func token(_ key: String) -> String {
         guard key.utf8.contains(where: { $0 == UInt8(ascii: "~") || $0 == UInt8(ascii: "/") }) else { return "/" + key }
         var token = "/"
