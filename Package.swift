@@ -16,11 +16,11 @@ let server = strict + [.unsafeFlags(["-enforce-exclusivity=unchecked"], .when(co
 let fuzz: Target =
     Context.environment["HOLDFAST_FUZZING"] == nil
     ? .testTarget(
-        name: "FuzzTests", dependencies: ["Bucketing", "JSON", "HTTPServer", "Storage", "HoldfastAPI", "TestSupport"],
+        name: "FuzzTests", dependencies: ["Bucketing", "JSON", "HTTPServer", "Storage", "HoldfastCore", "HoldfastAPI", "TestSupport"],
         path: "Tests/Fuzz", exclude: ["Dictionaries", "Driver", "run"], sources: ["Suite", "Targets"],
         resources: [.copy("Corpus")], swiftSettings: strict)
     : .executableTarget(
-        name: "holdfast-fuzz", dependencies: ["Bucketing", "JSON", "HTTPServer", "Storage", "HoldfastAPI", "TestSupport"],
+        name: "holdfast-fuzz", dependencies: ["Bucketing", "JSON", "HTTPServer", "Storage", "HoldfastCore", "HoldfastAPI", "TestSupport"],
         path: "Tests/Fuzz", exclude: ["Corpus", "Dictionaries", "Suite", "run"], sources: ["Driver", "Targets"],
         swiftSettings: strict)
 
@@ -68,15 +68,20 @@ let package = Package(
         ),
         .target(name: "StorageSQLite", dependencies: ["Storage", "Bucketing", "JSON", "CSQLite", "CSQLiteSupport", "Migrations"], swiftSettings: server),
         .target(
+            name: "HoldfastCore",
+            dependencies: ["Bucketing", "JSON", "Statistics", "Storage", .product(name: "Logging", package: "swift-log")],
+            swiftSettings: server
+        ),
+        .target(
             name: "HoldfastAPI",
-            dependencies: ["HTTPServer", "Bucketing", "JSON", "Statistics", "Storage", .product(name: "Logging", package: "swift-log")],
+            dependencies: ["HTTPServer", "HoldfastCore", "Bucketing", "JSON", "Statistics", "Storage", .product(name: "Logging", package: "swift-log")],
             resources: [.embedInCode("openapi.json")],
             swiftSettings: server
         ),
         .executableTarget(
             name: "holdfast",
             dependencies: [
-                "HTTPServer", "Bucketing", "JSON", "Storage", "StorageSQLite", "HoldfastAPI",
+                "HTTPServer", "Bucketing", "JSON", "Storage", "StorageSQLite", "HoldfastCore", "HoldfastAPI",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "Logging", package: "swift-log"),
             ],
@@ -113,7 +118,7 @@ let package = Package(
         // Tests
         .executableTarget(
             name: "holdfast-parts",
-            dependencies: ["Bucketing", "JSON", "HTTPServer", "Storage", "StorageSQLite", "HoldfastAPI"],
+            dependencies: ["Bucketing", "JSON", "HTTPServer", "Storage", "StorageSQLite", "HoldfastCore", "HoldfastAPI"],
             path: "Tests/Benchmarks/Parts",
             swiftSettings: strict
         ),
@@ -125,9 +130,12 @@ let package = Package(
         .testTarget(
             name: "HTTPServerTests", dependencies: ["HTTPServer", "CSystem", "TestSupport"], swiftSettings: strict),
         .testTarget(
+            name: "HoldfastCoreTests", dependencies: ["HoldfastCore", "Bucketing", "JSON", "Storage", "TestSupport"],
+            swiftSettings: strict),
+        .testTarget(
             name: "HoldfastAPITests",
             dependencies: [
-                "HoldfastAPI", "HTTPServer", "Bucketing", "JSON", "Storage", "StorageSQLite", "TestSupport",
+                "HoldfastAPI", "HoldfastCore", "HTTPServer", "Bucketing", "JSON", "Storage", "StorageSQLite", "TestSupport",
                 .product(name: "Logging", package: "swift-log"),
             ],
             swiftSettings: strict

@@ -57,3 +57,15 @@ extension JSONPointer: ExpressibleByArrayLiteral, CustomStringConvertible {
 
     public var description: String { string }
 }
+
+/// A value in a JSON text that breaks a rule.
+public struct JSONFault: Error, Sendable, Equatable {
+    public var pointer: JSONPointer
+    /// What is required and what was found.
+    public var reason: String
+
+    public init(pointer: JSONPointer, reason: String) {
+        self.pointer = pointer
+        self.reason = reason
+    }
+}

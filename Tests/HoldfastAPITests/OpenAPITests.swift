@@ -8,6 +8,7 @@ import Testing
 
 @testable import HTTPServer
 @testable import HoldfastAPI
+@testable import HoldfastCore
 
 /// The published description and the route table say the same.
 @Suite struct OpenAPITests {
@@ -34,9 +35,9 @@ import Testing
         let services = Services(
             profiles: store, attributes: store, projects: try ProjectCatalog(store: store, logger: logger),
             events: EventQueue(store: store), audit: store, access: AccessControl(), build: BuildInfo(version: "0", startedAt: 0), logger: logger)
-        let reader = try store.makeUserReader()
-        defer { reader.close() }
-        routes = apiRoutes(services, reader, AccessGate(services.access, refusals: services.refusals), try EventLoop(index: 0))
+        let application = try HoldfastApplication(services: services, loop: EventLoop(index: 0))
+        defer { application.stop() }
+        routes = application.routes
     }
 
     @Test func `Every route is described and everything described is a route`() throws {

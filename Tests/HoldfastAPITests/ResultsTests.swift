@@ -6,6 +6,7 @@ import Storage
 import Testing
 
 @testable import HoldfastAPI
+@testable import HoldfastCore
 
 /// Results of counts that are made up.
 @Suite struct ResultsTests {
@@ -70,7 +71,7 @@ import Testing
         #expect(abs((comparison.pValue ?? 0) - 0.03548845046647471) < 1e-12)
         let other = try results(tallies, ["baseline": "new"])
         #expect(abs((other.arms[0].conversion.comparison?.lift ?? 0) + 3.0 / 13) < 1e-12)
-        #expect(throws: Problem.self) { try results(tallies, ["baseline": "nope"]) }
+        #expect(throws: HoldfastError.self) { try results(tallies, ["baseline": "nope"]) }
     }
 
     @Test func `There are no figures of values where events have none, and none of lifts over nothing`() throws {
@@ -167,7 +168,7 @@ import Testing
         ["format": "xml"],
     ])
     func `A parameter that makes no sense is refused`(query: [String: String]) {
-        #expect(throws: Problem.self) { try ResultsQuery(["goal": "buy"].merging(query) { $1 }) }
+        #expect(throws: HoldfastError.self) { try ResultsQuery(["goal": "buy"].merging(query) { $1 }) }
     }
 
     @Test func `Every number that is written is finite, and the table has a value for each column`() throws {

@@ -1,6 +1,7 @@
 import Testing
 
 @testable import HoldfastAPI
+@testable import HoldfastCore
 
 @Suite struct TokenTests {
     @Test func `A token file has a token a line, beside comments and empty lines`() throws {

@@ -3,7 +3,7 @@ public import JSON
 /// Checks the conditions of a segment against the schema.
 public struct SegmentRules {
     private let schema: AttributeSchema
-    private var faults: [ConditionFault] = []
+    private var faults: [JSONFault] = []
 
     private init(_ schema: AttributeSchema) {
         self.schema = schema
@@ -13,7 +13,7 @@ public struct SegmentRules {
     /// - Returns: everything that would keep a condition from ever being answered.
     public static func faults(
         in conditions: JSONValue, at place: JSONPointer, schema: AttributeSchema
-    ) -> [ConditionFault] {
+    ) -> [JSONFault] {
         ConditionRules.faults(in: conditions, at: place) { leaf, place in
             var rules = SegmentRules(schema)
             rules.check(leaf, place)
@@ -92,6 +92,6 @@ public struct SegmentRules {
     }
 
     private mutating func refuse(_ place: JSONPointer, _ reason: String) {
-        faults.append(ConditionFault(pointer: place, reason: reason))
+        faults.append(JSONFault(pointer: place, reason: reason))
     }
 }

@@ -6,13 +6,13 @@ public enum AudienceRules {
 
     /// - Parameter place: where the conditions stand.
     /// - Returns: everything that would keep a condition from ever being answered.
-    public static func faults(in conditions: JSONValue, at place: JSONPointer) -> [ConditionFault] {
+    public static func faults(in conditions: JSONValue, at place: JSONPointer) -> [JSONFault] {
         ConditionRules.faults(in: conditions, at: place, leaf: leaf)
     }
 
-    private static func leaf(_ leaf: JSONObject, _ place: JSONPointer) -> [ConditionFault] {
-        func fault(_ member: String, _ reason: String) -> [ConditionFault] {
-            [ConditionFault(pointer: place.appending(member), reason: reason)]
+    private static func leaf(_ leaf: JSONObject, _ place: JSONPointer) -> [JSONFault] {
+        func fault(_ member: String, _ reason: String) -> [JSONFault] {
+            [JSONFault(pointer: place.appending(member), reason: reason)]
         }
         let known = leaf["segment"] == nil ? ConditionRules.members : ["segment"]
         if let unknown = ConditionRules.unknownMember(of: leaf, knowing: known, at: place) { return [unknown] }

@@ -1,10 +1,5 @@
 public import JSON
 
-/// What is wrong with one place of the conditions of an audience or a segment.
-public struct ConditionFault: Error, Sendable, Equatable {
-    public let pointer: JSONPointer
-    public let reason: String
-}
 
 /// What all conditions have in common.
 enum ConditionRules {
@@ -17,10 +12,10 @@ enum ConditionRules {
     static let members = ["type", "name", "match", "value"]
 
     /// What is wrong with a leaf that has other members than these.
-    static func unknownMember(of leaf: JSONObject, knowing known: [String], at place: JSONPointer) -> ConditionFault? {
+    static func unknownMember(of leaf: JSONObject, knowing known: [String], at place: JSONPointer) -> JSONFault? {
         guard let member = leaf.members.first(where: { !known.contains($0.key) }) else { return nil }
         let list = known.map { "`\($0)`" }.joined(separator: ", ")
-        return ConditionFault(
+        return JSONFault(
             pointer: place.appending(member.key),
             reason: "a condition must have no members but \(list); got `\(member.key)`")
     }
@@ -36,8 +31,8 @@ enum ConditionRules {
 
     /// Looks at each leaf of conditions, and finds what is wrong around them.
     static func faults(
-        in value: JSONValue, at place: JSONPointer, leaf: (JSONObject, JSONPointer) -> [ConditionFault]
-    ) -> [ConditionFault] {
+        in value: JSONValue, at place: JSONPointer, leaf: (JSONObject, JSONPointer) -> [JSONFault]
+    ) -> [JSONFault] {
         switch value {
         case .object(let object):
             return leaf(object, place)
@@ -46,13 +41,13 @@ enum ConditionRules {
             let operands = list.count - (hasOperator ? 1 : 0)
             guard operands > 0, list.first?.string != "not" || operands == 1 else {
                 let reason = "'and' and 'or' must precede one condition or more, 'not' exactly one; got \(operands)"
-                return [ConditionFault(pointer: place, reason: reason)]
+                return [JSONFault(pointer: place, reason: reason)]
             }
             return list.enumerated().dropFirst(hasOperator ? 1 : 0).flatMap { index, operand in
                 faults(in: operand, at: place.appending(index), leaf: leaf)
             }
         default:
-            return [ConditionFault(pointer: place, reason: "conditions must be an object or an array; got \(value.kind)")]
+            return [JSONFault(pointer: place, reason: "conditions must be an object or an array; got \(value.kind)")]
         }
     }
 }

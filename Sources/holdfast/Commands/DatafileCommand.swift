@@ -1,6 +1,6 @@
 import ArgumentParser
 import Foundation
-import HoldfastAPI
+import HoldfastCore
 
 /// What can be done with a datafile without a server.
 struct DatafileCommand: ParsableCommand {

@@ -1,7 +1,7 @@
 import ArgumentParser
+import HoldfastCore
 import struct Bucketing.Identifier
 import Foundation
-import HoldfastAPI
 import Storage
 import StorageSQLite
 

@@ -1,7 +1,7 @@
 import ArgumentParser
 import Dispatch
 import Foundation
-import HoldfastAPI
+import HoldfastCore
 import Storage
 import StorageSQLite
 import Synchronization
@@ -140,7 +140,7 @@ private final class ImportedLines {
     func take(_ line: UnsafeRawBufferPointer?) {
         number += 1
         guard failure == nil else { return }
-        do throws(ProfileLine.Refusal) {
+        do throws(HoldfastError) {
             guard let line else { return refuse(number, "a line must be at most \(Self.lineLimit) bytes long") }
             guard let change = try ProfileLine.change(from: line, onConflict: keep ? .keep : .replace) else { return }
             group.append((number, change))

@@ -1,6 +1,6 @@
 import ArgumentParser
 import Foundation
-import HoldfastAPI
+import HoldfastCore
 
 /// Prints the manual in the terminal: a table of contents, or one article.
 struct ManualCommand: ParsableCommand {

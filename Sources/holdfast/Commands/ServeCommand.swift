@@ -2,6 +2,7 @@ import ArgumentParser
 import Foundation
 import HTTPServer
 import HoldfastAPI
+import HoldfastCore
 import Logging
 import Storage
 

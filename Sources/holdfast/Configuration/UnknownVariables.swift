@@ -1,4 +1,4 @@
-import HoldfastAPI
+import HoldfastCore
 
 /// A variable of the environment that looks like a setting and is none.
 struct UnknownVariable {

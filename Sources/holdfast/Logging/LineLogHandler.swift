@@ -1,4 +1,5 @@
 import Foundation
+import HoldfastCore
 import Logging
 
 /// Writes log lines to standard error: one JSON object a line for machines, or text for a person at a terminal.

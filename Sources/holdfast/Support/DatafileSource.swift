@@ -1,5 +1,5 @@
 import Foundation
-import HoldfastAPI
+import HoldfastCore
 
 /// A datafile, or a directory of them (`*.json`), named on the command line.
 struct DatafileSource {

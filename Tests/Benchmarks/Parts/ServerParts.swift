@@ -5,13 +5,14 @@
 
     @testable import HTTPServer
     @testable import HoldfastAPI
+    @testable import HoldfastCore
 
     func serverParts() throws -> [Part] {
         let record = Samples.record
         let json = ProfileJSON.encode(Samples.userID, record)
         return httpParts(json) + [
             Part("profile-to-json") { ProfileJSON.encode(Samples.userID, record) },
-            Part("profile-body") { Samples.profileBody.withUnsafeBytes { try? ProfileBody($0) } },
+            Part("profile-body") { Samples.profileBody.withUnsafeBytes { try? ProfileInput($0) } },
             Part("entity-tag") { json.withUnsafeBytes { EntityTag(hashing: $0) } },
         ]
     }

@@ -2,7 +2,7 @@ import Bucketing
 import JSON
 import TestSupport
 
-@testable import HoldfastAPI
+@testable import HoldfastCore
 
 extension FuzzTarget {
     /// Whatever datafile is accepted decides for every user, and always alike.

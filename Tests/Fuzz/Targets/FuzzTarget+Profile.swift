@@ -1,13 +1,13 @@
 import Bucketing
 import Storage
 
-@testable import HoldfastAPI
+@testable import HoldfastCore
 
 extension FuzzTarget {
     /// A profile that was written is read as the same profile, and holds only what a profile may hold.
     static let profile = FuzzTarget(name: "profile") { bytes in
-        let read = { (bytes: [UInt8]) in bytes.withUnsafeBytes { try? ProfileBody($0) } }
-        let parsed = bytes.withUnsafeBytes { try? ProfileBody.parse($0) }.flatMap { try? ProfileBody($0) }
+        let read = { (bytes: [UInt8]) in bytes.withUnsafeBytes { try? ProfileInput($0) } }
+        let parsed = bytes.withUnsafeBytes { try? ProfileInput.parse($0) }.flatMap { try? ProfileInput($0) }
         guard let body = read(bytes) else {
             if parsed != nil { throw Finding("refused as bytes and accepted as a value") }
             return
@@ -41,7 +41,7 @@ extension FuzzTarget {
         var lines: [String] = []
         func take(_ line: UnsafeRawBufferPointer?) {
             guard let line else { return lines.append("too long") }
-            do throws(ProfileLine.Refusal) {
+            do throws(HoldfastError) {
                 let change = try ProfileLine.change(from: line, onConflict: .keep)
                 guard case .merge(let map, _)? = change?.operation, let user = change?.userID else {
                     return lines.append("empty")

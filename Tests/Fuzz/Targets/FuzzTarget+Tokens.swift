@@ -1,4 +1,5 @@
 import HoldfastAPI
+@testable import HoldfastCore
 
 extension FuzzTarget {
     /// A token file that is refused is refused without quoting a secret.

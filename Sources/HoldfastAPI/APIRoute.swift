@@ -1,0 +1,115 @@
+import HTTPServer
+
+/// One line of Holdfast's route table. Who may call it is part of the line, so that no route can be without.
+struct APIRoute {
+    enum Scope: Equatable {
+        /// For everybody: says nothing of users.
+        case none
+        case token(Token.Scope)
+    }
+
+    private enum Handler {
+        case buffered((borrowing Request, Call) throws -> Void)
+        case streamed((borrowing Request, Call) throws -> any BodyReceiver)
+    }
+
+    let method: Method
+    let pattern: String
+    let scope: Scope
+    /// Whether it is served also under overload, for those who watch the server.
+    let isVital: Bool
+    private let changesState: Bool?
+    private let respondsLater: Bool
+    /// Whether the handler sees to ``Preconditions``.
+    private let isConditional: Bool
+    /// Whether the handler looks at the query; where none does, a parameter is refused.
+    private let readsQuery: Bool
+    private let handler: Handler
+
+    init(
+        _ method: Method, _ pattern: String, scope: Scope, isVital: Bool = false, changesState: Bool? = nil,
+        respondsLater: Bool = false, isConditional: Bool = false, readsQuery: Bool = false,
+        _ handle: @escaping (borrowing Request, Call) throws -> Void
+    ) {
+        self.method = method
+        self.pattern = pattern
+        self.scope = scope
+        self.isVital = isVital
+        self.changesState = changesState
+        self.respondsLater = respondsLater
+        self.isConditional = isConditional
+        // Who watches a server may ask for what no cache has.
+        self.readsQuery = readsQuery || scope == .none || isVital
+        handler = .buffered(handle)
+    }
+
+    init(
+        _ method: Method, _ pattern: String, scope: Scope, readsQuery: Bool = false,
+        streamed handle: @escaping (borrowing Request, Call) throws -> any BodyReceiver
+    ) {
+        self.method = method
+        self.pattern = pattern
+        self.scope = scope
+        isVital = false
+        changesState = nil
+        respondsLater = false
+        isConditional = false
+        self.readsQuery = readsQuery
+        handler = .streamed(handle)
+    }
+
+    /// The route for the server: checks the caller's token, then calls the handler. Errors of both are rendered here.
+    func route(of wire: any WireProtocol, gate: AccessGate) -> Route {
+        switch handler {
+        case .buffered(let handle):
+            return Route(
+                method, pattern, isVital: isVital, changesState: changesState, respondsLater: respondsLater,
+                .buffered { [self] request, responder in
+                    do {
+                        let admission = try admit(request, of: wire, responder, gate)
+                        try handle(request, Call(responder: responder, admission: admission))
+                    } catch {
+                        responder.send(wire.response(to: error))
+                    }
+                })
+        case .streamed(let handle):
+            return Route(
+                method, pattern,
+                .streamed { [self] request, responder in
+                    do {
+                        let admission = try admit(request, of: wire, responder, gate)
+                        return try handle(request, Call(responder: responder, admission: admission))
+                    } catch {
+                        responder.send(wire.response(to: error))
+                        return nil
+                    }
+                })
+        }
+    }
+
+    /// Checks everything that does not depend on the handler.
+    private func admit(
+        _ request: borrowing Request, of wire: any WireProtocol, _ responder: Responder, _ gate: AccessGate
+    ) throws -> Admission {
+        let admission: Admission
+        do {
+            admission = try gate.admit(request, credential: wire.credential(of: request), to: scope)
+        } catch {
+            if let token = error.token { responder.note(caller: token.name) }
+            throw error.problem
+        }
+        if let token = admission.token { responder.note(caller: token.name) }
+        if method != .get, let coding = request.field("content-encoding"), coding.lowercased() != "identity" {
+            // RFC 9110 §8.4
+            var problem = Problem(.unsupportedMediaType, "the body must be sent without Content-Encoding; got '\(coding)'")
+            problem.fields = [("Accept-Encoding", "identity")]
+            throw problem
+        }
+        // Ignoring a condition would tell the caller that it holds.
+        if [.put, .patch, .delete].contains(method), !isConditional, !Preconditions(request).isEmpty {
+            throw Problem(.notImplemented, "this path does not support If-Match and If-None-Match; nothing was done")
+        }
+        if !readsQuery { _ = try request.query(knowing: []) }
+        return admission
+    }
+}

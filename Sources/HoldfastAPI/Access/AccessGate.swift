@@ -1,0 +1,81 @@
+import HTTPServer
+
+/// Decides who may call what, for one event loop: without a lock, but for the moments after a change of tokens.
+final class AccessGate {
+    private let control: AccessControl
+    let refusals: RefusalLog
+    private var generation: UInt64 = 0
+    private var tokens: [Token] = []
+
+    init(_ control: AccessControl, refusals: RefusalLog) {
+        self.control = control
+        self.refusals = refusals
+    }
+
+    /// Admits the caller of a request.
+    ///
+    /// - Throws: 401 or 403; the refusal is logged.
+    func admit(
+        _ request: borrowing Request, credential: @autoclosure () -> Substring?, to scope: APIRoute.Scope
+    ) throws(AccessRefusal) -> Admission {
+        guard case .token(let needed) = scope else { return admission(by: nil, to: scope) }
+        refresh()
+        guard !tokens.isEmpty else { return admission(by: nil, to: scope) }
+        do throws(AccessRefusal) {
+            return try admit(secret: credential(), to: needed)
+        } catch {
+            refusals.record(error, path: request.path, method: request.method, of: RequestOrigin(request))
+            throw error
+        }
+    }
+
+    /// Admits a caller by the secret of a token.
+    func admit(secret: Substring?, to needed: Token.Scope) throws(AccessRefusal) -> Admission {
+        refresh()
+        guard !tokens.isEmpty else { return admission(by: nil, to: .token(needed)) }
+        guard let secret else {
+            throw AccessRefusal(unauthorized("a token is required; send 'Authorization: Bearer SECRET'"))
+        }
+        var found: Token?
+        for token in tokens where token.hasSecret(secret.utf8) { found = token }
+        guard let found else { throw AccessRefusal(unauthorized("the token is unknown", error: "invalid_token")) }
+        guard found.scope.allows(needed) else {
+            let detail = "the scope \(needed) is required; the token '\(found.name)' has the scope \(found.scope)"
+            throw AccessRefusal(Problem(.forbidden, detail), token: found)
+        }
+        return admission(by: found, to: .token(needed))
+    }
+
+    private func admission(by token: Token?, to scope: APIRoute.Scope) -> Admission {
+        Admission(token: token, scope: scope, control: control, generation: generation)
+    }
+
+    private func refresh() {
+        let current = control.currentGeneration
+        guard current != generation else { return }
+        generation = current
+        tokens = control.tokens
+    }
+
+    /// - Parameter error: as RFC 6750 §3.1 has it; none when there was no token.
+    private func unauthorized(_ detail: String, error: String? = nil) -> Problem {
+        var problem = Problem(.unauthorized, detail)
+        let challenge = "Bearer realm=\"holdfast\""
+        problem.fields = [("WWW-Authenticate", error.map { "\(challenge), error=\"\($0)\"" } ?? challenge)]
+        return problem
+    }
+}
+
+/// Why a caller is not admitted.
+struct AccessRefusal: Error {
+    let problem: Problem
+    /// The caller's, if it is known.
+    let token: Token?
+
+    init(_ problem: Problem, token: Token? = nil) {
+        self.problem = problem
+        self.token = token
+    }
+}
+
+@available(*, unavailable) extension AccessGate: Sendable {}

@@ -1,0 +1,92 @@
+import Dispatch
+public import HTTPServer
+import HoldfastCore
+public import Logging
+internal import Synchronization
+
+/// Writes a line about each refused login, but only so many a second: peers decide how many there are. The others are
+/// counted, and told together.
+public final class RefusalLog: Sendable {
+    private struct State {
+        /// When the second ends in which ``lines`` were written.
+        var end = ContinuousClock.now
+        var lines = 0
+        var leftOut = 0
+    }
+
+    private static let linesASecond = 10
+    /// Bytes of a path that a line quotes.
+    private static let longestPath = 256
+
+    private let logger: Logger
+    private let access: AccessControl
+    private let proxies: TrustedProxies
+    private let state = Mutex(State())
+
+    init(_ logger: Logger, access: AccessControl, proxies: TrustedProxies) {
+        self.logger = logger
+        self.access = access
+        self.proxies = proxies
+    }
+
+    /// - Parameter path: of what was asked for: that of the request, or of an operation of its batch.
+    func record(_ refusal: AccessRefusal, path: String, method: Method, of origin: RequestOrigin) {
+        guard mayWrite() else { return }
+        var metadata: Logger.Metadata = [
+            "status": .stringConvertible(refusal.problem.status.code), "reason": "\(refusal.problem.detail)",
+            "method": "\(method.name)", "path": "\(access.loggable(path).shortened(to: Self.longestPath))",
+            "request_id": "\(access.loggable(origin.id.description))",
+        ]
+        metadata.addClient(of: origin.peer, forwardedFor: origin.forwardedFor, proxies)
+        if let name = refusal.token?.name { metadata["token"] = "\(name)" }
+        logger.notice("a login was refused", metadata: metadata)
+    }
+
+    /// Tells how many were left out, if any.
+    public func flush() {
+        let leftOut = state.withLock { state in
+            defer { state.leftOut = 0 }
+            return state.leftOut
+        }
+        guard leftOut > 0 else { return }
+        logger.notice("further logins were refused", metadata: ["left_out": .stringConvertible(leftOut)])
+    }
+
+    private func mayWrite() -> Bool {
+        let (mayWrite, isFirst) = state.withLock { state in
+            let now = ContinuousClock.now
+            if now >= state.end {
+                state.end = now + .seconds(1)
+                state.lines = 0
+            }
+            state.lines += 1
+            if state.lines <= Self.linesASecond { return (true, false) }
+            state.leftOut += 1
+            return (false, state.leftOut == 1)
+        }
+        if isFirst { DispatchQueue.global().asyncAfter(deadline: .now() + 1) { [weak self] in self?.flush() } }
+        return mayWrite
+    }
+}
+
+/// Where a request comes from, as the log tells of it.
+struct RequestOrigin: Sendable {
+    let id: RequestID
+    let peer: IPAddress
+    let forwardedFor: String?
+
+    init(_ request: borrowing Request) {
+        id = request.id
+        peer = request.peer
+        forwardedFor = request.field("x-forwarded-for")
+    }
+}
+
+extension Logger.Metadata {
+    /// Names who has sent a request, and the last proxy if it came by one.
+    mutating func addClient(of peer: IPAddress, forwardedFor: String?, _ proxies: TrustedProxies) {
+        let client = proxies.client(of: peer, forwardedFor: forwardedFor)
+        self["client"] = "\(client)"
+        if client != peer { self["proxy"] = "\(peer)" }
+    }
+}

@@ -1,0 +1,137 @@
+import Bucketing
+import HTTPServer
+import HoldfastCore
+import Storage
+
+/// One call of an endpoint: where its answer goes, and who makes it.
+struct Call: Sendable {
+    let responder: Responder
+    let admission: Admission
+
+    /// The name of the token; `nil` when the server asks for none.
+    var caller: String? { admission.token?.name }
+
+    /// Who answers for what this call changes.
+    func author(_ request: borrowing Request) -> Author {
+        Caller(name: caller, requestID: request.id).author
+    }
+
+    func respond(_ response: Response) {
+        responder.send(response)
+    }
+
+    /// Answers with a stream, which is cut off when the caller's token is revoked before its end.
+    func respond(_ contentType: StaticString, stream: any ResponseStream) {
+        let stream = AdmittedStream(stream, admission)
+        responder.send(Response(.ok, contentType: contentType, body: .stream(stream)))
+    }
+
+    /// Answers with JSON, and a line feed for the person with curl.
+    func respond(_ status: Status = .ok, json: consuming [UInt8], entityTag: EntityTag? = nil) {
+        json.append(UInt8(ascii: "\n"))
+        responder.send(Response(status, contentType: MediaType.json, entityTag: entityTag, body: .bytes(json)))
+    }
+
+    /// Answers with JSON, or with 304 when the caller's `If-None-Match` names it already. For methods other than `GET`;
+    /// for that one the server compares by itself.
+    func respond(json: [UInt8], unlessKnownAs ifNoneMatch: String?) {
+        let tag = EntityTag(of: json)
+        if let ifNoneMatch, tag.isListed(in: ifNoneMatch) {
+            responder.send(Response(.notModified, entityTag: tag))
+        } else {
+            respond(json: json, entityTag: tag)
+        }
+    }
+
+    /// Runs work that ends in the answer where the request was received.
+    func onEventLoop(_ work: @escaping @Sendable () -> Void) {
+        responder.onEventLoop(work)
+    }
+
+    /// Does something for each element of a request on its event loop, a few milliseconds at a time; other requests are
+    /// served in between. What is left when the client has gone away is not done.
+    func forEach(_ indices: Range<Int>, _ body: @escaping (Int) -> Void) {
+        Steps(indices, responder, body).run()
+    }
+
+    /// Runs work that ends in a response. If it throws, responds with the error.
+    func attempt(_ work: () throws -> Void) {
+        do { try work() } catch { fail(error) }
+    }
+
+    /// Responds with an error in the native format.
+    func fail(_ error: any Error) {
+        responder.send(Problem(error).response)
+    }
+}
+
+/// A stream that goes on only as long as its caller is admitted.
+private final class AdmittedStream: ResponseStream {
+    private let stream: any ResponseStream
+    private let admission: Admission
+
+    init(_ stream: any ResponseStream, _ admission: Admission) {
+        self.stream = stream
+        self.admission = admission
+    }
+
+    func produce(_ writer: StreamWriter) {
+        guard admission.isValid else { return writer.fail(Problem(.unauthorized, "the token is no longer valid").response) }
+        stream.produce(writer)
+    }
+}
+
+private final class Steps: @unchecked Sendable {
+    // Safe: it submits itself to the event loop that it belongs to.
+    private var rest: Range<Int>
+    private let responder: Responder
+    private let body: (Int) -> Void
+
+    private static let duration = Duration.milliseconds(5)
+
+    init(_ indices: Range<Int>, _ responder: Responder, _ body: @escaping (Int) -> Void) {
+        rest = indices
+        self.responder = responder
+        self.body = body
+    }
+
+    func run() {
+        let end = ContinuousClock.now + Self.duration
+        while responder.isOpen, let index = rest.first {
+            rest.removeFirst()
+            body(index)
+            if ContinuousClock.now > end, !rest.isEmpty { return responder.later { self.run() } }
+        }
+    }
+}
+
+extension Project {
+    /// Of the datafile.
+    var entityTag: EntityTag { EntityTag(contentHash) }
+}
+
+extension EntityTag {
+    /// The tag of a representation, without the line feed that ``Call`` sends behind it.
+    init(of json: [UInt8]) {
+        self = json.withUnsafeBytes { EntityTag(hashing: $0) }
+    }
+}
+
+enum MediaType {
+    static let json: StaticString = "application/json"
+    static let problem: StaticString = "application/problem+json"
+    static let lines: StaticString = "application/x-ndjson"
+    static let events: StaticString = "text/event-stream"
+}
+
+/// Who makes a call, and by which request.
+struct Caller {
+    /// The name of the token; `nil` when the server asks for none.
+    let name: String?
+    let requestID: RequestID
+
+    /// As the audit log names it.
+    var author: Author {
+        Author(name: name ?? Author.anonymousName, requestID: requestID.description)
+    }
+}

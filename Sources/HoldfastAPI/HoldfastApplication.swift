@@ -1,0 +1,98 @@
+public import HTTPServer
+import Logging
+import Storage
+
+/// Holdfast as one event loop serves it: the routes, the loop's own reader of the store, and its metrics.
+public final class HoldfastApplication: Application {
+    public let router: Router
+    private let services: Services
+    private let reader: any UserReader
+    let routes: [APIRoute]
+    private var metrics: RequestMetrics
+    /// Since the last line about them, of which there is one a second at the most.
+    private var refusedConnections = 0
+    private var nextRefusalLine = ContinuousClock.now
+
+    /// - Throws: ``StorageError`` when the store cannot be read.
+    public init(services: Services, loop: EventLoop) throws {
+        self.services = services
+        reader = try services.attributes.makeUserReader()
+        let loopServices = LoopServices(services, reader, loop: loop)
+        let protocols: [any WireProtocol] = [
+            OperationsRoutes(loopServices),
+            NativeProtocol(loopServices),
+            UserProfileServiceProtocol(loopServices),
+            AgentProtocol(loopServices),
+        ]
+        routes = protocols.flatMap(\.routes)
+        router = Router(protocols.flatMap { wire in wire.routes.map { $0.route(of: wire, gate: loopServices.gate) } })
+        metrics = RequestMetrics(routes: routes.count)
+    }
+
+    public var logsRequests: Bool { services.options.accessLog }
+
+    public func beginBatch() {
+        reader.beginBatch()
+    }
+
+    public func endBatch() {
+        reader.endBatch()
+    }
+
+    public func response(to failure: RequestFailure) -> Response {
+        Problem(failure.status, failure.detail).response
+    }
+
+    public func requestWasAnswered(_ summary: RequestSummary) {
+        metrics.count(summary)
+        guard services.options.accessLog else { return }
+        var metadata: Logger.Metadata = [
+            "method": "\(summary.method.name)", "target": "\(services.access.loggable(summary.target ?? "-"))",
+            "status": .stringConvertible(summary.status.code),
+            "microseconds": .stringConvertible(summary.nanoseconds / 1_000), "bytes": .stringConvertible(summary.bytes),
+            "request_id": "\(services.access.loggable(summary.id.description))",
+        ]
+        metadata.addClient(of: summary.peer, forwardedFor: summary.forwardedFor, services.options.trustedProxies)
+        if let caller = summary.caller { metadata["token"] = "\(caller)" }
+        services.logger.info("request", metadata: metadata)
+    }
+
+    public func report(_ event: ServerEvent) {
+        switch event {
+        case .acceptFailed(let error):
+            services.logger.error("a connection could not be accepted", metadata: ["error": "\(error)"])
+        case .connectionRefused:
+            refusedConnections += 1
+            // Peers decide how many there are: a line each would be theirs to fill the disk with.
+            guard ContinuousClock.now >= nextRefusalLine else { return }
+            services.logger.warning(
+                "connections were refused: there are too many", metadata: ["connections": .stringConvertible(refusedConnections)])
+            refusedConnections = 0
+            nextRefusalLine = .now + .seconds(1)
+        case .streamCutOff(let id, let route):
+            services.logger.warning(
+                "a response was cut off by the shutdown",
+                metadata: ["route": "\(name(of: route))", "request_id": "\(services.access.loggable(id.description))"])
+        case .connectionsCutOff(let count):
+            services.logger.warning(
+                "requests were cut off by the shutdown", metadata: ["connections": .stringConvertible(count)])
+        case .handlerTimedOut(let id):
+            services.logger.error("a request was not answered in time", metadata: ["request_id": "\(services.access.loggable(id.description))"])
+        }
+    }
+
+    /// A line of the route table as the log names it.
+    private func name(of route: Int?) -> String {
+        route.map { "\(routes[$0].method.name) \(routes[$0].pattern)" } ?? "-"
+    }
+
+    public func stop() {
+        reader.close()
+    }
+
+    func snapshot(_ connections: ConnectionStatistics) -> LoopSnapshot {
+        let labels = routes.map { "method=\"\($0.method.name)\",route=\"\($0.pattern)\"" } + ["method=\"\",route=\"\""]
+        return LoopSnapshot(
+            routeLabels: labels, metrics: metrics, connections: connections, cache: reader.cacheStatistics)
+    }
+}

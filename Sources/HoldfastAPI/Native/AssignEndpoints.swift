@@ -1,0 +1,180 @@
+import Bucketing
+import HTTPServer
+import HoldfastCore
+import JSON
+import Storage
+internal import Synchronization
+
+/// `/v1/assign`: the variation of a user in one experiment, given on the first asking and kept from then on.
+struct AssignEndpoints {
+    let decisions: StickyDecisionService
+    let projects: ProjectView
+    let metrics: DecisionMetrics
+    /// Requests in one array.
+    let limit: Int
+
+    /// One request or an array of them; answers one or an array in the same order. In an array an element that
+    /// cannot be answered is `{"problem":{…}}` and does not keep the others from theirs.
+    func post(_ request: borrowing Request, _ call: Call) throws(HoldfastError) {
+        let body = try request.withBody { bytes throws(HoldfastError) in try ProfileInput.parse(bytes) }
+        if let list = body.array {
+            assign(list, call)
+        } else {
+            decide(try AssignRequest(body, at: []), enrols: true) { Self.send($0, to: call) }
+        }
+    }
+
+    /// The same without enrolling: a user who has no variation yet is told the one that an assignment would give, and
+    /// nothing is stored. The query has `user_id`, `experiment`, `sdk_key`, and `attributes` as JSON.
+    func get(_ request: borrowing Request, _ call: Call) throws(HoldfastError) {
+        let query = try request.query(knowing: ["user_id", "experiment", "sdk_key", "attributes"])
+        var object = JSONObject()
+        for (name, value) in query { object[name] = .string(value) }
+        if let text = query["attributes"] {
+            object["attributes"] = try ProfileInput.parse(parameter: "attributes", text)
+        }
+        decide(try AssignRequest(.object(object), at: []), enrols: false) { Self.send($0, to: call) }
+    }
+
+    private static func send(_ result: Result<[UInt8], HoldfastError>, to call: Call) {
+        switch result {
+        case .success(let json): call.respond(json: json)
+        case .failure(let error): call.fail(error)
+        }
+    }
+
+    private func assign(_ list: [JSONValue], _ call: Call) {
+        guard list.count <= limit else {
+            return call.fail(HoldfastError(.invalid, "the array must have at most \(limit) elements; got \(list.count)", at: []))
+        }
+        guard !list.isEmpty else { return call.respond(json: Array("[]".utf8)) }
+        let responses = AssignResponses(count: list.count, call)
+        call.forEach(list.indices) { index in
+            do throws(HoldfastError) {
+                let request = try AssignRequest(list[index], at: JSONPointer().appending(index))
+                decide(request, enrols: true) { responses.add($0, at: index) }
+            } catch {
+                responses.add(.failure(error), at: index)
+            }
+        }
+    }
+
+    private func decide(
+        _ request: AssignRequest, enrols: Bool, _ completion: @escaping @Sendable (Result<[UInt8], HoldfastError>) -> Void
+    ) {
+        do throws(HoldfastError) {
+            let project = try projects.project(named: request.sdkKey)
+            guard request.experiment(in: project) != nil else { throw request.unknownExperiment }
+            decisions.decide(for: request.user, in: project, storesAssignments: enrols) { project, stored in
+                Self.decide(request, in: project, stored)
+            } completion: { [metrics] result in
+                switch result {
+                case .success(let decided):
+                    guard let decision = decided.result.value else { return completion(.failure(request.unknownExperiment)) }
+                    metrics.count(decision.origin)
+                    completion(.success(Self.encode(decision)))
+                case .failure(let error):
+                    completion(.failure(HoldfastError(error)))
+                }
+            }
+        } catch {
+            completion(.failure(error))
+        }
+    }
+
+    /// `nil` when the datafile does not have the experiment.
+    private static func decide(
+        _ request: AssignRequest, in project: Project, _ stored: StickyAssignments
+    ) -> DecisionResult<ExperimentDecision?> {
+        guard let experiment = request.experiment(in: project) else { return DecisionResult(value: nil) }
+        let decision = DecisionService(datafile: project.datafile)
+            .assign(experiment, for: request.user, stored: stored, options: .includeReasons)
+        return DecisionResult(
+            value: decision, newAssignments: decision.newAssignment.map { [$0] } ?? [],
+            passesOverAssignment: decision.passesOverAssignment)
+    }
+
+    private static func encode(_ decision: ExperimentDecision) -> [UInt8] {
+        var writer = JSONWriter()
+        writer.beginObject()
+        writer.member("experiment_id", decision.experiment.id.string)
+        writer.member("experiment_key", decision.experiment.key.string)
+        writer.member("variation_id", decision.variation?.id.string)
+        writer.member("variation_key", decision.variation?.key.string)
+        writer.member("source", decision.origin.rawValue)
+        writer.member("reasons", decision.reasons)
+        writer.endObject()
+        return writer.finish()
+    }
+}
+
+/// `{"user_id","experiment","attributes"?,"sdk_key"?}`
+private struct AssignRequest: Sendable {
+    let place: JSONPointer
+    let user: User
+    /// A key or an id.
+    let experiment: Identifier
+    let sdkKey: String?
+
+    private static let members = ["user_id", "experiment", "attributes", "sdk_key"]
+
+    init(_ value: JSONValue, at place: JSONPointer) throws(HoldfastError) {
+        self.place = place
+        let object = try value.object("a request", knowing: Self.members, at: place)
+        user = try ProfileInput.user(of: object, at: place)
+        experiment = Identifier(try object.text("experiment", in: place))
+        sdkKey = try object.optionalText("sdk_key", in: place)
+    }
+
+    func experiment(in project: Project) -> Experiment? {
+        project.datafile.experiment(keyOrID: experiment)
+    }
+
+    var unknownExperiment: HoldfastError {
+        HoldfastError(.notFound, "no experiment has the key or id '\(experiment)'", at: place.appending("experiment"))
+    }
+}
+
+/// The answers to an array as they come in, from any thread.
+private final class AssignResponses: Sendable {
+    private struct State {
+        var responses: [[UInt8]?]
+        var missing: Int
+    }
+
+    private let state: Mutex<State>
+    private let call: Call
+
+    init(count: Int, _ call: Call) {
+        state = Mutex(State(responses: Array(repeating: nil, count: count), missing: count))
+        self.call = call
+    }
+
+    func add(_ result: Result<[UInt8], HoldfastError>, at index: Int) {
+        let json =
+            switch result {
+            case .success(let json): json
+            case .failure(let error): Self.encode(error)
+            }
+        let all = state.withLock { state in
+            state.responses[index] = json
+            state.missing -= 1
+            return state.missing == 0 ? state.responses : nil
+        }
+        guard let all else { return }
+        var writer = JSONWriter()
+        writer.beginArray()
+        for response in all { writer.raw(response ?? []) }
+        writer.endArray()
+        call.respond(json: writer.finish())
+    }
+
+    private static func encode(_ error: HoldfastError) -> [UInt8] {
+        var writer = JSONWriter()
+        writer.beginObject()
+        writer.key("problem")
+        Problem(error).append(to: &writer)
+        writer.endObject()
+        return writer.finish()
+    }
+}

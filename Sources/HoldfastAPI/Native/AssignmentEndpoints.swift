@@ -1,0 +1,166 @@
+import Bucketing
+import HTTPServer
+import HoldfastCore
+import JSON
+import Storage
+
+/// `/v1/profiles/{user_id}/experiments/{experiment}`: one assignment. `PUT` is the admin's override, which stays,
+/// whatever app servers save, until an admin removes it.
+///
+/// The path names the experiment by its key or its id. An id that no active datafile knows is taken as it is.
+struct AssignmentEndpoints {
+    let audit: any AuditStore
+    let reader: any ProfileReader
+    let projects: ProjectView
+
+    func get(_ request: borrowing Request, _ call: Call) throws(HoldfastError) {
+        let userID = try request.userID()
+        let experiment = try experiment(request)
+        reader.profile(of: userID) { result in
+            switch result {
+            case .success(let profile): Self.send(profile, experiment, to: call)
+            case .failure(let error): call.fail(error)
+            }
+        }
+    }
+
+    private static func send(_ profile: ProfileRecord?, _ experiment: NamedExperiment, to call: Call) {
+        guard let assignment = profile?[experiment.id] else {
+            return call.fail(HoldfastError(.notFound, "the user has no assignment in this experiment"))
+        }
+        let json = experiment.encode(assignment)
+        call.respond(json: json, entityTag: EntityTag(of: json))
+    }
+
+    /// `If-Match` and `If-None-Match` of a change.
+    private static func condition(
+        _ request: borrowing Request, of experiment: NamedExperiment
+    ) -> ProfileChange.Condition? {
+        Preconditions(request).condition { profile in
+            profile?[experiment.id].map { [EntityTag(of: experiment.encode($0))] } ?? []
+        }
+    }
+
+    /// The experiment in the path: the one of this key, or else of this id.
+    ///
+    /// - Throws: 400 when it is no key and cannot be an id; 409 when several projects have the key for several ids.
+    private func experiment(_ request: borrowing Request) throws(HoldfastError) -> NamedExperiment {
+        guard let name = request.parameter(1) else {
+            throw HoldfastError(.invalid, "the experiment in the path must be UTF-8")
+        }
+        let ids = Set(projects.experiments(key: Identifier(name)).map(\.id))
+        guard ids.count <= 1 else {
+            let list = ids.map(\.string).sorted().joined(separator: ", ")
+            throw HoldfastError(.conflict, "several projects have an experiment with the key '\(name)'; name it by its id: \(list)")
+        }
+        let id: Identifier
+        if let known = ids.first { id = known } else { id = try ProfileInput.checkExperimentID(name, at: nil) }
+        return NamedExperiment(id: id, definitions: projects.experiments(id: id))
+    }
+
+    func put(_ request: borrowing Request, _ call: Call) throws(HoldfastError) {
+        let userID = try request.userID()
+        let experiment = try experiment(request)
+        let variationID = try request.withBody { bytes throws(HoldfastError) in try Self.variationID(bytes, of: experiment) }
+        let operation = ProfileChange.Operation.override(experimentID: experiment.id, variationID: variationID)
+        let change = ProfileChange(
+            userID: userID, operation: operation, condition: Self.condition(request, of: experiment))
+        audit.submit(change, by: call.author(request)) { result in
+            switch result {
+            case .success(let result): Self.send(result.profile, experiment, to: call)
+            case .failure(let error): call.fail(error)
+            }
+        }
+    }
+
+    /// `{"variation_id":…}` or `{"variation_key":…}`, checked against every datafile that has the experiment.
+    private static func variationID(
+        _ bytes: UnsafeRawBufferPointer, of experiment: NamedExperiment
+    ) throws(HoldfastError) -> Identifier {
+        let object = try ProfileInput.parse(bytes).object("an override", knowing: ["variation_id", "variation_key"])
+        if let key = try object.optionalText("variation_key") {
+            guard object["variation_id"] == nil else {
+                throw HoldfastError(
+                    .invalid, "either `variation_id` or `variation_key` is required; got both", at: ["variation_key"])
+            }
+            for definition in experiment.definitions {
+                if let variation = definition.variation(key: Identifier(key)) { return variation.id }
+            }
+            throw unknownVariation(experiment, at: ["variation_key"])
+        }
+        guard let variation = object["variation_id"] else {
+            throw HoldfastError(
+                .invalid, "either `variation_id` or `variation_key` is required; got neither", at: ["variation_id"])
+        }
+        let variationID = try ProfileInput.variationID(variation, at: ["variation_id"])
+        guard experiment.definitions.isEmpty || experiment.variation(id: variationID) != nil else {
+            throw unknownVariation(experiment, at: ["variation_id"])
+        }
+        return variationID
+    }
+
+    private static func unknownVariation(_ experiment: NamedExperiment, at pointer: JSONPointer) -> HoldfastError {
+        guard !experiment.definitions.isEmpty else {
+            return HoldfastError(
+                .unprocessable, "no datafile has this experiment; name the variation by its `variation_id`",
+                at: pointer)
+        }
+        let variations = experiment.definitions.flatMap(\.variations)
+        let list = variations.map { "\($0.key) (id \($0.id))" }.joined(separator: ", ")
+        var error = HoldfastError(
+            .unprocessable, "the variation must be one of the experiment's: \(list)", at: pointer)
+        error.members = [
+            (
+                "variations",
+                .array(variations.map { ["id": .string($0.id.string), "key": .string($0.key.string)] })
+            )
+        ]
+        return error
+    }
+
+    func delete(_ request: borrowing Request, _ call: Call) throws(HoldfastError) {
+        let userID = try request.userID()
+        let experiment = try experiment(request)
+        let change = ProfileChange(
+            userID: userID, operation: .remove(experimentID: experiment.id),
+            condition: Self.condition(request, of: experiment))
+        audit.submit(change, by: call.author(request)) { result in
+            switch result {
+            case .success(let result) where result.changed:
+                call.respond(Response(.noContent))
+            case .success:
+                call.fail(HoldfastError(.notFound, "the user has no assignment in this experiment"))
+            case .failure(let error):
+                call.fail(error)
+            }
+        }
+    }
+}
+
+/// An experiment that a request names.
+private struct NamedExperiment: Sendable {
+    let id: Identifier
+    /// As the active datafiles define it, one for each project that has it; empty when none has.
+    let definitions: [Experiment]
+
+    /// One assignment in it with its origin, as an object of its own.
+    func encode(_ assignment: Assignment) -> [UInt8] {
+        var writer = JSONWriter()
+        writer.beginObject()
+        writer.member("experiment_id", id.string)
+        writer.member("experiment_key", definitions.first?.key.string)
+        writer.member("variation_id", assignment.variationID.string)
+        writer.member("variation_key", variation(id: assignment.variationID)?.key.string)
+        ProfileJSON.appendOrigin(assignment, to: &writer)
+        writer.member("known", !definitions.isEmpty)
+        writer.endObject()
+        return writer.finish()
+    }
+
+    func variation(id: Identifier) -> Variation? {
+        for definition in definitions {
+            if let variation = definition.variation(id: id) { return variation }
+        }
+        return nil
+    }
+}

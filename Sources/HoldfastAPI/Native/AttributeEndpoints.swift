@@ -1,0 +1,116 @@
+import Bucketing
+import HTTPServer
+import HoldfastCore
+import JSON
+import Storage
+
+/// `/v1/attributes`: which attributes users may have, and what their values are.
+struct AttributeEndpoints {
+    let catalog: ProjectCatalog
+    let projects: ProjectView
+
+    /// Attributes that may be defined.
+    private static let limit = 500
+
+    func list(_ request: borrowing Request, _ call: Call) {
+        JSONList("attributes", projects.schema.attributes) { $1.value($0.json) }.respond(call)
+    }
+
+    func get(_ request: borrowing Request, _ call: Call) throws(HoldfastError) {
+        let name = try request.definedName()
+        guard let definition = projects.schema.attribute(name) else { throw Self.unknown(name) }
+        call.respond(json: definition.json.encoded())
+    }
+
+    /// Defines an attribute, or gives a selection other values; 201 if it is new.
+    func put(_ request: borrowing Request, _ call: Call) throws(HoldfastError) {
+        let name = try request.definedName()
+        let value = try request.withBody { bytes throws(HoldfastError) in try ProfileInput.parse(bytes) }
+        let definition = try AttributeDefinition(value, name: name)
+        let schema = projects.schema
+        guard schema.attributes.count < Self.limit || schema.attribute(name) != nil else {
+            throw HoldfastError(.conflict, "at most \(Self.limit) attributes may be defined")
+        }
+        catalog.store.putAttribute(definition, by: call.author(request)) { [catalog] result in
+            switch result {
+            case .success(.created(let stored)): catalog.respond(call, .created, stored.json)
+            case .success(.changed(let stored)): catalog.respond(call, .ok, stored.json)
+            case .success(.unchanged(let stored)): call.respond(json: stored.json.encoded())
+            case .success(.otherType(let stored)): call.fail(Self.conflict(with: stored))
+            case .failure(let error): call.fail(error)
+            }
+        }
+    }
+
+    /// Deletes an attribute and all its values, which are gone at once for whoever reads.
+    func delete(_ request: borrowing Request, _ call: Call) throws(HoldfastError) {
+        let name = try request.definedName()
+        let users = projects.schema.segments.values.filter { $0.asks(for: name) }.map(\.name).sorted()
+        guard users.isEmpty else {
+            let list = users.map { "'\($0)'" }.joined(separator: ", ")
+            throw HoldfastError(.conflict, "segments use the attribute '\(name)'; change them first: \(list)")
+        }
+        catalog.store.removeAttribute(name, by: call.author(request)) { [catalog] result in
+            switch result {
+            case .success(true): catalog.respond(call, .noContent, nil)
+            case .success(false): call.fail(Self.unknown(name))
+            case .failure(let error): call.fail(error)
+            }
+        }
+    }
+
+    private static func unknown(_ name: Identifier) -> HoldfastError {
+        HoldfastError(.notFound, "no attribute has the name '\(name)'")
+    }
+
+    private static func conflict(with stored: AttributeDefinition) -> HoldfastError {
+        let multiple = stored.isMultiple ? " of several values" : ""
+        return HoldfastError(
+            .conflict,
+            "the type of '\(stored.name)' must stay \(stored.type)\(multiple), as its values have it; delete the attribute to change it",
+            at: ["type"])
+    }
+}
+
+extension AttributeDefinition {
+    /// As `GET /v1/attributes/{name}` answers it.
+    var json: JSONValue {
+        var object = JSONObject()
+        object["name"] = .string(name.string)
+        object["type"] = .string(type.rawValue)
+        if type == .selection {
+            object["values"] = .array(allowedValues.map { .string($0.string) })
+            object["multiple"] = .bool(isMultiple)
+        }
+        return .object(object)
+    }
+}
+
+extension AttributeRecord {
+    /// The values by name, in the order of the schema.
+    func json(_ schema: AttributeSchema) -> JSONValue {
+        var object = JSONObject()
+        for definition in schema.attributes {
+            object[definition.name.string] = self[definition.number]?.json(isMultiple: definition.isMultiple)
+        }
+        return .object(object)
+    }
+}
+
+extension AttributeSchema {
+    /// The names of attributes, in the order of the schema; those that are gone are left out.
+    func names(_ numbers: some Collection<UInt32>) -> JSONValue {
+        let numbers = Set(numbers)
+        return .array(attributes.filter { numbers.contains($0.number) }.map { .string($0.name.string) })
+    }
+}
+
+extension Segment {
+    /// As `GET /v1/segments/{name}` answers it.
+    var json: JSONObject {
+        var object = JSONObject()
+        object["name"] = .string(name.string)
+        object["conditions"] = conditions
+        return object
+    }
+}

@@ -1,0 +1,97 @@
+import Bucketing
+import HTTPServer
+import HoldfastCore
+import JSON
+import Storage
+
+/// `GET /v1/audit`: what admins did, the newest first.
+struct AuditEndpoint {
+    let store: any AuditStore
+
+    private static let limit = 1_000
+    private static let parameters = [
+        "author", "action", "user_id", "target", "since", "until", "after", "limit",
+    ]
+
+    func get(_ request: borrowing Request, _ call: Call) throws(HoldfastError) {
+        let asked = try Self.query(request.query(knowing: Self.parameters))
+        var query = asked
+        // One more than asked for tells whether there are more.
+        query.limit += 1
+        store.auditEntries(query) { result in
+            switch result {
+            case .success(let entries):
+                let isLast = entries.count <= asked.limit
+                call.respond(json: Self.encode(Array(entries.prefix(asked.limit)), isLast: isLast))
+            case .failure(let error): call.fail(error)
+            }
+        }
+    }
+
+    private static func query(_ given: [String: String]) throws(HoldfastError) -> AuditQuery {
+        guard let limit = Int(given["limit"] ?? "100"), (1...Self.limit).contains(limit) else {
+            let found = given["limit"] ?? ""
+            throw HoldfastError(.invalid, "`limit` must be a whole number from 1 to \(Self.limit); got '\(found)'")
+        }
+        var query = AuditQuery(limit: limit)
+        query.author = given["author"]
+        if let userID = given["user_id"] { query.userID = try ProfileInput.checkUserID(userID, at: nil) }
+        query.target = given["target"]
+        if let name = given["action"] {
+            guard let action = AuditAction(rawValue: name) else {
+                let known = AuditAction.allCases.map(\.rawValue).joined(separator: ", ")
+                throw HoldfastError(.invalid, "`action` must be one of \(known); got '\(name)'")
+            }
+            query.action = action
+        }
+        query.since = try moment("since", given)
+        query.until = try moment("until", given)
+        if let text = given["after"] {
+            guard let id = Int64(text), id > 0 else {
+                throw HoldfastError(.invalid, "`after` must be the `next` of an earlier response; got '\(text)'")
+            }
+            query.after = id
+        }
+        return query
+    }
+
+    private static func moment(_ name: String, _ given: [String: String]) throws(HoldfastError) -> Timestamp? {
+        guard let text = given[name] else { return nil }
+        guard let moment = Timestamp(rfc3339: text) else {
+            throw HoldfastError(.invalid, "`\(name)` must be an RFC 3339 time such as 2026-01-31T12:00:00Z; got '\(text)'")
+        }
+        return moment
+    }
+
+    /// - Parameter isLast: whether there are no older entries.
+    private static func encode(_ entries: [AuditEntry], isLast: Bool) -> [UInt8] {
+        var writer = JSONWriter()
+        writer.beginObject()
+        writer.key("entries")
+        writer.beginArray()
+        for entry in entries { append(entry, to: &writer) }
+        writer.endArray()
+        writer.key("next")
+        if let last = entries.last, !isLast { writer.integer(last.id) } else { writer.null() }
+        writer.endObject()
+        return writer.finish()
+    }
+
+    private static func append(_ entry: AuditEntry, to writer: inout JSONWriter) {
+        func appendDetail(_ key: StaticString, _ json: [UInt8]?) {
+            writer.key(key)
+            if let json { writer.raw(json) } else { writer.null() }
+        }
+        writer.beginObject()
+        writer.member("id", entry.id)
+        writer.member("recorded_at", entry.recordedAt.rfc3339)
+        writer.member("author", entry.author.name)
+        writer.member("action", entry.action)
+        writer.member("user_id", entry.userID?.string)
+        writer.member("target", entry.target)
+        writer.member("request_id", entry.author.requestID)
+        appendDetail("before", entry.before)
+        appendDetail("after", entry.after)
+        writer.endObject()
+    }
+}

@@ -1,0 +1,98 @@
+import Bucketing
+import Dispatch
+import HTTPServer
+import HoldfastCore
+import JSON
+import Storage
+
+/// `/v1/datafile` as an admin uses it. What the Agent's clients read is in `Agent/`.
+struct DatafileEndpoints {
+    let services: Services
+    let projects: ProjectView
+
+    /// Puts a datafile in force, after it has been checked as a whole; an unusable one changes nothing. The SDK key is
+    /// that of the header, else the datafile's own, else `default`.
+    func put(_ request: borrowing Request, _ call: Call) {
+        let content = request.withBody { Array($0) }
+        let named = request.field("x-optimizely-sdk-key")
+        let preconditions = Preconditions(request)
+        let author = call.author(request)
+        services.projects.inBackground { [catalog = services.projects] in
+            call.attempt { try Self.put(content, named, preconditions, author, catalog, call) }
+        }
+    }
+
+    private static func put(
+        _ content: [UInt8], _ named: String?, _ preconditions: Preconditions, _ author: Author,
+        _ catalog: ProjectCatalog, _ call: Call
+    ) throws(HoldfastError) {
+        let datafile = try Project.accept(content)
+        let sdkKey = try SDKKey.check(named ?? datafile.sdkKey ?? ProjectView.defaultKey)
+        let former = catalog.snapshot().projects[sdkKey]
+        try preconditions.check(former?.entityTag)
+        catalog.store.putDatafile(
+            content, sdkKey: sdkKey, revision: datafile.revision,
+            replacing: preconditions.isEmpty ? nil : former?.version ?? 0,
+            note: AuditNote(.datafilePut, of: sdkKey), by: author
+        ) { result in
+            switch result {
+            case .success(nil):
+                call.fail(HoldfastError(.preconditionFailed, "the datafile was changed during the request; nothing was stored; try again"))
+            case .success(let stored):
+                catalog.respond(call, former == nil ? .created : .ok, summary(stored, datafile))
+            case .failure(let error): call.fail(error)
+            }
+        }
+    }
+
+    private static func summary(_ stored: StoredDatafile?, _ datafile: Datafile) -> JSONValue {
+        [
+            "sdk_key": .string(stored?.sdkKey ?? ""), "revision": .string(datafile.revision),
+            "version": .integer(stored?.version ?? 0), "experiments": .integer(Int64(datafile.experiments.count)),
+            "flags": .integer(Int64(datafile.flags.count)),
+        ]
+    }
+
+    /// The datafiles that have been in force, the newest first: revision, when, and by whose token. `?limit=N`, by
+    /// default 100.
+    func history(_ request: borrowing Request, _ call: Call) throws(HoldfastError) {
+        let query = try request.query(knowing: ["limit"])
+        guard let limit = Int(query["limit"] ?? "100"), (1...1_000).contains(limit) else {
+            let found = query["limit"] ?? ""
+            throw HoldfastError(.invalid, "`limit` must be a whole number from 1 to 1000; got '\(found)'")
+        }
+        let sdkKey = try projects.project(named: request.field("x-optimizely-sdk-key")).sdkKey
+        services.storeReads.async { [store = services.projects.store] in
+            do throws(StorageError) {
+                let history = try store.datafileHistory(sdkKey: sdkKey, limit: limit)
+                call.respond(json: Self.describe(history, sdkKey))
+            } catch {
+                call.fail(error)
+            }
+        }
+    }
+
+    private static func describe(_ history: [StoredDatafile], _ sdkKey: String) -> [UInt8] {
+        let entries = history.map { stored -> JSONValue in
+            [
+                "version": .integer(stored.version), "revision": .string(stored.revision),
+                "stored_at": .string(stored.storedAt.rfc3339), "author": .string(stored.author),
+            ]
+        }
+        let response: JSONValue = ["sdk_key": .string(sdkKey), "datafiles": .array(entries)]
+        return response.encoded()
+    }
+}
+
+extension ProjectCatalog {
+    /// Answers when this process knows what has been stored.
+    func respond(_ call: Call, _ status: Status, _ json: JSONValue?) {
+        refresh { result in
+            switch result {
+            case .success:
+                if let json { call.respond(status, json: json.encoded()) } else { call.respond(Response(status)) }
+            case .failure(let error): call.fail(error)
+            }
+        }
+    }
+}

@@ -1,0 +1,141 @@
+import Bucketing
+import HTTPServer
+import HoldfastCore
+import JSON
+
+/// `POST /v1/evaluations`: what one user gets of every flag, for a client library to keep. Assignments that are made
+/// on the way stick, as with `/v1/assign`; no exposure is recorded, since only the client knows when the user really
+/// sees something.
+struct EvaluationEndpoint {
+    let decisions: StickyDecisionService
+    let projects: ProjectView
+    let metrics: DecisionMetrics
+
+    /// Answers 304 to an `If-None-Match` that names what the client has already.
+    func post(_ request: borrowing Request, _ call: Call) throws(HoldfastError) {
+        let known = request.field("if-none-match")
+        let asked = try request.withBody { bytes throws(HoldfastError) in try EvaluationRequest(ProfileInput.parse(bytes)) }
+        let project = try projects.project(named: asked.sdkKey)
+        let metrics = metrics
+        decisions.decide(for: asked.user, in: project) { project, stored in
+            DecisionService(datafile: project.datafile)
+                .decideAll(for: asked.user, stored: stored, options: asked.options)
+        } completion: { result in
+            switch result {
+            case .success(let decided):
+                let decisions = decided.result.value
+                for decision in decisions { metrics.count(decision.origin) }
+                call.respond(json: Self.encode(decisions, of: asked.user, in: decided.project), unlessKnownAs: known)
+            case .failure(let error):
+                call.fail(error)
+            }
+        }
+    }
+
+    private static func encode(_ decisions: [Decision], of user: User, in project: Project) -> [UInt8] {
+        var writer = JSONWriter()
+        writer.beginObject()
+        writer.member("user_id", user.id.string)
+        writer.member("revision", project.datafile.revision)
+        writer.key("evaluations")
+        writer.beginArray()
+        for decision in decisions { append(decision, project.datafile, to: &writer) }
+        writer.endArray()
+        writer.endObject()
+        return writer.finish()
+    }
+
+    private static func append(_ decision: Decision, _ datafile: Datafile, to writer: inout JSONWriter) {
+        writer.beginObject()
+        writer.member("flag_key", decision.flagKey.string)
+        let experiment = decision.ruleType == .featureTest ? decision.ruleKey.flatMap(datafile.experiment(key:)) : nil
+        writer.member("variation_key", decision.variation?.key.string)
+        writer.member("variation_id", decision.variation?.id.string)
+        writer.member("experiment_id", experiment?.id.string)
+        writer.member("enabled", decision.isEnabled)
+        writer.key("variables")
+        writer.beginObject()
+        for variable in decision.variables {
+            writer.key(text: variable.key.string)
+            writer.value(variable.value)
+        }
+        writer.endObject()
+        writer.member("rule_key", decision.ruleKey?.string)
+        writer.member("source", decision.origin.rawValue)
+        if !decision.reasons.isEmpty { writer.member("reasons", decision.reasons) }
+        writer.endObject()
+    }
+}
+
+/// `{"user_id","attributes"?,"sdk_key"?,"include_reasons"?}`
+private struct EvaluationRequest: Sendable {
+    let user: User
+    let sdkKey: String?
+    let options: DecideOptions
+
+    private static let members = ["user_id", "attributes", "sdk_key", "include_reasons"]
+
+    init(_ value: JSONValue) throws(HoldfastError) {
+        let object = try value.object("a request", knowing: Self.members)
+        user = try ProfileInput.user(of: object, at: [])
+        sdkKey = try object.optionalText("sdk_key")
+        var includesReasons = false
+        if let value = object["include_reasons"], !value.isNull {
+            guard let flag = value.bool else {
+                throw HoldfastError(
+                    .invalid, "`include_reasons` must be true or false; got \(value.kind)", at: ["include_reasons"])
+            }
+            includesReasons = flag
+        }
+        options = includesReasons ? [.disableDecisionEvent, .includeAllReasons] : .disableDecisionEvent
+    }
+}
+
+/// `POST /v1/bucket`: the hash itself. Pure: stores nothing, and knows of no user.
+struct BucketEndpoint {
+    /// `{"bucketing_id","parent_id","traffic_allocation"?}` to `{"hash","bucket_value","entity_id"}`; the entity is
+    /// `null` when no range has the value, or none were given.
+    func post(_ request: borrowing Request, _ call: Call) throws(HoldfastError) {
+        let body = try request.withBody { bytes throws(HoldfastError) in try ProfileInput.parse(bytes) }
+        let object = try body.object("a request", knowing: ["bucketing_id", "parent_id", "traffic_allocation"])
+        let result = Bucketer.bucket(
+            bucketingID: Identifier(try object.text("bucketing_id")),
+            parentID: Identifier(try object.text("parent_id")),
+            trafficAllocation: try Self.allocation(object["traffic_allocation"]))
+        let response: JSONValue = [
+            "hash": .integer(Int64(result.hash)), "bucket_value": .integer(Int64(result.bucketValue)),
+            "entity_id": result.entityID.map { .string($0.string) } ?? .null,
+        ]
+        call.respond(json: response.encoded())
+    }
+
+    private static func allocation(_ value: JSONValue?) throws(HoldfastError) -> TrafficAllocation {
+        guard let value else { return TrafficAllocation(ranges: []) }
+        guard value.array != nil else {
+            throw HoldfastError(
+                .invalid, "`traffic_allocation` must be an array; got \(value.kind)", at: ["traffic_allocation"])
+        }
+        if let count = value.array?.count, count > Bucketer.bucketCount {
+            throw HoldfastError(
+                .invalid, "`traffic_allocation` must have at most \(Bucketer.bucketCount) ranges; got \(count)",
+                at: ["traffic_allocation"])
+        }
+        do throws(DatafileError) {
+            return try TrafficAllocation(json: value)
+        } catch {
+            let first = error.problems.first
+            let place = first.map { JSONPointer.member("traffic_allocation", insteadOf: "trafficAllocation", in: $0.pointer) }
+            throw HoldfastError(.invalid, first?.reason ?? "`traffic_allocation` is not usable", at: place)
+        }
+    }
+}
+
+extension JSONPointer {
+    /// The same place below another first member.
+    fileprivate static func member(_ name: String, insteadOf former: String, in pointer: JSONPointer) -> JSONPointer {
+        let parts = pointer.string.split(separator: "/", omittingEmptySubsequences: false).dropFirst().map(String.init)
+        return parts.enumerated().reduce(JSONPointer()) { place, part in
+            place.appending(part.offset == 0 && part.element == former ? name : part.element)
+        }
+    }
+}

@@ -1,0 +1,192 @@
+import Bucketing
+import HTTPServer
+import HoldfastCore
+import JSON
+import Storage
+
+/// `/v1/exposures` and `/v1/events`: what users saw and what came of it, in, and out again for a warehouse.
+struct EventEndpoints {
+    let services: Services
+    let reader: any ProfileReader
+    let projects: ProjectView
+
+    /// One goal event or an array of them. Answered when they are durable; in an array each on its own.
+    func postEvents(_ request: borrowing Request, _ call: Call) throws(HoldfastError) {
+        try take(request, call, knowing: GoalEvent.members) { body, responses, index in
+            do throws(HoldfastError) {
+                let event = try GoalEvent(body)
+                if let sdkKey = try body.sdkKey() { _ = try projects.project(named: sdkKey) }
+                responses.add(.success(.goal(event)), id: event.senderID, at: index)
+            } catch {
+                responses.add(.failure(EventRefusal(error, isRetriable: error.kind == .notFound)), at: index)
+            }
+        }
+    }
+
+    /// One exposure or an array of them.
+    func postExposures(_ request: borrowing Request, _ call: Call) throws(HoldfastError) {
+        try take(request, call, knowing: ExposureInput.members) { body, responses, index in
+            do throws(EventRefusal) {
+                let exposure = try ExposureInput(body, projects)
+                guard exposure.needsProfile else {
+                    return responses.add(.success(.exposure(try exposure.exposure(nil))), at: index)
+                }
+                reader.profile(of: exposure.userID) { result in
+                    responses.add(Self.event(exposure, result), at: index)
+                }
+            } catch {
+                responses.add(.failure(error), at: index)
+            }
+        }
+    }
+
+    private static func event(
+        _ body: ExposureInput, _ result: Result<ProfileRecord?, StorageError>
+    ) -> Result<UserEvent, EventRefusal> {
+        result.mapError { EventRefusal(HoldfastError($0), isRetriable: true) }.flatMap { profile in
+            do throws(EventRefusal) {
+                return .success(.exposure(try body.exposure(profile)))
+            } catch {
+                return .failure(error)
+            }
+        }
+    }
+
+    private func take(
+        _ request: borrowing Request, _ call: Call, knowing members: [String],
+        _ parse: @escaping (EventInput, EventResults, Int) -> Void
+    ) throws(HoldfastError) {
+        let value = try request.withBody { bytes throws(HoldfastError) in try ProfileInput.parse(bytes) }
+        let limit = services.options.elementLimit
+        let list = value.array ?? [value]
+        guard list.count <= limit else {
+            throw HoldfastError(.invalid, "the array must have at most \(limit) elements; got \(list.count)", at: [])
+        }
+        let isArray = value.array != nil
+        let now = systemWallClock()
+        let responses = EventResults(count: list.count, isArray: isArray, services.events, call)
+        call.forEach(list.indices) { index in
+            do throws(HoldfastError) {
+                let place = isArray ? JSONPointer().appending(index) : []
+                parse(try EventInput(list[index], knowing: members, at: place, now: now), responses, index)
+            } catch {
+                responses.add(.failure(EventRefusal(error)), at: index)
+            }
+        }
+    }
+
+    // MARK: Export
+
+    /// Goal events in the order of their arrival. `?after=CURSOR` resumes behind a line, `?limit=N` ends after N,
+    /// `?format=json` answers a page.
+    func exportEvents(_ request: borrowing Request, _ call: Call) throws(HoldfastError) {
+        try export(request, call, "events") { [store = services.eventStore] after, limit throws(StorageError) in
+            let events = try store.goalEvents(after: after, limit: limit)
+            var lines = JSONWriter()
+            for event in events { EventLine.append(event, to: &lines) }
+            return EventExport.Page(lines: lines.finish(), count: events.count, last: events.last?.number ?? 0)
+        }
+    }
+
+    /// Exposures in the order in which they were stored or last changed.
+    func exportExposures(_ request: borrowing Request, _ call: Call) throws(HoldfastError) {
+        try export(request, call, "exposures") { [store = services.eventStore] after, limit throws(StorageError) in
+            let exposures = try store.exposures(after: after, limit: limit)
+            var lines = JSONWriter()
+            for exposure in exposures { EventLine.append(exposure, to: &lines) }
+            return EventExport.Page(lines: lines.finish(), count: exposures.count, last: exposures.last?.number ?? 0)
+        }
+    }
+
+    private func export(
+        _ request: borrowing Request, _ call: Call, _ name: StaticString, from source: @escaping EventExport.Source
+    ) throws(HoldfastError) {
+        let query = try request.query(knowing: ["after", "limit", "format"])
+        guard let after = Int64(query["after"] ?? "0"), after >= 0 else {
+            throw HoldfastError(.invalid, "after must be the cursor of a line, a whole number of at least 0")
+        }
+        let form = try ExportForm(query, of: name)
+        let stream = EventExport(
+            form, after: after, pageSize: services.options.exportPage, on: services.storeReads, from: source)
+        call.respond(form.contentType, stream: stream)
+    }
+}
+
+/// The events of one request as they become known, and then the answer to it. On the event loop of the request until
+/// all are known.
+final class EventResults {
+    /// What one element of the body turned out to be.
+    struct Item: Sendable {
+        var id: Identifier?
+        var event: Result<UserEvent, EventRefusal>
+    }
+
+    private let queue: EventQueue
+    private let call: Call
+    private let isArray: Bool
+    private var items: [Item?]
+    private var missing: Int
+
+    init(count: Int, isArray: Bool, _ queue: EventQueue, _ call: Call) {
+        self.queue = queue
+        self.call = call
+        self.isArray = isArray
+        items = Array(repeating: nil, count: count)
+        missing = count
+        if count == 0 { finish() }
+    }
+
+    func add(_ event: Result<UserEvent, EventRefusal>, id: Identifier? = nil, at index: Int) {
+        items[index] = Item(id: id, event: event)
+        missing -= 1
+        if missing == 0 { finish() }
+    }
+
+    private func finish() {
+        let items = items.compactMap { $0 }
+        let events = items.compactMap { try? $0.event.get() }
+        if !isArray, let item = items.first, case .failure(let refusal) = item.event {
+            return call.fail(refusal.error)
+        }
+        queue.record(events) { [call, isArray] result in
+            switch result {
+            case .success(let outcomes): call.respond(json: Self.encode(items, outcomes, isArray: isArray))
+            case .failure(let error): call.fail(error)
+            }
+        }
+    }
+
+    private static func encode(_ items: [Item], _ outcomes: [EventOutcome], isArray: Bool) -> [UInt8] {
+        var writer = JSONWriter()
+        if isArray {
+            writer.beginObject()
+            writer.key("results")
+            writer.beginArray()
+        }
+        var outcomes = outcomes.makeIterator()
+        for (index, item) in items.enumerated() {
+            writer.beginObject()
+            if isArray {
+                writer.member("index", index)
+            }
+            if let id = item.id { writer.member("id", id.string) }
+            switch item.event {
+            case .success:
+                writer.member("status", outcomes.next() == .repeated ? "repeated" : "stored")
+            case .failure(let refusal):
+                writer.member("status", "refused")
+                writer.member("retriable", refusal.isRetriable)
+                writer.key("problem")
+                Problem(refusal.error).append(to: &writer)
+            }
+            writer.endObject()
+        }
+        if isArray {
+            writer.endArray()
+            writer.endObject()
+        }
+        return writer.finish()
+    }
+}
+
+@available(*, unavailable) extension EventResults: Sendable {}

@@ -1,0 +1,117 @@
+import Bucketing
+import HTTPServer
+import HoldfastCore
+import JSON
+import Storage
+
+/// `/v1/experiments`: experiments without a datafile at hand. What is changed is the stored datafile, its revision
+/// raised, so that everybody who reads it sees the same. The project is named by `X-Optimizely-SDK-Key`, and need
+/// not be when there is only one; the first experiment of all makes the project `default`.
+struct ExperimentEndpoints {
+    let catalog: ProjectCatalog
+    let projects: ProjectView
+
+    func list(_ request: borrowing Request, _ call: Call) throws(HoldfastError) {
+        let project = try projects.project(named: request.field("x-optimizely-sdk-key"))
+        let experiments = project.datafile.experimentsBesideRules.map { Self.describe($0, project) }
+        let response: JSONValue = ["experiments": .array(experiments)]
+        call.respond(json: response.encoded(), entityTag: project.entityTag)
+    }
+
+    func get(_ request: borrowing Request, _ call: Call) throws(HoldfastError) {
+        let project = try projects.project(named: request.field("x-optimizely-sdk-key"))
+        let key = try Self.key(request)
+        guard let experiment = project.datafile.experiment(key: Identifier(key)) else { throw Self.unknown(key) }
+        call.respond(json: Self.describe(experiment, project).encoded(), entityTag: project.entityTag)
+    }
+
+    /// Creates an experiment, or changes what the body names; 201 if it is new.
+    func put(_ request: borrowing Request, _ call: Call) throws(HoldfastError) {
+        let key = try Self.key(request)
+        let content = request.withBody { Array($0) }
+        let sdkKey = try sdkKey(request)
+        let preconditions = Preconditions(request)
+        let author = call.author(request)
+        catalog.inBackground { [catalog] in
+            call.attempt {
+                let definition = try ExperimentDefinition(ProfileInput.parse(content), key: key)
+                try Self.checkSegments(definition, catalog.snapshot().schema)
+                ProjectEditor(catalog).edit(sdkKey, Self.note(.experimentPut, key, sdkKey), by: author) {
+                    editor, project throws(HoldfastError) in
+                    let datafile = project?.datafile
+                    try preconditions.check(Self.entityTag(of: key, project))
+                    try definition.apply(to: &editor, datafile)
+                    return datafile?.experiment(key: Identifier(key)) == nil ? Status.created : .ok
+                } completion: { result in
+                    call.attempt {
+                        let (project, status) = try result.get()
+                        guard let experiment = project.datafile.experiment(key: Identifier(key)) else { throw Self.unknown(key) }
+                        call.respond(
+                            status, json: Self.describe(experiment, project).encoded(), entityTag: project.entityTag)
+                    }
+                }
+            }
+        }
+    }
+
+    /// Archives an experiment: nobody is enrolled any more, assignments stay in the profiles, results stay readable.
+    func delete(_ request: borrowing Request, _ call: Call) throws(HoldfastError) {
+        let key = try Self.key(request)
+        let sdkKey = try sdkKey(request)
+        let preconditions = Preconditions(request)
+        ProjectEditor(catalog).edit(sdkKey, Self.note(.experimentArchive, key, sdkKey), by: call.author(request)) {
+            editor, project throws(HoldfastError) in
+            try preconditions.check(Self.entityTag(of: key, project))
+            guard var experiment = editor.experiment(key: Identifier(key)) else { throw Self.unknown(key) }
+            experiment["status"] = .string(ExperimentDefinition.archived)
+            editor.setExperiment(experiment)
+        } completion: { result in
+            call.attempt {
+                _ = try result.get()
+                call.respond(Response(.noContent))
+            }
+        }
+    }
+
+    /// The tag of an experiment is that of its datafile; `nil` if there is no such experiment.
+    private static func entityTag(of key: String, _ project: Project?) -> EntityTag? {
+        project?.datafile.experiment(key: Identifier(key)) == nil ? nil : project?.entityTag
+    }
+
+    private static func note(_ action: AuditAction, _ key: String, _ sdkKey: String) -> ProjectEditor.Note {
+        ProjectEditor.Note(action, of: key) { datafile in
+            guard let datafile, let experiment = datafile.experiment(key: Identifier(key)) else { return .null }
+            return ["experiment": experiment.description(sdkKey: sdkKey, revision: datafile.revision)]
+        }
+    }
+
+    /// The project to change, which may be yet to be made.
+    private func sdkKey(_ request: borrowing Request) throws(HoldfastError) -> String {
+        if let named = request.field("x-optimizely-sdk-key") { return try SDKKey.check(named) }
+        if catalog.snapshot().projects.isEmpty { return ProjectView.defaultKey }
+        return try projects.project(named: nil).sdkKey
+    }
+
+    /// A segment that is not defined is most likely misspelt, and would admit nobody.
+    private static func checkSegments(
+        _ definition: ExperimentDefinition, _ schema: AttributeSchema
+    ) throws(HoldfastError) {
+        guard let audience = definition.audience else { return }
+        for name in Mentions(audience: audience).segments.sorted() where schema.segments[name] == nil {
+            throw HoldfastError(.unprocessable, "no segment has the name '\(name)'", at: ["audience"])
+        }
+    }
+
+    private static func key(_ request: borrowing Request) throws(HoldfastError) -> String {
+        guard let text = request.parameter(0) else { throw HoldfastError(.invalid, "the key in the path must be UTF-8") }
+        return try ExperimentDefinition.checkKey(text, at: nil)
+    }
+
+    private static func unknown(_ key: String) -> HoldfastError {
+        HoldfastError(.notFound, "no experiment has the key '\(key)'")
+    }
+
+    private static func describe(_ experiment: Experiment, _ project: Project) -> JSONValue {
+        experiment.description(sdkKey: project.sdkKey, revision: project.datafile.revision)
+    }
+}

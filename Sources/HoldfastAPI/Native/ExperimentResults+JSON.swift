@@ -1,0 +1,165 @@
+import Bucketing
+import HoldfastCore
+import JSON
+import Storage
+
+extension ExperimentResults {
+    var json: [UInt8] {
+        var writer = JSONWriter()
+        writer.beginObject()
+        writer.member("experiment_id", experiment.id.string)
+        writer.member("experiment_key", experiment.key.string)
+        writer.member("sdk_key", sdkKey)
+        writer.member("goal", query.goal.string)
+        writer.member("baseline", baseline?.name ?? "")
+        writer.member("confidence", query.confidence)
+        writer.key("users")
+        writer.beginObject()
+        writer.member("counted", counted)
+        writer.member("crossed", crossed)
+        writer.member("forced", forced)
+        writer.endObject()
+        writer.key("sample_ratio")
+        writer.beginObject()
+        writer.member("p_value", sampleRatioPValue)
+        writer.member("mismatch", hasSampleRatioMismatch)
+        writer.endObject()
+        writeControlCheck(to: &writer)
+        writer.key("variations")
+        writer.beginArray()
+        for arm in arms { write(arm, to: &writer) }
+        writer.endArray()
+        writer.key("warnings")
+        writer.beginArray()
+        for warning in warnings {
+            writer.beginObject()
+            writer.member("code", warning.code)
+            writer.member("message", warning.message)
+            writer.endObject()
+        }
+        writer.endArray()
+        writer.endObject()
+        return writer.finish()
+    }
+
+    private func writeControlCheck(to writer: inout JSONWriter) {
+        writer.key("control_check")
+        guard let controlCheck else { return writer.null() }
+        writer.beginObject()
+        writer.member("conversion_p_value", controlCheck.conversionPValue)
+        writer.member("value_p_value", controlCheck.valuePValue)
+        writer.member("differs", controlCheck.isSuspicious)
+        writer.endObject()
+    }
+
+    private func write(_ arm: Arm, to writer: inout JSONWriter) {
+        let weights = arms.reduce(0) { $0 + $1.weight }
+        writer.beginObject()
+        writer.member("variation_id", arm.id.string)
+        writer.member("variation_key", arm.key?.string)
+        writer.member("users", arm.tally.counted)
+        writer.member("share", counted > 0 ? Double(arm.tally.counted) / Double(counted) : nil)
+        writer.member("expected_share", weights > 0 ? Double(arm.weight) / Double(weights) : nil)
+        writer.member("crossed", arm.tally.crossed)
+        writer.member("forced", arm.tally.forced)
+        writer.member("events", arm.tally.goal.events)
+        writer.member("converted", arm.tally.goal.converted)
+        writer.key("conversion")
+        write(arm.conversion, "rate", to: &writer)
+        writer.key("value")
+        if let value = arm.value { write(value, "mean", to: &writer) } else { writer.null() }
+        writer.endObject()
+    }
+
+    private func write(_ figures: Figures, _ name: StaticString, to writer: inout JSONWriter) {
+        writer.beginObject()
+        writer.member(name, figures.mean)
+        writer.member("standard_deviation", figures.standardDeviation)
+        writer.key("comparison")
+        if let comparison = figures.comparison { write(comparison, to: &writer) } else { writer.null() }
+        writer.endObject()
+    }
+
+    private func write(_ comparison: ResultsComparison, to writer: inout JSONWriter) {
+        writer.beginObject()
+        writer.member("difference", comparison.difference)
+        writer.member("difference_interval", comparison.differenceInterval)
+        writer.member("lift", comparison.lift)
+        writer.member("lift_interval", comparison.liftInterval)
+        writer.member("p_value", comparison.pValue)
+        writer.member("chance_to_win", comparison.chanceToWin)
+        writer.member("expected_loss", comparison.expectedLoss)
+        writer.member("sequential_lift_interval", comparison.sequentialLiftInterval)
+        writer.member("sequential_p_value", comparison.sequentialPValue)
+        writer.key("cuped")
+        if let adjusted = comparison.adjusted {
+            writer.beginObject()
+            writer.member("lift", adjusted.lift)
+            writer.member("lift_interval", adjusted.liftInterval)
+            writer.member("p_value", adjusted.pValue)
+            writer.member("sequential_lift_interval", adjusted.sequentialLiftInterval)
+            writer.member("variance_reduction", adjusted.varianceReduction)
+            writer.endObject()
+        } else {
+            writer.null()
+        }
+        writer.endObject()
+    }
+}
+
+extension JSONWriter {
+    fileprivate mutating func member(_ name: StaticString, _ number: Double?) {
+        key(name)
+        if let value = number { self.number(value) } else { null() }
+    }
+
+    fileprivate mutating func member(_ name: StaticString, _ interval: ClosedRange<Double>?) {
+        key(name)
+        guard let interval else { return null() }
+        beginArray()
+        number(interval.lowerBound)
+        number(interval.upperBound)
+        endArray()
+    }
+}
+
+extension ExperimentResults {
+    /// A line for each variation and metric (RFC 4180); what is not known, or no number, is empty.
+    var csv: String {
+        let header = [
+            "experiment_key", "goal", "variation_key", "variation_id", "is_baseline", "users", "crossed", "forced",
+            "events", "converted", "metric", "mean", "standard_deviation", "difference", "difference_low",
+            "difference_high", "lift", "lift_low", "lift_high", "p_value", "chance_to_win", "expected_loss",
+            "sequential_lift_low", "sequential_lift_high", "sequential_p_value", "cuped_lift", "cuped_lift_low",
+            "cuped_lift_high", "cuped_p_value", "sample_ratio_p_value",
+        ]
+        let rows = arms.flatMap { arm in
+            [row(arm, "conversion", arm.conversion)] + (arm.value.map { [row(arm, "value", $0)] } ?? [])
+        }
+        return ([header] + rows).map { $0.map(Self.quoted).joined(separator: ",") + "\r\n" }.joined()
+    }
+
+    private func row(_ arm: Arm, _ metric: String, _ figures: Figures) -> [String] {
+        let comparison = figures.comparison
+        let numbers: [Double?] = [
+            figures.mean, figures.standardDeviation, comparison?.difference,
+            comparison?.differenceInterval.lowerBound, comparison?.differenceInterval.upperBound, comparison?.lift,
+            comparison?.liftInterval?.lowerBound, comparison?.liftInterval?.upperBound, comparison?.pValue,
+            comparison?.chanceToWin, comparison?.expectedLoss, comparison?.sequentialLiftInterval?.lowerBound,
+            comparison?.sequentialLiftInterval?.upperBound, comparison?.sequentialPValue, comparison?.adjusted?.lift,
+            comparison?.adjusted?.liftInterval?.lowerBound, comparison?.adjusted?.liftInterval?.upperBound,
+            comparison?.adjusted?.pValue, sampleRatioPValue,
+        ]
+        let tally = arm.tally
+        return [
+            experiment.key.string, query.goal.string, arm.key?.string ?? "", arm.id.string, "\(arm.isBaseline)",
+            "\(tally.counted)", "\(tally.crossed)", "\(tally.forced)", "\(tally.goal.events)", "\(tally.goal.converted)",
+            metric,
+        ] + numbers.map { $0.flatMap { $0.isFinite ? $0.description : nil } ?? "" }
+    }
+
+    private static func quoted(_ field: String) -> String {
+        guard field.utf8.contains(where: { "\",\r\n".utf8.contains($0) }) else { return field }
+        return "\"" + field.replacing("\"", with: "\"\"") + "\""
+    }
+}

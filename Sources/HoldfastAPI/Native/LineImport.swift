@@ -1,0 +1,219 @@
+import Bucketing
+import HTTPServer
+import HoldfastCore
+import JSON
+import Storage
+
+/// One import in progress: lines become changes as they arrive, which are submitted in groups; reading pauses while
+/// many wait for their commit. Belongs to the connection's event loop.
+final class LineImport<Change>: BodyReceiver {
+    private let call: Call
+    private let parse: (UnsafeRawBufferPointer) throws(HoldfastError) -> Change
+    private let submit: (_ changes: [Change], _ finished: @escaping @Sendable ([LineOutcome]) -> Void) -> Void
+    /// What was parsed and not yet submitted, the number of the line that each change came from, and their bytes.
+    private var group: (changes: [Change], lines: [Int], bytes: Int) = ([], [], 0)
+    private let window: Int
+    private let lineLimit: Int
+    private var splitter: LineSplitter
+    private var lines = 0
+    private var imported = 0
+    /// Imported lines that changed nothing; `nil` if nobody wants to know.
+    private var unchanged: Int?
+    private var refused = 0
+    /// As the answer tells them.
+    private var refusals: [(line: Int, json: JSONValue)] = []
+    private var refusalBytes = 0
+    /// Whether the first line was refused, and looks as if it had been several.
+    private var seemsJoined = false
+    /// Lines that were submitted and are not committed, and their bytes.
+    private var waiting = 0
+    private var waitingBytes = 0
+    private var isPaused = false
+    private var hasEnded = false
+    private var hasResponded = false
+    /// The first line that the store failed to take, and why; nothing is submitted after it.
+    private var failure: (line: Int, error: StorageError)?
+
+    /// Refused lines that an answer names, and about how many bytes it takes for that; more are only counted.
+    private static var namedRefusals: Int { 1_000 }
+    private static var namedRefusalBytes: Int { 1 << 20 }
+    /// Bytes of lines that may wait for their commit.
+    private static var windowBytes: Int { 4 << 20 }
+    /// Lines that are submitted together, at the most.
+    private static var groupLimit: Int { 256 }
+
+    /// - Parameters:
+    ///   - parse: gives the change that a line asks for.
+    ///   - submit: has changes made; calls back once, from any thread, with the outcome of each.
+    init(
+        call: Call, options: Services.Options, tellsUnchanged: Bool = false,
+        parse: @escaping (UnsafeRawBufferPointer) throws(HoldfastError) -> Change,
+        submit: @escaping (_ changes: [Change], _ finished: @escaping @Sendable ([LineOutcome]) -> Void) -> Void
+    ) {
+        self.call = call
+        self.parse = parse
+        self.submit = submit
+        window = options.importWindow
+        lineLimit = options.importLineBytes
+        unchanged = tellsUnchanged ? 0 : nil
+        splitter = LineSplitter(limit: lineLimit)
+    }
+
+    var heldBytes: Int { splitter.heldBytes }
+
+    func received(_ bytes: UnsafeRawBufferPointer) -> Bool {
+        splitter.append(bytes) { take($0) }
+        submitGroup()
+        isPaused = waiting >= window || waitingBytes >= Self.windowBytes
+        return !isPaused
+    }
+
+    func ended() {
+        splitter.end { take($0) }
+        submitGroup()
+        hasEnded = true
+        respondIfDone()
+    }
+
+    /// The client went away; what was submitted is stored all the same, as it would be had the client sent it alone.
+    func aborted() {
+        hasResponded = true
+    }
+
+    private func take(_ line: UnsafeRawBufferPointer?) {
+        lines += 1
+        guard failure == nil else { return }
+        do throws(HoldfastError) {
+            guard let line else {
+                throw HoldfastError(.tooLarge, "a line must be at most \(lineLimit) bytes long")
+            }
+            guard !LineSplitter.isBlank(line) else { return }
+            group.changes.append(try parse(line))
+            group.lines.append(lines)
+            group.bytes += line.count
+            if group.lines.count == Self.groupLimit { submitGroup() }
+        } catch {
+            // What is too long to be kept is more often a file without its line feeds than one long profile.
+            if lines == 1 { seemsJoined = line.map(LineSplitter.holdsSeveralObjects) ?? true }
+            refuse(lines, error)
+        }
+    }
+
+    private func submitGroup() {
+        guard !group.lines.isEmpty else { return }
+        let (changes, lines, bytes) = group
+        group = ([], [], 0)
+        waiting += lines.count
+        waitingBytes += bytes
+        let handover = Handover(import: self)
+        let responder = call.responder
+        submit(changes) { outcomes in
+            responder.onEventLoop { handover.import.finished(lines, bytes, outcomes) }
+        }
+    }
+
+    private func finished(_ lines: [Int], _ bytes: Int, _ outcomes: [LineOutcome]) {
+        waiting -= lines.count
+        waitingBytes -= bytes
+        for (line, outcome) in zip(lines, outcomes) { count(outcome, of: line) }
+        if isPaused, waiting <= window / 2, waitingBytes <= Self.windowBytes / 2 {
+            isPaused = false
+            call.responder.resumeReading()
+        }
+        respondIfDone()
+    }
+
+    private func count(_ outcome: LineOutcome, of line: Int) {
+        switch outcome {
+        case .changed: imported += 1
+        case .unchanged:
+            imported += 1
+            unchanged? += 1
+        case .refused(let error): refuse(line, error)
+        case .failed(let error): failure = failure.map { $0.line < line ? $0 : (line, error) } ?? (line, error)
+        }
+    }
+
+    private func refuse(_ line: Int, _ error: HoldfastError) {
+        refused += 1
+        guard refusals.count < Self.namedRefusals, refusalBytes < Self.namedRefusalBytes else { return }
+        let json = Self.refusal(of: line, error)
+        refusals.append((line, json))
+        refusalBytes += json.encoded().count
+    }
+
+    private static func refusal(of line: Int, _ error: HoldfastError) -> JSONValue {
+        let problem = Problem(error)
+        var refusal = JSONObject()
+        refusal["line"] = .integer(Int64(line))
+        refusal["detail"] = .string(problem.detail)
+        refusal["pointer"] = problem.pointer.map { .string($0.string) }
+        for member in problem.members { refusal[member.key] = member.value }
+        return .object(refusal)
+    }
+
+    private func respondIfDone() {
+        guard hasEnded, waiting == 0, !hasResponded else { return }
+        hasResponded = true
+        if let failure {
+            var problem = Problem(failure.error)
+            problem.detail += "; the import stopped at line \(failure.line); send it again from there"
+            problem.members = [
+                ("imported", .integer(Int64(imported))), ("refused", .integer(Int64(refused))),
+                ("line", .integer(Int64(failure.line))),
+            ]
+            call.fail(problem)
+        } else if refused > 0, imported == 0 {
+            call.fail(nothingImported())
+        } else {
+            var response = JSONObject()
+            for member in summary() { response[member.key] = member.value }
+            call.respond(json: JSONValue.object(response).encoded())
+        }
+    }
+
+    private func nothingImported() -> Problem {
+        let found = refused == 1 ? "the only one was refused" : "all \(refused) were refused"
+        var problem = Problem(.unprocessableContent, "at least one line must be accepted; \(found)")
+        if lines == 1, seemsJoined {
+            problem.detail += "; each object must be on a line of its own (with curl, send the file with --data-binary: -d removes line feeds)"
+        }
+        problem.members = summary()
+        return problem
+    }
+
+    /// `"imported":…,"refused":…,"errors":[{"line":…,"detail":…,"pointer":…}],"errors_left_out":…`
+    private func summary() -> [(key: String, value: JSONValue)] {
+        var members: [(key: String, value: JSONValue)] = [("imported", .integer(Int64(imported)))]
+        if let unchanged { members.append(("unchanged", .integer(Int64(unchanged)))) }
+        members.append(("refused", .integer(Int64(refused))))
+        members.append(("errors", .array(refusals.sorted { $0.line < $1.line }.map(\.json))))
+        // Whoever sent the lines must not take those that are not named for imported.
+        let leftOut = refused - refusals.count
+        if leftOut > 0 { members.append(("errors_left_out", .integer(Int64(leftOut)))) }
+        return members
+    }
+}
+
+/// An import as the store's completions hold it. Safe: they only bring it back to its event loop.
+private struct Handover<Change>: @unchecked Sendable {
+    let `import`: LineImport<Change>
+}
+
+/// What became of a line of an import.
+enum LineOutcome: Sendable {
+    case changed
+    /// What it says was stored already.
+    case unchanged
+    case refused(HoldfastError)
+    /// The store could not take it; the import stops.
+    case failed(StorageError)
+
+    init(_ error: StorageError) {
+        switch error {
+        // As if the line had been stored just before the user was erased.
+        case .erased: self = .changed
+        default: self = error.concernsOneUser ? .refused(HoldfastError(error)) : .failed(error)
+        }
+    }
+}

@@ -1,0 +1,89 @@
+import HTTPServer
+import HoldfastCore
+import Storage
+
+/// Holdfast's own REST API. `GET /openapi.json` describes it; a test compares the description with these routes.
+struct NativeProtocol: WireProtocol {
+    let routes: [APIRoute]
+
+    init(_ loop: LoopServices) {
+        let services = loop.services
+        let (reader, projects) = (loop.reader, loop.projects)
+        let profile = ProfileEndpoints(
+            store: services.profiles, audit: services.audit, reader: reader, events: services.events,
+            knownExposures: services.knownExposures, catalog: services.projects)
+        let assignment = AssignmentEndpoints(audit: services.audit, reader: reader, projects: projects)
+        let lookup = LookupEndpoint(reader: reader, limit: services.options.elementLimit)
+        let transfer = TransferEndpoints(services: services, reader: reader)
+        let attribute = AttributeEndpoints(catalog: services.projects, projects: projects)
+        let userAttributes = UserAttributeEndpoints(services: services, reader: reader, projects: projects)
+        let segment = SegmentEndpoints(services: services, projects: projects)
+        let bucket = BucketEndpoint()
+        let assign = AssignEndpoints(
+            decisions: loop.decisions, projects: projects, metrics: services.decisions, limit: services.options.elementLimit)
+        let evaluation = EvaluationEndpoint(decisions: loop.decisions, projects: projects, metrics: services.decisions)
+        let changes = ChangesEndpoint(feed: services.changes, projects: projects)
+        let datafile = DatafileEndpoints(services: services, projects: projects)
+        let experiment = ExperimentEndpoints(catalog: services.projects, projects: projects)
+        let results = ResultsEndpoints(services: services, projects: projects)
+        let event = EventEndpoints(services: services, reader: reader, projects: projects)
+        let audit = AuditEndpoint(store: services.audit)
+
+        routes = [
+            APIRoute(.get, "/v1/profiles", scope: .token(.admin), readsQuery: true, transfer.exportProfiles),
+            APIRoute(.post, "/v1/profiles", scope: .token(.write), readsQuery: true, streamed: transfer.importProfiles),
+            APIRoute(.post, "/v1/profiles/lookup", scope: .token(.read), lookup.post),
+            APIRoute(.get, "/v1/profiles/{user_id}", scope: .token(.read), readsQuery: true, profile.get),
+            APIRoute(.put, "/v1/profiles/{user_id}", scope: .token(.write), isConditional: true, profile.put),
+            APIRoute(
+                .patch, "/v1/profiles/{user_id}", scope: .token(.write), isConditional: true, readsQuery: true, profile.patch),
+            APIRoute(.delete, "/v1/profiles/{user_id}", scope: .token(.admin), isConditional: true, profile.delete),
+            APIRoute(.get, "/v1/profiles/{user_id}/experiments/{experiment}", scope: .token(.read), assignment.get),
+            APIRoute(
+                .put, "/v1/profiles/{user_id}/experiments/{experiment}", scope: .token(.admin), isConditional: true,
+                assignment.put),
+            APIRoute(
+                .delete, "/v1/profiles/{user_id}/experiments/{experiment}", scope: .token(.admin), isConditional: true,
+                assignment.delete),
+
+            APIRoute(.get, "/v1/attributes", scope: .token(.read), attribute.list),
+            APIRoute(.get, "/v1/attributes/{name}", scope: .token(.read), attribute.get),
+            APIRoute(.put, "/v1/attributes/{name}", scope: .token(.admin), attribute.put),
+            APIRoute(.delete, "/v1/attributes/{name}", scope: .token(.admin), attribute.delete),
+            APIRoute(.get, "/v1/profiles/{user_id}/attributes", scope: .token(.attributes), userAttributes.get),
+            APIRoute(.patch, "/v1/profiles/{user_id}/attributes", scope: .token(.write), userAttributes.patch),
+            APIRoute(
+                .delete, "/v1/profiles/{user_id}/attributes", scope: .token(.write), readsQuery: true, userAttributes.delete),
+            APIRoute(.post, "/v1/profiles/attributes", scope: .token(.write), streamed: userAttributes.importLines),
+            APIRoute(.get, "/v1/segments", scope: .token(.read), segment.list),
+            APIRoute(.get, "/v1/segments/{name}", scope: .token(.read), readsQuery: true, segment.get),
+            APIRoute(.put, "/v1/segments/{name}", scope: .token(.admin), segment.put),
+            APIRoute(.delete, "/v1/segments/{name}", scope: .token(.admin), segment.delete),
+            APIRoute(.get, "/v1/segments/{name}/users", scope: .token(.attributes), readsQuery: true, segment.users),
+
+            APIRoute(.post, "/v1/bucket", scope: .token(.read), bucket.post),
+            APIRoute(.post, "/v1/assign", scope: .token(.write), assign.post),
+            APIRoute(.get, "/v1/assign", scope: .token(.read), readsQuery: true, assign.get),
+            APIRoute(.post, "/v1/evaluations", scope: .token(.write), evaluation.post),
+            APIRoute(.get, "/v1/changes", scope: .token(.read), readsQuery: true, changes.get),
+            APIRoute(.put, "/v1/datafile", scope: .token(.admin), isConditional: true, datafile.put),
+            APIRoute(
+                .get, "/v1/datafile/history", scope: .token(.read), respondsLater: true, readsQuery: true, datafile.history),
+            APIRoute(.get, "/v1/experiments", scope: .token(.read), experiment.list),
+            APIRoute(.get, "/v1/experiments/{key}", scope: .token(.read), experiment.get),
+            APIRoute(.put, "/v1/experiments/{key}", scope: .token(.admin), isConditional: true, experiment.put),
+            APIRoute(.delete, "/v1/experiments/{key}", scope: .token(.admin), isConditional: true, experiment.delete),
+            APIRoute(
+                .get, "/v1/experiments/{key}/results", scope: .token(.read), respondsLater: true, readsQuery: true, results.get),
+            APIRoute(
+                .get, "/v1/experiments/{key}/results.svg", scope: .token(.read), respondsLater: true, readsQuery: true,
+                results.getChart),
+
+            APIRoute(.post, "/v1/exposures", scope: .token(.write), event.postExposures),
+            APIRoute(.get, "/v1/exposures", scope: .token(.admin), readsQuery: true, event.exportExposures),
+            APIRoute(.post, "/v1/events", scope: .token(.write), event.postEvents),
+            APIRoute(.get, "/v1/events", scope: .token(.admin), readsQuery: true, event.exportEvents),
+            APIRoute(.get, "/v1/audit", scope: .token(.admin), respondsLater: true, readsQuery: true, audit.get),
+        ]
+    }
+}

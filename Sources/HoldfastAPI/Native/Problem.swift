@@ -1,0 +1,102 @@
+import HTTPServer
+import HoldfastCore
+import JSON
+import Storage
+
+/// The error format of the native API (RFC 9457, `application/problem+json`).
+struct Problem: Error {
+    var status: Status
+    /// What is wrong, for a person.
+    var detail: String
+    /// The member of the body that is wrong (RFC 6901); `nil` when the body is not at fault.
+    var pointer: JSONPointer?
+    /// Further members of the problem.
+    var members: [(key: String, value: JSONValue)] = []
+    /// Further header fields of the response.
+    var fields: [(name: StaticString, value: String)] = []
+
+    /// Bytes of request text in a problem; a request can be much longer.
+    static let longestDetail = 1_024
+    private static let namedFaults = 100
+
+    /// - Parameters:
+    ///   - detail: shortened if too long.
+    ///   - pointer: replaced by an enclosing one if too long.
+    init(_ status: Status, _ detail: String, at pointer: JSONPointer? = nil) {
+        self.status = status
+        self.detail = detail.shortened(to: Self.longestDetail)
+        self.pointer = pointer?.shortened(to: Self.longestDetail)
+        if status == .serviceUnavailable { setRetryAfter(seconds: 1) }
+    }
+
+    init(_ error: HoldfastError) {
+        self.init(error.kind.status, error.detail, at: error.pointer)
+        members = error.members
+        if !error.faults.isEmpty { members.insert(("errors", Self.errors(error.faults)), at: 0) }
+        if let seconds = error.retryAfter { setRetryAfter(seconds: seconds) }
+    }
+
+    init(_ error: any Error) {
+        switch error {
+        case let error as Problem: self = error
+        case let error as HoldfastError: self.init(error)
+        case let error as StorageError: self.init(HoldfastError(error))
+        default: self.init(.internalServerError, "the request failed")
+        }
+    }
+
+    private static func errors(_ faults: [JSONFault]) -> JSONValue {
+        .array(
+            faults.prefix(namedFaults).map { fault in
+                [
+                    "pointer": .string(fault.pointer.shortened(to: longestDetail).string),
+                    "detail": .string(fault.reason.shortened(to: longestDetail)),
+                ]
+            })
+    }
+
+    /// `Retry-After` (RFC 9110 §10.2.3)
+    private mutating func setRetryAfter(seconds: Int) {
+        fields = [("Retry-After", String(seconds))]
+    }
+
+    /// Writes the problem, as the body of a response or as the `problem` of one element of a batch.
+    func append(to writer: inout JSONWriter) {
+        writer.beginObject()
+        writer.member("type", "about:blank")
+        writer.member("title", status.reason.description)
+        writer.member("status", status.code)
+        writer.member("detail", detail)
+        if let pointer {
+            writer.member("pointer", pointer.string)
+        }
+        for member in members {
+            writer.key(text: member.key)
+            writer.value(member.value)
+        }
+        writer.endObject()
+    }
+
+    var response: Response {
+        var writer = JSONWriter()
+        append(to: &writer)
+        writer.endLine()
+        var response = Response(status, contentType: MediaType.problem, body: .bytes(writer.finish()))
+        response.fields = fields
+        return response
+    }
+}
+
+extension HoldfastError.Kind {
+    var status: Status {
+        switch self {
+        case .invalid: .badRequest
+        case .tooLarge: .contentTooLarge
+        case .unprocessable: .unprocessableContent
+        case .notFound: .notFound
+        case .conflict: .conflict
+        case .preconditionFailed: .preconditionFailed
+        case .unavailable: .serviceUnavailable
+        }
+    }
+}

@@ -1,0 +1,67 @@
+import Bucketing
+import HTTPServer
+import HoldfastCore
+import Storage
+
+extension Request {
+    /// The `{user_id}` of the path, which is its first parameter.
+    func userID() throws(HoldfastError) -> Identifier {
+        guard let text = parameter(0) else { throw HoldfastError(.invalid, "the user id in the path must be UTF-8") }
+        return try ProfileInput.checkUserID(text, at: nil)
+    }
+
+    /// The name of an attribute or a segment in the path: 1 to 255 bytes without control characters.
+    func definedName() throws(HoldfastError) -> Identifier {
+        guard let name = parameter(0), (1...255).contains(name.utf8.count), name.utf8.allSatisfy({ $0 >= 0x20 }) else {
+            throw HoldfastError(.invalid, "the name in the path must be 1 to 255 bytes of UTF-8 without control characters")
+        }
+        return Identifier(name)
+    }
+
+    /// The query as a dictionary.
+    ///
+    /// - Throws: a problem when a parameter is not one of `known`, stands twice, or is not UTF-8.
+    func query(knowing known: [String]) throws(HoldfastError) -> [String: String] {
+        guard hasQuery else { return [:] }
+        guard let items = queryItems() else { throw HoldfastError(.invalid, "the query must be UTF-8") }
+        var values: [String: String] = [:]
+        for item in items {
+            guard known.contains(item.name) else {
+                let list = known.sorted().map { "`\($0)`" }.joined(separator: ", ")
+                let names = known.isEmpty ? "" : " but \(list)"
+                throw HoldfastError(.invalid, "the query must have no parameters\(names); got `\(item.name)`")
+            }
+            guard values.updateValue(item.value, forKey: item.name) == nil else {
+                throw HoldfastError(.invalid, "a query parameter must occur once; got `\(item.name)` twice")
+            }
+        }
+        return values
+    }
+
+    /// The `on_conflict` of a query; `replace` unless `keep` is asked for.
+    static func conflictRule(_ query: [String: String]) throws(HoldfastError) -> ProfileChange.ConflictRule {
+        switch query["on_conflict"] {
+        case nil, "replace": return .replace
+        case "keep": return .keep
+        case let text?: throw HoldfastError(.invalid, "`on_conflict` must be 'replace' or 'keep'; got '\(text)'")
+        }
+    }
+
+    /// The `limit` of a query: a number of things, by default all.
+    static func limit(_ query: [String: String]) throws(HoldfastError) -> Int {
+        guard let text = query["limit"] else { return .max }
+        guard let number = Int(text), number > 0 else {
+            throw HoldfastError(.invalid, "`limit` must be a whole number greater than 0; got '\(text)'")
+        }
+        return number
+    }
+
+    /// A query parameter that is `true` or `false`, by default `false`.
+    static func flag(_ name: String, _ query: [String: String]) throws(HoldfastError) -> Bool {
+        switch query[name] {
+        case nil, "false": return false
+        case "true": return true
+        case let text?: throw HoldfastError(.invalid, "`\(name)` must be 'true' or 'false'; got '\(text)'")
+        }
+    }
+}

@@ -1,0 +1,273 @@
+import Bucketing
+import Glibc
+import HoldfastCore
+import Storage
+
+/// Results as a picture: for each metric the lifts of the variations over the baseline, with their intervals.
+struct ResultsChart {
+    private struct Row {
+        var name: String
+        var comparison: ResultsComparison
+        var lift: Double
+        var interval: ClosedRange<Double>
+        var sequential: ClosedRange<Double>?
+    }
+
+    private let results: ExperimentResults
+    private var drawing = SVGDrawing(width: 960)
+    private var top = 0.0
+
+    private static let plot = 220.0...640.0
+    private static let rowHeight = 44.0
+    private static let ink = "#1f2933"
+    private static let faint = "#7b8794"
+    private static let better = "#0b7a4b"
+    private static let worse = "#b42318"
+    private static let open = "#475569"
+
+    init(_ results: ExperimentResults) {
+        self.results = results
+        addHeading()
+        addPanel("Conversion rate", baseline: results.baseline?.conversion.mean, rows { $0.conversion })
+        if results.baseline?.value != nil {
+            addPanel("Mean value of a user", baseline: results.baseline?.value?.mean, rows { $0.value })
+        }
+        addWarnings()
+    }
+
+    var svg: String { drawing.text(height: top + 16) }
+
+    private func rows(_ figures: (ExperimentResults.Arm) -> ExperimentResults.Figures?) -> [Row] {
+        results.arms.compactMap { arm in
+            guard let comparison = figures(arm)?.comparison, let lift = comparison.lift,
+                let interval = comparison.liftInterval
+            else { return nil }
+            return Row(
+                name: arm.name, comparison: comparison, lift: lift, interval: interval,
+                sequential: comparison.sequentialLiftInterval)
+        }
+    }
+
+    // MARK: Heading and warnings
+
+    private mutating func addHeading() {
+        drawing.text("\(results.experiment.key): lift of '\(results.query.goal)' over \(results.baseline?.name ?? "")", x: 24, y: 36, size: 18, Self.ink, weight: "600")
+        let users = results.arms.map { "\($0.name) \($0.tally.counted)" }.joined(separator: " · ")
+        let leftOut = results.crossed + results.forced
+        drawing.text(
+            "Users: \(users)" + (leftOut > 0 ? " · left out: \(results.crossed) crossed, \(results.forced) forced" : ""),
+            x: 24, y: 58, size: 12, Self.faint)
+        let percent = Self.decimal(results.query.confidence * 100, places: 2, trimmed: true)
+        drawing.line(x: 24, y: 78, toX: 48, toY: 78, Self.open, width: 6)
+        drawing.text("\(percent)% interval, valid at one look", x: 56, y: 82, size: 12, Self.faint)
+        drawing.line(x: 268, y: 78, toX: 292, toY: 78, Self.open, width: 1.5)
+        drawing.text("\(percent)% interval, valid at every look", x: 300, y: 82, size: 12, Self.faint)
+        top = 96
+    }
+
+    private mutating func addWarnings() {
+        for warning in results.warnings {
+            for (index, line) in Self.wrapped(warning.message, width: 128).enumerated() {
+                drawing.text((index == 0 ? "⚠ " : "   ") + line, x: 24, y: top + 20, size: 12, Self.worse)
+                top += 17
+            }
+        }
+        if !results.warnings.isEmpty { top += 8 }
+    }
+
+    private static func wrapped(_ text: String, width: Int) -> [String] {
+        var lines: [String] = []
+        for word in text.split(separator: " ") {
+            if let last = lines.last, last.count + 1 + word.count <= width {
+                lines[lines.count - 1] = last + " " + word
+            } else {
+                lines.append(String(word))
+            }
+        }
+        return lines
+    }
+
+    // MARK: Panels
+
+    private mutating func addPanel(_ title: String, baseline: Double?, _ rows: [Row]) {
+        top += 28
+        drawing.text(title, x: 24, y: top, size: 14, Self.ink, weight: "600")
+        if let baseline {
+            drawing.text("baseline \(Self.significant(baseline))", x: Self.plot.lowerBound, y: top, size: 12, Self.faint)
+        }
+        guard !rows.isEmpty else {
+            drawing.text("nothing to compare yet", x: 24, y: top + 24, size: 12, Self.faint)
+            top += 36
+            return
+        }
+        let scale = ChartScale(
+            covering: rows.map(\.interval) + rows.compactMap(\.sequential) + [0...0], onto: Self.plot)
+        let (start, end) = (top + 10, top + 14 + Double(rows.count) * Self.rowHeight)
+        for tick in scale.ticks {
+            let x = scale.position(tick)
+            let isZero = tick == 0
+            drawing.line(x: x, y: start, toX: x, toY: end, isZero ? Self.ink : "#e4e7eb", width: isZero ? 1.5 : 1)
+            drawing.text(scale.label(tick), x: x, y: end + 16, size: 11, Self.faint, anchor: "middle")
+        }
+        for (index, row) in rows.enumerated() {
+            add(row, scale, y: start + (Double(index) + 0.5) * Self.rowHeight)
+        }
+        top = end + 28
+    }
+
+    private mutating func add(_ row: Row, _ scale: ChartScale, y: Double) {
+        let color = row.interval.lowerBound > 0 ? Self.better : row.interval.upperBound < 0 ? Self.worse : Self.open
+        drawing.text(row.name, x: Self.plot.lowerBound - 14, y: y + 4, size: 13, Self.ink, anchor: "end", limit: 26)
+        if let sequential = row.sequential {
+            let (low, high) = (scale.position(sequential.lowerBound), scale.position(sequential.upperBound))
+            drawing.line(x: low, y: y, toX: high, toY: y, color, width: 1.5)
+            for x in [low, high] { drawing.line(x: x, y: y - 5, toX: x, toY: y + 5, color, width: 1.5) }
+        }
+        drawing.line(
+            x: scale.position(row.interval.lowerBound), y: y, toX: scale.position(row.interval.upperBound), toY: y,
+            color, width: 6)
+        drawing.circle(x: scale.position(row.lift), y: y, radius: 5, color)
+        let right = Self.plot.upperBound + 20
+        let interval = "\(Self.percent(row.interval.lowerBound)) to \(Self.percent(row.interval.upperBound))"
+        drawing.text("\(Self.percent(row.lift))  (\(interval))", x: right, y: y - 2, size: 13, Self.ink)
+        let p = row.comparison.pValue.map { "p \(ExperimentResults.short($0))" }
+        let chance = row.comparison.chanceToWin.map { "chance to win \(Self.chance($0))" }
+        drawing.text([p, chance].compactMap { $0 }.joined(separator: " · "), x: right, y: y + 14, size: 11, Self.faint)
+    }
+
+    // MARK: Numbers
+
+    private static func percent(_ share: Double) -> String {
+        (share > 0 ? "+" : share < 0 ? "−" : "") + decimal(abs(share) * 100, places: 1) + "%"
+    }
+
+    /// Never certain.
+    private static func chance(_ probability: Double) -> String {
+        if probability > 0.999 { return "> 99.9%" }
+        if probability < 0.001 { return "< 0.1%" }
+        return decimal(probability * 100, places: 1) + "%"
+    }
+
+    static func decimal(_ number: Double, places: Int, trimmed: Bool = false) -> String {
+        let scale = pow(10, Double(places))
+        guard number.isFinite, abs(number) * scale < 1e15 else { return number.description }
+        let scaled = Int64((abs(number) * scale).rounded())
+        let digits = String(scaled % Int64(scale))
+        var fraction = String(repeating: "0", count: max(0, places - digits.count)) + digits
+        if trimmed { while fraction.last == "0" { fraction.removeLast() } }
+        let whole = (number < 0 && scaled != 0 ? "-" : "") + String(scaled / Int64(scale))
+        return places == 0 || fraction.isEmpty ? whole : whole + "." + fraction
+    }
+
+    /// With four significant digits or so.
+    private static func significant(_ number: Double) -> String {
+        guard number != 0 else { return "0" }
+        return decimal(number, places: min(8, max(0, 3 - Int(floor(log10(abs(number)))))), trimmed: true)
+    }
+}
+
+/// An axis from values to places, with round numbers on it. It covers all that is drawn; nothing is cut off that can be
+/// told from infinity.
+struct ChartScale {
+    private let low: Double
+    private let step: Double
+    private let count: Int
+    private let places: ClosedRange<Double>
+    private static let reach = 1e100
+
+    init(covering ranges: [ClosedRange<Double>], onto places: ClosedRange<Double>) {
+        let low = max(ranges.map(\.lowerBound).min() ?? 0, -Self.reach)
+        let high = max(min(ranges.map(\.upperBound).max() ?? 0, Self.reach), low + 1e-6)
+        // About six steps, of 1, 2 or 5 times a power of ten.
+        let rough = (high - low) / 6
+        let power = pow(10, floor(log10(rough)))
+        step = ([1, 2, 5, 10].first { $0 * power >= rough } ?? 10) * power
+        self.low = floor(low / step)
+        count = Int(min(20, ceil(high / step) - self.low))
+        self.places = places
+    }
+
+    var ticks: [Double] { (0...max(1, count)).map { (low + Double($0)) * step } }
+
+    func position(_ value: Double) -> Double {
+        let share = (value / step - low) / Double(max(1, count))
+        return places.lowerBound + share * (places.upperBound - places.lowerBound)
+    }
+
+    /// As a percentage.
+    func label(_ tick: Double) -> String {
+        let decimals = max(0, Int(ceil(-log10(step * 100) - 1e-9)))
+        let text = ResultsChart.decimal(abs(tick) * 100, places: decimals) + "%"
+        return tick > 0 ? "+" + text : tick < 0 ? "−" + text : text
+    }
+}
+
+/// A drawing in SVG 1.1, from top to bottom.
+struct SVGDrawing {
+    private let width: Double
+    private var elements = ""
+
+    init(width: Double) {
+        self.width = width
+    }
+
+    mutating func line(x: Double, y: Double, toX: Double, toY: Double, _ color: String, width: Double) {
+        elements += """
+            <line x1="\(Self.place(x))" y1="\(Self.place(y))" x2="\(Self.place(toX))" y2="\(Self.place(toY))" \
+            stroke="\(color)" stroke-width="\(width)"/>
+
+            """
+    }
+
+    mutating func circle(x: Double, y: Double, radius: Double, _ color: String) {
+        elements += """
+            <circle cx="\(Self.place(x))" cy="\(Self.place(y))" r="\(radius)" fill="\(color)" stroke="#ffffff" stroke-width="1.5"/>
+
+            """
+    }
+
+    /// - Parameter limit: characters; what is longer is cut, and whole only as the title.
+    mutating func text(
+        _ text: String, x: Double, y: Double, size: Int, _ color: String, anchor: String = "start",
+        weight: String = "400", limit: Int = 140
+    ) {
+        let isLong = text.count > limit
+        let shown = isLong ? String(text.prefix(limit - 1)) + "…" : text
+        elements += """
+            <text x="\(Self.place(x))" y="\(Self.place(y))" font-size="\(size)" fill="\(color)" text-anchor="\(anchor)" \
+            font-weight="\(weight)" xml:space="preserve">\(isLong ? "<title>\(Self.escaped(text))</title>" : "")\(Self.escaped(shown))</text>
+
+            """
+    }
+
+    func text(height: Double) -> String {
+        """
+        <?xml version="1.0" encoding="UTF-8"?>
+        <svg xmlns="http://www.w3.org/2000/svg" width="\(Self.place(width))" height="\(Self.place(height))" \
+        viewBox="0 0 \(Self.place(width)) \(Self.place(height))" font-family="system-ui, 'DejaVu Sans', sans-serif">
+        <rect width="100%" height="100%" fill="#ffffff"/>
+        \(elements)</svg>
+
+        """
+    }
+
+    private static func place(_ number: Double) -> String {
+        number.isFinite ? "\((number * 10).rounded() / 10)" : "0"
+    }
+
+    /// What XML 1.0 gives a meaning is escaped; what it forbids is left out.
+    private static func escaped(_ text: String) -> String {
+        var result = ""
+        for scalar in text.unicodeScalars {
+            switch scalar {
+            case "&": result += "&amp;"
+            case "<": result += "&lt;"
+            case ">": result += "&gt;"
+            case "\"": result += "&quot;"
+            case _ where scalar.value < 0x20 || scalar.value == 0xFFFE || scalar.value == 0xFFFF: continue
+            default: result.unicodeScalars.append(scalar)
+            }
+        }
+        return result
+    }
+}

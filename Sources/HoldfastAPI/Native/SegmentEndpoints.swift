@@ -1,0 +1,183 @@
+import Bucketing
+import HTTPServer
+import HoldfastCore
+import JSON
+import Storage
+
+/// `/v1/segments`: users who meet conditions on their stored attributes. An experiment names a segment as its audience
+/// with `{"segment":"…"}`.
+struct SegmentEndpoints {
+    let services: Services
+    let projects: ProjectView
+
+    /// Segments that may be defined.
+    private static let limit = 1_000
+
+    func list(_ request: borrowing Request, _ call: Call) {
+        let segments = projects.schema.segments.values.sorted { $0.name < $1.name }
+        JSONList("segments", segments) { $1.value(.object($0.json)) }.respond(call)
+    }
+
+    /// The definition; `?size=true` counts the users, which looks at every user who has attributes.
+    func get(_ request: borrowing Request, _ call: Call) throws(HoldfastError) {
+        let segment = try segment(request)
+        guard try Request.flag("size", try request.query(knowing: ["size"])) else {
+            return call.respond(json: JSONValue.object(segment.json).encoded())
+        }
+        let services = services
+        services.attributes.scan(SegmentMatcher(segment, schema: projects.schema), .size) { result in
+            switch result {
+            case .success(let page):
+                services.attributeMetrics.countScan(of: page.examined)
+                var response = segment.json
+                response["size"] = .integer(Int64(page.matches))
+                response["examined"] = .integer(Int64(page.examined))
+                call.respond(json: JSONValue.object(response).encoded())
+            case .failure(let error):
+                call.fail(error)
+            }
+        }
+    }
+
+    /// Defines a segment, or gives it other conditions; 201 if it is new.
+    func put(_ request: borrowing Request, _ call: Call) throws(HoldfastError) {
+        let name = try request.definedName()
+        let content = request.withBody { Array($0) }
+        let author = call.author(request)
+        services.projects.inBackground { [services] in
+            call.attempt { try Self.put(name, content, author, services, call) }
+        }
+    }
+
+    private static func put(
+        _ name: Identifier, _ content: [UInt8], _ author: Author, _ services: Services, _ call: Call
+    ) throws(HoldfastError) {
+        let catalog = services.projects
+        let schema = catalog.snapshot().schema
+        let segment = try segment(name, ProfileInput.parse(content), schema)
+        guard schema.segments.count < limit || schema.segments[name] != nil else {
+            throw HoldfastError(.conflict, "at most \(limit) segments may be defined")
+        }
+        services.attributes.putSegment(segment, by: author) { result in
+            switch result {
+            case .success(let isNew): catalog.respond(call, isNew ? .created : .ok, .object(segment.json))
+            case .failure(let error): call.fail(error)
+            }
+        }
+    }
+
+    /// `{"conditions":[…]}`
+    private static func segment(
+        _ name: Identifier, _ body: JSONValue, _ schema: AttributeSchema
+    ) throws(HoldfastError) -> Segment {
+        let object = try body.object("a segment", knowing: ["name", "conditions"])
+        if let given = try object.optionalText("name"), !given.utf8.elementsEqual(name.string.utf8) {
+            throw HoldfastError(.invalid, "`name` must be the name in the path, '\(name)'; got '\(given)'", at: ["name"])
+        }
+        guard let conditions = object["conditions"] else {
+            throw HoldfastError(.invalid, "`conditions` is required", at: ["conditions"])
+        }
+        let faults = SegmentRules.faults(in: conditions, at: ["conditions"], schema: schema)
+        if let error = HoldfastError(faults: faults, "nothing was stored") { throw error }
+        return Segment(name: name, conditions: conditions)
+    }
+
+    func delete(_ request: borrowing Request, _ call: Call) throws(HoldfastError) {
+        let name = try request.definedName()
+        let author = call.author(request)
+        services.projects.inBackground { [services] in
+            call.attempt { try Self.delete(name, author, services, call) }
+        }
+    }
+
+    private static func delete(_ name: Identifier, _ author: Author, _ services: Services, _ call: Call) throws(HoldfastError) {
+        let catalog = services.projects
+        for project in catalog.snapshot().projects.values {
+            let users = project.datafile.keys(usingSegment: name)
+            guard users.isEmpty else {
+                let list = users.map { "'\($0)'" }.joined(separator: ", ")
+                throw HoldfastError(
+                    .conflict, "the segment '\(name)' is an audience in the project '\(project.sdkKey)'; change it first in \(list)")
+            }
+        }
+        services.attributes.removeSegment(name, by: author) { result in
+            switch result {
+            case .success(true): catalog.respond(call, .noContent, nil)
+            case .success(false): call.fail(unknown(name))
+            case .failure(let error): call.fail(error)
+            }
+        }
+    }
+
+    /// The users in the order of their ids' bytes, one a line. `?after=USER_ID` resumes behind a user, `?limit=N` ends
+    /// after N.
+    func users(_ request: borrowing Request, _ call: Call) throws(HoldfastError) {
+        let segment = try segment(request)
+        let query = try request.query(knowing: ["after", "limit"])
+        var after: Identifier?
+        if let text = query["after"] { after = try ProfileInput.checkUserID(text, at: nil) }
+        let stream = SegmentUsers(
+            services: services, matcher: SegmentMatcher(segment, schema: projects.schema), after: after,
+            limit: try Request.limit(query))
+        call.respond(MediaType.lines, stream: stream)
+    }
+
+    private func segment(_ request: borrowing Request) throws(HoldfastError) -> Segment {
+        let name = try request.definedName()
+        guard let segment = projects.schema.segments[name] else { throw Self.unknown(name) }
+        return segment
+    }
+
+    private static func unknown(_ name: Identifier) -> HoldfastError {
+        HoldfastError(.notFound, "no segment has the name '\(name)'")
+    }
+}
+
+/// The users of a segment as lines, found while they are sent. What is held in memory is one piece.
+final class SegmentUsers: ResponseStream {
+    private let services: Services
+    private let matcher: SegmentMatcher
+    private var after: Identifier?
+    private var remaining: Int
+    private var hasEnded = false
+
+    init(services: Services, matcher: SegmentMatcher, after: Identifier?, limit: Int) {
+        self.services = services
+        self.matcher = matcher
+        self.after = after
+        remaining = limit
+    }
+
+    func produce(_ writer: StreamWriter) {
+        guard remaining > 0, !hasEnded else { return writer.finish() }
+        let handover = Handover(stream: self)
+        services.attributes.scan(matcher, .users(after: after)) { result in
+            switch result {
+            case .success(let page): handover.stream.send(page, to: writer)
+            case .failure(let error): writer.fail(Problem(error).response)
+            }
+        }
+    }
+
+    private func send(_ page: SegmentPage, to writer: StreamWriter) {
+        services.attributeMetrics.countScan(of: page.examined)
+        let users = page.userIDs.prefix(remaining)
+        remaining -= users.count
+        after = page.last
+        hasEnded = page.last == nil
+        guard !users.isEmpty else { return writer.finish() }
+        var lines = JSONWriter(capacity: users.count * 64)
+        for userID in users {
+            lines.beginObject()
+            lines.member("user_id", userID.string)
+            lines.endObject()
+            lines.endLine()
+        }
+        writer.write(lines.finish())
+    }
+}
+
+/// A stream as the store's completion holds it. Safe: nobody else uses it until the writer has its piece.
+private struct Handover: @unchecked Sendable {
+    let stream: SegmentUsers
+}

@@ -1,0 +1,101 @@
+import Bucketing
+import HTTPServer
+import HoldfastCore
+import JSON
+import Storage
+
+/// `GET` and `POST /v1/profiles`: all profiles out and in, one JSON object a line, in constant memory.
+struct TransferEndpoints {
+    let services: Services
+    let reader: any ProfileReader
+
+    /// All profiles in the order of their user ids' bytes. `?after=USER_ID` resumes behind a user, `?limit=N` ends
+    /// after N, `?detail=true` adds where each assignment came from, `?format=json` answers a page.
+    func exportProfiles(_ request: borrowing Request, _ call: Call) throws(HoldfastError) {
+        let query = try request.query(knowing: ["after", "limit", "detail", "format"])
+        var after: Identifier?
+        if let text = query["after"] { after = try ProfileInput.checkUserID(text, at: nil) }
+        let form = try ExportForm(query, of: "profiles")
+        let stream = ProfileExport(
+            form, reader: reader, after: after, page: services.options.exportPage,
+            detail: try Request.flag("detail", query))
+        call.respond(form.contentType, stream: stream)
+    }
+
+    /// Saves a profile from each line, as `PATCH` would. Answers how many lines were imported, and which were refused
+    /// and why. With `?on_conflict=keep` what is stored wins.
+    func importProfiles(_ request: borrowing Request, _ call: Call) throws(HoldfastError) -> any BodyReceiver {
+        let rule = try Request.conflictRule(request.query(knowing: ["on_conflict"]))
+        let profiles = services.profiles
+        return LineImport(call: call, options: services.options) { line throws(HoldfastError) in
+            try ProfileLine.parse(line, rule)
+        } submit: { changes, finished in
+            profiles.submit(changes) { finished($0.map(Self.outcome)) }
+        }
+    }
+
+    private static func outcome(_ result: Result<ProfileChangeResult, StorageError>) -> LineOutcome {
+        switch result {
+        case .success(let result): result.changed ? .changed : .unchanged
+        case .failure(let error): .init(error)
+        }
+    }
+}
+
+/// The lines of an export, read from the store page by page while they are sent. Each page is a read of its own, so
+/// that a slow client holds no snapshot of the store; the export is consistent for each user, not as a whole.
+final class ProfileExport: ResponseStream {
+    private var form: ExportForm
+    private let reader: any ProfileReader
+    private var pageSize: PageSize
+    private let detail: Bool
+    private var after: Identifier?
+    private var remaining: Int
+    private var isAtEnd = false
+
+    init(_ form: ExportForm, reader: any ProfileReader, after: Identifier?, page: Int, detail: Bool) {
+        self.form = form
+        self.reader = reader
+        self.after = after
+        pageSize = PageSize(atMost: page)
+        self.detail = detail
+        remaining = form.limit
+    }
+
+    func produce(_ writer: StreamWriter) {
+        guard remaining > 0, !isAtEnd else { return finish(writer) }
+        reader.profiles(after: after, limit: min(pageSize.rows, remaining)) { [self] result in
+            switch result {
+            case .success(let page):
+                after = page.end
+                isAtEnd = page.end == nil
+                remaining -= page.profiles.count
+                let lines = lines(page.profiles)
+                pageSize.adjust(to: lines.count)
+                writer.write(lines.isEmpty ? [] : form.piece(lines))
+            case .failure(let error):
+                writer.fail(Problem(error).response)
+            }
+        }
+    }
+
+    private func finish(_ writer: StreamWriter) {
+        guard form.awaitsEnd else { return writer.finish() }
+        guard let after, !isAtEnd else { return writer.write(form.end(next: .null)) }
+        reader.profiles(after: after, limit: 1) { [self] result in
+            switch result {
+            case .success(let page):
+                let hasMore = !page.profiles.isEmpty || page.end != nil
+                writer.write(form.end(next: hasMore ? .string(after.string) : .null))
+            case .failure(let error):
+                writer.fail(Problem(error).response)
+            }
+        }
+    }
+
+    private func lines(_ profiles: [(userID: Identifier, profile: ProfileRecord)]) -> [UInt8] {
+        var bytes: [UInt8] = []
+        for (userID, profile) in profiles { bytes += ProfileLine.encode(userID, profile, detail: detail) }
+        return bytes
+    }
+}

@@ -1,0 +1,115 @@
+import Bucketing
+import HTTPServer
+import HoldfastCore
+import JSON
+import Storage
+
+/// `/v1/profiles/{user_id}/attributes`: the attributes of one user, and of many in one request. Apps set them; to read
+/// them back is another scope.
+struct UserAttributeEndpoints {
+    let services: Services
+    let reader: any UserReader
+    let projects: ProjectView
+
+    func get(_ request: borrowing Request, _ call: Call) throws(HoldfastError) {
+        let userID = try request.userID()
+        let schema = projects.schema
+        reader.attributes(of: userID) { result in
+            switch result {
+            case .success(let record):
+                let response: JSONValue = [
+                    "user_id": .string(userID.string), "attributes": (record ?? .empty).json(schema),
+                ]
+                call.respond(json: response.encoded())
+            case .failure(let error):
+                call.fail(error)
+            }
+        }
+    }
+
+    /// Sets the attributes that the body names, all or none, and leaves the others.
+    func patch(_ request: borrowing Request, _ call: Call) throws(HoldfastError) {
+        let userID = try request.userID()
+        let schema = projects.schema
+        let body = try request.withBody { bytes throws(HoldfastError) in
+            try AttributeInput(values: ProfileInput.parse(bytes), schema: schema)
+        }
+        submit(AttributeChange(userID: userID, operation: .update(body.updates)), call) { [services] changed in
+            services.attributeMetrics.count(changed: changed.count, of: body.updates.count)
+            return [
+                "user_id": .string(userID.string), "changed": schema.names(changed),
+                "unchanged": schema.names(Set(body.updates.keys).subtracting(changed)),
+            ]
+        }
+    }
+
+    /// Removes the attributes that the query names, or all.
+    func delete(_ request: borrowing Request, _ call: Call) throws(HoldfastError) {
+        let userID = try request.userID()
+        let schema = projects.schema
+        let names = try Self.names(request)
+        let operation: AttributeChange.Operation =
+            names.isEmpty ? .removeAll : .update(try AttributeInput(removing: names, schema: schema).updates)
+        submit(AttributeChange(userID: userID, operation: operation), call) { [services] changed in
+            services.attributeMetrics.count(changed: changed.count, of: changed.count)
+            return ["user_id": .string(userID.string), "removed": schema.names(changed)]
+        }
+    }
+
+    private static func names(_ request: borrowing Request) throws(HoldfastError) -> [String] {
+        guard request.hasQuery else { return [] }
+        guard let items = request.queryItems() else { throw HoldfastError(.invalid, "the query must be UTF-8") }
+        // A misspelt name must not erase everything.
+        for item in items where item.name != "name" {
+            throw HoldfastError(.invalid, "the query must have no parameters but `name`; got `\(item.name)`")
+        }
+        return items.map(\.value)
+    }
+
+    private func submit(
+        _ change: AttributeChange, _ call: Call, response: @escaping @Sendable (_ changed: [UInt32]) -> JSONValue
+    ) {
+        services.attributes.submit(change) { result in
+            switch result {
+            case .success(.applied(let changed)): call.respond(json: response(changed).encoded())
+            case .success(.schemaHasChanged): call.fail(HoldfastError.deletedAttribute)
+            case .failure(let error): call.fail(error)
+            }
+        }
+    }
+
+    /// Sets and removes attributes of a user with each line. Answers how many lines were imported, how many of them
+    /// changed nothing, and which were refused and why.
+    func importLines(_ request: borrowing Request, _ call: Call) -> any BodyReceiver {
+        let services = services
+        let projects = projects
+        return LineImport(call: call, options: services.options, tellsUnchanged: true) { line throws(HoldfastError) in
+            try Self.change(from: line, projects.schema)
+        } submit: { changes, finished in
+            services.attributes.submit(changes) { finished($0.map(Self.outcome)) }
+        }
+    }
+
+    private static func change(
+        from line: UnsafeRawBufferPointer, _ schema: AttributeSchema
+    ) throws(HoldfastError) -> AttributeChange {
+        let object = try ProfileInput.parse(line, called: "the line")
+            .object("a line", knowing: ["user_id", "attributes", "remove"])
+        let userID = try ProfileInput.checkUserID(try object.text("user_id"), at: ["user_id"])
+        let body = try AttributeInput(line: object, schema: schema)
+        return AttributeChange(userID: userID, operation: .update(body.updates))
+    }
+
+    private static func outcome(_ result: Result<AttributeChangeResult, StorageError>) -> LineOutcome {
+        switch result {
+        case .success(.applied(let changed)): changed.isEmpty ? .unchanged : .changed
+        case .success(.schemaHasChanged): .refused(.deletedAttribute)
+        case .failure(let error): .init(error)
+        }
+    }
+}
+
+extension HoldfastError {
+    fileprivate static let deletedAttribute = HoldfastError(
+        .unprocessable, "one of the attributes was deleted during the request; nothing was stored")
+}

@@ -1,0 +1,209 @@
+import Bucketing
+import Glibc
+import HTTPServer
+import HoldfastCore
+import Storage
+
+/// `GET /metrics`, in the text format of Prometheus 0.0.4.
+struct MetricsEndpoint {
+    let services: Services
+
+    func get(_ request: borrowing Request, _ call: Call) {
+        let services = services
+        services.collector.collect { snapshots in
+            let text = MetricsEndpoint.text(snapshots, services)
+            call.respond(
+                Response(.ok, contentType: "text/plain; version=0.0.4; charset=utf-8", body: .bytes(Array(text.utf8))))
+        }
+    }
+
+    private static func text(_ snapshots: [LoopSnapshot], _ services: Services) -> String {
+        var page = MetricsPage()
+        appendRequests(snapshots, to: &page)
+        appendConnections(snapshots, to: &page)
+        appendCache(snapshots, to: &page)
+        appendStore(services.profiles.statistics(), to: &page)
+        appendDecisions(services, to: &page)
+        appendAttributes(services, to: &page)
+        appendProcess(services.build, to: &page)
+        return page.text
+    }
+
+    private static func appendRequests(_ snapshots: [LoopSnapshot], to page: inout MetricsPage) {
+        guard let first = snapshots.first else { return }
+        var metrics = first.metrics
+        for snapshot in snapshots.dropFirst() { metrics.add(snapshot.metrics) }
+        let labels = first.routeLabels
+        page.begin("holdfast_http_requests_total", .counter, "Requests answered, by route and status.")
+        for (route, label) in zip(metrics.routes, labels) {
+            for status in route.statuses {
+                page.sample("\(label),status=\"\(status.code)\"", status.count)
+            }
+        }
+        page.begin(
+            "holdfast_http_request_seconds", .histogram,
+            "Time from a request being whole, or the head of one that is streamed, to its answer being written.")
+        for (route, label) in zip(metrics.routes, labels) where !route.statuses.isEmpty {
+            page.histogram(
+                label, bounds: LatencyHistogram.bounds.map { Double($0) / 1e9 }, counts: route.seconds.counts,
+                sum: Double(route.seconds.sum) / 1e9)
+        }
+    }
+
+    private static func appendConnections(_ snapshots: [LoopSnapshot], to page: inout MetricsPage) {
+        let all = snapshots.map(\.connections)
+        page.single("holdfast_connections", .gauge, "Connections open now.", all.map(\.open).reduce(0, +))
+        page.single(
+            "holdfast_connections_accepted_total", .counter, "Connections accepted.", all.map(\.accepted).reduce(0, &+))
+        page.single(
+            "holdfast_connections_refused_total", .counter, "Connections refused because there were too many.",
+            all.map(\.refused).reduce(0, &+))
+        page.single(
+            "holdfast_http_overload_refusals_total", .counter,
+            "Requests refused because the event loop was behind, or because too much was held of unfinished ones.",
+            all.map(\.overloaded).reduce(0, &+))
+        page.single(
+            "holdfast_connections_timed_out_total", .counter, "Connections closed because of a time-out.",
+            all.map(\.timedOut).reduce(0, &+))
+        page.single(
+            "holdfast_received_bytes_total", .counter, "Bytes received.", all.map(\.bytesReceived).reduce(0, &+))
+        page.single("holdfast_sent_bytes_total", .counter, "Bytes sent.", all.map(\.bytesSent).reduce(0, &+))
+    }
+
+    private static func appendCache(_ snapshots: [LoopSnapshot], to page: inout MetricsPage) {
+        let all = snapshots.map(\.cache)
+        page.single("holdfast_cache_hits_total", .counter, "Lookups answered from memory.", all.map(\.hits).reduce(0, &+))
+        page.single("holdfast_cache_misses_total", .counter, "Lookups that asked the store.", all.map(\.misses).reduce(0, &+))
+        page.single("holdfast_cache_bytes", .gauge, "Bytes that the cache uses.", all.map(\.bytes).reduce(0, +))
+        page.single("holdfast_cache_entries", .gauge, "Profiles in the cache.", all.map(\.entries).reduce(0, +))
+    }
+
+    private static func appendStore(_ store: StoreStatistics, to page: inout MetricsPage) {
+        page.single("holdfast_profiles", .gauge, "Profiles stored.", store.profiles)
+        page.single("holdfast_assignments", .gauge, "Assignments stored.", store.assignments)
+        page.single("holdfast_store_waiting_changes", .gauge, "Changes that wait for their commit.", store.waitingChanges)
+        page.single("holdfast_store_commits_total", .counter, "Commits done.", store.commits)
+        page.single("holdfast_store_changes_total", .counter, "Changes committed.", store.changes)
+        page.single(
+            "holdfast_store_failed_changes_total", .counter, "Changes that failed or that a rule refused.",
+            store.failedChanges)
+        page.single(
+            "holdfast_store_failed_checkpoints_total", .counter,
+            "Times that the write-ahead log could not be copied into the database.", store.failedCheckpoints)
+        page.single(
+            "holdfast_store_refused_changes_total", .counter, "Changes refused because too many waited, or for too long.",
+            store.refusedChanges)
+        page.single(
+            "holdfast_store_expired_assignments_total", .counter, "Assignments that retention deleted.",
+            store.expiredAssignments)
+        page.single(
+            "holdfast_audit_entries_total", .counter, "Entries that this process made in the audit log.",
+            store.auditEntries)
+        page.single(
+            "holdfast_audit_entries_deleted_total", .counter, "Entries of the audit log that retention deleted.",
+            store.deletedAuditEntries)
+        page.single(
+            "holdfast_store_user_filter_bytes", .gauge,
+            "Bytes of the filter that tells who has no profile, also of one that is being filled.", store.userFilterBytes)
+        page.single("holdfast_store_database_bytes", .gauge, "Size of the database file.", store.databaseBytes)
+        page.single("holdfast_store_log_bytes", .gauge, "Size of the write-ahead log.", store.logBytes)
+        page.histogram(
+            "holdfast_store_commit_seconds", "Time that a commit took, from begin to durable.", store.commitSeconds)
+        page.histogram("holdfast_store_batch_changes", "Changes in one commit.", store.batchSizes)
+    }
+
+    private static func appendDecisions(_ services: Services, to page: inout MetricsPage) {
+        page.begin("holdfast_decisions_total", .counter, "Decisions, by where the variation came from.")
+        for origin in Origin.allCases {
+            page.sample("source=\"\(origin.rawValue)\"", services.decisions.value(origin))
+        }
+        page.begin("holdfast_datafile_version", .gauge, "The stored version of the datafile in force.")
+        for project in services.projects.snapshot().projects.values.sorted(by: { $0.sdkKey < $1.sdkKey }) {
+            page.sample("sdk_key=\"\(project.sdkKey)\"", project.version)
+        }
+        let changes = services.changes.statistics
+        page.single("holdfast_change_streams", .gauge, "Streams of changes open now.", changes.open)
+        page.single("holdfast_change_events_total", .counter, "Changes told to streams.", changes.events)
+        page.single(
+            "holdfast_change_streams_refused_total", .counter, "Streams refused because there were too many.",
+            changes.refused)
+        let events = services.events.statistics
+        page.single("holdfast_events_waiting", .gauge, "Events that wait for their commit.", events.waiting)
+        page.begin("holdfast_events_stored_total", .counter, "ExposureRecorder and goal events stored.")
+        page.sample("kind=\"exposure\"", events.storedExposures)
+        page.sample("kind=\"goal\"", events.storedGoals)
+        page.single("holdfast_events_repeated_total", .counter, "Events that were known already.", events.repeated)
+        page.single("holdfast_events_failed_total", .counter, "Events that could not be stored.", events.failed)
+        page.single(
+            "holdfast_events_dropped_total", .counter, "ExposureRecorder of decisions for which there was no room.",
+            events.dropped)
+    }
+
+    private static func appendAttributes(_ services: Services, to page: inout MetricsPage) {
+        let schema = services.projects.snapshot().schema
+        let totals = services.attributeMetrics.totals
+        page.single("holdfast_attributes", .gauge, "Attributes defined.", schema.attributes.count)
+        page.single("holdfast_segments", .gauge, "Segments defined.", schema.segments.count)
+        page.begin("holdfast_attribute_values_total", .counter, "Values of attributes that single requests set or removed.")
+        page.sample("outcome=\"changed\"", totals.changed)
+        page.sample("outcome=\"unchanged\"", totals.unchanged)
+        page.single("holdfast_segment_scans_total", .counter, "Looks through the users for a segment.", totals.scans)
+        page.single(
+            "holdfast_segment_users_examined_total", .counter, "Users that were looked at for segments.", totals.examined)
+    }
+
+    private static func appendProcess(_ build: BuildInfo, to page: inout MetricsPage) {
+        let process = ProcessMetrics.now()
+        page.single("process_resident_memory_bytes", .gauge, "Resident memory.", process.residentBytes)
+        page.single("process_open_fds", .gauge, "Open file descriptors.", process.openDescriptors)
+        page.single("process_max_fds", .gauge, "Most file descriptors that may be open.", process.maximumDescriptors)
+        page.single("process_cpu_seconds_total", .counter, "User and system CPU time.", process.cpuSeconds)
+        page.single("process_start_time_seconds", .gauge, "Start of the process since 1970.", build.startedAt)
+        page.begin("holdfast_build_info", .gauge, "What is running; always 1.")
+        page.sample("version=\"\(build.version)\"", 1)
+    }
+}
+
+/// Writes metrics in the text format of Prometheus.
+struct MetricsPage {
+    enum Kind: String {
+        case counter, gauge, histogram
+    }
+
+    private(set) var text = ""
+    private var name = ""
+
+    mutating func begin(_ name: String, _ kind: Kind, _ help: String) {
+        self.name = name
+        text += "# HELP \(name) \(help)\n# TYPE \(name) \(kind.rawValue)\n"
+    }
+
+    mutating func sample(_ labels: String, _ value: some CustomStringConvertible) {
+        text += "\(name){\(labels)} \(value)\n"
+    }
+
+    mutating func single(_ name: String, _ kind: Kind, _ help: String, _ value: some CustomStringConvertible) {
+        begin(name, kind, help)
+        text += "\(name) \(value)\n"
+    }
+
+    /// - Parameter counts: observations in each bucket, and one more count for those beyond the last bound.
+    mutating func histogram(_ labels: String, bounds: [Double], counts: [UInt64], sum: Double) {
+        let separator = labels.isEmpty ? "" : ","
+        var total: UInt64 = 0
+        for (bound, count) in zip(bounds, counts) {
+            total &+= count
+            text += "\(name)_bucket{\(labels)\(separator)le=\"\(bound)\"} \(total)\n"
+        }
+        total = counts.reduce(0, &+)
+        let braces = labels.isEmpty ? "" : "{\(labels)}"
+        text += "\(name)_bucket{\(labels)\(separator)le=\"+Inf\"} \(total)\n"
+        text += "\(name)_sum\(braces) \(sum)\n\(name)_count\(braces) \(total)\n"
+    }
+
+    mutating func histogram(_ name: String, _ help: String, _ histogram: Histogram) {
+        begin(name, .histogram, help)
+        let beyond = histogram.count &- histogram.counts.reduce(0, &+)
+        self.histogram("", bounds: histogram.bounds, counts: histogram.counts + [beyond], sum: histogram.sum)
+    }
+}

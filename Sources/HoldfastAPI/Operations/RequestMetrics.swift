@@ -1,0 +1,142 @@
+import Glibc
+import HTTPServer
+import Storage
+internal import Synchronization
+
+/// What one event loop counts of its requests. Belongs to the loop's thread; `GET /metrics` gets copies.
+struct RequestMetrics: Sendable {
+    struct RouteMetrics: Sendable {
+        /// Answers by status code, few enough to be walked.
+        var statuses: [(code: UInt16, count: UInt64)] = []
+        var seconds = LatencyHistogram()
+
+        mutating func count(_ code: UInt16, nanoseconds: UInt64) {
+            seconds.observe(nanoseconds)
+            for index in statuses.indices where statuses[index].code == code {
+                statuses[index].count &+= 1
+                return
+            }
+            statuses.append((code, 1))
+        }
+    }
+
+    /// By the index in the route table; the last stands for requests that no route took.
+    private(set) var routes: [RouteMetrics]
+
+    init(routes count: Int) {
+        routes = Array(repeating: RouteMetrics(), count: count + 1)
+    }
+
+    mutating func count(_ summary: RequestSummary) {
+        routes[summary.route ?? routes.count - 1].count(summary.status.code, nanoseconds: summary.nanoseconds)
+    }
+
+    mutating func add(_ other: RequestMetrics) {
+        for (index, route) in other.routes.enumerated() {
+            routes[index].seconds.add(route.seconds)
+            for status in route.statuses {
+                if let known = routes[index].statuses.firstIndex(where: { $0.code == status.code }) {
+                    routes[index].statuses[known].count &+= status.count
+                } else {
+                    routes[index].statuses.append(status)
+                }
+            }
+        }
+    }
+}
+
+/// Times from a request being whole to its answer being written.
+struct LatencyHistogram: Sendable {
+    /// Upper bounds in nanoseconds.
+    static let bounds: [UInt64] = [
+        50_000, 100_000, 250_000, 500_000, 1_000_000, 2_500_000, 5_000_000, 10_000_000, 25_000_000, 50_000_000,
+        100_000_000, 250_000_000, 500_000_000, 1_000_000_000, 2_500_000_000,
+    ]
+
+    /// Observations at or under each bound and over the one before it; the last is for all beyond.
+    private(set) var counts = [UInt64](repeating: 0, count: bounds.count + 1)
+    private(set) var sum: UInt64 = 0
+
+    mutating func observe(_ nanoseconds: UInt64) {
+        var index = 0
+        while index < Self.bounds.count, nanoseconds > Self.bounds[index] { index += 1 }
+        counts[index] &+= 1
+        sum &+= nanoseconds
+    }
+
+    mutating func add(_ other: LatencyHistogram) {
+        for index in counts.indices { counts[index] &+= other.counts[index] }
+        sum &+= other.sum
+    }
+}
+
+/// The metrics of one event loop at one moment.
+struct LoopSnapshot: Sendable {
+    /// For each of the metrics' routes.
+    let routeLabels: [String]
+    let metrics: RequestMetrics
+    let connections: ConnectionStatistics
+    let cache: CacheStatistics
+}
+
+/// Asks the event loops for their metrics.
+final class MetricsCollector: Sendable {
+    private let server = Mutex<HTTPServer?>(nil)
+
+    func observe(_ server: HTTPServer) {
+        self.server.withLock { $0 = server }
+    }
+
+    /// - Parameter completion: called on the thread of one of the loops.
+    func collect(_ completion: @escaping @Sendable ([LoopSnapshot]) -> Void) {
+        guard let server = server.withLock({ $0 }) else { return completion([]) }
+        server.collect { application, connections in
+            (application as? HoldfastApplication)?.snapshot(connections)
+        } completion: { snapshots in
+            completion(snapshots.compactMap(\.self))
+        }
+    }
+}
+
+/// What the kernel says of this process (proc(5)); zero where it cannot be read.
+struct ProcessMetrics {
+    var residentBytes = 0
+    var openDescriptors = 0
+    var maximumDescriptors = 0
+    var cpuSeconds = 0.0
+
+    static func now() -> ProcessMetrics {
+        var metrics = ProcessMetrics()
+        if let text = read("/proc/self/statm"), let pages = text.split(separator: " ").dropFirst().first.flatMap({ Int($0) }) {
+            metrics.residentBytes = pages * Int(sysconf(Int32(_SC_PAGESIZE)))
+        }
+        metrics.openDescriptors = countDescriptors()
+        var limit = rlimit()
+        if getrlimit(__rlimit_resource_t(UInt32(RLIMIT_NOFILE.rawValue)), &limit) == 0 {
+            metrics.maximumDescriptors = Int(clamping: limit.rlim_cur)
+        }
+        var usage = rusage()
+        if getrusage(__rusage_who_t(RUSAGE_SELF.rawValue), &usage) == 0 {
+            metrics.cpuSeconds = [usage.ru_utime, usage.ru_stime].reduce(0) {
+                $0 + Double($1.tv_sec) + Double($1.tv_usec) / 1e6
+            }
+        }
+        return metrics
+    }
+
+    private static func countDescriptors() -> Int {
+        guard let directory = opendir("/proc/self/fd") else { return 0 }
+        defer { closedir(directory) }
+        var count = -3  // ".", ".." and the descriptor of this very look
+        while readdir(directory) != nil { count += 1 }
+        return max(0, count)
+    }
+
+    private static func read(_ path: String) -> String? {
+        guard let file = fopen(path, "r") else { return nil }
+        defer { fclose(file) }
+        var buffer = [UInt8](repeating: 0, count: 256)
+        let count = fread(&buffer, 1, buffer.count, file)
+        return String(decoding: buffer.prefix(count), as: UTF8.self)
+    }
+}

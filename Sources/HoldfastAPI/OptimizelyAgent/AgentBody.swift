@@ -1,0 +1,143 @@
+import Bucketing
+import HTTPServer
+import HoldfastCore
+import JSON
+
+/// The JSON object that an Agent operation is sent, read as Go reads one into a struct: names without regard to case,
+/// `null` as if it were absent, unknown members ignored, a wrong type of a known one refused.
+struct AgentBody {
+    private let object: JSONObject
+
+    private static let parser = JSONParser()
+
+    static let empty = AgentBody(JSONObject())
+
+    private init(_ object: JSONObject) {
+        self.object = object
+    }
+
+    /// - Throws: 400 unless it is an object or null.
+    init(_ value: JSONValue) throws(AgentError) {
+        switch value {
+        case .null: self = .empty
+        case .object(let object): self.init(object)
+        default: throw .malformedBody
+        }
+    }
+
+    /// - Throws: 415 for another media type than JSON, 400 for what is no JSON object.
+    init(_ bytes: UnsafeRawBufferPointer, contentType: String?) throws(AgentError) {
+        guard !bytes.isEmpty else {
+            self = .empty
+            return
+        }
+        try Self.checkContentType(contentType)
+        let value: JSONValue
+        do throws(JSONError) {
+            value = try Self.parser.parse(bytes)
+        } catch {
+            throw .malformedBody
+        }
+        try self.init(value)
+    }
+
+    static func checkContentType(_ contentType: String?) throws(AgentError) {
+        // What nearly all send, without the work of taking it apart.
+        if contentType == "application/json" { return }
+        let mediaType = contentType?.prefix { $0 != ";" }.filter { $0 != " " && $0 != "\t" }
+        guard mediaType?.lowercased() == "application/json" else {
+            let found = contentType.map { "'\($0.shortened(to: Problem.longestDetail))'" } ?? "none"
+            throw AgentError(.unsupportedMediaType, "the body must be sent with 'Content-Type: application/json'; got \(found)")
+        }
+    }
+
+    private func member(_ name: String) -> JSONValue? {
+        guard let value = object[name] ?? memberIgnoringCase(name), !value.isNull else { return .none }
+        return value
+    }
+
+    private func memberIgnoringCase(_ name: String) -> JSONValue? {
+        object.members.last { member in
+            member.key.utf8.count == name.utf8.count
+                && zip(member.key.utf8, name.utf8).allSatisfy { Self.lowercased($0) == Self.lowercased($1) }
+        }?.value
+    }
+
+    private static func lowercased(_ byte: UInt8) -> UInt8 {
+        (UInt8(ascii: "A")...UInt8(ascii: "Z")).contains(byte) ? byte | 0x20 : byte
+    }
+
+    /// A text; empty if it is absent.
+    func text(_ name: String) throws(AgentError) -> String {
+        guard let value = member(name) else { return "" }
+        guard let text = value.string else { throw .malformedBody }
+        return text
+    }
+
+    func object(_ name: String) throws(AgentError) -> JSONObject? {
+        guard let value = member(name) else { return nil }
+        guard let object = value.object else { throw .malformedBody }
+        return object
+    }
+
+    /// The elements of an array; none if it is absent.
+    func list(_ name: String) throws(AgentError) -> [JSONValue] {
+        guard let value = member(name) else { return [] }
+        guard let list = value.array else { throw .malformedBody }
+        return list
+    }
+
+    func texts(_ name: String) throws(AgentError) -> [String] {
+        var texts: [String] = []
+        for element in try list(name) {
+            guard element.isNull || element.string != nil else { throw .malformedBody }
+            texts.append(element.string ?? "")
+        }
+        return texts
+    }
+
+    /// A map of texts; empty if it is absent.
+    func textMap(_ name: String) throws(AgentError) -> [(name: String, value: String)] {
+        var texts: [(name: String, value: String)] = []
+        for member in try object(name) ?? JSONObject() {
+            guard member.value.isNull || member.value.string != nil else { throw .malformedBody }
+            texts.append((member.key, member.value.string ?? ""))
+        }
+        return texts
+    }
+
+    /// A boolean; false if it is absent.
+    func flag(_ name: String) throws(AgentError) -> Bool {
+        guard let value = member(name) else { return false }
+        guard let flag = value.bool else { throw .malformedBody }
+        return flag
+    }
+}
+
+extension AgentBody {
+    /// A user id that may be stored.
+    static func check(userID text: String) throws(AgentError) -> Identifier {
+        do throws(HoldfastError) {
+            return try ProfileInput.checkUserID(text, at: nil)
+        } catch {
+            throw AgentError(error)
+        }
+    }
+
+    /// `userId`, which most operations cannot do without.
+    func userID() throws(AgentError) -> Identifier {
+        let text = try text("userId")
+        guard !text.isEmpty else { throw .missingUserID }
+        return try Self.check(userID: text)
+    }
+
+    func userAttributes() throws(AgentError) -> JSONObject {
+        let attributes = try object("userAttributes") ?? JSONObject()
+        do throws(HoldfastError) {
+            try ProfileInput.check(attributes: attributes, at: ["userAttributes"])
+        } catch {
+            throw AgentError(error)
+        }
+        return attributes
+    }
+}

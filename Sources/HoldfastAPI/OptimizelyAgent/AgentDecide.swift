@@ -1,0 +1,220 @@
+import Bucketing
+import HTTPServer
+import HoldfastCore
+import JSON
+import Storage
+
+/// `POST /v1/decide`: what a user gets of one flag, of several, or of all. The profile is read once, and written at
+/// the most once, for all of them.
+struct DecideEndpoint {
+    let decisions: StickyDecisionService
+    let exposures: ExposureRecorder
+    let metrics: DecisionMetrics
+
+    func post(_ request: AgentRequest, _ receiver: @escaping AgentResponse.Receiver) throws(AgentError) {
+        let asked = try DecideRequest(request)
+        let exposures = exposures
+        let metrics = metrics
+        let usesProfile = !asked.options.contains(.ignoreUserProfileService)
+        decisions.decide(for: asked.user, in: request.project, usesProfile: usesProfile) { project, stored in
+            let service = DecisionService(datafile: project.datafile)
+            return switch asked.form {
+            case .all: service.decideAll(for: asked.user, stored: stored, options: asked.options)
+            case .one, .several: service.decide(asked.flagKeys, for: asked.user, stored: stored, options: asked.options)
+            }
+        } completion: { result in
+            switch result {
+            case .success(let decided):
+                let (decisions, project) = (decided.result.value, decided.project)
+                for decision in decisions { metrics.count(decision.origin) }
+                exposures.record(decided.result.impressions, of: asked.user, in: project)
+                receiver(Self.response(decisions, to: asked, project.datafile))
+            case .failure(let error):
+                receiver(AgentError(error).response)
+            }
+        }
+    }
+
+    private static func response(_ decisions: [Decision], to asked: DecideRequest, _ datafile: Datafile) -> AgentResponse {
+        var encoder = DecisionEncoder(asked.user, datafile)
+        if asked.form != .one { encoder.writer.beginArray() }
+        for decision in decisions {
+            encoder.append(decision)
+            guard encoder.writer.count <= AgentResponse.longest else { return AgentResponse.tooLong }
+        }
+        if !asked.options.contains(.enabledFlagsOnly) {
+            for key in asked.flagKeys where datafile.flag(key: key) == nil { encoder.append(unknownFlag: key) }
+        }
+        if asked.form != .one { encoder.writer.endArray() }
+        return AgentResponse(.ok, encoder.writer)
+    }
+}
+
+/// What `POST /v1/decide` is asked.
+struct DecideRequest: Sendable {
+    enum Form {
+        /// Decisions for all flags.
+        case all
+        /// One decision, not in an array.
+        case one
+        /// Decisions for the flags that are named.
+        case several
+    }
+
+    let form: Form
+    /// Each once, in the order asked.
+    let flagKeys: [Identifier]
+    let user: User
+    let options: DecideOptions
+
+    init(_ request: AgentRequest) throws(AgentError) {
+        let body = request.body
+        let optionNames = try body.texts("decideOptions")
+        let forcedDecisions = try Self.forcedDecisions(body)
+        let attributes = try body.userAttributes()
+        let wantsSegments = try body.flag("fetchSegments")
+        _ = try body.texts("fetchSegmentsOptions")
+        user = User(id: try body.userID(), attributes: attributes, forcedDecisions: forcedDecisions)
+
+        let keys = request.query.values("keys").map { Identifier($0) }
+        form = keys.isEmpty ? .all : keys.count == 1 ? .one : .several
+        var seen: Set<Identifier> = []
+        flagKeys = keys.filter { seen.insert($0).inserted }
+        var options = try Self.options(optionNames)
+        // The SDKs hold that who asks for one flag wants to know.
+        if form == .one { options.remove(.enabledFlagsOnly) }
+        self.options = options
+        // Segments are kept by a service that is not part of this server.
+        guard !wantsSegments else { throw AgentError(.internalServerError, "failed to fetch qualified segments") }
+    }
+
+    /// Options for the cache of contextual bandits, which are not decided here.
+    private static let withoutEffect: Set = ["IGNORE_CMAB_CACHE", "RESET_CMAB_CACHE", "INVALIDATE_USER_CMAB_CACHE"]
+
+    private static func options(_ names: [String]) throws(AgentError) -> DecideOptions {
+        var options: DecideOptions = []
+        for name in names where !withoutEffect.contains(name) {
+            guard let option = DecideOptions(name: name) else {
+                throw AgentError(.badRequest, "invalid option: \(name)")
+            }
+            options.insert(option)
+        }
+        return options
+    }
+
+    private static func forcedDecisions(_ body: AgentBody) throws(AgentError) -> [ForcedDecision] {
+        var decisions: [ForcedDecision] = []
+        for element in try body.list("forcedDecisions") {
+            let entry = try AgentBody(element)
+            decisions.append(
+                ForcedDecision(
+                    flagKey: Identifier(try entry.text("flagKey")), ruleKey: Identifier(try entry.text("ruleKey")),
+                    variationKey: Identifier(try entry.text("variationKey"))))
+        }
+        return decisions
+    }
+}
+
+/// Writes decisions as the Agent does.
+struct DecisionEncoder {
+    var writer = JSONWriter()
+    private let datafile: Datafile
+    /// The same in each decision.
+    private let userContext: [UInt8]
+
+    init(_ user: User, _ datafile: Datafile) {
+        self.datafile = datafile
+        var context = JSONWriter()
+        context.beginObject()
+        context.member("userId", user.id.string)
+        context.key("attributes")
+        context.agentObject(user.attributes)
+        context.endObject()
+        userContext = context.finish()
+    }
+
+    mutating func append(_ decision: Decision) {
+        append(
+            flagKey: decision.flagKey, ruleKey: decision.ruleKey, variationKey: decision.variation?.key,
+            isEnabled: decision.isEnabled, variables: decision.variables, reasons: decision.reasons)
+    }
+
+    mutating func append(unknownFlag key: Identifier) {
+        append(
+            flagKey: key, ruleKey: nil, variationKey: nil, isEnabled: false, variables: [],
+            reasons: [DecisionService.reasonForUnknownFlag(key)])
+    }
+
+    private mutating func append(
+        flagKey: Identifier, ruleKey: Identifier?, variationKey: Identifier?, isEnabled: Bool,
+        variables: [VariableValue], reasons: [String]
+    ) {
+        writer.beginObject()
+        writer.member("variationKey", variationKey?.string ?? "")
+        writer.member("enabled", isEnabled)
+        writer.member("ruleKey", ruleKey?.string ?? "")
+        writer.member("flagKey", flagKey.string)
+        writer.key("userContext")
+        writer.raw(userContext)
+        writer.member("reasons", reasons)
+        writer.agentVariables(variables)
+        writer.member("isEveryoneElseVariation", isForEveryoneElse(flagKey, ruleKey))
+        writer.endObject()
+    }
+
+    /// The last delivery rule has a key that is its id and says that it is the default.
+    private func isForEveryoneElse(_ flagKey: Identifier, _ ruleKey: Identifier?) -> Bool {
+        guard let ruleKey, ruleKey.string.hasPrefix("default-"),
+            let rule = datafile.flag(key: flagKey)?.rollout?.rules.first(where: { $0.key == ruleKey })
+        else { return false }
+        return rule.id == rule.key
+    }
+}
+
+extension JSONWriter {
+    /// Writes a value with whole numbers without a fraction, as Go writes them.
+    mutating func agentValue(_ value: JSONValue) {
+        switch value {
+        case .number(let number):
+            if let whole = Int64(exactly: number) { integer(whole) } else { self.number(number) }
+        case .array(let elements):
+            beginArray()
+            for element in elements { agentValue(element) }
+            endArray()
+        case .object(let object):
+            agentObject(object)
+        case .null, .bool, .integer, .string:
+            self.value(value)
+        }
+    }
+
+    mutating func agentObject(_ object: JSONObject) {
+        beginObject()
+        for member in object {
+            key(text: member.key)
+            agentValue(member.value)
+        }
+        endObject()
+    }
+
+    /// `variables`; left out when there are none.
+    mutating func agentVariables(_ variables: [VariableValue]) {
+        guard !variables.isEmpty else { return }
+        key("variables")
+        beginObject()
+        for variable in variables {
+            key(text: variable.key.string)
+            agentValue(variable.value)
+        }
+        endObject()
+    }
+}
+
+extension JSONWriter {
+    /// A text in double quotes, for messages.
+    static func quoted(_ text: String) -> String {
+        var writer = JSONWriter()
+        writer.string(text)
+        return String(decoding: writer.finish(), as: UTF8.self)
+    }
+}

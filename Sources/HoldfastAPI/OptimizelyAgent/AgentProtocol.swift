@@ -1,0 +1,44 @@
+import HTTPServer
+import HoldfastCore
+import Storage
+
+/// The API of Optimizely Agent: the same paths, names, statuses and JSON. Errors are `{"error":"…"}`.
+struct AgentProtocol: WireProtocol {
+    let routes: [APIRoute]
+
+    init(_ loop: LoopServices) {
+        let operations = Self.operations(loop)
+        let batch = BatchEndpoint(operations: operations, projects: loop.projects, gate: loop.gate)
+        routes =
+            operations.map { $0.route(loop.projects) }
+            + [APIRoute(.post, "/v1/batch", scope: .token(.write), readsQuery: true, batch.post)]
+    }
+
+    /// The operations that a batch can call, too.
+    private static func operations(_ loop: LoopServices) -> [AgentOperation] {
+        let services = loop.services
+        let exposures = ExposureRecorder(events: services.events, known: services.knownExposures)
+        let decide = DecideEndpoint(decisions: loop.decisions, exposures: exposures, metrics: services.decisions)
+        let activate = ActivateEndpoint(decisions: loop.decisions, exposures: exposures, metrics: services.decisions)
+        let track = TrackEndpoint(events: services.events)
+        let override = OverrideEndpoint(catalog: services.projects)
+        let profile = AgentProfileEndpoints(store: services.profiles, reader: loop.reader)
+        let config = ConfigEndpoint()
+        let datafile = AgentDatafileEndpoint()
+
+        return [
+            AgentOperation(.post, "/v1/decide", scope: .write, decide.post),
+            AgentOperation(.post, "/v1/activate", scope: .write, activate.post),
+            AgentOperation(.post, "/v1/track", scope: .write, track.post),
+            AgentOperation(.post, "/v1/override", scope: .admin, override.post),
+            AgentOperation(.post, "/v1/lookup", scope: .read, profile.lookUp),
+            AgentOperation(.post, "/v1/save", scope: .write, profile.save),
+            AgentOperation(.get, "/v1/config", scope: .read, config.get),
+            AgentOperation(.get, "/v1/datafile", scope: .read, datafile.get),
+        ]
+    }
+
+    func response(to error: any Error) -> Response {
+        AgentError(error).response.httpResponse
+    }
+}

@@ -1,0 +1,92 @@
+import Bucketing
+import HTTPServer
+import HoldfastCore
+
+/// One call of an Agent operation, whether it came over a connection or in a batch.
+struct AgentRequest {
+    let project: Project
+    let query: AgentQuery
+    let body: AgentBody
+    let caller: Caller
+}
+
+/// The parameters of a query, each of which may stand several times.
+struct AgentQuery {
+    private let items: [(name: String, value: String)]
+
+    init(_ items: [(name: String, value: String)]) {
+        self.items = items
+    }
+
+    func values(_ name: String) -> [String] {
+        items.filter { $0.name.utf8.elementsEqual(name.utf8) }.map(\.value)
+    }
+
+    /// The first value.
+    func value(_ name: String) -> String? {
+        items.first { $0.name.utf8.elementsEqual(name.utf8) }?.value
+    }
+}
+
+extension AgentRequest {
+    init(_ request: borrowing Request, _ name: String?, _ projects: ProjectView) throws(AgentError) {
+        caller = Caller(name: name, requestID: request.id)
+        project = try projects.project(ofHeader: request.field("x-optimizely-sdk-key"))
+        guard let items = request.hasQuery ? request.queryItems() : [] else {
+            throw AgentError(.badRequest, "the query is not UTF-8")
+        }
+        query = AgentQuery(items)
+        guard request.method == .post else {
+            body = .empty
+            return
+        }
+        let contentType = request.field("content-type")
+        body = try request.withBody { bytes throws(AgentError) in try AgentBody(bytes, contentType: contentType) }
+    }
+}
+
+extension ProjectView {
+    /// The project that an `X-Optimizely-SDK-Key` header names. What follows a colon is a token for the CDN of secure
+    /// datafiles, and means nothing here.
+    func project(ofHeader sdkKey: String?) throws(AgentError) -> Project {
+        guard let sdkKey, !sdkKey.isEmpty else {
+            throw AgentError(.badRequest, "missing required X-Optimizely-SDK-Key header")
+        }
+        guard (try? SDKKey.check(sdkKey)) != nil else { throw AgentError(.badRequest, "sdkKey failed validation") }
+        if let project = project(sdkKey) ?? project(String(sdkKey.prefix { $0 != ":" })) { return project }
+        throw AgentError(
+            .forbidden, "unable to fetch fresh datafile (consider rechecking SDK key), status code: 403 Forbidden")
+    }
+}
+
+/// One operation of the Agent's API: a line of the route table that a batch can call as well.
+struct AgentOperation {
+    typealias Handler = (AgentRequest, @escaping AgentResponse.Receiver) throws(AgentError) -> Void
+
+    let method: Method
+    let path: String
+    let scope: Token.Scope
+    private let handler: Handler
+
+    init(_ method: Method, _ path: String, scope: Token.Scope, _ handler: @escaping Handler) {
+        self.method = method
+        self.path = path
+        self.scope = scope
+        self.handler = handler
+    }
+
+    /// - Parameter receiver: called once, on any thread.
+    func perform(_ request: AgentRequest, _ receiver: @escaping AgentResponse.Receiver) {
+        do throws(AgentError) {
+            try handler(request, receiver)
+        } catch {
+            receiver(error.response)
+        }
+    }
+
+    func route(_ projects: ProjectView) -> APIRoute {
+        APIRoute(method, path, scope: .token(scope), readsQuery: true) { request, call in
+            perform(try AgentRequest(request, call.caller, projects)) { call.respond($0.httpResponse) }
+        }
+    }
+}

@@ -1,0 +1,66 @@
+import Bucketing
+import HTTPServer
+import HoldfastCore
+import JSON
+import Storage
+
+/// `POST /v1/track`: a user has reached a goal, the event's key. Unlike with the Agent no datafile need declare the
+/// event, as experiments that are made without one have none. Answered when it is durable.
+struct TrackEndpoint {
+    let events: EventQueue
+
+    func post(_ request: AgentRequest, _ receiver: @escaping AgentResponse.Receiver) throws(AgentError) {
+        let userID = try Self.userID(request.body)
+        let attributes = try request.body.userAttributes()
+        let tags = try request.body.object("eventTags") ?? JSONObject()
+        guard let key = request.query.value("eventKey"), !key.isEmpty else {
+            throw AgentError(.badRequest, "missing required path parameter: eventKey")
+        }
+        let event = request.project.datafile.event(key: Identifier(key))
+        guard event != nil || EventInput.isName(key, limit: EventInput.goalLimit) else {
+            return receiver(Self.response(userID, key, error: "event with key \(JSONWriter.quoted(key)) not found"))
+        }
+        let now = systemWallClock()
+        let goal = GoalEvent(
+            userID: userID, goal: Identifier(key), value: Self.value(tags), happenedAt: now, receivedAt: now,
+            sdkKey: request.project.sdkKey, payload: Self.payload(event, tags, attributes))
+        events.record([.goal(goal)]) { result in
+            switch result {
+            case .success: receiver(Self.response(userID, key))
+            case .failure(let error): receiver(AgentError(error).response)
+            }
+        }
+    }
+
+    /// The Agent takes conversions of nobody in particular.
+    private static func userID(_ body: AgentBody) throws(AgentError) -> Identifier {
+        let text = try body.text("userId")
+        return text.isEmpty ? "" : try AgentBody.check(userID: text)
+    }
+
+    /// The SDKs' reserved tags: `value`, or else `revenue`, which is a whole number of cents.
+    private static func value(_ tags: JSONObject) -> Double {
+        let value = tags["value"]?.double ?? tags["revenue"]?.double.flatMap { $0 == $0.rounded() ? $0 : nil }
+        return value.flatMap { EventRules.isUsable(value: $0) ? $0 : nil } ?? 0
+    }
+
+    private static func payload(_ event: Event?, _ tags: JSONObject, _ attributes: JSONObject) -> [UInt8] {
+        var writer = JSONWriter()
+        writer.beginObject()
+        if let event { writer.member("event_id", event.id.string) }
+        writer.detail("tags", tags)
+        writer.detail("attributes", attributes)
+        writer.endObject()
+        return writer.finish()
+    }
+
+    private static func response(_ userID: Identifier, _ eventKey: String, error: String? = nil) -> AgentResponse {
+        var writer = JSONWriter()
+        writer.beginObject()
+        writer.member("userId", userID.string)
+        writer.member("eventKey", eventKey)
+        if let error { writer.member("error", error) }
+        writer.endObject()
+        return AgentResponse(.ok, writer)
+    }
+}

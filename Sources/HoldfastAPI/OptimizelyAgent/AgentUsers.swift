@@ -1,0 +1,151 @@
+import Bucketing
+import HTTPServer
+import HoldfastCore
+import JSON
+import Storage
+
+/// `POST /v1/lookup` and `POST /v1/save`: profiles as the Agent's clients read and write them. Unlike the Agent's,
+/// a save merges, and one without the map is refused: so no server takes another's assignments away.
+struct AgentProfileEndpoints {
+    let store: any ProfileStore
+    let reader: any ProfileReader
+
+    func lookUp(_ request: AgentRequest, _ receiver: @escaping AgentResponse.Receiver) throws(AgentError) {
+        let userID = try request.body.userID()
+        reader.profile(of: userID) { result in
+            switch result {
+            case .success(let profile): receiver(Self.response(userID, profile))
+            case .failure(let error): receiver(AgentError(error).response)
+            }
+        }
+    }
+
+    private static func response(_ userID: Identifier, _ profile: ProfileRecord?) -> AgentResponse {
+        var writer = JSONWriter()
+        writer.beginObject()
+        writer.member("userId", userID.string)
+        writer.key("experimentBucketMap")
+        writer.beginObject()
+        if let profile {
+            for entry in profile.entries {
+                writer.key(text: profile.experimentID(of: entry).string)
+                writer.beginObject()
+                writer.member("variation_id", profile.variationID(of: entry).string)
+                writer.endObject()
+            }
+        }
+        writer.endObject()
+        writer.endObject()
+        return AgentResponse(.ok, writer)
+    }
+
+    func save(_ request: AgentRequest, _ receiver: @escaping AgentResponse.Receiver) throws(AgentError) {
+        let map = try request.body.object("experimentBucketMap")
+        let userID = try request.body.userID()
+        guard let map else { throw AgentError(.badRequest, "missing \"experimentBucketMap\" in request payload") }
+        let change = ProfileChange(userID: userID, operation: .merge(try Self.assignments(map), onConflict: .replace))
+        store.submit(change) { result in
+            switch result {
+            case .success: receiver(AgentResponse(.ok))
+            case .failure(let error): receiver(AgentError(error).response)
+            }
+        }
+    }
+
+    private static func assignments(_ map: JSONObject) throws(AgentError) -> ExperimentBucketMap {
+        do throws(HoldfastError) {
+            return try ProfileInput.assignments(.object(map), at: ["experimentBucketMap"])
+        } catch {
+            let place = error.pointer.map { "\($0.string): " } ?? ""
+            throw AgentError(error.kind.status, place + error.detail)
+        }
+    }
+}
+
+/// `POST /v1/override`: forces a variation on a user for a test, or no longer does, in all processes on the store.
+/// The profile stays as it is.
+struct OverrideEndpoint {
+    let catalog: ProjectCatalog
+
+    func post(_ request: AgentRequest, _ receiver: @escaping AgentResponse.Receiver) throws(AgentError) {
+        let asked = try OverrideRequest(request.body)
+        let catalog = catalog
+        let warning = asked.warning(in: request.project.datafile)
+        catalog.store.setForcedVariation(
+            asked.variationKey, experimentKey: asked.experimentKey, userID: asked.userID, sdkKey: request.project.sdkKey,
+            by: request.caller.author
+        ) { result in
+            switch result {
+            case .success(let former):
+                Self.response(asked, former, warning, after: catalog, receiver)
+            case .failure(let error):
+                receiver(AgentError(error).response)
+            }
+        }
+    }
+
+    /// Answers when this process decides by it.
+    private static func response(
+        _ asked: OverrideRequest, _ former: Identifier?, _ warning: String?, after catalog: ProjectCatalog,
+        _ receiver: @escaping AgentResponse.Receiver
+    ) {
+        catalog.refresh { result in
+            switch result {
+            case .success: receiver(asked.response(former, warning))
+            case .failure(let error): receiver(AgentError(error).response)
+            }
+        }
+    }
+}
+
+private struct OverrideRequest: Sendable {
+    let userID: Identifier
+    let experimentKey: Identifier
+    /// `nil` takes the override back.
+    let variationKey: Identifier?
+
+    init(_ body: AgentBody) throws(AgentError) {
+        let texts = (
+            user: try body.text("userId"), experiment: try body.text("experimentKey"),
+            variation: try body.text("variationKey")
+        )
+        guard !texts.user.isEmpty else { throw AgentError(.badRequest, "userId cannot be empty") }
+        guard !texts.experiment.isEmpty else { throw AgentError(.badRequest, "experimentKey cannot be empty") }
+        userID = try AgentBody.check(userID: texts.user)
+        experimentKey = Identifier(texts.experiment)
+        variationKey = texts.variation.isEmpty ? nil : Identifier(texts.variation)
+    }
+
+    /// What the datafile lacks; the override is kept nevertheless, for a datafile that has it.
+    func warning(in datafile: Datafile) -> String? {
+        guard let variationKey else { return nil }
+        guard let experiment = datafile.agentExperiment(key: experimentKey) else {
+            return "experimentKey not found in configuration"
+        }
+        return experiment.variation(key: variationKey) == nil ? "variationKey not found in configuration" : nil
+    }
+
+    func response(_ former: Identifier?, _ warning: String?) -> AgentResponse {
+        var messages: [String] = []
+        if variationKey == nil {
+            messages.append(former == nil ? "no pre-existing override" : "removing previous override")
+        } else {
+            if let warning { messages.append(warning) }
+            if former != nil { messages.append("updating previous override") }
+        }
+        var writer = JSONWriter()
+        writer.beginObject()
+        writer.member("userId", userID.string)
+        writer.member("experimentKey", experimentKey.string)
+        writer.member("variationKey", variationKey?.string ?? "")
+        writer.member("prevVariationKey", former?.string ?? "")
+        if messages.isEmpty {
+            writer.key("messages")
+            writer.null()
+        } else {
+            writer.member("messages", messages)
+        }
+        writer.endObject()
+        return AgentResponse(.ok, writer)
+    }
+}

@@ -1,0 +1,88 @@
+internal import Dispatch
+public import HTTPServer
+public import HoldfastCore
+public import Logging
+public import Storage
+
+/// What all event loops of one server share.
+public final class Services: Sendable {
+    public let profiles: any ProfileStore
+    public let attributes: any AttributeStore
+    public let projects: ProjectCatalog
+    public let events: EventQueue
+    public let audit: any AuditStore
+    public let eventStore: any EventStore
+    public let access: AccessControl
+    public let refusals: RefusalLog
+    public let readiness: Readiness
+    public let logger: Logger
+    public let options: Options
+    let build: BuildInfo
+    let collector = MetricsCollector()
+    let decisions = DecisionMetrics()
+    let attributeMetrics = AttributeMetrics()
+    public let changes: ChangeFeed
+    let knownExposures = KnownExposures()
+    /// Where exports, results and the history of datafiles are read, one at a time, while event loops go on.
+    let storeReads = DispatchQueue(label: "store-reads", qos: .userInitiated)
+
+    public struct Options: Sendable {
+        /// Whether each request is logged.
+        public var accessLog = false
+        /// Whose `X-Forwarded-For` is believed, for the log.
+        public var trustedProxies = TrustedProxies()
+        /// Elements of an array that one request looks up, assigns or records.
+        public var elementLimit = 1_000
+        /// Bytes of one line of an import.
+        public var importLineBytes = 1024 * 1024
+        /// Lines of one import that wait for their commit; more are read when these are durable.
+        public var importWindow = 2_048
+        /// Profiles that an export reads from the store at once.
+        public var exportPage = 256
+        /// Streams of changes that may be open at once.
+        public var changeStreams = 1_000
+        /// Seconds between two signs of life of a stream of changes that has nothing to tell.
+        public var changeHeartbeat: Double = 15
+
+        public init() {}
+    }
+
+    public init(
+        profiles: any ProfileStore, attributes: any AttributeStore, projects: ProjectCatalog, events: EventQueue,
+        audit: any AuditStore, access: AccessControl, build: BuildInfo, logger: Logger, options: Options = Options()
+    ) {
+        self.profiles = profiles
+        self.attributes = attributes
+        self.projects = projects
+        self.events = events
+        self.audit = audit
+        eventStore = events.store
+        self.access = access
+        refusals = RefusalLog(logger, access: access, proxies: options.trustedProxies)
+        self.build = build
+        self.logger = logger
+        self.options = options
+        readiness = Readiness(store: profiles)
+        changes = ChangeFeed(
+            projects, access: access, limit: options.changeStreams, heartbeat: options.changeHeartbeat)
+    }
+
+    /// The server whose event loops `GET /metrics` asks for their metrics.
+    public func observe(_ server: HTTPServer) {
+        collector.observe(server)
+    }
+}
+
+/// What is running.
+public struct BuildInfo: Sendable {
+    public let name: String
+    public let version: String
+    /// Seconds since 1970.
+    public let startedAt: Double
+
+    public init(name: String = "holdfast", version: String, startedAt: Double) {
+        self.name = name
+        self.version = version
+        self.startedAt = startedAt
+    }
+}

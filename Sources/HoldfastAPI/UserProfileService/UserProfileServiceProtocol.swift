@@ -1,0 +1,104 @@
+import Bucketing
+import HTTPServer
+import HoldfastCore
+import JSON
+import Storage
+
+/// `/ups/lookup` and `/ups/save`: the User Profile Service contract that SDKs and the Optimizely Agent's `rest`
+/// service call, with `POST` and a body or with `GET` and a query. Query parameters beside those of the contract are
+/// let pass, as the Agent keeps those of its configured path.
+struct UserProfileServiceProtocol: WireProtocol {
+    let routes: [APIRoute]
+
+    init(_ loop: LoopServices) {
+        let userProfileService = UserProfileServiceEndpoints(store: loop.services.profiles, reader: loop.reader)
+        routes = [
+            APIRoute(.post, "/ups/lookup", scope: .token(.read), readsQuery: true, userProfileService.postLookup),
+            APIRoute(.get, "/ups/lookup", scope: .token(.read), readsQuery: true, userProfileService.getLookup),
+            APIRoute(.post, "/ups/save", scope: .token(.write), readsQuery: true, userProfileService.postSave),
+            APIRoute(
+                .get, "/ups/save", scope: .token(.write), changesState: true, readsQuery: true, userProfileService.getSave),
+        ]
+    }
+}
+
+private struct UserProfileServiceEndpoints {
+    let store: any ProfileStore
+    let reader: any ProfileReader
+
+    func postLookup(_ request: borrowing Request, _ call: Call) throws(HoldfastError) {
+        lookUp(try request.withBody { bytes throws(HoldfastError) in try Self.userID(bytes) }, call)
+    }
+
+    private static func userID(_ bytes: UnsafeRawBufferPointer) throws(HoldfastError) -> Identifier {
+        let value = try ProfileInput.parse(bytes)
+        guard let object = value.object else {
+            throw HoldfastError(.invalid, "a lookup must be an object; got \(value.kind)", at: [])
+        }
+        guard let member = object["user_id"] else {
+            throw HoldfastError(.invalid, "`user_id` is required", at: ["user_id"])
+        }
+        guard let text = member.string else {
+            throw HoldfastError(.invalid, "`user_id` must be a string; got \(member.kind)", at: ["user_id"])
+        }
+        return try ProfileInput.checkUserID(text, at: ["user_id"])
+    }
+
+    private static func userID(_ query: [String: String]) throws(HoldfastError) -> Identifier {
+        guard let text = query["user_id"] else {
+            throw HoldfastError(.invalid, "the query parameter `user_id` is required")
+        }
+        return try ProfileInput.checkUserID(text, at: ["user_id"])
+    }
+
+    func getLookup(_ request: borrowing Request, _ call: Call) throws(HoldfastError) {
+        lookUp(try Self.userID(try request.queryOfContract()), call)
+    }
+
+    /// A user without a profile is answered with an empty map.
+    private func lookUp(_ userID: Identifier, _ call: Call) {
+        reader.profile(of: userID) { result in
+            switch result {
+            case .success(let profile): call.respond(json: ProfileJSON.encode(userID, profile))
+            case .failure(let error): call.fail(error)
+            }
+        }
+    }
+
+    func postSave(_ request: borrowing Request, _ call: Call) throws(HoldfastError) {
+        let rule = try Request.conflictRule(request.queryOfContract())
+        save(try request.withBody { bytes throws(HoldfastError) in try ProfileInput(bytes) }, rule, call)
+    }
+
+    func getSave(_ request: borrowing Request, _ call: Call) throws(HoldfastError) {
+        let query = try request.queryOfContract()
+        let rule = try Request.conflictRule(query)
+        let userID = try Self.userID(query)
+        guard let text = query["experiment_bucket_map"] else {
+            throw HoldfastError(.invalid, "the query parameter `experiment_bucket_map` is required")
+        }
+        let map = try ProfileInput.parse(parameter: "experiment_bucket_map", text)
+        save(ProfileInput(userID: userID, assignments: try ProfileInput.assignments(map)), rule, call)
+    }
+
+    private func save(_ body: ProfileInput, _ rule: ProfileChange.ConflictRule, _ call: Call) {
+        let change = ProfileChange(userID: body.userID, operation: .merge(body.assignments, onConflict: rule))
+        store.submit(change) { result in
+            // The store's thread is the one that all saves wait for: it has better things to do than to write JSON.
+            call.onEventLoop {
+                switch result {
+                case .success(let result): call.respond(json: ProfileJSON.encode(change.userID, result.profile))
+                case .failure(let error): call.fail(error)
+                }
+            }
+        }
+    }
+}
+
+extension Request {
+    fileprivate func queryOfContract() throws(HoldfastError) -> [String: String] {
+        guard hasQuery else { return [:] }
+        guard let items = queryItems() else { throw HoldfastError(.invalid, "the query must be UTF-8") }
+        return Dictionary(items.map { ($0.name, $0.value) }, uniquingKeysWith: { first, _ in first })
+    }
+}

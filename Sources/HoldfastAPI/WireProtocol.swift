@@ -1,0 +1,54 @@
+import HTTPServer
+import HoldfastCore
+import Storage
+
+/// A protocol that apps speak to Holdfast: its routes and its error format.
+///
+/// To add a protocol, add a folder with a type that conforms, and a line in ``HoldfastApplication``.
+protocol WireProtocol {
+    var routes: [APIRoute] { get }
+
+    /// The secret of the access token that a request carries; `nil` if it has none.
+    func credential(of request: borrowing Request) -> Substring?
+
+    /// Renders an error, of a handler or of a check that precedes it.
+    func response(to error: any Error) -> Response
+}
+
+extension WireProtocol {
+    func credential(of request: borrowing Request) -> Substring? {
+        request.field("authorization").flatMap(bearerSecret)
+    }
+
+    func response(to error: any Error) -> Response {
+        Problem(error).response
+    }
+}
+
+/// Returns the secret of an `Authorization` field with a bearer token (RFC 6750 §2.1). The name of the scheme is
+/// case-insensitive (RFC 9110 §11.1).
+func bearerSecret(_ value: String) -> Substring? {
+    guard value.utf8.count > 7, value.prefix(7).lowercased() == "bearer " else { return nil }
+    return value.dropFirst(7).drop { $0 == " " }
+}
+
+/// What the protocols of one event loop share.
+struct LoopServices {
+    let services: Services
+    /// Of this loop.
+    let reader: any UserReader
+    let projects: ProjectView
+    let decisions: StickyDecisionService
+    let gate: AccessGate
+
+    init(_ services: Services, _ reader: any UserReader, loop: EventLoop) {
+        self.services = services
+        self.reader = reader
+        projects = ProjectView(services.projects)
+        decisions = StickyDecisionService(
+            profiles: services.profiles, reader: reader, projects: projects, executor: { loop.run($0) })
+        gate = AccessGate(services.access, refusals: services.refusals)
+    }
+}
+
+@available(*, unavailable) extension LoopServices: Sendable {}

@@ -1,0 +1,54 @@
+public import Bucketing
+public import Storage
+
+/// What is known of a user when a decision is made: the variations forced on the user, before those of the profile.
+public struct StickyAssignments: StoredAssignments {
+    public let profile: ProfileRecord?
+    /// By experiment id.
+    public let forced: [Identifier: Identifier]?
+    public let attributes: StoredAttributes?
+    /// `nil` for a profile that is walked in no time.
+    private let index: AssignmentIndex?
+
+    init(_ profile: ProfileRecord?, _ userID: Identifier, _ project: Project, attributes: StoredAttributes? = nil) {
+        self.profile = profile
+        self.attributes = attributes
+        index = profile.flatMap { $0.count > AssignmentIndex.walkable ? AssignmentIndex($0) : nil }
+        forced = project.forcedVariations.isEmpty ? nil : project.forcedVariations[userID]
+    }
+
+    public func assignment(experimentID: Identifier) -> StoredAssignment? {
+        if let variationID = forced?[experimentID] {
+            return StoredAssignment(variationID: variationID, isOverride: true)
+        }
+        guard let profile else { return nil }
+        guard let entry = index == nil ? profile.entry(for: experimentID) : index?.entry(for: experimentID) else { return nil }
+        return StoredAssignment(
+            variationID: profile.variationID(of: entry), isOverride: entry.source == .override)
+    }
+}
+
+/// The assignments of a big profile by experiment, from the time that many of them are asked for.
+private final class AssignmentIndex: @unchecked Sendable {
+    // Safe: one decision after the other asks, on the event loop of its request.
+    private let profile: ProfileRecord
+    private var lookups = 0
+    private var entries: [Identifier: ProfileRecord.Entry] = [:]
+
+    static let walkable = 32
+    /// Lookups that together take as long as to index the profile.
+    private static let few = 8
+
+    init(_ profile: ProfileRecord) {
+        self.profile = profile
+    }
+
+    func entry(for experimentID: Identifier) -> ProfileRecord.Entry? {
+        lookups += 1
+        guard lookups > Self.few else { return profile.entry(for: experimentID) }
+        if entries.isEmpty {
+            for entry in profile.entries { entries[profile.experimentID(of: entry)] = entry }
+        }
+        return entries[experimentID]
+    }
+}

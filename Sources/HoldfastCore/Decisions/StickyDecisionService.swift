@@ -1,0 +1,163 @@
+public import Bucketing
+import JSON
+public import Storage
+
+/// Makes decisions that stick: reads the profile, decides, and stores what is new before anything is answered.
+///
+/// A decision is made again when it no longer holds at the commit: when another server has assigned the user in the
+/// meantime, or when the newest datafile is another than the one it was made with. A variation that is assigned to the
+/// user and not in the datafile is not taken for gone before the newest datafile has been looked at.
+///
+/// Belongs to one event loop.
+public final class StickyDecisionService {
+    /// A decision with the project that it was made with, which may be newer than the one that was asked.
+    public struct Decided<Value: Sendable>: Sendable {
+        public let result: DecisionResult<Value>
+        public let project: Project
+    }
+
+    /// What is decided, and for whom.
+    private struct Request<Value: Sendable>: Sendable {
+        let user: User
+        let usesProfile: Bool
+        let storesAssignments: Bool
+        let decide: @Sendable (Project, StickyAssignments) -> DecisionResult<Value>
+        let completion: @Sendable (Result<Decided<Value>, StorageError>) -> Void
+    }
+
+    private let profiles: any ProfileStore
+    private let reader: any UserReader
+    private let projects: ProjectView
+    private let executor: Executor
+
+    /// Runs work on the event loop.
+    public typealias Executor = @Sendable (@escaping @Sendable () -> Void) -> Void
+
+    /// How often a decision is made before the caller is told to try again later.
+    private static let attempts = 5
+
+    public init(profiles: any ProfileStore, reader: any UserReader, projects: ProjectView, executor: @escaping Executor) {
+        self.profiles = profiles
+        self.reader = reader
+        self.projects = projects
+        self.executor = executor
+    }
+
+    /// - Parameters:
+    ///   - usesProfile: whether what is stored of the user's assignments counts.
+    ///   - storesAssignments: whether new assignments are stored; otherwise the decision leaves no trace.
+    ///   - decide: makes the decision with what is stored of the user; may be called several times.
+    ///   - completion: called with the decision, on the event loop.
+    public func decide<Value: Sendable>(
+        for user: User, in project: Project, usesProfile: Bool = true, storesAssignments: Bool = true,
+        _ decide: @escaping @Sendable (Project, StickyAssignments) -> DecisionResult<Value>,
+        completion: @escaping @Sendable (Result<Decided<Value>, StorageError>) -> Void
+    ) {
+        let request = Request(
+            user: user, usesProfile: usesProfile, storesAssignments: storesAssignments, decide: decide,
+            completion: completion)
+        readAttributes(request, project, attempts: Self.attempts)
+    }
+
+    private func readAttributes<Value>(_ request: Request<Value>, _ project: Project, attempts: Int) {
+        guard project.askedAttributes.contains(where: { request.user.attributes[$0] == nil }) else {
+            let known = project.schema.isEmpty ? nil : StoredAttributes(schema: project.schema, record: nil)
+            return readProfile(request, project, known, attempts: attempts)
+        }
+        reader.attributes(of: request.user.id) { read in
+            switch read {
+            case .success(let record):
+                let known = StoredAttributes(schema: project.schema, record: record)
+                self.readProfile(request, project, known, attempts: attempts)
+            case .failure(let error):
+                request.completion(.failure(error))
+            }
+        }
+    }
+
+    private func readProfile<Value>(
+        _ request: Request<Value>, _ project: Project, _ attributes: StoredAttributes?, attempts: Int
+    ) {
+        guard request.usesProfile else {
+            return decide(request, project, attributes, nil, attempts: attempts)
+        }
+        reader.profile(of: request.user.id) { read in
+            switch read {
+            case .success(let profile): self.decide(request, project, attributes, profile, attempts: attempts)
+            case .failure(let error): request.completion(.failure(error))
+            }
+        }
+    }
+
+    private func decide<Value>(
+        _ request: Request<Value>, _ project: Project, _ attributes: StoredAttributes?, _ profile: ProfileRecord?,
+        attempts: Int
+    ) {
+        let result = request.decide(
+            project, StickyAssignments(profile, request.user.id, project, attributes: attributes))
+        if result.passesOverAssignment, attempts == Self.attempts {
+            return decideWithNewestDatafile(request, project, attempts: attempts - 1)
+        }
+        let decided = Decided(result: result, project: project)
+        let proposals = request.storesAssignments ? proposals(for: result.newAssignments, in: project) : []
+        guard !proposals.isEmpty else { return request.completion(.success(decided)) }
+        guard attempts > 0, !project.isSuperseded else { return request.completion(.failure(.staleDatafile)) }
+        // Safe: used on the loop's thread only.
+        nonisolated(unsafe) let decider = self
+        let executor = executor
+        let change = ProfileChange(
+            userID: request.user.id, operation: .assign(proposals, decidedWith: project.catalogVersion))
+        profiles.submit(change) { stored in
+            // All that is written waits for the store's thread, which has no time for answers.
+            executor {
+                switch stored {
+                case .success(let now) where Self.holds(now.profile, proposals):
+                    request.completion(.success(decided))
+                case .success(let now):
+                    decider.decide(request, project, attributes, now.profile, attempts: attempts - 1)
+                case .failure(.staleDatafile):
+                    decider.decideWithNewestDatafile(request, project, attempts: attempts - 1)
+                case .failure(let error):
+                    request.completion(.failure(error))
+                }
+            }
+        }
+    }
+
+    /// What is to be stored. A variation that the datafile of another project lists under the same experiment id is not
+    /// gone: it stays, and the user is bucketed here without being enrolled.
+    private func proposals(for assignments: [NewAssignment], in project: Project) -> [ProfileChange.Proposal] {
+        assignments.compactMap { new in
+            if let stale = new.staleVariationID,
+                projects.hasVariation(stale, ofExperiment: new.experimentID, besides: project.sdkKey)
+            {
+                return nil
+            }
+            return ProfileChange.Proposal(
+                experimentID: new.experimentID, variationID: new.variationID, replacing: new.staleVariationID)
+        }
+    }
+
+    /// Whether the profile has what was proposed.
+    private static func holds(_ profile: ProfileRecord?, _ proposals: [ProfileChange.Proposal]) -> Bool {
+        proposals.allSatisfy { profile?.variationID(for: $0.experimentID) == $0.variationID }
+    }
+
+    /// Decides again, with all that other processes have stored until now.
+    private func decideWithNewestDatafile<Value>(_ request: Request<Value>, _ former: Project, attempts: Int) {
+        // Safe: used on the loop's thread only.
+        nonisolated(unsafe) let decider = self
+        let executor = executor
+        projects.update { result in
+            executor {
+                switch result {
+                case .success:
+                    let project = decider.projects.project(former.sdkKey) ?? former
+                    decider.readAttributes(request, project, attempts: attempts)
+                case .failure(let error):
+                    request.completion(.failure(error))
+                }
+            }
+        }
+    }
+}

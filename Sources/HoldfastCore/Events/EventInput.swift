@@ -1,0 +1,137 @@
+public import Bucketing
+public import JSON
+public import Storage
+
+/// Why an event is not taken, and whether sending it again may help.
+public struct EventRefusal: Error {
+    public var error: HoldfastError
+    public var isRetriable: Bool
+
+    /// - Parameter isRetriable: whether what is wrong lies not in the event alone.
+    public init(_ error: HoldfastError, isRetriable: Bool = false) {
+        self.error = error
+        self.isRetriable = isRetriable
+    }
+}
+
+/// One event as a client sends it: an object, at a place in the body.
+public struct EventInput {
+    public let object: JSONObject
+    public let place: JSONPointer
+    public let now: Timestamp
+
+    /// - Parameter known: the members that an event of this kind may have.
+    public init(_ value: JSONValue, knowing known: [String], at place: JSONPointer, now: Timestamp) throws(HoldfastError) {
+        object = try value.object("an event", knowing: known, at: place)
+        self.place = place
+        self.now = now
+    }
+
+    public func userID() throws(HoldfastError) -> Identifier {
+        try ProfileInput.checkUserID(try object.text("user_id", in: place), at: place.appending("user_id"))
+    }
+
+    public func sdkKey() throws(HoldfastError) -> String? {
+        try object.optionalText("sdk_key", in: place)
+    }
+
+    /// A text of 1 to `limit` bytes without NUL.
+    public func name(_ member: String, limit: Int) throws(HoldfastError) -> Identifier? {
+        guard let text = try object.optionalText(member, in: place) else { return nil }
+        guard Self.isName(text, limit: limit) else {
+            throw HoldfastError(
+                .invalid, "`\(member)` must be 1 to \(limit) bytes long, without NUL; got \(text.utf8.count) bytes",
+                at: place.appending(member))
+        }
+        return Identifier(text)
+    }
+
+    /// Bytes of a goal.
+    public static let goalLimit = 255
+
+    public static func isName(_ text: String, limit: Int) -> Bool {
+        (1...limit).contains(text.utf8.count) && !text.utf8.contains(0)
+    }
+
+    /// The `timestamp`, or now.
+    ///
+    /// - Throws: 422 when it lies further back or ahead than ``EventRules`` allow.
+    public func happenedAt() throws(HoldfastError) -> Timestamp {
+        let pointer = place.appending("timestamp")
+        guard let text = try object.optionalText("timestamp", in: place) else { return now }
+        guard let time = Timestamp(rfc3339: text) else {
+            throw HoldfastError(
+                .invalid, "`timestamp` must be a time such as 2026-01-31T12:00:00.000Z (RFC 3339); got '\(text)'",
+                at: pointer)
+        }
+        guard time >= now - EventRules.maximumAge else {
+            throw HoldfastError(.unprocessable, "`timestamp` must be at most 7 days ago; got '\(text)'", at: pointer)
+        }
+        guard time <= now + EventRules.maximumLead else {
+            throw HoldfastError(
+                .unprocessable, "`timestamp` must be at most 5 minutes ahead of the server's clock; got '\(text)'",
+                at: pointer)
+        }
+        return min(time, now)
+    }
+
+    /// The `value`; 0 when there is none.
+    public func value() throws(HoldfastError) -> Double {
+        guard let value = object["value"], !value.isNull else { return 0 }
+        let pointer = place.appending("value")
+        guard let number = value.double else {
+            throw HoldfastError(.invalid, "`value` must be a number; got \(value.kind)", at: pointer)
+        }
+        guard EventRules.isUsable(value: number) else {
+            throw HoldfastError(
+                .unprocessable, "`value` must be 0, or between 1e-15 and 1e15 in magnitude; got \(number)", at: pointer)
+        }
+        return number
+    }
+
+    /// `{"tags":{…}}`, or `{}` when there are none.
+    public func tags() throws(HoldfastError) -> [UInt8] {
+        guard let value = object["tags"], !value.isNull else { return Array("{}".utf8) }
+        let pointer = place.appending("tags")
+        guard value.object != nil else {
+            throw HoldfastError(.invalid, "`tags` must be an object; got \(value.kind)", at: pointer)
+        }
+        let wrapped: JSONValue = ["tags": value]
+        let payload = wrapped.encoded()
+        guard payload.count <= EventDetail.limit else {
+            throw HoldfastError(.unprocessable, "`tags` must be at most \(EventDetail.limit) bytes of JSON", at: pointer)
+        }
+        return payload
+    }
+}
+
+extension GoalEvent {
+    public static let members = ["id", "user_id", "goal", "value", "timestamp", "tags", "sdk_key"]
+
+    /// `{"id"?,"user_id","goal","value"?,"timestamp"?,"tags"?,"sdk_key"?}`
+    public init(_ body: EventInput) throws(HoldfastError) {
+        let userID = try body.userID()
+        guard let goal = try body.name("goal", limit: EventInput.goalLimit) else {
+            throw HoldfastError(.invalid, "`goal` is required", at: body.place.appending("goal"))
+        }
+        self.init(
+            userID: userID, goal: goal, value: try body.value(), happenedAt: try body.happenedAt(),
+            receivedAt: body.now, senderID: try body.name("id", limit: 128), sdkKey: try body.sdkKey() ?? "",
+            payload: try body.tags())
+    }
+}
+
+/// What is kept of an event for a warehouse, beyond what results need.
+enum EventDetail {
+    /// Bytes of the JSON of one member.
+    static let limit = 8_192
+}
+
+extension JSONWriter {
+    /// Writes a member of an event's detail: `null` in place of what is too long, as the event itself must not be lost.
+    public mutating func detail(_ name: StaticString, _ object: JSONObject) {
+        let json = JSONValue.object(object).encoded()
+        key(name)
+        if json.count <= EventDetail.limit { raw(json) } else { null() }
+    }
+}

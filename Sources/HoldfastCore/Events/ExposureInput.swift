@@ -1,0 +1,86 @@
+public import Bucketing
+public import JSON
+public import Storage
+
+/// `{"user_id","experiment","variation_id" or "variation_key"?,"timestamp"?,"sdk_key"?}`, with what it names.
+public struct ExposureInput {
+    public let userID: Identifier
+    public let happenedAt: Timestamp
+    public let project: Project
+    public let experiment: Experiment
+    /// `nil`: the one that the user has.
+    private let variation: Variation?
+    private let place: JSONPointer
+
+    public static let members = ["user_id", "experiment", "variation_id", "variation_key", "timestamp", "sdk_key"]
+
+    public init(_ body: EventInput, _ projects: ProjectView) throws(EventRefusal) {
+        place = body.place
+        do throws(HoldfastError) {
+            userID = try body.userID()
+            happenedAt = try body.happenedAt()
+            project = try projects.project(named: try body.sdkKey())
+        } catch {
+            throw EventRefusal(error, isRetriable: error.kind == .notFound)
+        }
+        do throws(HoldfastError) {
+            let name = Identifier(try body.object.text("experiment", in: place))
+            guard let found = project.datafile.experiment(key: name) ?? project.datafile.experiment(id: name) else {
+                throw HoldfastError(
+                    .notFound, "no experiment has the key or id '\(name)'", at: place.appending("experiment"))
+            }
+            experiment = found
+            variation = try Self.variation(body, of: found)
+        } catch {
+            throw EventRefusal(error, isRetriable: error.kind == .notFound)
+        }
+    }
+
+    private static func variation(_ body: EventInput, of experiment: Experiment) throws(HoldfastError) -> Variation? {
+        let id = try body.object.optionalText("variation_id", in: body.place)
+        let key = try body.object.optionalText("variation_key", in: body.place)
+        guard id == nil || key == nil else {
+            throw HoldfastError(
+                .invalid, "either `variation_id` or `variation_key` may be given; got both",
+                at: body.place.appending("variation_key"))
+        }
+        let found: Variation?
+        switch (id, key) {
+        case (let id?, _): found = experiment.variation(id: Identifier(id))
+        case (_, let key?): found = experiment.variation(key: Identifier(key))
+        case (nil, nil): return nil
+        }
+        guard let found else {
+            let list = experiment.variations.prefix(20).map { "\($0.key) (id \($0.id))" }.joined(separator: ", ")
+            throw HoldfastError(
+                .unprocessable, "the variation must be one of the experiment's: \(list)",
+                at: body.place.appending(id == nil ? "variation_key" : "variation_id"))
+        }
+        return found
+    }
+
+    /// Whether the user's profile must be read to know the variation.
+    public var needsProfile: Bool { variation == nil }
+
+    /// - Parameter profile: what is stored of the user, if it was read.
+    public func exposure(_ profile: ProfileRecord?) throws(EventRefusal) -> Exposure {
+        let stored = StickyAssignments(profile, userID, project).assignment(experimentID: experiment.id)
+        let whitelisted = experiment.forcedVariations[userID].flatMap { experiment.variation(key: $0) }
+        let isForced = stored?.isOverride ?? false || whitelisted != nil
+        let assigned =
+            stored?.isOverride == true ? stored?.variationID : whitelisted?.id ?? stored?.variationID
+        guard let variation = variation ?? assigned.flatMap({ experiment.variation(id: $0) }) else {
+            throw EventRefusal(
+                HoldfastError(
+                    .unprocessable, "the user has no variation of this experiment; name one, or assign the user first",
+                    at: place.appending("user_id")), isRetriable: true)
+        }
+        var payload = JSONWriter()
+        payload.beginObject()
+        payload.member("variation_key", variation.key.string)
+        payload.endObject()
+        return Exposure(
+            userID: userID, experimentID: experiment.id, experimentKey: experiment.key, variationID: variation.id,
+            happenedAt: happenedAt, isForced: isForced, sdkKey: project.sdkKey, payload: payload.finish())
+    }
+}

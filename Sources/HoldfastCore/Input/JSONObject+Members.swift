@@ -1,0 +1,60 @@
+public import Bucketing
+public import JSON
+public import Storage
+
+extension JSONValue {
+    /// The value as an object that has no other members than those named: a misspelt member must not pass for one that
+    /// was left out.
+    ///
+    /// - Parameters:
+    ///   - name: what an error calls the object.
+    ///   - known: the members that it may have.
+    /// - Throws: 400
+    public func object(
+        _ name: String, knowing known: [String], at place: JSONPointer = []
+    ) throws(HoldfastError) -> JSONObject {
+        guard let object else {
+            throw HoldfastError(.invalid, "\(name) must be an object; got \(kind)", at: place)
+        }
+        for member in object where !known.contains(member.key) {
+            let hint = Spelling.nearest(to: member.key, among: known).map { "; did you mean `\($0)`?" } ?? ""
+            let list = known.map { "`\($0)`" }.joined(separator: ", ")
+            let found = member.key.shortened(to: HoldfastError.longestQuote)
+            throw HoldfastError(
+                .invalid, "\(name) must have no members but \(list); got `\(found)`\(hint)", at: place.appending(member.key))
+        }
+        return object
+    }
+}
+
+extension JSONObject {
+    /// A member that must be a string.
+    public func text(_ name: String, in place: JSONPointer = []) throws(HoldfastError) -> String {
+        guard let text = try optionalText(name, in: place) else {
+            throw HoldfastError(.invalid, "`\(name)` is required", at: place.appending(name))
+        }
+        return text
+    }
+
+    /// A member that is a string or absent.
+    public func optionalText(_ name: String, in place: JSONPointer = []) throws(HoldfastError) -> String? {
+        guard let value = self[name], !value.isNull else { return nil }
+        guard let text = value.string else {
+            throw HoldfastError(.invalid, "`\(name)` must be a string; got \(value.kind)", at: place.appending(name))
+        }
+        return text
+    }
+
+    /// A member that is a number in a range, or absent.
+    func optionalNumber(
+        _ name: String, _ range: ClosedRange<Double>, in place: JSONPointer = []
+    ) throws(HoldfastError) -> Double? {
+        guard let value = self[name], !value.isNull else { return nil }
+        guard let number = value.double, range.contains(number) else {
+            let found = value.double.map { "\($0)" } ?? value.kind
+            let bounds = "\(Int(range.lowerBound)) to \(Int(range.upperBound))"
+            throw HoldfastError(.invalid, "`\(name)` must be a number from \(bounds); got \(found)", at: place.appending(name))
+        }
+        return number
+    }
+}

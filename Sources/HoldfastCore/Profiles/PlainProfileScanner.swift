@@ -1,0 +1,97 @@
+import Bucketing
+import JSON
+import Storage
+
+/// Reads a profile in the form in which nearly all arrive, without the tree of values that ``JSONParser`` makes: the
+/// two members of the schema, ids of plain ASCII, no escapes, experiments in ascending order or few. What is anything
+/// else is not refused here, but left to the parser, which knows why; so this need only be right in what it takes.
+struct PlainProfileScanner {
+    private let bytes: UnsafeRawBufferPointer
+    private var position = 0
+
+    /// `nil`: the body is wrong, or of another form.
+    static func scan(_ bytes: UnsafeRawBufferPointer) -> ProfileInput? {
+        var scanner = PlainProfileScanner(bytes: bytes)
+        return scanner.profile()
+    }
+
+    private init(bytes: UnsafeRawBufferPointer) {
+        self.bytes = bytes
+    }
+
+    private mutating func profile() -> ProfileInput? {
+        var userID: Identifier?
+        var assignments: ExperimentBucketMap?
+        guard take("{") else { return nil }
+        repeat {
+            guard let key = text(atMost: 32), take(":") else { return nil }
+            if userID == nil, key.hasSameBytes(as: "user_id") {
+                guard let text = text(atMost: 1_024) else { return nil }
+                userID = Identifier(String(decoding: text, as: UTF8.self))
+            } else if assignments == nil, key.hasSameBytes(as: "experiment_bucket_map") {
+                guard let map = map() else { return nil }
+                assignments = map
+            } else {
+                return nil
+            }
+        } while take(",")
+        guard take("}"), position == bytes.count, let userID, let assignments else { return nil }
+        return ProfileInput(userID: userID, assignments: assignments)
+    }
+
+    private mutating func map() -> ExperimentBucketMap? {
+        guard take("{") else { return nil }
+        if take("}") { return .empty }
+        var entries: [ExperimentBucketMap.Entry] = []
+        entries.reserveCapacity(4)
+        repeat {
+            guard let experimentID = text(atMost: 255), ProfileInput.isExperimentID(experimentID), take(":"),
+                take("{"), let member = text(atMost: 32), member.hasSameBytes(as: "variation_id"), take(":"),
+                let variationID = text(atMost: 255), take("}")
+            else { return nil }
+            entries.append(
+                .init(
+                    experimentID: Identifier(String(decoding: experimentID, as: UTF8.self)),
+                    variationID: Identifier(String(decoding: variationID, as: UTF8.self))))
+        } while take(",")
+        guard take("}") else { return nil }
+        let map = ExperimentBucketMap(entries)
+        // An experiment that occurs twice is an error, which the parser tells.
+        return map.entries.count == entries.count ? map : nil
+    }
+
+    /// A string of at least one byte, all of them printable ASCII that stands for itself.
+    private mutating func text(atMost limit: Int) -> UnsafeRawBufferPointer? {
+        guard take("\"") else { return nil }
+        let start = position
+        while position < bytes.count, Self.isPlain(bytes[position]) { position += 1 }
+        let text = UnsafeRawBufferPointer(rebasing: bytes[start..<position])
+        guard (1...limit).contains(text.count), position < bytes.count, bytes[position] == UInt8(ascii: "\"") else {
+            return nil
+        }
+        position += 1
+        skipSpaces()
+        return text
+    }
+
+    private static func isPlain(_ byte: UInt8) -> Bool {
+        byte >= 0x20 && byte < 0x7F && byte != UInt8(ascii: "\"") && byte != UInt8(ascii: "\\")
+    }
+
+    /// Takes a character, with the white space after it. What stands before the first is left to the parser.
+    private mutating func take(_ character: Unicode.Scalar) -> Bool {
+        guard position < bytes.count, bytes[position] == UInt8(ascii: character) else { return false }
+        position += 1
+        if character != "\"" { skipSpaces() }
+        return true
+    }
+
+    private mutating func skipSpaces() {
+        while position < bytes.count {
+            switch bytes[position] {
+            case 0x20, 0x09, 0x0A, 0x0D: position += 1
+            default: return
+            }
+        }
+    }
+}

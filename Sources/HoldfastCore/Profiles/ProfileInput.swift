@@ -1,0 +1,186 @@
+public import Bucketing
+public import JSON
+public import Storage
+
+/// A user profile as a client sends it, checked against the User Profile Service schema: an object with `user_id` and
+/// `experiment_bucket_map`; other members are allowed and ignored.
+public struct ProfileInput {
+    public var userID: Identifier
+    public var assignments: ExperimentBucketMap
+
+    private static let parser = JSONParser(maximumDepth: 64, duplicateKeys: .refused)
+
+    /// - Parameter name: what an error calls the text.
+    public static func parse(_ bytes: UnsafeRawBufferPointer, called name: String = "the body") throws(HoldfastError) -> JSONValue {
+        do throws(JSONError) {
+            return try parser.parse(bytes)
+        } catch {
+            throw HoldfastError(error, in: name)
+        }
+    }
+
+    public static func parse(_ bytes: [UInt8]) throws(HoldfastError) -> JSONValue {
+        do throws(JSONError) {
+            return try parser.parse(bytes)
+        } catch {
+            throw HoldfastError(error, in: "the body")
+        }
+    }
+
+    /// The value of a parameter of the query.
+    public static func parse(parameter name: String, _ text: String) throws(HoldfastError) -> JSONValue {
+        do throws(JSONError) {
+            return try parser.parse(Array(text.utf8))
+        } catch {
+            var refusal = HoldfastError(error, in: "the query parameter `\(name)`")
+            refusal.pointer = nil
+            throw refusal
+        }
+    }
+
+    /// - Parameters:
+    ///   - name: what an error calls the text.
+    ///   - pathUserID: the user that the path names; then the body may leave it out, and must agree.
+    public init(
+        _ bytes: UnsafeRawBufferPointer, called name: String = "the body", pathUserID: Identifier? = nil
+    ) throws(HoldfastError) {
+        if pathUserID == nil, let plain = PlainProfileScanner.scan(bytes) {
+            self = plain
+        } else {
+            try self.init(Self.parse(bytes, called: name), pathUserID: pathUserID)
+        }
+    }
+
+    public init(userID: Identifier, assignments: ExperimentBucketMap) {
+        self.userID = userID
+        self.assignments = assignments
+    }
+
+    public init(_ value: JSONValue, pathUserID: Identifier? = nil) throws(HoldfastError) {
+        guard let object = value.object else { throw Self.wrong([], "a profile must be an object; got \(value.kind)") }
+        userID = try Self.userID(object["user_id"], path: pathUserID)
+        guard let map = object["experiment_bucket_map"] else {
+            throw Self.wrong(["experiment_bucket_map"], "`experiment_bucket_map` is required")
+        }
+        assignments = try Self.assignments(map)
+    }
+
+    private static func userID(_ value: JSONValue?, path: Identifier?) throws(HoldfastError) -> Identifier {
+        guard let value else {
+            if let path { return path }
+            throw wrong(["user_id"], "`user_id` is required")
+        }
+        guard let text = value.string else { throw wrong(["user_id"], "`user_id` must be a string; got \(value.kind)") }
+        let userID = try checkUserID(text, at: ["user_id"])
+        if let path, path != userID { throw wrong(["user_id"], "`user_id` must be the user id in the path, '\(path)'; got '\(userID)'") }
+        return userID
+    }
+
+    /// 1 to 1,024 bytes of UTF-8 without NUL.
+    public static func checkUserID(
+        _ text: String, at pointer: @autoclosure () -> JSONPointer?
+    ) throws(HoldfastError) -> Identifier {
+        guard !text.isEmpty else { throw HoldfastError(.invalid, "a user id must be 1 to 1024 bytes long; got none", at: pointer()) }
+        guard text.utf8.count <= 1_024 else {
+            throw HoldfastError(.invalid, "a user id must be 1 to 1024 bytes long; got \(text.utf8.count)", at: pointer())
+        }
+        guard !text.utf8.contains(0) else { throw HoldfastError(.invalid, "a user id must not contain NUL", at: pointer()) }
+        return Identifier(text)
+    }
+
+    /// - Parameter place: where the map stands in the body.
+    public static func assignments(
+        _ map: JSONValue, at place: JSONPointer = ["experiment_bucket_map"]
+    ) throws(HoldfastError) -> ExperimentBucketMap {
+        guard let object = map.object else {
+            throw wrong(place, "`experiment_bucket_map` must be an object; got \(map.kind)")
+        }
+        var entries: [ExperimentBucketMap.Entry] = []
+        entries.reserveCapacity(object.count)
+        for member in object {
+            let experimentID = try checkExperimentID(member.key, at: place.appending(member.key))
+            guard let entry = member.value.object else {
+                throw wrong(place.appending(member.key), "an assignment must be an object; got \(member.value.kind)")
+            }
+            guard let variation = entry["variation_id"] else {
+                throw wrong(place.appending(member.key).appending("variation_id"), "`variation_id` is required")
+            }
+            let variationID = try variationID(variation, at: place.appending(member.key).appending("variation_id"))
+            entries.append(.init(experimentID: experimentID, variationID: variationID))
+        }
+        return ExperimentBucketMap(entries)
+    }
+
+    /// `^[a-zA-Z0-9]+$`, at the most 255 bytes.
+    public static func checkExperimentID(
+        _ text: String, at pointer: @autoclosure () -> JSONPointer?
+    ) throws(HoldfastError) -> Identifier {
+        guard isExperimentID(text.utf8) else {
+            throw HoldfastError(.invalid, "an experiment id must consist of ASCII letters and digits; got '\(text)'", at: pointer())
+        }
+        guard text.utf8.count <= 255 else {
+            throw HoldfastError(.invalid, "an experiment id must be at most 255 bytes long; got \(text.utf8.count)", at: pointer())
+        }
+        return Identifier(text)
+    }
+
+    static func isExperimentID(_ bytes: some Collection<UInt8>) -> Bool {
+        !bytes.isEmpty
+            && bytes.allSatisfy { byte in
+                byte &- UInt8(ascii: "0") < 10 || (byte | 0x20) &- UInt8(ascii: "a") < 26
+            }
+    }
+
+    /// A string of 1 to 255 bytes.
+    public static func variationID(
+        _ value: JSONValue, at pointer: @autoclosure () -> JSONPointer
+    ) throws(HoldfastError) -> Identifier {
+        guard let text = value.string else { throw wrong(pointer(), "`variation_id` must be a string; got \(value.kind)") }
+        guard isVariationID(text.utf8) else { throw wrong(pointer(), "`variation_id` must be 1 to 255 bytes long; got \(text.utf8.count)") }
+        return Identifier(text)
+    }
+
+    static func isVariationID(_ bytes: some Collection<UInt8>) -> Bool {
+        (1...255).contains(bytes.count)
+    }
+
+    private static func wrong(_ pointer: JSONPointer, _ detail: String) -> HoldfastError {
+        HoldfastError(.invalid, detail, at: pointer)
+    }
+}
+
+extension ProfileInput {
+    /// The user that a request names by `user_id`, with the `attributes` it gives, if any.
+    ///
+    /// - Parameter place: where the object stands in the body.
+    public static func user(of object: JSONObject, at place: JSONPointer) throws(HoldfastError) -> User {
+        let userID = try checkUserID(try object.text("user_id", in: place), at: place.appending("user_id"))
+        guard let value = object["attributes"], !value.isNull else { return User(id: userID, attributes: JSONObject()) }
+        guard let attributes = value.object else {
+            throw HoldfastError(.invalid, "`attributes` must be an object; got \(value.kind)", at: place.appending("attributes"))
+        }
+        try check(attributes: attributes, at: place.appending("attributes"))
+        return User(id: userID, attributes: attributes)
+    }
+
+    /// Attributes of a user in one request.
+    static let attributeLimit = 1_000
+    /// Bytes of one attribute that is a string.
+    static let attributeBytes = 4_096
+
+    /// What audiences ask of attributes takes time for each condition, and for each byte.
+    public static func check(
+        attributes: JSONObject, at place: @autoclosure () -> JSONPointer
+    ) throws(HoldfastError) {
+        guard attributes.count <= attributeLimit else {
+            throw HoldfastError(
+                .invalid, "attributes must be at most \(attributeLimit); got \(attributes.count)", at: place())
+        }
+        for member in attributes {
+            guard let text = member.value.string, text.utf8.count > attributeBytes else { continue }
+            throw HoldfastError(
+                .invalid, "an attribute must be at most \(attributeBytes) bytes long; got \(text.utf8.count)",
+                at: place().appending(member.key))
+        }
+    }
+}

@@ -1,0 +1,81 @@
+public import Bucketing
+public import JSON
+public import Storage
+
+/// Profiles as JSON, written byte by byte from the form in which they are stored.
+public enum ProfileJSON {
+    /// `{"user_id":…,"experiment_bucket_map":{…}}`; the map is empty when there is no profile.
+    public static func encode(_ userID: Identifier, _ profile: ProfileRecord?, detail: Bool = false) -> [UInt8] {
+        var writer = JSONWriter(capacity: 64 + (profile?.bytes.count ?? 0) * 2)
+        append(userID, profile, detail: detail, to: &writer)
+        return writer.finish()
+    }
+
+    public static func append(
+        _ userID: Identifier, _ profile: ProfileRecord?, detail: Bool = false, to writer: inout JSONWriter
+    ) {
+        writer.beginObject()
+        writer.member("user_id", userID.string)
+        writer.key("experiment_bucket_map")
+        writer.beginObject()
+        if let profile {
+            // Straight from the record's bytes: this is what every lookup does.
+            profile.bytes.withUnsafeBufferPointer { bytes in
+                for entry in profile.entries {
+                    writer.key(utf8: UnsafeBufferPointer(rebasing: bytes[entry.experimentID]))
+                    writer.beginObject()
+                    writer.key("variation_id")
+                    writer.string(utf8: UnsafeBufferPointer(rebasing: bytes[entry.variationID]))
+                    if detail { appendOrigin(profile.assignment(of: entry), to: &writer) }
+                    writer.endObject()
+                }
+            }
+        }
+        writer.endObject()
+        writer.endObject()
+    }
+
+    public static func appendOrigin(_ assignment: Assignment, to writer: inout JSONWriter) {
+        writer.member("source", assignment.source.name)
+        writer.member("assigned_at", assignment.assignedAt.rfc3339)
+        writer.member("updated_at", assignment.updatedAt.rfc3339)
+        writer.member("expires_at", assignment.expiresAt?.rfc3339)
+    }
+}
+
+extension Assignment.Source {
+    /// As the API names it.
+    public var name: String {
+        switch self {
+        case .saved: "saved"
+        case .bucketed: "bucketed"
+        case .override: "override"
+        }
+    }
+}
+
+/// Profiles as lines of NDJSON, as exports and imports have them.
+public enum ProfileLine {
+    /// One line, with its line feed.
+    ///
+    /// - Parameter detail: whether each assignment is written with where it came from.
+    public static func encode(_ userID: Identifier, _ profile: ProfileRecord, detail: Bool = false) -> [UInt8] {
+        var bytes = ProfileJSON.encode(userID, profile, detail: detail)
+        bytes.append(UInt8(ascii: "\n"))
+        return bytes
+    }
+
+    /// Returns the change that saves the profile of a line; `nil` for a blank line.
+    public static func change(
+        from line: UnsafeRawBufferPointer, onConflict rule: ProfileChange.ConflictRule
+    ) throws(HoldfastError) -> ProfileChange? {
+        LineSplitter.isBlank(line) ? nil : try parse(line, rule)
+    }
+
+    public static func parse(
+        _ line: UnsafeRawBufferPointer, _ rule: ProfileChange.ConflictRule
+    ) throws(HoldfastError) -> ProfileChange {
+        let body = try ProfileInput(line, called: "the line")
+        return ProfileChange(userID: body.userID, operation: .merge(body.assignments, onConflict: rule))
+    }
+}

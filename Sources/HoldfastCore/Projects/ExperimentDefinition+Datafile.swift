@@ -1,0 +1,187 @@
+public import Bucketing
+public import JSON
+public import Storage
+
+extension ExperimentDefinition {
+    /// Creates or changes the experiment in a datafile. What the definition leaves out keeps its value, ids always do,
+    /// and as few bucket values as possible change hands.
+    ///
+    /// - Parameter datafile: the one that is edited.
+    /// - Throws: 400 when a new experiment has no variations, or two of one id; 409 when the key belongs to a delivery
+    ///   rule, an id to another experiment, an id differs from the one that was given before, or the experiment is
+    ///   archived and the definition has no status.
+    public func apply(to editor: inout DatafileEditor, _ datafile: Datafile?) throws(HoldfastError) {
+        let former = datafile?.experiment(key: Identifier(key))
+        var experiment = editor.experiment(key: Identifier(key)) ?? JSONObject()
+        guard former == nil || !experiment.isEmpty else {
+            throw HoldfastError(.conflict, "'\(key)' is a delivery rule of a flag; change it in the datafile")
+        }
+        guard former?.status != Self.archived || status != nil else {
+            throw HoldfastError(
+                .conflict, "the experiment '\(key)' is archived; set `status` to restore it",
+                at: ["status"])
+        }
+        guard former != nil || variations != nil else {
+            throw HoldfastError(.invalid, "a new experiment must have `variations`", at: ["variations"])
+        }
+        let id = try Self.id(former?.id, given: self.id, at: ["id"]) ?? Self.freshID()
+        if let owner = datafile?.experiment(id: Identifier(id)), owner.key != Identifier(key) {
+            throw HoldfastError(.conflict, "`id` must be free; the experiment '\(owner.key)' has '\(id)'", at: ["id"])
+        }
+        experiment["id"] = .string(id)
+        experiment["key"] = .string(key)
+        experiment["layerId"] = experiment["layerId"] ?? .string(id)
+        experiment["status"] = .string(status ?? former?.status ?? "Running")
+        experiment["forcedVariations"] = experiment["forcedVariations"] ?? [:]
+        experiment["audienceIds"] = experiment["audienceIds"] ?? []
+        if let variations { try apply(variations, to: &experiment, experimentID: id) }
+        if variations != nil || traffic != nil { allocate(in: &experiment, former) }
+        apply(audience, id: "holdfast\(id)", to: &experiment, &editor)
+        editor.setExperiment(experiment)
+    }
+
+    /// The id that was given before, or now; `nil` when there is neither.
+    private static func id(
+        _ former: Identifier?, given: String?, at place: JSONPointer
+    ) throws(HoldfastError) -> String? {
+        guard let former else { return given }
+        if let given, Identifier(given) != former {
+            throw HoldfastError(
+                .conflict, "`id` must stay '\(former)', because assignments refer to it; got '\(given)'", at: place)
+        }
+        return former.string
+    }
+
+    // MARK: Variations
+
+    /// Where a datafile keeps the ids of variations that were left out, for when they are put back.
+    private static let retiredVariations = "retiredVariations"
+
+    private func apply(
+        _ variations: [VariationDefinition], to experiment: inout JSONObject, experimentID: String
+    ) throws(HoldfastError) {
+        let known = (experiment["variations"]?.array ?? []).compactMap(\.object)
+        let retired = (experiment[Self.retiredVariations]?.array ?? []).compactMap(\.object)
+        var list: [JSONObject] = []
+        var ids: Set<Identifier> = []
+        for (index, variation) in variations.enumerated() {
+            let place = JSONPointer().appending("variations").appending(index).appending("id")
+            func isOfKey(_ object: JSONObject) -> Bool { object["key"] == .string(variation.key) }
+            var object = known.last(where: isOfKey) ?? retired.last(where: isOfKey) ?? JSONObject()
+            let former = object["id"]?.string.map { Identifier($0) }
+            let id = try Self.id(former, given: variation.id, at: place)
+                ?? Self.variationID(experimentID: experimentID, key: variation.key)
+            guard ids.insert(Identifier(id)).inserted else {
+                throw HoldfastError(.invalid, "the ids of variations must differ; got '\(id)' twice", at: place)
+            }
+            object["id"] = .string(id)
+            object["key"] = .string(variation.key)
+            object["weight"] = variation.weight.map { .number($0) }
+            list.append(object)
+        }
+        experiment["variations"] = .array(list.map { .object($0) })
+        let leftOut = (retired + known).filter { object in
+            !list.contains { $0["key"] == object["key"] }
+                && object["id"]?.string.map { !ids.contains(Identifier($0)) } ?? false
+        }
+        let entries = leftOut.map { object -> JSONValue in ["id": object["id"] ?? .null, "key": object["key"] ?? .null] }
+        experiment[Self.retiredVariations] = entries.isEmpty ? nil : .array(entries)
+    }
+
+    /// The same for the same experiment and key, so that a variation that is left out and put back is the same one.
+    private static func variationID(experimentID: String, key: String) -> String {
+        // Ids of experiments have no slash.
+        let hash = Array("\(experimentID)/\(key)".utf8).withUnsafeBytes { bytes in
+            UInt64(MurmurHash3.hash(bytes, seed: 1)) << 32 | UInt64(MurmurHash3.hash(bytes, seed: 2))
+        }
+        return String(hash)
+    }
+
+    /// An id that no other experiment has or ever had, whose assignments would come alive again.
+    private static func freshID() -> String {
+        String(UInt64.random(in: 1_000_000_000_000_000..<1_000_000_000_000_000_000))
+    }
+
+    // MARK: Traffic
+
+    private func allocate(in experiment: inout JSONObject, _ former: Experiment?) {
+        let objects = (experiment["variations"]?.array ?? []).compactMap(\.object)
+        let ids = objects.compactMap { $0["id"]?.string.map { Identifier($0) } }
+        let ratio: [Double]
+        if let variations {
+            ratio = variations.map { $0.weight ?? 1 }
+        } else {
+            let weights = former?.relativeWeights ?? [:]
+            ratio = ids.map { weights[$0] ?? 0 }
+        }
+        let weights = TrafficAllocation.weights(of: ids, ratio: ratio, traffic: traffic ?? former?.traffic ?? 100)
+        let allocation = former?.trafficAllocation.reallocated(to: weights) ?? TrafficAllocation(weights: weights)
+        experiment["trafficAllocation"] = allocation.json
+    }
+
+    // MARK: Audience
+
+    private func apply(
+        _ audience: JSONValue?, id: String, to experiment: inout JSONObject, _ editor: inout DatafileEditor
+    ) {
+        guard let audience else { return }
+        if audience.isNull {
+            experiment["audienceConditions"] = nil
+            experiment["audienceIds"] = []
+            editor.removeTypedAudience(id: id)
+        } else {
+            experiment["audienceConditions"] = [.string(id)]
+            experiment["audienceIds"] = [.string(id)]
+            editor.setTypedAudience(["id": .string(id), "name": .string("of \(key)"), "conditions": audience])
+        }
+    }
+}
+
+extension Experiment {
+    /// As `GET /v1/experiments/{key}` answers it.
+    public func description(sdkKey: String, revision: String) -> JSONValue {
+        let shares = shares
+        let weights = relativeWeights
+        let variations = variations.map { variation -> JSONValue in
+            [
+                "id": .string(variation.id.string), "key": .string(variation.key.string),
+                "weight": .shortest(weights[variation.id] ?? 0),
+                "share": .shortest(Double(shares[variation.id] ?? 0) / 100),
+            ]
+        }
+        return [
+            "id": .string(id.string), "key": .string(key.string), "status": .string(status),
+            "variations": .array(variations), "traffic": .shortest(traffic), "audience_conditions": audienceConditions,
+            "traffic_allocation": trafficAllocation.json, "sdk_key": .string(sdkKey), "revision": .string(revision),
+        ]
+    }
+
+    /// The percentage of users who take part, 0 to 100.
+    var traffic: Double {
+        Double(variations.reduce(0) { [shares] in $0 + (shares[$1.id] ?? 0) }) / 100
+    }
+
+    /// The weights by which the variations share the traffic: those that were given, while the allocation agrees with
+    /// them, else each variation's share in hundredths of a percent.
+    var relativeWeights: [Identifier: Double] {
+        let ids = variations.map(\.id)
+        let given = variations.compactMap(\.weight)
+        let total = traffic
+        if given.count == ids.count, given.contains(where: { $0 > 0 }), given.allSatisfy({ $0 >= 0 && $0.isFinite }) {
+            let expected = TrafficAllocation.weights(of: ids, ratio: given, traffic: total)
+            if expected.allSatisfy({ shares[$0.entityID] ?? 0 == $0.weight }) {
+                return Dictionary(zip(ids, given), uniquingKeysWith: { first, _ in first })
+            }
+        }
+        // Without any traffic there is nothing to tell of the shares but that none is preferred.
+        if total == 0 { return Dictionary(ids.map { ($0, 1) }, uniquingKeysWith: { first, _ in first }) }
+        return shares.mapValues { Double($0) }
+    }
+}
+
+extension JSONValue {
+    /// A number, written without a fraction where it has none.
+    fileprivate static func shortest(_ number: Double) -> JSONValue {
+        Int64(exactly: number).map { .integer($0) } ?? .number(number)
+    }
+}

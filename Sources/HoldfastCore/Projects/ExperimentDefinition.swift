@@ -1,0 +1,116 @@
+public import Bucketing
+public import JSON
+public import Storage
+
+/// An experiment as an admin describes it in `PUT /v1/experiments/{key}`.
+///
+/// `{"variations":["control","new"],"traffic":50,"status":"Running","audience":[…]}`, or with weights
+/// `{"variations":[{"key":"control","weight":3},{"key":"new","weight":1}]}`. Weights are relative: 1:1, 50:50 and
+/// 5000:5000 are the same. Without weights the variations get equal shares.
+public struct ExperimentDefinition: Sendable {
+    public struct VariationDefinition: Sendable {
+        var key: String
+        var id: String?
+        var weight: Double?
+    }
+
+    public var key: String
+    public var id: String?
+    public var variations: [VariationDefinition]?
+    /// The percentage of users who take part, 0 to 100.
+    var traffic: Double?
+    public var status: String?
+    /// Conditions as a datafile's audience has them; `null` stands for everybody.
+    public var audience: JSONValue?
+
+    /// Variations of one experiment.
+    static let variationLimit = 1_000
+    static let greatestWeight = 1_000_000.0
+    public static let archived = "Archived"
+    public static let statuses = ["Running", "Paused", "Not started", archived]
+
+    public init(_ value: JSONValue, key: String) throws(HoldfastError) {
+        let object = try value.object(
+            "an experiment", knowing: ["key", "id", "variations", "traffic", "status", "audience"])
+        self.key = key
+        if let given = try object.optionalText("key"), !given.utf8.elementsEqual(key.utf8) {
+            throw HoldfastError(.invalid, "`key` must be the key in the path, '\(key)'; got '\(given)'", at: ["key"])
+        }
+        id = try object.optionalText("id")
+        if let id { _ = try ProfileInput.checkExperimentID(id, at: ["id"]) }
+        status = try object.optionalText("status")
+        if let status, !Self.statuses.contains(status) {
+            throw HoldfastError(
+                .invalid, "`status` must be one of \(Self.statuses.joined(separator: ", ")); got '\(status)'",
+                at: ["status"])
+        }
+        traffic = try object.optionalNumber("traffic", 0...100)
+        audience = object["audience"]
+        if let audience, !audience.isNull {
+            let faults = AudienceRules.faults(in: audience, at: ["audience"])
+            if let error = HoldfastError(faults: faults, "nothing was stored") { throw error }
+        }
+        variations = try object["variations"].map(Self.variations)
+    }
+
+    private static func variations(_ value: JSONValue) throws(HoldfastError) -> [VariationDefinition] {
+        let place: JSONPointer = ["variations"]
+        guard let list = value.array, !list.isEmpty else {
+            let found = value.array == nil ? value.kind : "an empty one"
+            throw HoldfastError(.invalid, "`variations` must be an array of at least one variation; got \(found)", at: place)
+        }
+        guard list.count <= variationLimit else {
+            throw HoldfastError(
+                .invalid, "`variations` must have at most \(variationLimit) elements; got \(list.count)", at: place)
+        }
+        var variations: [VariationDefinition] = []
+        var keys: Set<Identifier> = []
+        for (index, element) in list.enumerated() {
+            let variation = try Self.variation(element, at: place.appending(index))
+            guard keys.insert(Identifier(variation.key)).inserted else {
+                throw HoldfastError(
+                    .invalid, "the keys of variations must differ; got '\(variation.key)' twice",
+                    at: place.appending(index))
+            }
+            variations.append(variation)
+        }
+        let weights = variations.compactMap(\.weight)
+        guard weights.isEmpty || weights.count == variations.count else {
+            throw HoldfastError(
+                .invalid,
+                "either every variation must have a weight or none; got \(weights.count) of \(variations.count)", at: place)
+        }
+        guard weights.isEmpty || weights.contains(where: { $0 > 0 }) else {
+            throw HoldfastError(
+                .invalid, "at least one weight must be greater than 0; to enroll nobody, set `traffic` to 0", at: place)
+        }
+        return variations
+    }
+
+    private static func variation(_ value: JSONValue, at place: JSONPointer) throws(HoldfastError) -> VariationDefinition {
+        if let key = value.string {
+            return VariationDefinition(key: try checkKey(key, at: place))
+        }
+        guard value.object != nil else {
+            throw HoldfastError(.invalid, "a variation must be a key or an object; got \(value.kind)", at: place)
+        }
+        let object = try value.object("a variation", knowing: ["key", "id", "weight"], at: place)
+        var variation = VariationDefinition(key: try checkKey(try object.text("key", in: place), at: place.appending("key")))
+        variation.id = try object.optionalText("id", in: place)
+        if let id = variation.id, !ProfileInput.isVariationID(id.utf8) {
+            throw HoldfastError(
+                .invalid, "`id` must be 1 to 255 bytes long; got \(id.utf8.count)", at: place.appending("id"))
+        }
+        variation.weight = try object.optionalNumber("weight", 0...greatestWeight, in: place)
+        return variation
+    }
+
+    /// 1 to 255 bytes.
+    public static func checkKey(_ key: String, at place: JSONPointer?) throws(HoldfastError) -> String {
+        guard (1...255).contains(key.utf8.count), !key.utf8.contains(0) else {
+            throw HoldfastError(
+                .invalid, "a key must be 1 to 255 bytes long, without NUL; got \(key.utf8.count) bytes", at: place)
+        }
+        return key
+    }
+}

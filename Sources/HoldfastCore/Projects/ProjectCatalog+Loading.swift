@@ -1,0 +1,100 @@
+import Bucketing
+import Dispatch
+import JSON
+import Logging
+import Storage
+
+/// A datafile from the command line that cannot be put in force.
+public struct DatafileLoadError: Error, CustomStringConvertible {
+    public let description: String
+}
+
+/// What a datafile holds, for the person who checks it.
+public struct DatafileSummary: Sendable {
+    public let sdkKey: String?
+    public let revision: String
+    public let experiments: Int
+    public let flags: Int
+    public let audiences: Int
+
+    /// Reads a datafile as the server would.
+    ///
+    /// - Throws: ``DatafileLoadError`` with everything that is wrong, a line each.
+    public init(checking content: [UInt8]) throws(DatafileLoadError) {
+        do throws(HoldfastError) {
+            let datafile = try Project.accept(content)
+            sdkKey = datafile.sdkKey
+            revision = datafile.revision
+            experiments = datafile.experiments.count
+            flags = datafile.flags.count
+            audiences = datafile.audiences.count
+        } catch {
+            let lines = error.faults.prefix(100).map { "\($0.pointer): \($0.reason)" }
+            throw DatafileLoadError(description: lines.isEmpty ? error.detail : lines.joined(separator: "\n"))
+        }
+    }
+}
+
+extension ProjectCatalog {
+    /// Puts a datafile in force unless it was before, and what is in force now was put in its place by somebody else:
+    /// a restart undoes no change made over HTTP. Blocks until it is stored and known here.
+    ///
+    /// - Parameter name: names the project when the datafile has no SDK key of its own.
+    /// - Returns: the SDK key.
+    /// - Throws: ``DatafileLoadError``
+    public func load(_ content: [UInt8], named name: String) throws(DatafileLoadError) -> String {
+        let summary = try DatafileSummary(checking: content)
+        let sdkKey: String
+        do throws(HoldfastError) {
+            sdkKey = try SDKKey.check(summary.sdkKey ?? name)
+        } catch {
+            throw DatafileLoadError(description: error.detail)
+        }
+        if let known = snapshot().projects[sdkKey] {
+            if known.content == content { return sdkKey }
+            if try lastLoaded(sdkKey)?.content == content {
+                logger.warning(
+                    "the datafile is the one activated last time, and another was activated since; the other stays active",
+                    metadata: ["sdk_key": "\(sdkKey)", "revision": "\(known.datafile.revision)"])
+                return sdkKey
+            }
+        }
+        let outcome = Outcome()
+        store.putDatafile(
+            content, sdkKey: sdkKey, revision: summary.revision, replacing: nil,
+            note: AuditNote(.datafilePut, of: sdkKey), by: .processUser
+        ) { [self] result in
+            switch result {
+            case .success: refresh { outcome.settle($0) }
+            case .failure(let error): outcome.settle(.failure(error))
+            }
+        }
+        if let error = outcome.wait() { throw DatafileLoadError(description: "the datafile could not be stored: \(error)") }
+        return sdkKey
+    }
+
+    private func lastLoaded(_ sdkKey: String) throws(DatafileLoadError) -> StoredDatafile? {
+        do throws(StorageError) {
+            return try store.lastDatafile(sdkKey: sdkKey, by: .processUser)
+        } catch {
+            throw DatafileLoadError(description: "the stored datafile could not be read: \(error)")
+        }
+    }
+}
+
+/// An answer that is waited for.
+private final class Outcome: @unchecked Sendable {
+    // Safe: written before the semaphore is signalled, and read after it.
+    private var error: StorageError?
+    private let settled = DispatchSemaphore(value: 0)
+
+    func settle(_ result: Result<Void, StorageError>) {
+        if case .failure(let error) = result { self.error = error }
+        settled.signal()
+    }
+
+    func wait() -> StorageError? {
+        settled.wait()
+        return error
+    }
+}

@@ -1,0 +1,87 @@
+public import Bucketing
+public import Storage
+
+extension ExperimentResults {
+    /// What stands in the way of a conclusion.
+    public struct Warning: Sendable {
+        /// For programs.
+        public var code: String
+        /// For people.
+        public var message: String
+    }
+
+    /// Users of a variation, and converted and not converted ones, below which intervals and p-values mean little.
+    private static let fewestUsers = 100
+    private static let fewestOfEach = 10
+
+    public var warnings: [Warning] {
+        guard counted > 0 else {
+            return [Warning(code: "no_exposures", message: "nobody who counts has been exposed to this experiment yet")]
+        }
+        return [sampleRatioWarning, trafficWarning, controlCheckWarning, fewUsersWarning, crossedWarning, goalWarning]
+            .compactMap { $0 }
+    }
+
+    private var sampleRatioWarning: Warning? {
+        guard hasSampleRatioMismatch, let p = sampleRatioPValue else { return nil }
+        let counts = arms.filter { $0.weight > 0 }.map { "\($0.name) \($0.tally.counted)" }.joined(separator: ", ")
+        return Warning(
+            code: "sample_ratio_mismatch",
+            message: "the users are not split as the traffic allocation says (\(counts); p \(Self.short(p))): "
+                + "unless the weights were changed since the first exposure, something loses or adds users of one "
+                + "variation, and no figure here can be trusted until it is found")
+    }
+
+    private var trafficWarning: Warning? {
+        let without = arms.filter { $0.weight == 0 && $0.tally.counted > 0 }.map(\.name)
+        guard !without.isEmpty else { return nil }
+        return Warning(
+            code: "traffic_changed",
+            message: "\(without.joined(separator: ", ")) has users but no traffic any more; the split is compared with the "
+                + "present allocation, among the variations that have traffic")
+    }
+
+    private var controlCheckWarning: Warning? {
+        guard let controlCheck, controlCheck.isSuspicious else { return nil }
+        return Warning(
+            code: "control_check_differs",
+            message: "control and control-check differ (p < \(ControlCheck.threshold)), though their users get the same: "
+                + "suspect the split or the tracking before you believe any difference")
+    }
+
+    private var fewUsersWarning: Warning? {
+        let few = arms.filter { arm in
+            let converted = arm.tally.goal.converted
+            return arm.weight > 0
+                && (arm.tally.counted < Self.fewestUsers || converted < Self.fewestOfEach
+                    || arm.tally.counted - converted < Self.fewestOfEach)
+        }
+        guard !few.isEmpty else { return nil }
+        return Warning(
+            code: "few_users",
+            message: "too few users in \(few.map(\.name).joined(separator: ", ")): intervals and p-values need "
+                + "\(Self.fewestUsers) users of each variation, \(Self.fewestOfEach) who converted and \(Self.fewestOfEach) who did not")
+    }
+
+    private var crossedWarning: Warning? {
+        let all = counted + crossed
+        guard crossed * 100 > all else { return nil }
+        return Warning(
+            code: "many_crossed",
+            message: "\(crossed) of \(all) users were exposed to more than one variation and are left out: assignments do not stick")
+    }
+
+    private var goalWarning: Warning? {
+        guard arms.allSatisfy({ $0.tally.goal.converted == 0 }) else { return nil }
+        let others = otherGoals.map(\.string).joined(separator: ", ")
+        return Warning(
+            code: "no_conversions",
+            message: "no exposed user has reached the goal '\(query.goal)'"
+                + (others.isEmpty ? "" : "; goals that were reached: \(others)"))
+    }
+
+    /// A p-value for people: `= 0.0123` or `< 0.0001`.
+    public static func short(_ p: Double) -> String {
+        p < 0.0001 ? "< 0.0001" : "= \((p * 10_000).rounded() / 10_000)"
+    }
+}
