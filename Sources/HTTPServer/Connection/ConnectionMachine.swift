@@ -310,8 +310,7 @@ struct ConnectionMachine: ~Copyable {
     // MARK: Answers out
 
     /// Takes note of a request, and gives it the number by which its answer will be known.
-    mutating func begin(_ request: PendingRequest) -> UInt64 {
-        var request = request
+    mutating func begin(_ request: consuming PendingRequest) -> UInt64 {
         if isDraining { request.keepsAlive = false }
         return answers.append(request)
     }
