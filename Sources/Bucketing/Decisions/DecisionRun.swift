@@ -12,7 +12,9 @@ final class DecisionRun {
     var reasons: Reasons
     /// What the decisions so far have assigned; later ones find it as if it were stored.
     private(set) var newAssignments: [NewAssignment] = []
+    /// Those of ``newAssignments`` by experiment, when they are too many to be walked.
     private var newVariations: [Identifier: Identifier] = [:]
+    private static let walkable = 8
     private(set) var impressions: [Impression] = []
     private(set) var passesOverAssignment = false
 
@@ -41,15 +43,23 @@ final class DecisionRun {
     }
 
     func assignment(in experiment: Experiment) -> StoredAssignment? {
-        if !newVariations.isEmpty, let variationID = newVariations[experiment.id] {
-            return StoredAssignment(variationID: variationID)
-        }
+        if let variationID = newVariation(in: experiment.id) { return StoredAssignment(variationID: variationID) }
         return stored?.assignment(experimentID: experiment.id)
     }
 
     func keep(_ assignment: NewAssignment) {
         newAssignments.append(assignment)
-        newVariations[assignment.experimentID] = assignment.variationID
+        if !newVariations.isEmpty {
+            newVariations[assignment.experimentID] = assignment.variationID
+        } else if newAssignments.count > Self.walkable {
+            newVariations = Dictionary(
+                newAssignments.map { ($0.experimentID, $0.variationID) }, uniquingKeysWith: { $1 })
+        }
+    }
+
+    private func newVariation(in experimentID: Identifier) -> Identifier? {
+        if !newVariations.isEmpty { return newVariations[experimentID] }
+        return newAssignments.last { $0.experimentID == experimentID }?.variationID
     }
 
     /// Notes that the datafile does not list the variation that the user was assigned to.

@@ -1,5 +1,5 @@
-/// What a user gets of one experiment.
-public struct ExperimentDecision: Sendable {
+/// What a user gets of one experiment. A class: it is handed on several times, and is large to copy.
+public final class ExperimentDecision: Sendable {
     public let experiment: Experiment
     public let variation: Variation?
     public let origin: Origin
@@ -13,4 +13,18 @@ public struct ExperimentDecision: Sendable {
     public let newAssignment: NewAssignment?
     /// As in ``DecisionResult/passesOverAssignment``.
     public let passesOverAssignment: Bool
+
+    init(
+        experiment: Experiment, variation: Variation?, origin: Origin, holdout: Holdout?, reasons: [String],
+        hasFailed: Bool, newAssignment: NewAssignment?, passesOverAssignment: Bool
+    ) {
+        self.experiment = experiment
+        self.variation = variation
+        self.origin = origin
+        self.holdout = holdout
+        self.reasons = reasons
+        self.hasFailed = hasFailed
+        self.newAssignment = newAssignment
+        self.passesOverAssignment = passesOverAssignment
+    }
 }

@@ -64,9 +64,10 @@ struct AssignEndpoints {
     ) {
         do throws(HoldfastError) {
             let project = try projects.project(named: request.sdkKey)
-            guard request.experiment(in: project) != nil else { throw request.unknownExperiment }
-            decisions.decide(for: request.user, in: project, storesAssignments: enrols) { project, stored in
-                Self.decide(request, in: project, stored)
+            guard let experiment = request.experiment(in: project) else { throw request.unknownExperiment }
+            decisions.decide(for: request.user, in: project, storesAssignments: enrols) { [version = project.version] in
+                // Nearly always it is the same datafile.
+                Self.decide(request, $0.version == version ? experiment : request.experiment(in: $0), in: $0, $1)
             } completion: { [metrics] result in
                 switch result {
                 case .success(let decided):
@@ -82,11 +83,11 @@ struct AssignEndpoints {
         }
     }
 
-    /// `nil` when the datafile does not have the experiment.
+    /// - Parameter experiment: `nil` when the datafile does not have it, and neither is there a decision.
     private static func decide(
-        _ request: AssignRequest, in project: Project, _ stored: StickyAssignments
+        _ request: AssignRequest, _ experiment: Experiment?, in project: Project, _ stored: StickyAssignments
     ) -> DecisionResult<ExperimentDecision?> {
-        guard let experiment = request.experiment(in: project) else { return DecisionResult(value: nil) }
+        guard let experiment else { return DecisionResult(value: nil) }
         let decision = DecisionService(datafile: project.datafile)
             .assign(experiment, for: request.user, stored: stored, options: .includeReasons)
         return DecisionResult(
@@ -109,7 +110,7 @@ struct AssignEndpoints {
 }
 
 /// `{"user_id","experiment","attributes"?,"sdk_key"?}`
-private struct AssignRequest: Sendable {
+private final class AssignRequest: Sendable {
     let place: JSONPointer
     let user: User
     /// A key or an id.

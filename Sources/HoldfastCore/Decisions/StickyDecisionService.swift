@@ -16,13 +16,25 @@ public final class StickyDecisionService {
         public let project: Project
     }
 
-    /// What is decided, and for whom.
-    private struct Request<Value: Sendable>: Sendable {
+    /// What is decided, and for whom. A class: each step of a decision hands it on.
+    private final class Request<Value: Sendable>: Sendable {
         let user: User
         let usesProfile: Bool
         let storesAssignments: Bool
         let decide: @Sendable (Project, StickyAssignments) -> DecisionResult<Value>
         let completion: @Sendable (Result<Decided<Value>, StorageError>) -> Void
+
+        init(
+            user: User, usesProfile: Bool, storesAssignments: Bool,
+            decide: @escaping @Sendable (Project, StickyAssignments) -> DecisionResult<Value>,
+            completion: @escaping @Sendable (Result<Decided<Value>, StorageError>) -> Void
+        ) {
+            self.user = user
+            self.usesProfile = usesProfile
+            self.storesAssignments = storesAssignments
+            self.decide = decide
+            self.completion = completion
+        }
     }
 
     private let profiles: any ProfileStore
