@@ -14,8 +14,8 @@ public struct JSONObject: Sendable {
 
     /// The members; no key occurs twice.
     public private(set) var members: [Member]
-    /// The index of each key; empty while there are few members.
-    private var indices: [Key: Int] = [:]
+    /// The index of each key; `nil` while there are few members.
+    private var indices: [Key: Int]?
 
     /// A key as the dictionary compares it: by its bytes. `String` compares by canonical equivalence.
     private struct Key: Hashable {
@@ -60,8 +60,10 @@ public struct JSONObject: Sendable {
     }
 
     func index(of key: String) -> Int? {
-        if members.count > Self.linearSearchLimit { return indices[Key(text: key)] }
-        return members.firstIndex { $0.key.hasSameBytes(as: key) }
+        if let indices { return indices[Key(text: key)] }
+        // A loop, because a closure would copy each member.
+        for index in members.indices where members[index].key.hasSameBytes(as: key) { return index }
+        return nil
     }
 
     /// - Parameter index: the result of ``index(of:)`` for the key.
@@ -76,14 +78,14 @@ public struct JSONObject: Sendable {
         if members.count == Self.linearSearchLimit + 1 {
             reindex()
         } else if members.count > Self.linearSearchLimit {
-            indices[Key(text: key)] = members.count - 1
+            indices?[Key(text: key)] = members.count - 1
         }
     }
 
     private mutating func reindex() {
-        indices.removeAll()
+        indices = nil
         guard members.count > Self.linearSearchLimit else { return }
-        for (index, member) in members.enumerated() { indices[Key(text: member.key)] = index }
+        indices = Dictionary(members.enumerated().map { (Key(text: $1.key), $0) }, uniquingKeysWith: { $1 })
     }
 }
 
