@@ -31,7 +31,7 @@ struct ByteOutput: Sendable {
     ///
     /// - Parameter following: a byte to append after it.
     mutating func appendQuoted(_ text: UnsafeBufferPointer<UInt8>, and following: UInt8? = nil) {
-        if Self.firstEscape(in: text, from: 0) == nil {
+        if UnsafeRawBufferPointer(text).firstJSONEscape() == nil {
             appendQuoted(plain: text, and: following)
         } else {
             appendEscaped(text, following)
@@ -51,7 +51,7 @@ struct ByteOutput: Sendable {
     private mutating func appendEscaped(_ text: UnsafeBufferPointer<UInt8>, _ following: UInt8?) {
         append(UInt8(ascii: "\""))
         var runStart = 0
-        while let index = Self.firstEscape(in: text, from: runStart) {
+        while let index = UnsafeRawBufferPointer(text).firstJSONEscape(from: runStart) {
             append(UnsafeBufferPointer(rebasing: text[runStart..<index]))
             appendEscape(text[index])
             runStart = index + 1
@@ -59,39 +59,6 @@ struct ByteOutput: Sendable {
         append(UnsafeBufferPointer(rebasing: text[runStart...]))
         append(UInt8(ascii: "\""))
         if let following { append(following) }
-    }
-
-    /// Returns the index of the first byte that must be escaped. Tests eight bytes at once, because few must be.
-    private static func firstEscape(in text: UnsafeBufferPointer<UInt8>, from start: Int) -> Int? {
-        let bytes = UnsafeRawBufferPointer(text)
-        var position = start
-        while position + 8 <= bytes.count {
-            let word = bytes.loadUnaligned(fromByteOffset: position, as: UInt64.self).littleEndian
-            let controls = (word &- 0x20 * ones) & ~word
-            let quotes = zeroBytes(word ^ UInt64(UInt8(ascii: "\"")) * ones)
-            let backslashes = zeroBytes(word ^ UInt64(UInt8(ascii: "\\")) * ones)
-            let found = (controls | quotes | backslashes) & (0x80 * ones)
-            // A borrow can mark bytes above the first match, never below it.
-            if found != 0 { return position + found.trailingZeroBitCount / 8 }
-            position += 8
-        }
-        while position < bytes.count {
-            if mustEscape(bytes[position]) { return position }
-            position += 1
-        }
-        return nil
-    }
-
-    /// A word whose bytes are all 1.
-    private static let ones: UInt64 = 0x0101_0101_0101_0101
-
-    /// Sets bit 7 of the lowest zero byte, of no byte if there is none.
-    private static func zeroBytes(_ word: UInt64) -> UInt64 {
-        (word &- ones) & ~word
-    }
-
-    private static func mustEscape(_ byte: UInt8) -> Bool {
-        byte < 0x20 || byte == UInt8(ascii: "\"") || byte == UInt8(ascii: "\\")
     }
 
     private mutating func appendEscape(_ byte: UInt8) {
@@ -128,7 +95,8 @@ struct ByteOutput: Sendable {
 
     @inline(never)
     private mutating func grow(by size: Int) {
-        storage.append(contentsOf: repeatElement(0, count: max(size, storage.count)))
+        // From an array, which is copied at once; of another sequence each byte would be.
+        storage.append(contentsOf: [UInt8](repeating: 0, count: max(size, storage.count)))
     }
 }
 

@@ -19,14 +19,9 @@ extension JSONReader {
     /// - Returns: whether all skipped bytes are ASCII.
     @discardableResult
     private mutating func skipPlainBytes() -> Bool {
-        var seenBits: UInt8 = 0
-        while position < bytes.count {
-            let byte = bytes[position]
-            if byte == UInt8(ascii: "\"") || byte == UInt8(ascii: "\\") || byte < 0x20 { break }
-            seenBits |= byte
-            position += 1
-        }
-        return seenBits < 0x80
+        let start = position
+        position = bytes.firstJSONEscape(from: start) ?? bytes.count
+        return UnsafeRawBufferPointer(rebasing: bytes[start..<position]).isASCII
     }
 
     private mutating func stringWithEscapes(from start: Int) throws(JSONError) -> String {
