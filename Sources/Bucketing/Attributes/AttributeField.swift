@@ -29,6 +29,27 @@ struct AttributeField {
         }
     }
 
+    /// Writes the value as the API has it, from where its bytes lie: a record may be of many megabytes.
+    ///
+    /// - Parameter isMultiple: whether a selection is an array, even of one.
+    func append(to writer: inout JSONWriter, isMultiple: Bool) {
+        switch kind {
+        case .no: writer.bool(false)
+        case .yes: writer.bool(true)
+        case .number:
+            if let integer = Int64(exactly: double) { writer.integer(integer) } else { writer.number(double) }
+        case .text, .moment: writer.string(utf8: content.assumingMemoryBound(to: UInt8.self))
+        case .selection:
+            var walk = options
+            guard isMultiple else {
+                return writer.string(utf8: (walk.next() ?? .init(start: nil, count: 0)).assumingMemoryBound(to: UInt8.self))
+            }
+            writer.beginArray()
+            while let option = walk.next() { writer.string(utf8: option.assumingMemoryBound(to: UInt8.self)) }
+            writer.endArray()
+        }
+    }
+
     private var double: Double {
         Double(bitPattern: UInt64(littleEndian: content.loadUnaligned(as: UInt64.self)))
     }
@@ -58,7 +79,7 @@ struct AttributeField {
     }
 
     private static func isText(_ bytes: UnsafeRawBufferPointer) -> Bool {
-        bytes.allSatisfy { $0 < 0x80 } || String(validating: bytes, as: UTF8.self) != nil
+        bytes.isASCII || String(validating: bytes, as: UTF8.self) != nil
     }
 }
 

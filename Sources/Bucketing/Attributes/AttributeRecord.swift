@@ -56,6 +56,25 @@ public struct AttributeRecord: Sendable, Hashable {
 }
 
 extension AttributeRecord {
+    /// Writes the values as an object, by name in the order of the schema.
+    public func append(to writer: inout JSONWriter, _ schema: AttributeSchema) {
+        writer.beginObject()
+        bytes.withUnsafeBytes { bytes in
+            guard var walk = AttributeFields(bytes) else { return }
+            // Not looked for one by one, which would take a walk each.
+            var fields: [UInt32: AttributeField] = [:]
+            while let field = walk.next() { fields[field.number] = field }
+            for definition in schema.attributes {
+                guard let field = fields[definition.number] else { continue }
+                writer.key(text: definition.name.string)
+                field.append(to: &writer, isMultiple: definition.isMultiple)
+            }
+        }
+        writer.endObject()
+    }
+}
+
+extension AttributeRecord {
     /// The record with some values set and others removed.
     ///
     /// - Parameters:

@@ -86,17 +86,6 @@ extension AttributeDefinition {
     }
 }
 
-extension AttributeRecord {
-    /// The values by name, in the order of the schema.
-    func json(_ schema: AttributeSchema) -> JSONValue {
-        var object = JSONObject()
-        for definition in schema.attributes {
-            object[definition.name.string] = self[definition.number]?.json(isMultiple: definition.isMultiple)
-        }
-        return .object(object)
-    }
-}
-
 extension AttributeSchema {
     /// The names of attributes, in the order of the schema; those that are gone are left out.
     func names(_ numbers: some Collection<UInt32>) -> JSONValue {

@@ -17,10 +17,14 @@ struct UserAttributeEndpoints {
         reader.attributes(of: userID) { result in
             switch result {
             case .success(let record):
-                let response: JSONValue = [
-                    "user_id": .string(userID.string), "attributes": (record ?? .empty).json(schema),
-                ]
-                call.respond(json: response.encoded())
+                let record = record ?? .empty
+                var writer = JSONWriter(capacity: 512 + record.bytes.count + record.bytes.count / 8)
+                writer.beginObject()
+                writer.member("user_id", userID.string)
+                writer.key("attributes")
+                record.append(to: &writer, schema)
+                writer.endObject()
+                call.respond(json: writer.finish())
             case .failure(let error):
                 call.fail(error)
             }
