@@ -9,6 +9,13 @@ extension UnsafeRawBufferPointer {
         return memcmp(left, right, count) == 0
     }
 
+    /// Whether these bytes sort before others. `lexicographicallyPrecedes` would compare them one by one.
+    package func precedes(_ other: UnsafeRawBufferPointer) -> Bool {
+        guard let left = baseAddress, let right = other.baseAddress else { return count < other.count }
+        let order = memcmp(left, right, Swift.min(count, other.count))
+        return order == 0 ? count < other.count : order < 0
+    }
+
     package func hasSameBytes(as text: StaticString) -> Bool {
         hasSameBytes(as: UnsafeRawBufferPointer(start: text.utf8Start, count: text.utf8CodeUnitCount))
     }
@@ -60,6 +67,6 @@ extension String {
     /// Whether this string sorts before another by its UTF-8 bytes.
     package func precedesByBytes(_ other: String) -> Bool {
         var (left, right) = (self, other)
-        return left.withUTF8 { left in right.withUTF8 { right in left.lexicographicallyPrecedes(right) } }
+        return left.withUTF8 { left in right.withUTF8 { right in UnsafeRawBufferPointer(left).precedes(UnsafeRawBufferPointer(right)) } }
     }
 }

@@ -23,6 +23,11 @@ public struct ExperimentBucketMap: Sendable, Hashable {
             self.entries = entries
             return
         }
+        let sorted = entries.sorted { $0.experimentID < $1.experimentID }
+        if Self.isAscending(sorted) {
+            self.entries = sorted
+            return
+        }
         let last = Dictionary(entries.map { ($0.experimentID, $0) }, uniquingKeysWith: { $1 })
         self.entries = last.values.sorted { $0.experimentID < $1.experimentID }
     }

@@ -30,7 +30,9 @@ extension Identifier: Comparable {
     /// The order of the UTF-8 bytes, which is SQLite's `BINARY` collation.
     public static func < (left: Self, right: Self) -> Bool {
         var (left, right) = (left.string, right.string)
-        return left.withUTF8 { left in right.withUTF8 { right in left.lexicographicallyPrecedes(right) } }
+        return left.withUTF8 { left in
+            right.withUTF8 { UnsafeRawBufferPointer(left).precedes(UnsafeRawBufferPointer($0)) }
+        }
     }
 }
 

@@ -9,17 +9,18 @@ struct PlainProfileScanner {
     private let bytes: UnsafeRawBufferPointer
     private var position = 0
 
-    /// `nil`: the body is wrong, or of another form.
-    static func scan(_ bytes: UnsafeRawBufferPointer) -> ProfileInput? {
+    /// - Parameter pathUserID: the user that the path names; then the body may leave it out, and must agree.
+    /// - Returns: `nil`: the body is wrong, or of another form.
+    static func scan(_ bytes: UnsafeRawBufferPointer, pathUserID: Identifier? = nil) -> ProfileInput? {
         var scanner = PlainProfileScanner(bytes: bytes)
-        return scanner.profile()
+        return scanner.profile(of: pathUserID)
     }
 
     private init(bytes: UnsafeRawBufferPointer) {
         self.bytes = bytes
     }
 
-    private mutating func profile() -> ProfileInput? {
+    private mutating func profile(of pathUserID: Identifier?) -> ProfileInput? {
         var userID: Identifier?
         var assignments: ExperimentBucketMap?
         guard take("{") else { return nil }
@@ -35,7 +36,9 @@ struct PlainProfileScanner {
                 return nil
             }
         } while take(",")
-        guard take("}"), position == bytes.count, let userID, let assignments else { return nil }
+        guard take("}"), position == bytes.count, let assignments, let userID = userID ?? pathUserID,
+            pathUserID == nil || pathUserID == userID
+        else { return nil }
         return ProfileInput(userID: userID, assignments: assignments)
     }
 
@@ -60,22 +63,15 @@ struct PlainProfileScanner {
         return map.entries.count == entries.count ? map : nil
     }
 
-    /// A string of at least one byte, all of them printable ASCII that stands for itself.
+    /// A string of at least one byte, all of them ASCII that stands for itself.
     private mutating func text(atMost limit: Int) -> UnsafeRawBufferPointer? {
         guard take("\"") else { return nil }
-        let start = position
-        while position < bytes.count, Self.isPlain(bytes[position]) { position += 1 }
-        let text = UnsafeRawBufferPointer(rebasing: bytes[start..<position])
-        guard (1...limit).contains(text.count), position < bytes.count, bytes[position] == UInt8(ascii: "\"") else {
-            return nil
-        }
-        position += 1
+        guard let end = bytes.firstJSONEscape(from: position), bytes[end] == UInt8(ascii: "\"") else { return nil }
+        let text = UnsafeRawBufferPointer(rebasing: bytes[position..<end])
+        guard (1...limit).contains(text.count), text.isASCII else { return nil }
+        position = end + 1
         skipSpaces()
         return text
-    }
-
-    private static func isPlain(_ byte: UInt8) -> Bool {
-        byte >= 0x20 && byte < 0x7F && byte != UInt8(ascii: "\"") && byte != UInt8(ascii: "\\")
     }
 
     /// Takes a character, with the white space after it. What stands before the first is left to the parser.

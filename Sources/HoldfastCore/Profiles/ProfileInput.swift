@@ -44,7 +44,7 @@ public struct ProfileInput {
     public init(
         _ bytes: UnsafeRawBufferPointer, called name: String = "the body", pathUserID: Identifier? = nil
     ) throws(HoldfastError) {
-        if pathUserID == nil, let plain = PlainProfileScanner.scan(bytes) {
+        if let plain = PlainProfileScanner.scan(bytes, pathUserID: pathUserID) {
             self = plain
         } else {
             try self.init(Self.parse(bytes, called: name), pathUserID: pathUserID)
