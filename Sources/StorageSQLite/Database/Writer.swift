@@ -62,11 +62,14 @@ final class Writer: Sendable {
     private static let probePages = 4_096
     private let connection: QueueBound<Connection?>
     private let erasures: QueueBound<Erasures>
+    /// When the files were last looked for and found in place, in monotonic nanoseconds; 0 after a failure.
+    private let filesSeen: QueueBound<UInt64>
 
     init(file: DatabaseFile, configuration: SQLiteConfiguration) throws(SQLiteError) {
         let connection = try file.writer(lockTimeout: configuration.lockTimeout)
         self.connection = QueueBound(connection, queue)
         erasures = QueueBound(Erasures(), queue)
+        filesSeen = QueueBound(0, queue)
         self.file = file.opened()
         checkpointer = Checkpointer(file: self.file, configuration)
         self.configuration = configuration
@@ -227,7 +230,7 @@ final class Writer: Sendable {
     }
 
     private func transact(_ batch: [PendingWrite]) throws(SQLiteError) -> WriteTransaction {
-        let connection = try openConnection()
+        let connection = try openConnection(for: batch)
         try connection.statement("BEGIN IMMEDIATE").run()
         try erasures.value.update(on: connection)
         let transaction = WriteTransaction(connection, knownUsers: knownUsers.latestFilter, erasures.value)
@@ -251,7 +254,9 @@ final class Writer: Sendable {
         state.withLock { $0.take(counters) }
         transaction.hasProven(pages: connection.takeWrittenPages())
         // Only if they are still in place it was they that were synchronised.
+        let now = DispatchTime.now().uptimeNanoseconds
         try file.expectInPlace()
+        filesSeen.value = now
         return transaction
     }
 
@@ -279,6 +284,7 @@ final class Writer: Sendable {
     /// - Returns: how many pages the transaction would have written, as far as a probe is to try.
     private func recover(from error: SQLiteError) -> Int {
         notices.announce(0)
+        filesSeen.value = 0
         guard let connection = connection.value else { return 0 }
         let pages = connection.takeWrittenPages()
         if connection.isInTransaction { try? connection.execute("ROLLBACK") }
@@ -287,8 +293,10 @@ final class Writer: Sendable {
         return min(pages, Self.probePages)
     }
 
-    private func openConnection() throws(SQLiteError) -> Connection {
-        try file.expectInPlace()
+    private func openConnection(for batch: [PendingWrite]) throws(SQLiteError) -> Connection {
+        // What was submitted during the last commit need not be checked again: the check after it came later.
+        let seen = filesSeen.value
+        if !batch.allSatisfy({ $0.submittedAt < seen }) { try file.expectInPlace() }
         if let open = connection.value, !open.isWorn { return open }
         // The worn one is closed after that: SQLite deletes the log with the last connection.
         let fresh = try file.writer(lockTimeout: configuration.lockTimeout)
