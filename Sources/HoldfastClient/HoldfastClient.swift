@@ -1,31 +1,31 @@
 import Foundation
 
-/// An app's connection to a Holdfast server: flags and variations of one user, experiments, exposures and goals.
+/// A connection to a Holdfast server: evaluates flags for one user and reports exposures and goals.
 ///
 /// ```swift
 /// let client = try HoldfastClient(
 ///     configuration: HoldfastConfiguration(endpoint: URL(string: "http://127.0.0.1:8080")!))
 /// try await client.initialize(user: HoldfastUser(id: "ada", attributes: ["country": "de"]))
-/// if client.boolVariation(featureId: "new-checkout", defaultValue: false) {
-///     client.track(goal: "saw-new-checkout")
+/// if client.boolVariation(flagKey: "new-checkout", defaultValue: false) {
+///     client.track(goalID: "saw-new-checkout")
 /// }
 /// ```
 ///
-/// Flags are answered from memory, in less than a microsecond and without waiting for anything. What the app reports
-/// is kept on disk before a call returns, and sent in groups; see ``deliveries()`` for what becomes of it.
+/// Flags are read from memory in less than a microsecond. Events are written to disk before a call returns, and sent in
+/// batches; ``deliveries()`` reports their outcomes.
 ///
-/// All methods may be called from any thread. One client at a time may use a directory; a client that is let go of
+/// All methods may be called from any thread. Only one client at a time may use a directory. A client that is released
 /// without ``destroy()`` destroys itself.
 public final class HoldfastClient: Sendable {
     let core: ClientCore
     let flags: FlagSource
     private let fetches: SingleFlight<HoldfastError?>
 
-    /// Opens the cache and the queue; nothing is sent yet but what an earlier run has left.
+    /// Opens the cache and the event queue, and starts to deliver events of earlier runs.
     ///
     /// - Parameters:
-    ///   - transport: what carries requests; by default `URLSession`.
-    ///   - clock: by default the system's.
+    ///   - transport: by default `URLSession`.
+    ///   - clock: by default the system clock.
     /// - Throws: ``HoldfastError/invalidConfiguration(_:)``, ``HoldfastError/directoryInUse(_:)``,
     ///   ``HoldfastError/storage(_:)``.
     public init(
@@ -41,27 +41,27 @@ public final class HoldfastClient: Sendable {
         destroy()
     }
 
-    /// As it was given.
+    /// The configuration of the client.
     public var configuration: HoldfastConfiguration { core.configuration }
 
     // MARK: The user
 
-    /// What flags are answered from after ``HoldfastClient/initialize(user:timeout:)``.
+    /// Where the flags come from after ``HoldfastClient/initialize(user:timeout:)``.
     public enum Freshness: Sendable, Equatable {
-        /// The server has answered.
+        /// The server responded in time.
         case server
-        /// The server was late; what it said in an earlier run is used until it answers.
+        /// The server was late; the cached evaluations of an earlier run are used until it responds.
         case cache
-        /// The server was late and nothing is cached of this user; calls answer their defaults until it answers.
+        /// The server was late and nothing is cached for this user; calls return their defaults until it responds.
         case nothing
     }
 
-    /// Begins with a user, or goes on with another one, whose flags take the place of the former's at once: those that an
-    /// earlier run has cached, or none. Listeners are told which change.
+    /// Sets the current user and fetches the flags. The cached flags of the user, or none, replace those of a former
+    /// user at once, and listeners are notified of the difference.
     ///
-    /// - Parameter timeout: after this time the call returns, and the server's answer is used when it comes.
-    /// - Throws: ``HoldfastError/invalidArgument(_:)`` for what is no user id, ``HoldfastError/destroyed``. A server
-    ///   that cannot be reached is no error: it is asked again each minute, and ``fetchError`` says why.
+    /// - Parameter timeout: after this time the call returns; a later response is still used.
+    /// - Throws: ``HoldfastError/invalidArgument(_:)`` for an invalid user id, ``HoldfastError/destroyed``. An
+    ///   unreachable server is not an error: polling retries each minute, and ``fetchError`` has the reason.
     @discardableResult
     public func initialize(
         user: HoldfastUser, timeout: Duration = .seconds(5)
@@ -77,26 +77,25 @@ public final class HoldfastClient: Sendable {
         return flags.evaluations == nil ? .nothing : .cache
     }
 
-    /// Why flags could not be fetched for the current user the last time; `nil` when they could, or when the server has
-    /// not answered yet.
+    /// Why the last fetch for the current user failed; `nil` after a success or before the first response.
     public var fetchError: HoldfastError? { flags.failure }
 
-    /// Whom flags are evaluated for; `nil` before ``initialize(user:timeout:)``.
+    /// The current user; `nil` before ``initialize(user:timeout:)``.
     public var currentUser: HoldfastUser? { flags.user }
 
-    /// Evaluates flags with other attributes from now on: asks the server at once, and until it answers flags are as
-    /// they were. To store attributes on the server use ``AttributeService``.
-    public func updateUserAttributes(_ attributes: [String: AttributeValue]) {
+    /// Replaces the attributes with which flags are evaluated, and fetches the flags. Attributes are not stored on the
+    /// server; see ``AttributeService`` for that.
+    public func updateUserAttributes(_ attributes: [String: UserAttributeValue]) {
         flags.setAttributes(attributes)
         Task { [fetches] in await fetches.run() }
     }
 
-    // MARK: Keeping up to date
+    // MARK: Updates
 
-    /// Asks the server for the flags as they are now.
+    /// Fetches the flags now.
     ///
-    /// - Parameter timeout: after this time the call throws; the answer is used when it comes all the same.
-    /// - Throws: ``HoldfastError``; flags are then as they were.
+    /// - Parameter timeout: after this time the call throws; a later response is still used.
+    /// - Throws: ``HoldfastError``; the flags stay as they were.
     public func fetchEvaluations(timeout: Duration = .seconds(30)) async throws(HoldfastError) {
         guard !core.isDestroyed else { throw .destroyed }
         let outcome = await value(within: timeout, core.clock) { [fetches] in await fetches.run() }
@@ -104,13 +103,13 @@ public final class HoldfastClient: Sendable {
         if let error = outcome { throw error }
     }
 
-    /// Has a function called with the keys of flags whenever some have changed, on no particular thread.
+    /// Calls a function with the keys of changed flags, on an arbitrary thread.
     @discardableResult
     public func addUpdateListener(_ listener: @escaping @Sendable (Set<String>) -> Void) -> ListenerToken {
         flags.observe(listener)
     }
 
-    /// The keys of flags whenever some have changed, from now on.
+    /// Returns a stream of the keys of changed flags.
     public func updates() -> AsyncStream<Set<String>> {
         let (stream, continuation) = AsyncStream<Set<String>>.makeStream(bufferingPolicy: .bufferingNewest(100))
         let token = flags.observe { continuation.yield($0) }
@@ -118,14 +117,14 @@ public final class HoldfastClient: Sendable {
         return stream
     }
 
-    /// The app is not seen any more: polls less often, hangs up, and sends what waits.
+    /// Call when the app enters the background: polls less often, stops listening for changes, and sends queued events.
     public func enterBackground() {
         guard flags.setBackground(true) else { return }
         flags.stopListening()
         Task { [core] in try? await core.flush() }
     }
 
-    /// The app is seen again: polls as usual, at once if it is overdue, and listens for changes.
+    /// Call when the app enters the foreground: polls at the usual interval, at once if overdue, and listens for changes.
     public func enterForeground() {
         guard flags.setBackground(false) else { return }
         flags.startListening { [fetches] in await fetches.run() }
@@ -133,61 +132,61 @@ public final class HoldfastClient: Sendable {
 
     // MARK: Reporting
 
-    /// Reports that the current user has reached a goal. Without a user nothing is reported.
+    /// Reports that the current user reached a goal. Does nothing without a current user.
     ///
     /// - Parameters:
-    ///   - goal: as the server knows it.
-    ///   - value: what it was worth, if that can be said: finite.
-    ///   - tags: whatever else is to be kept with it.
-    public func track(goal: String, value: Double? = nil, tags: [String: JSONValue]? = nil) {
+    ///   - goalID: the goal's name on the server.
+    ///   - value: the value of the conversion, such as a price; must be finite.
+    ///   - tags: further data to store with the event.
+    public func track(goalID: String, value: Double? = nil, tags: [String: HoldfastValue]? = nil) {
         guard let user = flags.user else { return }
-        track(goal: goal, value: value, tags: tags, userID: user.id)
+        track(goalID: goalID, value: value, tags: tags, userID: user.id)
     }
 
-    /// Reports that a user has reached a goal, for a server app with many users.
-    public func track(goal: String, value: Double? = nil, tags: [String: JSONValue]? = nil, userID: String) {
+    /// Reports that a user reached a goal, for server apps with many users.
+    public func track(goalID: String, value: Double? = nil, tags: [String: HoldfastValue]? = nil, userID: String) {
         core.enqueue(
             .goal(
-                GoalEvent(
-                    id: UUID(), userID: userID, goal: goal, value: value, timestamp: core.clock.now.rfc3339, tags: tags,
-                    sdkKey: core.configuration.tag)))
+                ConversionEvent(
+                    id: UUID(), userID: userID, goalID: goalID, value: value, timestamp: core.clock.now.rfc3339, tags: tags,
+                    sdkKey: core.configuration.sdkKey)))
     }
 
-    /// Reports that a user really met a variation. The first report of a user and an experiment counts; repeats do no
-    /// harm. Flags report by themselves.
+    /// Reports that a user saw a variation. The server counts the first exposure of a user to an experiment. Evaluating
+    /// a flag reports by itself.
     ///
     /// - Parameters:
-    ///   - experiment: its key or id.
-    ///   - variationID: by default the one that the server has stored.
-    ///   - userID: by default the current user; without one nothing is reported.
-    /// - Returns: whether the report is kept until the server has it.
+    ///   - experiment: key or id of the experiment.
+    ///   - variationID: by default the stored variation.
+    ///   - userID: by default the current user.
+    /// - Returns: whether the event was queued; `false` without a user.
     @discardableResult
     public func reportExposure(experiment: String, variationID: String? = nil, userID: String? = nil) -> Bool {
         guard let userID = userID ?? flags.user?.id else { return false }
         return core.enqueue(
             .exposure(
-                Exposure(
+                ExposureEvent(
                     userID: userID, experiment: experiment, variationID: variationID,
-                    timestamp: core.clock.now.rfc3339, sdkKey: core.configuration.tag)))
+                    timestamp: core.clock.now.rfc3339, sdkKey: core.configuration.sdkKey)))
     }
 
-    /// What becomes of events, from now on: delivered, refused, dropped, or to be sent again. A reader that is slow
-    /// misses the oldest of more than a thousand.
+    /// Returns a stream of future delivery outcomes: delivered, refused, dropped or postponed. It buffers the newest
+    /// 1,000.
     public func deliveries() -> AsyncStream<DeliveryNotice> {
         core.notices.stream()
     }
 
-    /// Events that wait on disk.
+    /// Number of queued events.
     public var waitingEvents: Int { core.waitingEvents }
 
-    /// Sends all that waits now.
+    /// Sends all queued events now.
     ///
-    /// - Throws: why events still wait; they are sent later.
+    /// - Throws: the reason why events are still queued; they are sent later.
     public func flush() async throws(HoldfastError) {
         try await core.flush()
     }
 
-    /// Ends all work and lets go of the directory. What waits is on disk, and is sent by the next client that uses it.
+    /// Ends all work and releases the directory. Queued events stay on disk and are sent by the next client that uses it.
     public func destroy() {
         flags.stopListening()
         core.destroy()

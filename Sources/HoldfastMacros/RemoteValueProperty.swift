@@ -1,5 +1,7 @@
 import SwiftDiagnostics
+import SwiftParser
 import SwiftSyntax
+import SwiftSyntaxBuilder
 import SwiftSyntaxMacros
 
 /// A property marked as a remote value, read and found right.
@@ -68,5 +70,118 @@ struct RemoteValueProperty {
             }
         }
         return access
+    }
+}
+
+/// The type in which a remote value stands.
+struct RemoteValueScope {
+    /// What all keys of the type begin with, before a dot; empty for none.
+    let prefix: String
+
+    /// - Throws: `DiagnosticsError` unless it is a namespace's body or an extension of `RemoteValues`.
+    init(of attribute: AttributeSyntax, kind: RemoteValueKind, in context: some MacroExpansionContext) throws {
+        let enclosing = context.lexicalContext.first
+        if let type = enclosing?.as(ExtensionDeclSyntax.self)?.extendedType.trimmedDescription,
+            type == "RemoteValues" || type.hasSuffix(".RemoteValues")
+        {
+            prefix = ""
+        } else if let namespace = enclosing?.asProtocol((any DeclGroupSyntax).self)?.remoteValuesNamespaceAttribute {
+            prefix = try namespace.literal(labelled: nil, kind: kind) ?? ""
+        } else {
+            throw Misuse.outsideOfNamespace(kind).at(attribute)
+        }
+    }
+}
+
+extension DeclGroupSyntax {
+    fileprivate var remoteValuesNamespaceAttribute: AttributeSyntax? {
+        attributes.lazy.compactMap { $0.as(AttributeSyntax.self) }
+            .first { $0.attributeName.trimmedDescription == RemoteValuesNamespaceMacro.attributeName }
+    }
+}
+
+extension PatternBindingSyntax {
+    /// The type and the default of `var name = "text"` or `var name: Type = value`.
+    func stringDefault(name: String, kind: RemoteValueKind) throws -> (TypeSyntax, ExprSyntax) {
+        let type = typeAnnotation?.type
+        if type?.isBool == true || initializer?.value.is(BooleanLiteralExprSyntax.self) == true {
+            throw Misuse.boolWithoutDefaultArgument(kind).at(self)
+        }
+        if let optional = type?.as(OptionalTypeSyntax.self) {
+            throw Misuse.optional(name).at(optional, FixIt.replacing(optional, with: optional.wrappedType.trimmed))
+        }
+        guard let value = initializer?.value.trimmed else {
+            throw Misuse.noDefault(name).at(self, FixIt.giving(self, initialValue: "\"\""))
+        }
+        if let type { return (type.trimmed, value) }
+        guard value.is(StringLiteralExprSyntax.self) else { throw Misuse.noType(name).at(self) }
+        return ("String", value)
+    }
+
+    /// The type of `var name: Bool`, and the default from the attribute.
+    func boolDefault(name: String, attribute: AttributeSyntax, kind: RemoteValueKind) throws -> (TypeSyntax, ExprSyntax) {
+        if initializer != nil {
+            throw Misuse.initialValue(kind).at(self, FixIt.replacing(self, with: asBoolWithoutInitialValue))
+        }
+        guard let type = typeAnnotation?.type.trimmed, type.isBool else {
+            throw Misuse.notBool(name, kind).at(self, FixIt.replacing(self, with: asBoolWithoutInitialValue))
+        }
+        guard let value = attribute.argument(labelled: "enabledByDefault") else { throw Misuse.noDefault(name).at(self) }
+        return (type, value.trimmed)
+    }
+
+    private var asBoolWithoutInitialValue: PatternBindingSyntax {
+        PatternBindingSyntax(
+            pattern: pattern.trimmed, typeAnnotation: TypeAnnotationSyntax(colon: .colonToken(trailingTrivia: .space), type: TypeSyntax("Bool")))
+    }
+}
+
+extension TypeSyntax {
+    fileprivate var isBool: Bool {
+        ["Bool", "Swift.Bool"].contains(trimmedDescription)
+    }
+}
+
+extension AttributeSyntax {
+    /// The argument with this label, nil for none; the label nil stands for an argument without a label.
+    func argument(labelled label: String?) -> ExprSyntax? {
+        arguments?.as(LabeledExprListSyntax.self)?.first { $0.label?.text == label }?.expression
+    }
+
+    /// The text of an argument that is part of a remote key, which has to be known to the compiler; nil without one.
+    func literal(labelled label: String?, kind: RemoteValueKind) throws -> String? {
+        guard let expression = argument(labelled: label) else { return nil }
+        guard let text = expression.as(StringLiteralExprSyntax.self)?.representedLiteralValue, !text.isEmpty else {
+            throw Misuse.notALiteral.at(expression)
+        }
+        return text
+    }
+}
+
+extension VariableDeclSyntax {
+    /// The attributes that make this property a remote value, each with what it stands for.
+    var remoteValueAttributes: [(attribute: AttributeSyntax, kind: RemoteValueKind)] {
+        attributes.compactMap { element in
+            guard let attribute = element.as(AttributeSyntax.self) else { return nil }
+            let name = attribute.attributeName.trimmedDescription
+            return RemoteValueKind.all.first { $0.attributeName == name }.map { (attribute, $0) }
+        }
+    }
+}
+
+extension String {
+    /// `buttonTitle` as `button_title`, `showsURLBar` as `shows_url_bar`, `step2Title` as `step2_title`.
+    var snakeCased: String {
+        let letters = Array(self)
+        var result = ""
+        for (index, letter) in letters.enumerated() {
+            if letter.isUppercase, index > 0 {
+                let follows = !letters[index - 1].isUppercase && letters[index - 1] != "_"
+                let leads = letters[index - 1].isUppercase && index + 1 < letters.count && letters[index + 1].isLowercase
+                if follows || leads { result.append("_") }
+            }
+            result.append(contentsOf: letter.lowercased())
+        }
+        return result
     }
 }

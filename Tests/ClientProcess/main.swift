@@ -22,9 +22,9 @@ case "fill":
     configuration.batchSize = 1_000
     let client = try HoldfastClient(configuration: configuration)
     let profiles = UserProfileService(client: client, mode: .trackingOnly)
-    for number in 0..<500 { client.track(goal: "purchase", value: Double(number), userID: "user\(number % 100)") }
+    for number in 0..<500 { client.track(goalID: "purchase", value: Double(number), userID: "user\(number % 100)") }
     for number in 0..<100 {
-        profiles.save(userProfile: UserProfile(userId: "user\(number)", experimentBucketMap: ["7001": "70012"]))
+        profiles.save(userProfile: UserProfile(userID: "user\(number)", experimentBucketMap: ["7001": "70012"]))
         client.reportExposure(experiment: "7001", variationID: "70012", userID: "user\(number)")
     }
     say("filled")
@@ -45,7 +45,7 @@ case "track":
     let client = try HoldfastClient(configuration: configuration)
     let first = Int(Date().timeIntervalSince1970 * 1_000) % 1_000_000_000 * 1_000
     for number in 0... {
-        client.track(goal: "purchase", value: Double(first + number), userID: "ada")
+        client.track(goalID: "purchase", value: Double(first + number), userID: "ada")
         say("\(first + number)")
         try await Task.sleep(for: .milliseconds(1))
     }
@@ -57,17 +57,17 @@ case "compact":
     let client = try HoldfastClient(configuration: configuration)
     client.reportExposure(experiment: "gone", variationID: "1", userID: "ada")
     let replacement = configuration.directory.appendingPathComponent("queue.log.new").path
-    let tags = ["text": JSONValue.string(String(repeating: "x", count: 1_000))]
+    let tags = ["text": HoldfastValue.string(String(repeating: "x", count: 1_000))]
     Thread.detachNewThread {
         Thread.sleep(forTimeInterval: 20)
         say("stuck")
         exit(1)
     }
     while !FileManager.default.fileExists(atPath: replacement) {
-        for _ in 0..<50 { client.track(goal: "purchase", tags: tags, userID: "ada") }
+        for _ in 0..<50 { client.track(goalID: "purchase", tags: tags, userID: "ada") }
         try? await client.flush()
     }
-    for number in 0..<20 { client.track(goal: "purchase", value: Double(number), userID: "ada") }
+    for number in 0..<20 { client.track(goalID: "purchase", value: Double(number), userID: "ada") }
     say("tracked")
     client.destroy()
     exit(0)

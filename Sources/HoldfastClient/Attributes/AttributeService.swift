@@ -1,7 +1,7 @@
 import Foundation
 import Synchronization
 
-/// Stores attributes of users on the server, where audiences and segments find them.
+/// Stores user attributes on the server, for audiences and segments.
 ///
 /// ```swift
 /// let attributes = AttributeService(client: client)
@@ -9,13 +9,12 @@ import Synchronization
 /// attributes.delete(attributes: ["age"])
 /// ```
 ///
-/// Both calls return at once: the change is on disk, and is sent together with others, in order, until the server has
-/// it or refuses it. A value that was sent already is not sent again for
-/// ``HoldfastConfiguration/attributeRefreshInterval``.
+/// Both calls queue the change on disk and return at once. Changes are sent in order and in batches. An unchanged value
+/// is not sent again for ``HoldfastConfiguration/attributeRefreshInterval``.
 public final class AttributeService: Sendable {
-    /// The value that was sent last; `nil` when the attribute was taken away.
+    /// The last value sent; `nil` if the attribute was deleted.
     private struct Sent: Codable {
-        var value: AttributeValue?
+        var value: UserAttributeValue?
         /// Seconds since 1970.
         var at: Double
     }
@@ -36,7 +35,7 @@ public final class AttributeService: Sendable {
 
     private static let cacheName = "attributes.cache"
     private static let writeInterval = Duration.seconds(30)
-    /// Names of one user that are remembered.
+    /// Maximum number of remembered attributes per user.
     private static let namesOfUser = 1_000
 
     public init(client: HoldfastClient) {
@@ -44,7 +43,7 @@ public final class AttributeService: Sendable {
         let core = client.core
         var state = State(users: BoundedCache(capacity: core.configuration.cachedProfiles))
         for entry in core.cache.read(Self.cacheName, as: [Entry].self) ?? [] { state.users.set(Key(entry.userID), entry) }
-        // What waits has been sent as far as the app is concerned.
+        // Queued events count as sent.
         for case .attributes(let update) in core.waiting(.attributes) {
             Self.remember(update, core.clock.now.timeIntervalSince1970, &state)
         }
@@ -60,23 +59,23 @@ public final class AttributeService: Sendable {
         }
     }
 
-    /// Sets attributes and keeps the others.
+    /// Sets attributes and keeps all others.
     ///
-    /// - Parameter userId: by default the client's current user; without one nothing is changed.
-    public func update(attributes: [String: AttributeValue], userId: String? = nil) {
-        guard let userID = userId ?? client.currentUser?.id else { return }
-        send(AttributeUpdate(userID: userID, attributes: attributes, removed: []))
+    /// - Parameter userID: by default the client's current user; without one the call does nothing.
+    public func update(attributes: [String: UserAttributeValue], userID: String? = nil) {
+        guard let userID = userID ?? client.currentUser?.id else { return }
+        send(AttributeEvent(userID: userID, attributes: attributes, removed: []))
     }
 
-    /// Takes attributes away.
+    /// Deletes attributes.
     ///
-    /// - Parameter userId: by default the client's current user; without one nothing is changed.
-    public func delete(attributes names: [String], userId: String? = nil) {
-        guard let userID = userId ?? client.currentUser?.id else { return }
-        send(AttributeUpdate(userID: userID, attributes: [:], removed: names))
+    /// - Parameter userID: by default the client's current user; without one the call does nothing.
+    public func delete(attributes names: [String], userID: String? = nil) {
+        guard let userID = userID ?? client.currentUser?.id else { return }
+        send(AttributeEvent(userID: userID, attributes: [:], removed: names))
     }
 
-    /// What becomes of changes, from now on: delivered, refused and why, or to be sent again.
+    /// Returns a stream of the delivery outcomes of attribute changes.
     public func outcomes() -> AsyncStream<DeliveryNotice> {
         let (stream, continuation) = AsyncStream<DeliveryNotice>.makeStream(bufferingPolicy: .bufferingNewest(1_000))
         let token = client.core.notices.observe { notice in
@@ -86,19 +85,19 @@ public final class AttributeService: Sendable {
         return stream
     }
 
-    private func send(_ update: AttributeUpdate) {
+    private func send(_ update: AttributeEvent) {
         let core = client.core
         do throws(HoldfastError) {
             try HoldfastUser.check(id: update.userID)
         } catch {
-            return core.notices.tell(DeliveryNotice(event: .attributes(update), outcome: .dropped(reason: "\(error)")))
+            return core.notices.notify(DeliveryNotice(event: .attributes(update), outcome: .dropped(reason: "\(error)")))
         }
         let now = core.clock.now.timeIntervalSince1970
         let age = core.configuration.attributeRefreshInterval.inSeconds
-        // Within the lock, so that changes are kept in the order in which they are remembered.
+        // Inside the lock, so that the queue has the order of the calls.
         let isNew = state.withLock { state in
             let sent = state.users.value(Key(update.userID))?.attributes ?? [:]
-            func isKnown(_ name: String, _ value: AttributeValue?) -> Bool {
+            func isKnown(_ name: String, _ value: UserAttributeValue?) -> Bool {
                 guard let sent = sent[name], abs(now - sent.at) < age else { return false }
                 return sent.value == value
             }
@@ -114,7 +113,7 @@ public final class AttributeService: Sendable {
         if isNew { changed.ring() }
     }
 
-    private static func remember(_ update: AttributeUpdate, _ now: Double, _ state: inout State) {
+    private static func remember(_ update: AttributeEvent, _ now: Double, _ state: inout State) {
         let key = Key(update.userID)
         var entry = state.users.value(key) ?? Entry(userID: update.userID, attributes: [:])
         for (name, value) in update.attributes { entry.attributes[name] = Sent(value: value, at: now) }
@@ -124,7 +123,7 @@ public final class AttributeService: Sendable {
         state.hasChanged = true
     }
 
-    /// What was refused, or dropped to make room, the server does not have: the same value may be sent again.
+    /// Forgets values that the server refused or that were dropped, so that the same value is sent again.
     private func settled(_ notice: DeliveryNotice) {
         guard case .attributes(let update) = notice.event else { return }
         switch notice.outcome {

@@ -1,7 +1,7 @@
 import Foundation
 import Synchronization
 
-/// What the ways to use the library share: the server, the queue of events and who sends them, the cache, the clock.
+/// The parts that all services of a client share: server, event queue and its delivery, disk cache, clock.
 final class ClientCore: Sendable {
     let configuration: HoldfastConfiguration
     let clock: any HoldfastClock
@@ -12,7 +12,7 @@ final class ClientCore: Sendable {
     private let deliveries: [EventKind: DeliverySchedule]
     private let running = Mutex<[Task<Void, Never>]>([])
     private let endings = Mutex<[@Sendable () -> Void]>([])
-    /// The lock on the directory; `nil` when the client was destroyed.
+    /// Holds the lock on the directory; `nil` once the client is destroyed.
     private let lock: Mutex<FileDescriptor?>
 
     /// - Throws: ``HoldfastError/invalidConfiguration(_:)``, ``HoldfastError/directoryInUse(_:)``,
@@ -44,61 +44,61 @@ final class ClientCore: Sendable {
 
     var isDestroyed: Bool { lock.withLock { $0 == nil } }
 
-    /// Events that wait to be sent.
+    /// Number of events in the queue.
     var waitingEvents: Int { queue.count }
 
-    /// The events of a kind that wait, the oldest first.
+    /// Returns the queued events of a kind, oldest first.
     func waiting(_ kind: EventKind) -> [HoldfastEvent] {
         queue.all(of: kind).compactMap { HoldfastEvent($0.kind, $0.payload) }
     }
 
-    /// Runs work until the client is destroyed.
+    /// Starts a task that is cancelled when the client is destroyed.
     func start(_ work: @escaping @Sendable () async -> Void) {
         let task = Task { await work() }
         running.withLock { $0.append(task) }
     }
 
-    /// Has work done when the client is destroyed.
+    /// Registers work to run when the client is destroyed.
     func beforeDestroy(_ work: @escaping @Sendable () -> Void) {
         endings.withLock { $0.append(work) }
     }
 
-    /// Keeps an event until the server has it. What cannot be kept is told to observers.
+    /// Appends an event to the durable queue. If it cannot be stored, observers get a `dropped` notice.
     ///
-    /// - Returns: whether it is kept.
+    /// - Returns: whether the event was stored.
     @discardableResult
     func enqueue(_ event: HoldfastEvent) -> Bool {
         do throws(HoldfastError) {
             let payload = try event.encoded()
             do throws(DurableQueue.Refusal) {
-                tellDropped(try queue.append(event.kind, payload))
+                notifyDropped(try queue.append(event.kind, payload))
             } catch {
-                notices.tell(DeliveryNotice(event: event, outcome: .dropped(reason: error.text)))
+                notices.notify(DeliveryNotice(event: event, outcome: .dropped(reason: error.text)))
                 return false
             }
         } catch {
-            notices.tell(DeliveryNotice(event: event, outcome: .dropped(reason: "\(error)")))
+            notices.notify(DeliveryNotice(event: event, outcome: .dropped(reason: "\(error)")))
             return false
         }
         deliveries[event.kind]?.added()
         return true
     }
 
-    /// Later: who adds an event may hold a lock that an observer takes.
-    private func tellDropped(_ events: [QueuedEvent]) {
+    /// Notifies in another task, because the caller may hold a lock that an observer takes.
+    private func notifyDropped(_ events: [QueuedEvent]) {
         guard !events.isEmpty else { return }
         Task { [notices] in
-            notices.tell(events, .dropped(reason: "too many events wait, and this one was postponed longest"))
+            notices.notify(events, .dropped(reason: "the queue is full, and this event was postponed for longest"))
         }
     }
 
-    /// Kinds that are sent beside each other, and after each other: an exposure may mean the variation that a save has yet
-    /// to store.
+    /// The outer lists are sent in parallel, the kinds of an inner list in sequence: an exposure may refer to the
+    /// variation that an earlier save stores.
     private static let orderOfFlush: [[EventKind]] = [[.attributes], [.save, .replacingSave, .exposure], [.goal]]
 
-    /// Sends all that waits.
+    /// Sends all queued events.
     ///
-    /// - Throws: why events still wait.
+    /// - Throws: the reason why events are still queued.
     func flush() async throws(HoldfastError) {
         guard !isDestroyed else { throw .destroyed }
         let failure = await withTaskGroup(of: HoldfastError?.self) { [deliveries] group in
@@ -117,7 +117,7 @@ final class ClientCore: Sendable {
         if let failure { throw failure }
     }
 
-    /// Ends all work, and lets go of the directory.
+    /// Cancels all tasks and releases the directory.
     func destroy() {
         guard !isDestroyed else { return }
         for work in endings.withLock({ $0 }) { work() }
@@ -131,7 +131,7 @@ final class ClientCore: Sendable {
 extension DurableQueue.Refusal {
     fileprivate var text: String {
         switch self {
-        case .full: "too many events wait"
+        case .full: "the queue is full"
         case .failed(let error): "\(error)"
         }
     }

@@ -1,8 +1,8 @@
 public import Foundation
 
-/// The time as the client sees it. An app uses ``SystemClock``; tests bring their own and need not wait.
+/// The client's source of time. Apps use ``SystemClock``; tests supply a clock that they advance themselves.
 public protocol HoldfastClock: Sendable {
-    /// The time of day, which events are stamped with and the age of what is cached is told by.
+    /// The wall-clock time, used for event timestamps and the age of cached data.
     var now: Date { get }
 
     /// Returns after the duration.
@@ -11,7 +11,7 @@ public protocol HoldfastClock: Sendable {
     func sleep(for duration: Duration) async throws
 }
 
-/// The clock of the system.
+/// The system clock.
 public struct SystemClock: HoldfastClock {
     public init() {}
 
@@ -23,8 +23,15 @@ public struct SystemClock: HoldfastClock {
 }
 
 extension Duration {
-    /// As seconds, for `Date` and `URLRequest`.
+    /// The duration in seconds, for `Date` and `URLRequest`.
     var inSeconds: Double {
         Double(components.seconds) + Double(components.attoseconds) / 1e18
+    }
+}
+
+extension Date {
+    /// In UTC with milliseconds, such as `2026-01-31T12:00:00.000Z`.
+    var rfc3339: String {
+        formatted(Date.ISO8601FormatStyle(includingFractionalSeconds: true))
     }
 }

@@ -1,13 +1,13 @@
 import Synchronization
 
-/// All flags of one user as the server last told them. Never changed: a fetch makes a new one.
+/// An immutable snapshot of all evaluations of one user.
 final class Evaluations: Sendable {
-    /// What is kept on disk, and what the server answers.
+    /// The server's response, which is also the cache's content.
     struct Content: Codable, Sendable {
         var userID: String
         var revision: String
         var evaluations: [EvaluationDetails]
-        /// Names this answer to the server; absent in the answer itself.
+        /// The response's ETag, from the header field.
         var entityTag: String?
 
         private enum CodingKeys: String, CodingKey {
@@ -17,12 +17,12 @@ final class Evaluations: Sendable {
         }
     }
 
-    /// One flag, ready to be asked for.
+    /// The evaluation of one flag.
     final class Flag: Sendable {
         let details: EvaluationDetails
-        /// The only variable that is a number, if there is just one.
-        let number: JSONValue?
-        /// Whether the user's exposure to the experiment has been reported, or there is none to report.
+        /// The flag's number variable, if it has exactly one.
+        let number: HoldfastValue?
+        /// Whether the exposure was reported, or there is none to report.
         private let isReported: Atomic<Bool>
 
         fileprivate init(_ details: EvaluationDetails, isReported: Bool) {
@@ -34,7 +34,7 @@ final class Evaluations: Sendable {
 
         fileprivate var wasReported: Bool { isReported.load(ordering: .relaxed) }
 
-        /// Whether the caller is the first to use the flag and so has to report it.
+        /// Returns `true` to the first caller, who must report the exposure.
         @inline(__always)
         func takeReport() -> Bool {
             guard !isReported.load(ordering: .relaxed) else { return false }
@@ -46,41 +46,41 @@ final class Evaluations: Sendable {
     private let flags: [Key: Flag]
 
     /// - Parameters:
-    ///   - former: what the user had before; what was reported of it is not reported again.
-    ///   - reports: whether exposures are reported at all.
+    ///   - former: the previous snapshot; its reported exposures are not reported again.
+    ///   - reports: whether exposures are reported.
     init(_ content: Content, after former: Evaluations?, reports: Bool) {
         self.content = content
         let former = former.flatMap { $0.content.userID.hasSameBytes(as: content.userID) ? $0 : nil }
         flags = Dictionary(
             content.evaluations.map { details in
-                let known = former?[details.featureID]
+                let known = former?[details.flagKey]
                 let isSame = known?.details.experimentID == details.experimentID && known?.details.variationID == details.variationID
                 let hasReport = reports && details.experimentID != nil && details.variationID != nil
-                return (Key(details.featureID), Flag(details, isReported: !hasReport || (isSame && known?.wasReported == true)))
+                return (Key(details.flagKey), Flag(details, isReported: !hasReport || (isSame && known?.wasReported == true)))
             }, uniquingKeysWith: { _, last in last })
     }
 
-    subscript(_ featureID: String) -> Flag? {
-        flags[Key(featureID)]
+    subscript(_ flagKey: String) -> Flag? {
+        flags[Key(flagKey)]
     }
 
-    /// The keys of flags that are not as they were.
+    /// Returns the keys of flags that differ.
     static func changes(from former: Evaluations?, to new: Evaluations?) -> Set<String> {
         var changed: Set<String> = []
         for flag in new?.flags.values ?? [:].values {
-            if former?[flag.details.featureID]?.details.differs(from: flag.details) ?? true {
-                changed.insert(flag.details.featureID)
+            if former?[flag.details.flagKey]?.details.differs(from: flag.details) ?? true {
+                changed.insert(flag.details.flagKey)
             }
         }
-        for flag in former?.flags.values ?? [:].values where new?[flag.details.featureID] == nil {
-            changed.insert(flag.details.featureID)
+        for flag in former?.flags.values ?? [:].values where new?[flag.details.flagKey] == nil {
+            changed.insert(flag.details.flagKey)
         }
         return changed
     }
 }
 
 extension EvaluationDetails {
-    /// Whether an app can see the difference; that a variation is by now stored it cannot.
+    /// Whether an app can see a difference; a changed source alone does not count.
     fileprivate func differs(from other: EvaluationDetails) -> Bool {
         variationKey != other.variationKey || variationID != other.variationID || experimentID != other.experimentID
             || isEnabled != other.isEnabled || variables != other.variables || ruleKey != other.ruleKey

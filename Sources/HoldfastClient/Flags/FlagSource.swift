@@ -1,12 +1,11 @@
 import Foundation
 import Synchronization
 
-/// Keeps the evaluations of the current user up to date: asks at intervals, and at once when the server tells of a
-/// change.
+/// Keeps the current user's evaluations up to date by polling, and by fetching when the server announces a change.
 final class FlagSource: Sendable {
     private struct State {
         var user: HoldfastUser?
-        /// Why the last fetch failed.
+        /// Error of the last fetch.
         var failure: HoldfastError?
         var isInBackground = false
         var schedule = PollSchedule()
@@ -17,13 +16,13 @@ final class FlagSource: Sendable {
 
     let core: ClientCore
     private let state = Mutex(State())
-    /// Apart from the rest, as it is what every use of a flag reads.
+    /// Has its own lock, because every evaluation reads it.
     private let current = Mutex<Evaluations?>(nil)
     private let scheduleChanged = Signal()
     private let listeners = Listeners<Set<String>>()
 
     private static let cacheName = "evaluations.cache"
-    /// The server is heard of every 15 s.
+    /// The server sends a comment every 15 s.
     private static let silence = Duration.seconds(45)
 
     init(core: ClientCore) {
@@ -32,7 +31,7 @@ final class FlagSource: Sendable {
 
     var user: HoldfastUser? { state.withLock { $0.user } }
 
-    /// Why the last fetch for the user failed; `nil` when it did not, or none has ended.
+    /// Error of the user's last fetch; `nil` after a success or before the first response.
     var failure: HoldfastError? { state.withLock { $0.failure } }
 
     @inline(__always)
@@ -44,7 +43,7 @@ final class FlagSource: Sendable {
 
     // MARK: The user
 
-    /// From now on flags are those of this user; what is cached of another is not shown, and listeners are told.
+    /// Switches to a user and notifies listeners of the flags that change.
     ///
     /// - Returns: whether it is the first user.
     func begin(_ user: HoldfastUser) -> Bool {
@@ -54,17 +53,17 @@ final class FlagSource: Sendable {
             let former = state.user
             state.user = user
             state.failure = nil
-            // The caller asks first.
+            // The caller fetches first.
             state.lastAttempt = core.clock.now
             state.delay = interval(state)
             guard !isSame else { return (false, []) }
             return (former == nil, Evaluations.changes(from: show(known), to: known))
         }
-        if !changed.isEmpty { listeners.tell(changed) }
+        if !changed.isEmpty { listeners.notify(changed) }
         return isFirst
     }
 
-    /// - Returns: what was shown until now.
+    /// - Returns: the former evaluations.
     private func show(_ evaluations: Evaluations?) -> Evaluations? {
         current.withLock { current in
             defer { current = evaluations }
@@ -72,7 +71,7 @@ final class FlagSource: Sendable {
         }
     }
 
-    func setAttributes(_ attributes: [String: AttributeValue]) {
+    func setAttributes(_ attributes: [String: UserAttributeValue]) {
         state.withLock { $0.user?.attributes = attributes }
     }
 
@@ -83,11 +82,11 @@ final class FlagSource: Sendable {
         return Evaluations(content, after: nil, reports: core.configuration.reportsExposures)
     }
 
-    // MARK: Asking the server
+    // MARK: Fetching
 
     private struct Request: Encodable {
         var userID: String
-        var attributes: [String: AttributeValue]
+        var attributes: [String: UserAttributeValue]
         var sdkKey: String?
 
         private enum CodingKeys: String, CodingKey {
@@ -97,16 +96,16 @@ final class FlagSource: Sendable {
         }
     }
 
-    /// Asks for the evaluations of the current user. One call at a time.
+    /// Fetches the current user's evaluations. Must not be called concurrently.
     ///
-    /// - Returns: why it failed.
+    /// - Returns: the error, if it failed.
     func fetch() async -> HoldfastError? {
         let (user, known) = state.withLock { ($0.user, evaluations) }
         guard let user else { return .notInitialized }
         do throws(HoldfastError) {
             let changed = try await fetch(user, known)
             attempted(nil)
-            if !changed.isEmpty { listeners.tell(changed) }
+            if !changed.isEmpty { listeners.notify(changed) }
             return nil
         } catch {
             attempted(error)
@@ -116,15 +115,15 @@ final class FlagSource: Sendable {
 
     private func fetch(_ user: HoldfastUser, _ known: Evaluations?) async throws(HoldfastError) -> Set<String> {
         let body = try HoldfastServer.encode(
-            Request(userID: user.id, attributes: user.attributes, sdkKey: core.configuration.tag))
+            Request(userID: user.id, attributes: user.attributes, sdkKey: core.configuration.sdkKey))
         var fields: [String: String] = [:]
         fields["If-None-Match"] = known?.content.entityTag
-        let answer = try await core.server.request("POST", "v1/evaluations", body: body, fields: fields)
-        guard answer.status != 304 else { return [] }
-        var content = try HoldfastServer.decode(Evaluations.Content.self, answer.body)
-        content.entityTag = answer.fields["etag"]
+        let response = try await core.server.request("POST", "v1/evaluations", body: body, fields: fields)
+        guard response.status != 304 else { return [] }
+        var content = try HoldfastServer.decode(Evaluations.Content.self, response.body)
+        content.entityTag = response.fields["etag"]
         let fetched = Evaluations(content, after: known, reports: core.configuration.reportsExposures)
-        // The user may have been exchanged meanwhile; then a fetch for the new one is under way.
+        // The user may have changed meanwhile; the fetch for the new user is already on its way.
         let changed = state.withLock { state -> Set<String>? in
             guard state.user?.id.hasSameBytes(as: user.id) == true else { return nil }
             return Evaluations.changes(from: show(fetched), to: fetched)
@@ -145,12 +144,12 @@ final class FlagSource: Sendable {
 
     // MARK: Polling
 
-    /// Asks whenever it is time, until the task is cancelled.
+    /// Polls until the task is cancelled.
     func poll(_ fetch: @Sendable () async -> HoldfastError?) async {
         while !Task.isCancelled {
             let rest = state.withLock { state in
                 let age = core.clock.now.timeIntervalSince(state.lastAttempt)
-                // A clock that was set back makes nobody wait for longer than the interval.
+                // A clock that was set back must not prolong the interval.
                 return state.user == nil ? .seconds(86_400) : min(state.delay, state.delay - .seconds(max(age, 0)))
             }
             if rest > .zero {
@@ -165,7 +164,7 @@ final class FlagSource: Sendable {
         state.isInBackground ? core.configuration.backgroundPollingInterval : core.configuration.pollingInterval
     }
 
-    /// The next poll comes after the other interval from the last one; one that is overdue comes at once.
+    /// Switches the polling interval, counted from the last poll; an overdue poll follows at once.
     func setBackground(_ isInBackground: Bool) -> Bool {
         let hasChanged = state.withLock { state in
             guard state.isInBackground != isInBackground else { return false }
@@ -200,10 +199,10 @@ final class FlagSource: Sendable {
         var revision: String
     }
 
-    /// Listens for changes until the task is cancelled; polling goes on, so that nothing is missed for good.
+    /// Fetches on announced changes until the task is cancelled. Polling continues, in case an announcement is missed.
     private func listen(_ fetch: @Sendable () async -> HoldfastError?) async {
         var backoff = Backoff()
-        let query = core.configuration.tag.map { ["sdk_key": $0] } ?? [:]
+        let query = core.configuration.sdkKey.map { ["sdk_key": $0] } ?? [:]
         while !Task.isCancelled {
             var retryAfter: Duration?
             do {
@@ -213,16 +212,35 @@ final class FlagSource: Sendable {
                 for try await event in events where event.name == "datafile" {
                     let change = try? JSONDecoder().decode(Change.self, from: Data(event.data.utf8))
                     let isKnown = change != nil && change?.revision == evaluations?.content.revision
-                    // Two datafiles may have one revision: what comes later is a change in any case.
+                    // Two datafiles may have the same revision: any later event is a change.
                     if !isFirst || !isKnown { _ = await fetch() }
                     isFirst = false
                 }
             } catch HoldfastError.unavailable(_, let wanted) {
                 retryAfter = wanted
             } catch {
-                // Told by the next fetch, which asks the same server.
+                // The next fetch reports the same error.
             }
             try? await core.clock.sleep(for: backoff.failed(retryAfter: retryAfter))
         }
+    }
+}
+
+/// The time of the next poll: after the interval; after a failure each minute, five times, and then after the interval.
+struct PollSchedule: Sendable {
+    static let retryInterval = Duration.seconds(60)
+    static let retries = 5
+
+    private var failures = 0
+
+    /// - Parameter interval: the regular time between two polls.
+    mutating func next(succeeded: Bool, interval: Duration) -> Duration {
+        failures = succeeded ? 0 : failures + 1
+        guard !succeeded else { return interval }
+        guard failures <= Self.retries else {
+            failures = 0
+            return interval
+        }
+        return min(Self.retryInterval, interval)
     }
 }

@@ -1,85 +1,137 @@
 extension HoldfastClient {
-    /// Whether a flag is on; with a `variable` the value of that one, if it is a boolean.
+    /// Returns whether a flag is on; with a `variable`, the value of that variable if it is a boolean.
     ///
-    /// - Returns: `defaultValue` where the server does not know the flag or the variable, has not answered yet, or the
-    ///   value is of another type.
-    public func boolVariation(featureId: String, variable: String? = nil, defaultValue: Bool) -> Bool {
-        guard let details = use(featureId) else { return defaultValue }
+    /// - Returns: `defaultValue` if the flag or variable is unknown or has another type.
+    public func boolVariation(flagKey: String, variable: String? = nil, defaultValue: Bool) -> Bool {
+        guard let details = use(flagKey) else { return defaultValue }
         guard let variable else { return details.isEnabled }
         return details.variables[variable]?.boolValue ?? defaultValue
     }
 
-    /// The key of a flag's variation; with a `variable` the value of that one, if it is a text.
+    /// Returns the key of a flag's variation; with a `variable`, the value of that variable if it is a string.
     ///
-    /// - Returns: `defaultValue` as in ``boolVariation(featureId:variable:defaultValue:)``, and for a user without a
-    ///   variation.
-    public func stringVariation(featureId: String, variable: String? = nil, defaultValue: String) -> String {
-        guard let details = use(featureId) else { return defaultValue }
+    /// - Returns: `defaultValue` as in ``boolVariation(flagKey:variable:defaultValue:)``, and without a variation.
+    public func stringVariation(flagKey: String, variable: String? = nil, defaultValue: String) -> String {
+        guard let details = use(flagKey) else { return defaultValue }
         guard let variable else { return details.variationKey ?? defaultValue }
         return details.variables[variable]?.stringValue ?? defaultValue
     }
 
-    /// The value of a flag's variable that is a whole number; without a `variable` of the only number that the flag
-    /// carries.
+    /// Returns the value of an integer variable; without a `variable`, of the flag's only number variable.
     ///
-    /// - Returns: `defaultValue` as in ``boolVariation(featureId:variable:defaultValue:)``.
-    public func intVariation(featureId: String, variable: String? = nil, defaultValue: Int) -> Int {
-        number(featureId, variable)?.intValue ?? defaultValue
+    /// - Returns: `defaultValue` as in ``boolVariation(flagKey:variable:defaultValue:)``.
+    public func intVariation(flagKey: String, variable: String? = nil, defaultValue: Int) -> Int {
+        number(flagKey, variable)?.intValue ?? defaultValue
     }
 
-    /// The value of a flag's variable that is a number; without a `variable` of the only number that the flag carries.
+    /// Returns the value of a number variable; without a `variable`, of the flag's only number variable.
     ///
-    /// - Returns: `defaultValue` as in ``boolVariation(featureId:variable:defaultValue:)``.
-    public func doubleVariation(featureId: String, variable: String? = nil, defaultValue: Double) -> Double {
-        number(featureId, variable)?.doubleValue ?? defaultValue
+    /// - Returns: `defaultValue` as in ``boolVariation(flagKey:variable:defaultValue:)``.
+    public func doubleVariation(flagKey: String, variable: String? = nil, defaultValue: Double) -> Double {
+        number(flagKey, variable)?.doubleValue ?? defaultValue
     }
 
-    /// All variables of a flag as an object; with a `variable` the value of that one, whatever its type.
+    /// Returns all variables of a flag as an object; with a `variable`, the value of that variable.
     ///
-    /// - Returns: `defaultValue` as in ``boolVariation(featureId:variable:defaultValue:)``.
-    public func jsonVariation(featureId: String, variable: String? = nil, defaultValue: JSONValue) -> JSONValue {
-        guard let details = use(featureId) else { return defaultValue }
+    /// - Returns: `defaultValue` as in ``boolVariation(flagKey:variable:defaultValue:)``.
+    public func jsonVariation(flagKey: String, variable: String? = nil, defaultValue: HoldfastValue) -> HoldfastValue {
+        guard let details = use(flagKey) else { return defaultValue }
         guard let variable else { return .object(details.variables) }
         return details.variables[variable] ?? defaultValue
     }
 
-    /// All that is known of a flag for the current user; reports no exposure.
+    /// Returns the evaluation of a flag for the current user. Reports no exposure.
     ///
-    /// - Returns: `nil` where the server does not know the flag, or has not answered yet.
-    public func evaluationDetails(featureId: String) -> EvaluationDetails? {
-        flags.evaluations?[featureId]?.details
+    /// - Returns: `nil` if the flag is unknown or not fetched yet.
+    public func evaluationDetails(flagKey: String) -> EvaluationDetails? {
+        flags.evaluations?[flagKey]?.details
     }
 
-    /// The flags of the current user, as they are now; reports no exposure.
+    /// All evaluations of the current user. Reports no exposure.
     public var allEvaluationDetails: [EvaluationDetails] {
         flags.evaluations?.content.evaluations ?? []
     }
 
-    private func number(_ featureID: String, _ variable: String?) -> JSONValue? {
-        guard let flag = usedFlag(featureID) else { return nil }
+    private func number(_ flagKey: String, _ variable: String?) -> HoldfastValue? {
+        guard let flag = usedFlag(flagKey) else { return nil }
         return variable.map { flag.details.variables[$0] } ?? flag.number
     }
 
     @inline(__always)
-    private func use(_ featureID: String) -> EvaluationDetails? {
-        usedFlag(featureID)?.details
+    private func use(_ flagKey: String) -> EvaluationDetails? {
+        usedFlag(flagKey)?.details
     }
 
-    /// A flag that the app acts on, which the first time is an exposure.
+    /// Returns a flag and reports the exposure on the first use.
     @inline(__always)
-    private func usedFlag(_ featureID: String) -> Evaluations.Flag? {
-        guard let evaluations = flags.evaluations, let flag = evaluations[featureID] else { return nil }
+    private func usedFlag(_ flagKey: String) -> Evaluations.Flag? {
+        guard let evaluations = flags.evaluations, let flag = evaluations[flagKey] else { return nil }
         if flag.takeReport() { report(flag, evaluations.content.userID) }
         return flag
     }
 
-    /// Reports the exposure of a flag that the app acts on, the first time.
-    func reportUse(featureID: String) {
-        _ = usedFlag(featureID)
+    /// Reports the exposure to a flag on its first use.
+    func reportUse(flagKey: String) {
+        _ = usedFlag(flagKey)
     }
 
     private func report(_ flag: Evaluations.Flag, _ userID: String) {
         guard let experimentID = flag.details.experimentID else { return }
         reportExposure(experiment: experimentID, variationID: flag.details.variationID, userID: userID)
+    }
+}
+
+/// The variation of a user in one experiment.
+public struct ExperimentAssignment: Sendable, Hashable, Codable {
+    public let experimentID: String
+    public let experimentKey: String
+    /// `nil` if the user does not take part.
+    public let variationID: String?
+    public let variationKey: String?
+    /// Source of the decision: `override`, `whitelist`, `stored`, `bucketed`, `holdout` or `none`.
+    public let source: String
+
+    private enum CodingKeys: String, CodingKey {
+        case experimentID = "experiment_id"
+        case experimentKey = "experiment_key"
+        case variationID = "variation_id"
+        case variationKey = "variation_key"
+        case source
+    }
+}
+
+extension HoldfastClient {
+    private struct AssignRequest: Encodable {
+        var userID: String
+        var experiment: String
+        var attributes: [String: UserAttributeValue]
+        var sdkKey: String?
+
+        private enum CodingKeys: String, CodingKey {
+            case userID = "user_id"
+            case experiment, attributes
+            case sdkKey = "sdk_key"
+        }
+    }
+
+    /// Returns the user's variation in an experiment, which the server assigns and stores if there is none yet. Sends a
+    /// request each time, and reports no exposure.
+    ///
+    /// - Parameters:
+    ///   - experiment: key or id of the experiment.
+    ///   - user: by default the current user.
+    /// - Throws: ``HoldfastError``: ``HoldfastError/notInitialized`` without a user,
+    ///   ``HoldfastError/refused(status:detail:pointer:)`` with 404 for an unknown experiment.
+    public func assignment(
+        experiment: String, user: HoldfastUser? = nil
+    ) async throws(HoldfastError) -> ExperimentAssignment {
+        guard !core.isDestroyed else { throw .destroyed }
+        guard let user = user ?? flags.user else { throw .notInitialized }
+        try HoldfastUser.check(id: user.id)
+        let body = try HoldfastServer.encode(
+            AssignRequest(
+                userID: user.id, experiment: experiment, attributes: user.attributes, sdkKey: core.configuration.sdkKey))
+        let response = try await core.server.request("POST", "v1/assign", body: body)
+        return try HoldfastServer.decode(ExperimentAssignment.self, response.body)
     }
 }

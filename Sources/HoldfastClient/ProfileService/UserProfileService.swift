@@ -1,57 +1,56 @@
 import Foundation
 import Synchronization
 
-/// A User Profile Service as experiment SDKs want one: they look a user up before they decide, and save what they
-/// decided.
+/// A User Profile Service for experiment SDKs, which look up a user before a decision and save the decision after it.
 ///
 /// ```swift
 /// let profiles = UserProfileService(client: client)
-/// try await profiles.load(userIds: ["ada"])
-/// let variation = profiles.lookup(userId: "ada")?.experimentBucketMap["7001"]
-/// profiles.save(userProfile: UserProfile(userId: "ada", experimentBucketMap: ["7001": "70012"]))
+/// try await profiles.load(userIDs: ["ada"])
+/// let variation = profiles.lookup(userID: "ada")?.experimentBucketMap["7001"]
+/// profiles.save(userProfile: UserProfile(userID: "ada", experimentBucketMap: ["7001": "70012"]))
 /// ```
 ///
-/// Neither call waits for the network. A user who is not cached is unknown at first and is asked for in the
-/// background; should the SDK decide meanwhile, the server keeps the variation that it has, and the next look-up tells
-/// it. Saves are kept on disk until the server has them; what it has already is not saved again.
+/// Neither call waits for the network. The lookup of a user who is not cached returns `nil` and loads the user in the
+/// background. If the SDK decides meanwhile, the server keeps the variation that it has stored, and the next lookup
+/// returns it. Saves are queued on disk until the server has them. Unchanged assignments are not saved again.
 public final class UserProfileService: Sendable {
     public enum Mode: Sendable {
         case lookupAndSave
-        /// What is saved reaches the server; nothing is ever looked up.
+        /// Saves only; ``UserProfileService/lookup(userID:)`` always returns `nil`.
         case trackingOnly
     }
 
-    /// What is known of a user.
+    /// The cached profile of a user.
     private struct Entry: Codable {
         var userID: String
-        /// By experiment; what was saved here is in it at once.
+        /// Variation ids by experiment id, including saves that are not delivered yet.
         var variations: [String: String]
-        /// Whether the server knows the user, or will.
+        /// Whether the server has the user, or will once all saves are delivered.
         var exists: Bool
-        /// When the server said so; seconds since 1970, 0 if it has not.
+        /// Time of the server's response in seconds since 1970; 0 before the first one.
         var loadedAt: Double
     }
 
     private struct State {
         var cache: BoundedCache<Entry>
-        /// Users to be asked for.
+        /// Users to load.
         var wanted: Set<Key> = []
-        /// Users who are being asked for.
+        /// Users being loaded.
         var asked: Set<Key> = []
-        /// What was saved and is not with the server yet, and in how many events.
+        /// Assignments in undelivered saves, and the number of those saves.
         var unsent: [Key: (variations: [String: String], events: Int)] = [:]
         var hasChanged = false
         var reads = Reads()
     }
 
-    /// Look-ups under way. The answer to one that began before a save was settled may not have the save.
+    /// Tracks loads in progress. The response to a load that began before a save was settled may lack the save.
     private struct Reads {
         private var underWay = 0
         private var settlements = 0
-        /// The users whose saves were settled since the first of the look-ups began, with the number of the settlement.
+        /// Users whose saves were settled since the first of these loads began, with the number of the settlement.
         private var settled: [Key: Int] = [:]
 
-        /// - Returns: the settlements that the look-up sees.
+        /// - Returns: the number of settlements before the load.
         mutating func begin() -> Int {
             underWay += 1
             return settlements
@@ -76,7 +75,7 @@ public final class UserProfileService: Sendable {
     private let core: ClientCore
     private let mode: Mode
     private let state: Mutex<State>
-    /// Saves come one after the other; look-ups do not wait for them.
+    /// Serializes saves; lookups do not take it.
     private let saving = Mutex(())
     private let wanted = Signal()
     private let changed = Signal()
@@ -86,8 +85,8 @@ public final class UserProfileService: Sendable {
     private static let idsWaiting = 100_000
     private static let writeInterval = Duration.seconds(30)
 
-    /// - Parameter preloading: users to be asked for at once, in the background.
-    public init(client: HoldfastClient, mode: Mode = .lookupAndSave, preloading userIds: [String] = []) {
+    /// - Parameter preloading: users to load at once, in the background.
+    public init(client: HoldfastClient, mode: Mode = .lookupAndSave, preloading userIDs: [String] = []) {
         core = client.core
         self.mode = mode
         var state = State(cache: BoundedCache(capacity: core.configuration.cachedProfiles))
@@ -95,7 +94,7 @@ public final class UserProfileService: Sendable {
         for case .save(let profile, _) in core.waiting(.save) + core.waiting(.replacingSave) {
             Self.add(profile, to: &state)
         }
-        state.wanted = mode == .trackingOnly ? [] : Set(userIds.prefix(Self.idsWaiting).map { Key($0) })
+        state.wanted = mode == .trackingOnly ? [] : Set(userIDs.prefix(Self.idsWaiting).map { Key($0) })
         self.state = Mutex(state)
         core.notices.observe { [weak self] in self?.settled($0) }
         core.beforeDestroy { [weak self] in self?.write() }
@@ -116,15 +115,15 @@ public final class UserProfileService: Sendable {
         wanted.ring()
     }
 
-    // MARK: Looking up
+    // MARK: Lookup
 
-    /// What is known of a user here and now.
+    /// Returns the cached profile of a user.
     ///
-    /// - Returns: `nil` for a user of whom nothing is stored, or not known yet; the server is then asked in the
-    ///   background. Always `nil` with ``Mode/trackingOnly``.
-    public func lookup(userId: String) -> UserProfile? {
+    /// - Returns: `nil` for a user without profile, or one that is not loaded yet and is now loaded in the background.
+    ///   Always `nil` with ``Mode/trackingOnly``.
+    public func lookup(userID: String) -> UserProfile? {
         guard mode == .lookupAndSave else { return nil }
-        let key = Key(userId)
+        let key = Key(userID)
         let now = core.clock.now.timeIntervalSince1970
         let (entry, isNew) = state.withLock { state -> (Entry?, Bool) in
             let entry = state.cache.value(key)
@@ -134,46 +133,45 @@ public final class UserProfileService: Sendable {
         }
         if isNew { wanted.ring() }
         guard let entry, entry.exists else { return nil }
-        return UserProfile(userId: userId, experimentBucketMap: entry.variations)
+        return UserProfile(userID: userID, experimentBucketMap: entry.variations)
     }
 
     private var refreshSeconds: Double { core.configuration.profileRefreshInterval.inSeconds }
 
-    /// Asks for users now, so that ``lookup(userId:)`` knows them; in groups of a thousand.
+    /// Loads users into the cache, 1,000 per request.
     ///
-    /// - Throws: ``HoldfastError``; those whose answer had come are known.
-    public func load(userIds: [String]) async throws(HoldfastError) {
+    /// - Throws: ``HoldfastError``; users of completed requests are cached.
+    public func load(userIDs: [String]) async throws(HoldfastError) {
         guard !core.isDestroyed else { throw .destroyed }
         guard mode == .lookupAndSave else { return }
-        for id in userIds { try HoldfastUser.check(id: id) }
-        for start in stride(from: 0, to: userIds.count, by: Self.idsOfRequest) {
-            var open = Array(userIds[start..<min(start + Self.idsOfRequest, userIds.count)])
+        for id in userIDs { try HoldfastUser.check(id: id) }
+        for start in stride(from: 0, to: userIDs.count, by: Self.idsOfRequest) {
+            var open = Array(userIDs[start..<min(start + Self.idsOfRequest, userIDs.count)])
             while !open.isEmpty { open = try await request(open) }
         }
     }
 
-    // MARK: Saving
+    // MARK: Save
 
-    /// Keeps what an SDK has decided, and sends it to the server.
+    /// Caches an SDK's decisions and queues them for the server.
     ///
-    /// What is new of it does not replace what the server has by then; a variation that is known here and is now
-    /// another one does. A profile that the server would refuse is dropped, and told to
-    /// ``HoldfastClient/deliveries()``.
+    /// A new assignment does not replace one that the server has stored meanwhile; a changed assignment does. An
+    /// invalid profile is dropped and reported by ``HoldfastClient/deliveries()``.
     public func save(userProfile: UserProfile) {
         saving.withLock { _ in
             do throws(HoldfastError) {
                 try userProfile.check()
             } catch {
                 let event = HoldfastEvent.save(userProfile, replacing: false)
-                return core.notices.tell(DeliveryNotice(event: event, outcome: .dropped(reason: "\(error)")))
+                return core.notices.notify(DeliveryNotice(event: event, outcome: .dropped(reason: "\(error)")))
             }
-            let known = state.withLock { $0.cache.value(Key(userProfile.userId))?.variations } ?? [:]
+            let known = state.withLock { $0.cache.value(Key(userProfile.userID))?.variations } ?? [:]
             let different = userProfile.experimentBucketMap.filter { known[$0.key]?.hasSameBytes(as: $0.value) != true }
             let replaced = different.filter { mode == .trackingOnly || known[$0.key] != nil }
             for (variations, replacing) in [(different.filter { replaced[$0.key] == nil }, false), (replaced, true)]
             where !variations.isEmpty {
-                let part = UserProfile(userId: userProfile.userId, experimentBucketMap: variations)
-                // Known before it is sent, so that its delivery cannot be told first.
+                let part = UserProfile(userID: userProfile.userID, experimentBucketMap: variations)
+                // Cached before it is queued, so that its delivery cannot be reported first.
                 state.withLock { Self.add(part, to: &$0) }
                 if !core.enqueue(.save(part, replacing: replacing)) {
                     state.withLock { Self.takeBack(part, known, in: &$0) }
@@ -184,20 +182,20 @@ public final class UserProfileService: Sendable {
     }
 
     private static func add(_ profile: UserProfile, to state: inout State) {
-        let key = Key(profile.userId)
+        let key = Key(profile.userID)
         let unsent = state.unsent[key] ?? ([:], 0)
         state.unsent[key] = (unsent.variations.merging(profile.experimentBucketMap) { $1 }, unsent.events + 1)
-        var entry = state.cache.value(key) ?? Entry(userID: profile.userId, variations: [:], exists: true, loadedAt: 0)
+        var entry = state.cache.value(key) ?? Entry(userID: profile.userID, variations: [:], exists: true, loadedAt: 0)
         entry.variations.merge(profile.experimentBucketMap) { $1 }
         entry.exists = true
         state.cache.set(key, entry)
         state.hasChanged = true
     }
 
-    /// What will not be sent is as unknown as before, so that it is sent when it is saved again.
+    /// Reverts assignments that will not be sent, so that a repeated save sends them.
     private static func takeBack(_ profile: UserProfile, _ known: [String: String], in state: inout State) {
         remove(profile, from: &state)
-        let key = Key(profile.userId)
+        let key = Key(profile.userID)
         guard var entry = state.cache.value(key) else { return }
         for experiment in profile.experimentBucketMap.keys { entry.variations[experiment] = known[experiment] }
         entry.exists = !entry.variations.isEmpty
@@ -205,12 +203,12 @@ public final class UserProfileService: Sendable {
     }
 
     private static func remove(_ profile: UserProfile, from state: inout State) {
-        let key = Key(profile.userId)
+        let key = Key(profile.userID)
         guard let unsent = state.unsent[key] else { return }
         state.unsent[key] = unsent.events > 1 ? (unsent.variations, unsent.events - 1) : nil
     }
 
-    /// What the server made of a save is asked for: it may have kept what it had.
+    /// Reloads the user after a save, because the server may have kept another variation.
     private func settled(_ notice: DeliveryNotice) {
         guard case .save(let profile, _) = notice.event else { return }
         var isDropped = false
@@ -221,9 +219,9 @@ public final class UserProfileService: Sendable {
         }
         let isWanted = state.withLock { state in
             if isDropped { Self.takeBack(profile, [:], in: &state) } else { Self.remove(profile, from: &state) }
-            state.reads.settle(Key(profile.userId))
+            state.reads.settle(Key(profile.userID))
             guard mode == .lookupAndSave, state.wanted.count < Self.idsWaiting else { return false }
-            return state.wanted.insert(Key(profile.userId)).inserted
+            return state.wanted.insert(Key(profile.userID)).inserted
         }
         if isWanted { wanted.ring() }
     }
@@ -242,12 +240,12 @@ public final class UserProfileService: Sendable {
         var profiles: [UserProfile?]
     }
 
-    /// Asks for the users that are wanted.
+    /// Loads the wanted users.
     ///
-    /// - Returns: after which time to ask for more; zero when none is wanted.
+    /// - Returns: the pause before the next attempt; zero if no user is wanted.
     private func loadWanted(_ backoff: inout Backoff) async -> Duration {
         while !Task.isCancelled {
-            // Taken out before the server is asked: whose save is settled meanwhile is asked for again.
+            // Removed before the request: a user whose save is settled meanwhile is loaded again.
             let ids = state.withLock { state in
                 state.asked = Set(state.wanted.prefix(Self.idsOfRequest))
                 state.wanted.subtract(state.asked)
@@ -255,7 +253,7 @@ public final class UserProfileService: Sendable {
             }
             defer { state.withLock { $0.asked = [] } }
             guard !ids.isEmpty else { return .zero }
-            // An id that the server would refuse keeps no other from being asked for.
+            // An invalid id must not fail the request for the others.
             let valid = ids.filter { (try? HoldfastUser.check(id: $0.string)) != nil }
             do throws(HoldfastError) {
                 let open = valid.isEmpty ? [] : try await request(valid.map(\.string))
@@ -270,14 +268,14 @@ public final class UserProfileService: Sendable {
         return .zero
     }
 
-    /// - Returns: the users whose answer may be older than a save of theirs, and is not used.
+    /// - Returns: the users whose response may be older than their last save and was ignored.
     private func request(_ userIDs: [String]) async throws(HoldfastError) -> [String] {
         let seen = state.withLock { $0.reads.begin() }
         defer { state.withLock { $0.reads.end() } }
         let body = try HoldfastServer.encode(Users(userIDs: userIDs))
-        let answer = try await core.server.request("POST", "v1/profiles/lookup", body: body)
-        let profiles = try HoldfastServer.decode(Profiles.self, answer.body).profiles
-        guard profiles.count == userIDs.count else { throw .invalidAnswer("it has not a profile for each user") }
+        let response = try await core.server.request("POST", "v1/profiles/lookup", body: body)
+        let profiles = try HoldfastServer.decode(Profiles.self, response.body).profiles
+        guard profiles.count == userIDs.count else { throw .invalidResponse("the response lacks profiles") }
         let now = core.clock.now.timeIntervalSince1970
         let outdated = state.withLock { state in
             var outdated: [String] = []

@@ -45,23 +45,23 @@ public struct HoldfastValueKeeper: RemoteValueKeeper {
     }
 
     public func didRead(_ key: RemoteKey, of group: ExperimentalGroup) {
-        client.reportUse(featureID: group.flagKey)
+        client.reportUse(flagKey: group.flagKey)
     }
 
     static func values(of evaluations: [EvaluationDetails]) -> [RemoteKey: FetchedValue] {
-        let flagKeys = Set(evaluations.map { RemoteKey($0.featureID) })
+        let flagKeys = Set(evaluations.map { RemoteKey($0.flagKey) })
         var values: [RemoteKey: FetchedValue] = [:]
         for details in evaluations {
             let group = details.group
             let names = Set(details.variables.keys.map { RemoteKey($0) })
             for (name, value) in details.variables where group != nil || !names.contains(RemoteKey(name).baseline) {
-                values[RemoteKey("\(details.featureID).\(name)")] = FetchedValue(RemoteRawValue(value), group: group)
+                values[RemoteKey("\(details.flagKey).\(name)")] = FetchedValue(RemoteRawValue(value), group: group)
             }
         }
         // After the variables, so that a flag whose key has a dot is itself.
         for details in evaluations {
             let group = details.group
-            let key = RemoteKey(details.featureID)
+            let key = RemoteKey(details.flagKey)
             guard let variationKey = details.variationKey, group != nil || !flagKeys.contains(key.baseline) else { continue }
             values[key] = FetchedValue(.variation(key: variationKey, enabled: details.isEnabled), group: group)
         }
@@ -73,13 +73,13 @@ extension EvaluationDetails {
     fileprivate var group: ExperimentalGroup? {
         guard let experimentID, let variationID, let variationKey else { return nil }
         return ExperimentalGroup(
-            flagKey: featureID, experimentID: experimentID, variationID: variationID, variationKey: variationKey)
+            flagKey: flagKey, experimentID: experimentID, variationID: variationID, variationKey: variationKey)
     }
 }
 
 extension RemoteRawValue {
     /// A list or an object as its JSON text.
-    fileprivate init(_ value: JSONValue) {
+    fileprivate init(_ value: HoldfastValue) {
         switch value {
         case .string(let text): self = .string(text)
         case .bool(let value): self = .bool(value)
@@ -95,7 +95,7 @@ extension RemoteValueError {
     fileprivate init(_ error: HoldfastError) {
         switch error {
         case .refused(_, let detail, _): self = .refused(reason: detail)
-        case .invalidConfiguration(let reason), .invalidArgument(let reason), .invalidAnswer(let reason):
+        case .invalidConfiguration(let reason), .invalidArgument(let reason), .invalidResponse(let reason):
             self = .refused(reason: reason)
         case .notInitialized: self = .refused(reason: "the client has no user yet")
         default: self = .unavailable(reason: "\(error)")

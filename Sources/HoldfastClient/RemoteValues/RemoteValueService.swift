@@ -1,3 +1,5 @@
+import Synchronization
+
 /// Hands out remote values: what was fetched, or else the app's defaults, at once and from any thread.
 ///
 /// ```swift
@@ -92,5 +94,96 @@ public final class RemoteValueService: Sendable {
     /// Takes back all debug values.
     public func removeDebugValues() {
         current.change { $0.debug = [:] }
+    }
+}
+
+/// What an app wants to know, or to decide, as its values are read. Each hook has a default that changes nothing, so an
+/// app writes those it needs.
+///
+/// ```swift
+/// struct LoggingHooks: RemoteValueHooks {
+///     func missingValue(for key: RemoteKey) -> RemoteRawValue? {
+///         logger.notice("no value for \(key)")
+///         return nil
+///     }
+/// }
+/// ```
+///
+/// Hooks run on the thread that reads, at each read, so they have to be quick; a baseline value asks them about its
+/// baseline key only when the key itself has nothing usable.
+public protocol RemoteValueHooks: Sendable {
+    /// Nobody has a value for the key. The absence of a value under test is normal, so of a value with a baseline this
+    /// tells only the baseline's key, when both are missing.
+    /// - Returns: the value to use instead; nil for the default.
+    func missingValue(for key: RemoteKey) -> RemoteRawValue?
+
+    /// The value there is cannot be one of the type which the app expects.
+    /// - Returns: the value to use instead; nil to go on with the next in order.
+    func incorrectValue(_ raw: RemoteRawValue, for key: RemoteKey, expected: any RemoteValueType.Type) -> RemoteRawValue?
+
+    /// The app has just been handed a value which an experiment gave this user: the moment of the exposure.
+    func readValue(for key: RemoteKey, of group: ExperimentalGroup)
+}
+
+extension RemoteValueHooks {
+    public func missingValue(for key: RemoteKey) -> RemoteRawValue? { nil }
+
+    public func incorrectValue(
+        _ raw: RemoteRawValue, for key: RemoteKey, expected: any RemoteValueType.Type
+    ) -> RemoteRawValue? { nil }
+
+    public func readValue(for key: RemoteKey, of group: ExperimentalGroup) {}
+}
+
+/// The hooks of an app that needs none.
+public struct NoHooks: RemoteValueHooks {
+    public init() {}
+}
+
+/// The values of a service, and those who follow them.
+final class CurrentRemoteValues: Sendable {
+    private struct State {
+        var values: RemoteValues
+        var lastTicket = 0
+        var appliedTicket = 0
+    }
+
+    private let state: Mutex<State>
+    private let signals = Broadcast<Void>()
+
+    init(_ values: RemoteValues) {
+        state = Mutex(State(values: values))
+    }
+
+    var values: RemoteValues {
+        state.withLock(\.values)
+    }
+
+    /// A number that tells when something was asked for, so that an answer that comes late does not undo a later one.
+    func drawTicket() -> Int {
+        state.withLock { state in
+            state.lastTicket += 1
+            return state.lastTicket
+        }
+    }
+
+    func replaceFetched(_ fetched: [RemoteKey: FetchedValue], ticket: Int) {
+        let isNews = state.withLock { state in
+            guard ticket > state.appliedTicket else { return false }
+            state.appliedTicket = ticket
+            state.values.fetched = fetched
+            return true
+        }
+        if isNews { signals.send(()) }
+    }
+
+    func change(_ change: (inout RemoteValues) -> Void) {
+        state.withLock { change(&$0.values) }
+        signals.send(())
+    }
+
+    func changes() -> RemoteValuesChanges {
+        let signals = signals.stream()
+        return RemoteValuesChanges(signals: signals, start: values) { [weak self] in self?.values }
     }
 }

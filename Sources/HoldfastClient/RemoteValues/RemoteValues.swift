@@ -67,3 +67,76 @@ public struct RemoteValues: Sendable {
         return hooks.incorrectValue(raw, for: key, expected: Value.self).flatMap(Value.init)
     }
 }
+
+/// A struct whose properties are remote values, as ``RemoteValuesNamespace(_:)`` writes it: all values of one screen or
+/// feature, of one moment.
+public protocol RemoteValuesNamespace: Sendable {
+    /// The keys of all its values, those of the baselines too.
+    static var remoteKeys: [RemoteKey] { get }
+
+    /// Where the values come from.
+    var remoteValues: RemoteValues { get }
+
+    init(_ remoteValues: RemoteValues)
+}
+
+extension RemoteValuesNamespace {
+    /// The value of this description at the moment this namespace is of.
+    public subscript<Value>(_ value: RemoteValue<Value>) -> Value {
+        remoteValues[value]
+    }
+}
+
+/// What changed between two moments.
+public struct RemoteValuesChange: Sendable {
+    /// The keys whose value came, went, or became another.
+    public let keys: Set<RemoteKey>
+
+    /// All values after the change.
+    public let values: RemoteValues
+
+    /// Nil if nothing an app could see is different.
+    init?(from old: RemoteValues, to new: RemoteValues) {
+        keys = old.keys.union(new.keys).filter { old[$0] != new[$0] }
+        values = new
+        if keys.isEmpty { return nil }
+    }
+
+    /// Whether a value of this namespace changed.
+    public func concerns<Namespace: RemoteValuesNamespace>(_ namespace: Namespace.Type) -> Bool {
+        !keys.isDisjoint(with: Namespace.remoteKeys)
+    }
+}
+
+/// The changes of the values from the moment ``RemoteValueService/changes()`` was called. One who reads slowly gets
+/// several changes as one, and misses none. Each call's result is for one reader.
+public struct RemoteValuesChanges: AsyncSequence, Sendable {
+    let signals: AsyncStream<Void>
+    let start: RemoteValues
+    let current: @Sendable () -> RemoteValues?
+
+    public func makeAsyncIterator() -> Iterator {
+        Iterator(signals: signals.makeAsyncIterator(), last: start, current: current)
+    }
+
+    public struct Iterator: AsyncIteratorProtocol {
+        private var signals: AsyncStream<Void>.Iterator
+        private var last: RemoteValues
+        private let current: @Sendable () -> RemoteValues?
+
+        init(signals: AsyncStream<Void>.Iterator, last: RemoteValues, current: @escaping @Sendable () -> RemoteValues?) {
+            self.signals = signals
+            self.last = last
+            self.current = current
+        }
+
+        /// Waits for the next change; nil once the service is gone or the task is cancelled.
+        public mutating func next() async -> RemoteValuesChange? {
+            while await signals.next() != nil, let values = current() {
+                defer { last = values }
+                if let change = RemoteValuesChange(from: last, to: values) { return change }
+            }
+            return nil
+        }
+    }
+}

@@ -17,22 +17,22 @@ import HoldfastClient
         try await client.initialize(user: HoldfastUser(id: "ada"))
         let profiles = UserProfileService(client: client)
         let users = (0..<5_000).map { "user\($0)" }
-        for user in users { profiles.save(userProfile: UserProfile(userId: user, experimentBucketMap: ["7001": "70012"])) }
-        try await profiles.load(userIds: users)
+        for user in users { profiles.save(userProfile: UserProfile(userID: user, experimentBucketMap: ["7001": "70012"])) }
+        try await profiles.load(userIDs: users)
 
-        measure("boolVariation", 1_000_000) { _ in client.boolVariation(featureId: "flag17", defaultValue: false) }
-        measure("boolVariation-unknown", 1_000_000) { _ in client.boolVariation(featureId: "nothing", defaultValue: false) }
-        measure("stringVariation", 1_000_000) { _ in client.stringVariation(featureId: "flag17", defaultValue: "") }
+        measure("boolVariation", 1_000_000) { _ in client.boolVariation(flagKey: "flag17", defaultValue: false) }
+        measure("boolVariation-unknown", 1_000_000) { _ in client.boolVariation(flagKey: "nothing", defaultValue: false) }
+        measure("stringVariation", 1_000_000) { _ in client.stringVariation(flagKey: "flag17", defaultValue: "") }
         measure("intVariation-variable", 1_000_000) { _ in
-            client.intVariation(featureId: "flag17", variable: "columns", defaultValue: 0)
+            client.intVariation(flagKey: "flag17", variable: "columns", defaultValue: 0)
         }
-        measure("lookup-cached", 1_000_000) { profiles.lookup(userId: users[$0 % 2_000]) }
+        measure("lookup-cached", 1_000_000) { profiles.lookup(userID: users[$0 % 2_000]) }
         measure("save-unchanged", 100_000) {
-            profiles.save(userProfile: UserProfile(userId: users[$0 % 2_000], experimentBucketMap: ["7001": "70012"]))
+            profiles.save(userProfile: UserProfile(userID: users[$0 % 2_000], experimentBucketMap: ["7001": "70012"]))
         }
-        measure("track", 10_000) { client.track(goal: "purchase", value: Double($0)) }
-        await measureTwoThreads("boolVariation-two-threads") { client.boolVariation(featureId: "flag17", defaultValue: false) }
-        await measureTwoThreads("lookup-two-threads") { profiles.lookup(userId: users[7]) }
+        measure("track", 10_000) { client.track(goalID: "purchase", value: Double($0)) }
+        await measureTwoThreads("boolVariation-two-threads") { client.boolVariation(flagKey: "flag17", defaultValue: false) }
+        await measureTwoThreads("lookup-two-threads") { profiles.lookup(userID: users[7]) }
         client.destroy()
     }
 
@@ -67,7 +67,7 @@ import HoldfastClient
 
 /// Answers requests for evaluations and profiles, and no other.
 private struct OneAnswerTransport: HoldfastTransport {
-    func open(_ request: TransportRequest) async throws(HoldfastError) -> TransportAnswer {
+    func open(_ request: TransportRequest) async throws(HoldfastError) -> TransportResponse {
         let text: String
         switch request.url.path {
         case "/v1/evaluations": text = Self.evaluations
@@ -77,7 +77,7 @@ private struct OneAnswerTransport: HoldfastTransport {
         let (body, continuation) = AsyncThrowingStream<Data, any Error>.makeStream()
         continuation.yield(Data(text.utf8))
         continuation.finish()
-        return TransportAnswer(status: 200, body: body)
+        return TransportResponse(status: 200, body: body)
     }
 
     func close() {}

@@ -4,9 +4,9 @@ import Testing
 @testable import HoldfastClient
 
 @Suite struct AttributeServiceTests {
-    private func sent(_ test: Client) throws -> [JSONValue] {
+    private func sent(_ test: Client) throws -> [HoldfastValue] {
         try test.server.calls("/v1/profiles/attributes").flatMap(\.lines).map {
-            try JSONDecoder().decode(JSONValue.self, from: Data($0.utf8))
+            try JSONDecoder().decode(HoldfastValue.self, from: Data($0.utf8))
         }
     }
 
@@ -19,7 +19,7 @@ import Testing
         service.update(attributes: ["country": "de"])
         service.delete(attributes: ["age", "age2"])
         service.delete(attributes: ["age"])
-        service.update(attributes: ["member": true, "tags": ["a", "b"], "score": 0.5], userId: "bob")
+        service.update(attributes: ["member": true, "tags": ["a", "b"], "score": 0.5], userID: "bob")
         try await test.client.flush()
         #expect(test.server.calls("/v1/profiles/attributes").count == 1)
         #expect(
@@ -34,15 +34,15 @@ import Testing
         let directory = try TemporaryDirectory()
         let first = try Client(directory: directory)
         let service = AttributeService(client: first.client)
-        service.update(attributes: ["country": "de"], userId: "ada")
+        service.update(attributes: ["country": "de"], userID: "ada")
         try await first.client.flush()
         first.client.destroy()
         let second = try Client(directory: directory)
         let again = AttributeService(client: second.client)
-        again.update(attributes: ["country": "de"], userId: "ada")
+        again.update(attributes: ["country": "de"], userID: "ada")
         #expect(second.client.waitingEvents == 0)
         second.clock.advance(by: .seconds(86_401))
-        again.update(attributes: ["country": "de"], userId: "ada")
+        again.update(attributes: ["country": "de"], userID: "ada")
         #expect(second.client.waitingEvents == 1)
         withExtendedLifetime(service) {}
     }
@@ -54,14 +54,14 @@ import Testing
             })
         let service = AttributeService(client: test.client)
         var outcomes = service.outcomes().makeAsyncIterator()
-        service.update(attributes: ["country": "xx"], userId: "ada")
+        service.update(attributes: ["country": "xx"], userID: "ada")
         try await test.client.flush()
         guard case .refused(let reason) = await outcomes.next()?.outcome else {
             Issue.record("not told")
             return
         }
         #expect(reason == "no country (/attributes/country)")
-        service.update(attributes: ["country": "xx"], userId: "ada")
+        service.update(attributes: ["country": "xx"], userID: "ada")
         #expect(test.client.waitingEvents == 1)
     }
 
@@ -69,7 +69,7 @@ import Testing
         let test = try Client(server: StubServer { _ throws(HoldfastError) in .status(503) })
         let service = AttributeService(client: test.client)
         var outcomes = service.outcomes().makeAsyncIterator()
-        for age in 1...3 { service.update(attributes: ["age": .integer(Int64(age))], userId: "ada") }
+        for age in 1...3 { service.update(attributes: ["age": .integer(Int64(age))], userID: "ada") }
         await #expect(throws: HoldfastError.self) { try await test.client.flush() }
         guard case .postponed = await outcomes.next()?.outcome else {
             Issue.record("not told")
@@ -89,9 +89,9 @@ import Testing
     }
 
     @Test func `Values are equal when their bytes are, and numbers when they are the same`() {
-        #expect(AttributeValue.string("\u{E9}") != .string("e\u{301}"))
-        #expect(AttributeValue.integer(1) == .number(1))
-        #expect(AttributeValue.bool(true) != .integer(1))
-        #expect(AttributeValue.timestamp(Date(timeIntervalSince1970: 0)) == "1970-01-01T00:00:00.000Z")
+        #expect(UserAttributeValue.string("\u{E9}") != .string("e\u{301}"))
+        #expect(UserAttributeValue.integer(1) == .number(1))
+        #expect(UserAttributeValue.bool(true) != .integer(1))
+        #expect(UserAttributeValue.timestamp(Date(timeIntervalSince1970: 0)) == "1970-01-01T00:00:00.000Z")
     }
 }

@@ -10,11 +10,11 @@ import Testing
     }
 
     private func track(_ test: Client, _ goals: some Sequence<Int>) {
-        for number in goals { test.client.track(goal: "goal\(number)", value: Double(number), userID: "ada") }
+        for number in goals { test.client.track(goalID: "goal\(number)", value: Double(number), userID: "ada") }
     }
 
     private func goals(_ call: StubServer.Call) throws -> [String] {
-        try JSONDecoder().decode([JSONValue].self, from: Data(call.body.utf8)).compactMap { $0["goal"]?.stringValue }
+        try JSONDecoder().decode([HoldfastValue].self, from: Data(call.body.utf8)).compactMap { $0["goal"]?.stringValue }
     }
 
     @Test func `Events wait for others, and are sent in groups when the time is over`() async throws {
@@ -43,10 +43,10 @@ import Testing
 
     @Test func `Each goal event has an id of its own, its value and its time`() async throws {
         let test = try Client()
-        test.client.track(goal: "bought", value: 12.5, tags: ["currency": "EUR"], userID: "ada")
-        test.client.track(goal: "bought", userID: "ada")
+        test.client.track(goalID: "bought", value: 12.5, tags: ["currency": "EUR"], userID: "ada")
+        test.client.track(goalID: "bought", userID: "ada")
         try await test.client.flush()
-        let sent = try JSONDecoder().decode([JSONValue].self, from: Data(test.server.calls("/v1/events")[0].body.utf8))
+        let sent = try JSONDecoder().decode([HoldfastValue].self, from: Data(test.server.calls("/v1/events")[0].body.utf8))
         #expect(Set(sent.map { $0["id"] }).count == 2)
         #expect(sent[0]["value"] == 12.5 && sent[1]["value"] == nil)
         #expect(sent[0]["tags"] == ["currency": "EUR"])
@@ -94,7 +94,7 @@ import Testing
         var refused: [String] = []
         for _ in 0..<10 {
             guard let notice = await notices.next(), case .goal(let goal) = notice.event else { continue }
-            if case .refused(let reason) = notice.outcome { refused.append("\(goal.goal): \(reason)") }
+            if case .refused(let reason) = notice.outcome { refused.append("\(goal.goalID): \(reason)") }
         }
         #expect(refused == ["goal5: no such goal"])
     }
@@ -159,7 +159,7 @@ import Testing
     @Test func `Texts that are none are dropped by themselves`() async throws {
         let test = try Client()
         var notices = outcomes(test)
-        test.client.track(goal: "g", value: .infinity, userID: "ada")
+        test.client.track(goalID: "g", value: .infinity, userID: "ada")
         guard case .dropped = await notices.next()?.outcome else {
             Issue.record("not told")
             return

@@ -140,6 +140,6 @@ import Testing
             Issue.record("\(error)")
             return
         }
-        #expect(reason.hasPrefix(wrong.name + ":"))
+        #expect(reason.hasPrefix(wrong.name + " "))
     }
 }

@@ -7,7 +7,7 @@ import Testing
 /// Events that are to be sent again, beside those that need not be.
 @Suite struct PostponementTests {
     private func experiments(_ call: StubServer.Call) throws -> [String] {
-        try JSONDecoder().decode([JSONValue].self, from: Data(call.body.utf8)).compactMap { $0["experiment"]?.stringValue }
+        try JSONDecoder().decode([HoldfastValue].self, from: Data(call.body.utf8)).compactMap { $0["experiment"]?.stringValue }
     }
 
     private func report(_ experiment: String, _ users: Range<Int>, _ client: HoldfastClient) {
@@ -18,7 +18,7 @@ import Testing
     private static func server(unknown: String = "gone") -> StubServer {
         StubServer { call throws(HoldfastError) in
             guard call.path == "/v1/exposures" else { return Client.usual(call) }
-            let events = (try? JSONDecoder().decode([JSONValue].self, from: Data(call.body.utf8))) ?? []
+            let events = (try? JSONDecoder().decode([HoldfastValue].self, from: Data(call.body.utf8))) ?? []
             let results = events.enumerated().map { index, event in
                 event["experiment"]?.stringValue == unknown
                     ? #"{"index":\#(index),"status":"refused","reason":"there is no such experiment","retriable":true}"#
@@ -73,11 +73,11 @@ import Testing
             server: StubServer { call throws(HoldfastError) in
                 call.path == "/v1/profiles" ? .status(503, ["retry-after": "3600"]) : Client.usual(call)
             })
-        UserProfileService(client: test.client).save(userProfile: UserProfile(userId: "ada", experimentBucketMap: ["1": "a"]))
+        UserProfileService(client: test.client).save(userProfile: UserProfile(userID: "ada", experimentBucketMap: ["1": "a"]))
         await #expect(throws: HoldfastError.unavailable(status: 503, retryAfter: .seconds(3_600))) {
             try await test.client.flush()
         }
-        test.client.track(goal: "bought", userID: "ada")
+        test.client.track(goalID: "bought", userID: "ada")
         while test.server.calls("/v1/events").isEmpty {
             test.clock.advance(by: .seconds(1))
             for _ in 0..<20 { await Task.yield() }
@@ -92,9 +92,9 @@ import Testing
                 if call.path == "/v1/profiles" { await gate.passed() }
                 return Client.usual(call)
             }) { $0.batchSize = 1 }
-        UserProfileService(client: test.client).save(userProfile: UserProfile(userId: "ada", experimentBucketMap: ["1": "a"]))
+        UserProfileService(client: test.client).save(userProfile: UserProfile(userID: "ada", experimentBucketMap: ["1": "a"]))
         await test.server.untilCalled("/v1/profiles")
-        test.client.track(goal: "bought", userID: "ada")
+        test.client.track(goalID: "bought", userID: "ada")
         await test.server.untilCalled("/v1/events")
         gate.open()
     }
@@ -127,22 +127,22 @@ import Testing
                 call.path.hasPrefix("/v1/profiles") ? .status(400, ["content-type": "text/html"]) : Client.usual(call)
             }) { $0.queueSize = 2 }
         let (attributes, profiles) = (AttributeService(client: test.client), UserProfileService(client: test.client))
-        attributes.update(attributes: ["age": 1], userId: "ada")
-        profiles.save(userProfile: UserProfile(userId: "ada", experimentBucketMap: ["1": "a"]))
+        attributes.update(attributes: ["age": 1], userID: "ada")
+        profiles.save(userProfile: UserProfile(userID: "ada", experimentBucketMap: ["1": "a"]))
         await #expect(throws: HoldfastError.self) { try await test.client.flush() }
         var notices = test.client.deliveries().makeAsyncIterator()
-        for _ in 0..<2 { test.client.track(goal: "bought", userID: "ada") }
+        for _ in 0..<2 { test.client.track(goalID: "bought", userID: "ada") }
         for _ in 0..<2 {
             guard case .dropped = await notices.next()?.outcome else {
                 Issue.record("not told")
                 return
             }
         }
-        #expect(profiles.lookup(userId: "ada") == nil)
+        #expect(profiles.lookup(userID: "ada") == nil)
         test.server.answer { call throws(HoldfastError) in Client.usual(call) }
         try await test.client.flush()
-        attributes.update(attributes: ["age": 1], userId: "ada")
-        profiles.save(userProfile: UserProfile(userId: "ada", experimentBucketMap: ["1": "a"]))
+        attributes.update(attributes: ["age": 1], userID: "ada")
+        profiles.save(userProfile: UserProfile(userID: "ada", experimentBucketMap: ["1": "a"]))
         #expect(test.client.waitingEvents == 2)
     }
 

@@ -7,7 +7,7 @@ import Testing
 /// What may drop an event: Holdfast's own word on it, and nothing else.
 @Suite struct RefusalTests {
     private func track(_ test: Client, _ goals: Range<Int>) {
-        for number in goals { test.client.track(goal: "goal\(number)", userID: "ada") }
+        for number in goals { test.client.track(goalID: "goal\(number)", userID: "ada") }
     }
 
     /// The goals of events, by what became of them.
@@ -16,9 +16,9 @@ import Testing
         test.client.core.notices.observe { notice in
             guard case .goal(let event) = notice.event else { return }
             switch notice.outcome {
-            case .delivered: told.add("delivered", event.goal)
-            case .refused: told.add("refused", event.goal)
-            case .dropped: told.add("dropped", event.goal)
+            case .delivered: told.add("delivered", event.goalID)
+            case .refused: told.add("refused", event.goalID)
+            case .dropped: told.add("dropped", event.goalID)
             case .postponed: break
             }
         }
@@ -53,7 +53,7 @@ import Testing
         let test = try Client(
             server: StubServer { _ throws(HoldfastError) in .status(400, ["content-type": "text/html"], Self.page) })
         let service = AttributeService(client: test.client)
-        for age in 0..<10 { service.update(attributes: ["age": .integer(Int64(age))], userId: "ada") }
+        for age in 0..<10 { service.update(attributes: ["age": .integer(Int64(age))], userID: "ada") }
         await #expect(throws: HoldfastError.self) { try await test.client.flush() }
         #expect(test.client.waitingEvents == 10)
         test.server.answer { call throws(HoldfastError) in Client.usual(call) }
@@ -83,9 +83,9 @@ import Testing
                 call.body.contains("'--") ? .status(403, ["content-type": "text/html"], Self.page) : Client.usual(call)
             })
         let service = AttributeService(client: test.client)
-        service.update(attributes: ["name": "'--"], userId: "ada")
-        service.update(attributes: ["name": "ada"], userId: "ada")
-        service.update(attributes: ["name": "bob"], userId: "bob")
+        service.update(attributes: ["name": "'--"], userID: "ada")
+        service.update(attributes: ["name": "ada"], userID: "ada")
+        service.update(attributes: ["name": "bob"], userID: "bob")
         await #expect(throws: HoldfastError.self) { try await test.client.flush() }
         #expect(test.client.waitingEvents == 2)
         #expect(test.server.calls("/v1/profiles/attributes").last?.lines.map { $0.contains("bob") } == [true])
@@ -98,7 +98,7 @@ import Testing
     @Test func `A problem of Holdfast's that names an element drops this event only`() async throws {
         let test = try Client(
             server: StubServer { call throws(HoldfastError) in
-                let events = (try? JSONDecoder().decode([JSONValue].self, from: Data(call.body.utf8))) ?? []
+                let events = (try? JSONDecoder().decode([HoldfastValue].self, from: Data(call.body.utf8))) ?? []
                 guard let index = events.firstIndex(where: { $0["goal"] == "goal5" }) else { return Client.usual(call) }
                 return .problem(400, "the body is not JSON", "/\(index)/tags")
             })
@@ -112,7 +112,7 @@ import Testing
     @Test func `What is too large together is sent in parts, and what is too large alone is dropped`() async throws {
         let test = try Client(
             server: StubServer { call throws(HoldfastError) in
-                let events = (try? JSONDecoder().decode([JSONValue].self, from: Data(call.body.utf8))) ?? []
+                let events = (try? JSONDecoder().decode([HoldfastValue].self, from: Data(call.body.utf8))) ?? []
                 let isTooLarge = events.count > 3 || call.body.contains(#""goal7""#)
                 return isTooLarge ? .problem(413, "the body is longer than 300 bytes") : Client.usual(call)
             })
@@ -149,7 +149,7 @@ import Testing
             }
         }
         for user in ["bad0", "good0", "bad1", "bad2", "good1", "bad3", "bad4"] {
-            service.update(attributes: ["a": 1], userId: user)
+            service.update(attributes: ["a": 1], userID: user)
         }
         try await test.client.flush()
         #expect(
@@ -164,7 +164,7 @@ import Testing
     func `Counts that do not add up settle nothing`(_ body: String) async throws {
         let test = try Client(server: StubServer { _ throws(HoldfastError) in .json(body) })
         let service = AttributeService(client: test.client)
-        for user in ["a", "b", "c"] { service.update(attributes: ["a": 1], userId: user) }
+        for user in ["a", "b", "c"] { service.update(attributes: ["a": 1], userID: user) }
         await #expect(throws: HoldfastError.self) { try await test.client.flush() }
         #expect(test.client.waitingEvents == 3)
     }

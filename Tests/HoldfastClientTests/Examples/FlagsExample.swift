@@ -17,13 +17,13 @@ struct FlagsExample {
         try await client.initialize(user: HoldfastUser(id: "ada", attributes: ["country": "de"]), timeout: .seconds(3))
 
         try await client.fetchEvaluations()
-        #expect(client.boolVariation(featureId: "checkout", defaultValue: false))
+        #expect(client.boolVariation(flagKey: "checkout", defaultValue: false))
 
-        if client.boolVariation(featureId: "checkout", defaultValue: false) {
-            let columns = client.intVariation(featureId: "checkout", variable: "columns", defaultValue: 1)
+        if client.boolVariation(flagKey: "checkout", defaultValue: false) {
+            let columns = client.intVariation(flagKey: "checkout", variable: "columns", defaultValue: 1)
             print("the new checkout with \(columns) columns")
         }
-        client.track(goal: "purchase", value: 49.5)
+        client.track(goalID: "purchase", value: 49.5)
 
         let listener = client.addUpdateListener { keys in
             print("changed: \(keys.sorted())")

@@ -18,7 +18,7 @@ final class SDKProfileService: OPTUserProfileService {
     }
 
     func lookup(userId: String) -> [String: Any]? {
-        guard let profile = profiles.lookup(userId: userId) else { return nil }
+        guard let profile = profiles.lookup(userID: userId) else { return nil }
         let map = profile.experimentBucketMap.mapValues { ["variation_id": $0] }
         return ["user_id": userId, "experiment_bucket_map": map]
     }
@@ -28,7 +28,7 @@ final class SDKProfileService: OPTUserProfileService {
             let map = userProfile["experiment_bucket_map"] as? [String: [String: Any]]
         else { return }
         let variations = map.compactMapValues { $0["variation_id"] as? String }
-        profiles.save(userProfile: UserProfile(userId: userID, experimentBucketMap: variations))
+        profiles.save(userProfile: UserProfile(userID: userID, experimentBucketMap: variations))
     }
 }
 
@@ -38,9 +38,9 @@ struct UserProfilesExample {
         let client = try server.client(in: TemporaryDirectory())
 
         let profiles = UserProfileService(client: client)
-        try await profiles.load(userIds: ["ada", "bob"])
-        let profile = profiles.lookup(userId: "ada")
-        profiles.save(userProfile: UserProfile(userId: "ada", experimentBucketMap: ["7001": "70012"]))
+        try await profiles.load(userIDs: ["ada", "bob"])
+        let profile = profiles.lookup(userID: "ada")
+        profiles.save(userProfile: UserProfile(userID: "ada", experimentBucketMap: ["7001": "70012"]))
 
         #expect(profile == nil)
         let service: any OPTUserProfileService = SDKProfileService(profiles)

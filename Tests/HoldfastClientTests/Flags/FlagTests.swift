@@ -10,44 +10,44 @@ import Testing
     @Test func `Variations have the values of the server, and the default where there is none of the type`() async throws {
         let test = try Client()
         let client = test.client
-        #expect(client.boolVariation(featureId: "checkout", defaultValue: false) == false)
+        #expect(client.boolVariation(flagKey: "checkout", defaultValue: false) == false)
         #expect(try await client.initialize(user: Self.ada) == .server)
-        #expect(client.boolVariation(featureId: "checkout", defaultValue: false))
-        #expect(client.boolVariation(featureId: "checkout", variable: "eager", defaultValue: false))
-        #expect(client.boolVariation(featureId: "checkout", variable: "columns", defaultValue: true))
-        #expect(client.boolVariation(featureId: "banner", defaultValue: true) == false)
-        #expect(client.boolVariation(featureId: "nothing", defaultValue: true))
-        #expect(client.stringVariation(featureId: "checkout", defaultValue: "none") == "new")
-        #expect(client.stringVariation(featureId: "checkout", variable: "title", defaultValue: "none") == "Pay")
-        #expect(client.stringVariation(featureId: "banner", defaultValue: "none") == "none")
-        #expect(client.intVariation(featureId: "checkout", defaultValue: 1) == 3)
-        #expect(client.intVariation(featureId: "checkout", variable: "title", defaultValue: 1) == 1)
-        #expect(client.intVariation(featureId: "banner", defaultValue: 1) == 1)
-        #expect(client.intVariation(featureId: "banner", variable: "limit", defaultValue: 1) == 9)
-        #expect(client.doubleVariation(featureId: "banner", variable: "ratio", defaultValue: 1) == 0.5)
-        #expect(client.doubleVariation(featureId: "checkout", defaultValue: 1) == 3)
-        #expect(client.jsonVariation(featureId: "checkout", variable: "theme", defaultValue: nil) == ["dark": true])
-        #expect(client.jsonVariation(featureId: "banner", defaultValue: nil) == ["ratio": 0.5, "limit": 9])
-        let details = try #require(client.evaluationDetails(featureId: "checkout"))
+        #expect(client.boolVariation(flagKey: "checkout", defaultValue: false))
+        #expect(client.boolVariation(flagKey: "checkout", variable: "eager", defaultValue: false))
+        #expect(client.boolVariation(flagKey: "checkout", variable: "columns", defaultValue: true))
+        #expect(client.boolVariation(flagKey: "banner", defaultValue: true) == false)
+        #expect(client.boolVariation(flagKey: "nothing", defaultValue: true))
+        #expect(client.stringVariation(flagKey: "checkout", defaultValue: "none") == "new")
+        #expect(client.stringVariation(flagKey: "checkout", variable: "title", defaultValue: "none") == "Pay")
+        #expect(client.stringVariation(flagKey: "banner", defaultValue: "none") == "none")
+        #expect(client.intVariation(flagKey: "checkout", defaultValue: 1) == 3)
+        #expect(client.intVariation(flagKey: "checkout", variable: "title", defaultValue: 1) == 1)
+        #expect(client.intVariation(flagKey: "banner", defaultValue: 1) == 1)
+        #expect(client.intVariation(flagKey: "banner", variable: "limit", defaultValue: 1) == 9)
+        #expect(client.doubleVariation(flagKey: "banner", variable: "ratio", defaultValue: 1) == 0.5)
+        #expect(client.doubleVariation(flagKey: "checkout", defaultValue: 1) == 3)
+        #expect(client.jsonVariation(flagKey: "checkout", variable: "theme", defaultValue: nil) == ["dark": true])
+        #expect(client.jsonVariation(flagKey: "banner", defaultValue: nil) == ["ratio": 0.5, "limit": 9])
+        let details = try #require(client.evaluationDetails(flagKey: "checkout"))
         #expect(details.experimentID == "7001" && details.variationID == "70012" && details.ruleKey == "checkout_test")
-        #expect(client.evaluationDetails(featureId: "banner")?.reasons == ["why"])
-        #expect(client.evaluationDetails(featureId: "nothing") == nil)
+        #expect(client.evaluationDetails(flagKey: "banner")?.reasons == ["why"])
+        #expect(client.evaluationDetails(flagKey: "nothing") == nil)
         #expect(client.currentUser == Self.ada)
     }
 
     @Test func `A request names the user, the project, the token and what is known`() async throws {
         let test = try Client {
-            $0.tag = "shop"
+            $0.sdkKey = "shop"
             $0.token = "secret"
         }
         try await test.client.initialize(user: Self.ada)
         try await test.client.fetchEvaluations()
         let calls = test.server.calls("/v1/evaluations")
-        let body = try JSONDecoder().decode(JSONValue.self, from: Data(calls[0].body.utf8))
+        let body = try JSONDecoder().decode(HoldfastValue.self, from: Data(calls[0].body.utf8))
         #expect(body == ["user_id": "ada", "attributes": ["country": "de"], "sdk_key": "shop"])
         #expect(calls[0].fields["Authorization"] == "Bearer secret")
         #expect(calls.map { $0.fields["If-None-Match"] } == [nil, "\"1\""])
-        #expect(test.client.boolVariation(featureId: "checkout", defaultValue: false))
+        #expect(test.client.boolVariation(flagKey: "checkout", defaultValue: false))
     }
 
     @Test func `A server that is late leaves the cache in use, and its answer is used when it comes`() async throws {
@@ -67,11 +67,11 @@ import Testing
         await second.clock.untilSleeping(for: .seconds(3))
         second.clock.advance(by: .seconds(3))
         #expect(try await freshness == .cache)
-        #expect(second.client.boolVariation(featureId: "checkout", defaultValue: false))
+        #expect(second.client.boolVariation(flagKey: "checkout", defaultValue: false))
         var updates = second.client.updates().makeAsyncIterator()
         gate.open()
         #expect(await updates.next() == ["checkout"])
-        #expect(second.client.boolVariation(featureId: "checkout", defaultValue: true) == false)
+        #expect(second.client.boolVariation(flagKey: "checkout", defaultValue: true) == false)
     }
 
     @Test func `What is cached of one user is not shown to another`() async throws {
@@ -82,9 +82,9 @@ import Testing
         let down = StubServer { _ throws(HoldfastError) in throw .unreachable("it is down") }
         let second = try Client(directory: directory, server: down)
         #expect(try await second.client.initialize(user: HoldfastUser(id: "bob")) == .nothing)
-        #expect(second.client.boolVariation(featureId: "checkout", defaultValue: false) == false)
+        #expect(second.client.boolVariation(flagKey: "checkout", defaultValue: false) == false)
         #expect(try await second.client.initialize(user: Self.ada) == .cache)
-        #expect(second.client.boolVariation(featureId: "checkout", defaultValue: false))
+        #expect(second.client.boolVariation(flagKey: "checkout", defaultValue: false))
     }
 
     @Test func `Listeners are told the keys that changed, and nothing when nothing did`() async throws {
@@ -135,7 +135,7 @@ import Testing
         test.server.answer { call throws(HoldfastError) in Client.usual(call) }
         test.clock.advance(by: .seconds(60))
         await test.clock.untilSleeping(for: .seconds(600))
-        #expect(test.client.boolVariation(featureId: "checkout", defaultValue: false))
+        #expect(test.client.boolVariation(flagKey: "checkout", defaultValue: false))
         #expect(test.server.calls("/v1/evaluations").count == 8)
     }
 
@@ -168,7 +168,7 @@ import Testing
         }
         let test = try Client(server: server) {
             $0.listensToChanges = true
-            $0.tag = "a+b"
+            $0.sdkKey = "a+b"
         }
         try await test.client.initialize(user: Self.ada)
         await server.untilCalled("/v1/changes", count: 1)
@@ -190,26 +190,26 @@ import Testing
         let test = try Client()
         try await test.client.initialize(user: Self.ada)
         #expect(test.client.waitingEvents == 0)
-        for _ in 0..<10 { _ = test.client.boolVariation(featureId: "checkout", defaultValue: false) }
-        _ = test.client.boolVariation(featureId: "banner", defaultValue: false)
-        _ = test.client.evaluationDetails(featureId: "checkout")
+        for _ in 0..<10 { _ = test.client.boolVariation(flagKey: "checkout", defaultValue: false) }
+        _ = test.client.boolVariation(flagKey: "banner", defaultValue: false)
+        _ = test.client.evaluationDetails(flagKey: "checkout")
         #expect(test.client.waitingEvents == 1)
         test.server.answer { call throws(HoldfastError) in
             guard call.path == "/v1/evaluations" else { return Client.usual(call) }
             return .json(Client.evaluations(revision: "2", columns: 4))
         }
         try await test.client.fetchEvaluations()
-        _ = test.client.intVariation(featureId: "checkout", defaultValue: 1)
+        _ = test.client.intVariation(flagKey: "checkout", defaultValue: 1)
         #expect(test.client.waitingEvents == 1)
         test.server.answer { call throws(HoldfastError) in
             guard call.path == "/v1/evaluations" else { return Client.usual(call) }
             return .json(Client.evaluations(revision: "3").replacing("70012", with: "70011"))
         }
         try await test.client.fetchEvaluations()
-        _ = test.client.stringVariation(featureId: "checkout", defaultValue: "")
+        _ = test.client.stringVariation(flagKey: "checkout", defaultValue: "")
         #expect(test.client.waitingEvents == 2)
         try await test.client.flush()
-        let sent = try JSONDecoder().decode([JSONValue].self, from: Data(test.server.calls("/v1/exposures")[0].body.utf8))
+        let sent = try JSONDecoder().decode([HoldfastValue].self, from: Data(test.server.calls("/v1/exposures")[0].body.utf8))
         #expect(sent.map { $0["variation_id"] } == ["70012", "70011"])
         #expect(sent.allSatisfy { $0["user_id"] == "ada" && $0["experiment"] == "7001" })
         #expect(sent[0]["timestamp"] == "2027-01-15T08:00:00.000Z")
@@ -232,12 +232,12 @@ import Testing
         for body in ["", "[]", "{}", "not JSON"] {
             test.server.answer { _ throws(HoldfastError) in .json(body) }
             let thrown = await #expect(throws: HoldfastError.self) { try await test.client.fetchEvaluations() }
-            guard case .invalidAnswer = thrown else {
+            guard case .invalidResponse = thrown else {
                 Issue.record("\(String(describing: thrown))")
                 continue
             }
         }
-        #expect(test.client.boolVariation(featureId: "checkout", defaultValue: false))
+        #expect(test.client.boolVariation(flagKey: "checkout", defaultValue: false))
         test.client.destroy()
         await #expect(throws: HoldfastError.destroyed) { try await test.client.fetchEvaluations() }
         await #expect(throws: HoldfastError.destroyed) { try await test.client.flush() }

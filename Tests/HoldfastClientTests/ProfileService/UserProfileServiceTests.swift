@@ -6,7 +6,7 @@ import Testing
 
 @Suite struct UserProfileServiceTests {
     private func profile(_ userID: String, _ map: [String: String]) -> UserProfile {
-        UserProfile(userId: userID, experimentBucketMap: map)
+        UserProfile(userID: userID, experimentBucketMap: map)
     }
 
     /// A server that knows one user.
@@ -24,18 +24,18 @@ import Testing
     @Test func `A user who was loaded is known, and one of whom nothing is stored is not`() async throws {
         let test = try Client(server: Self.server())
         let service = UserProfileService(client: test.client)
-        try await service.load(userIds: ["ada", "bob"])
-        #expect(service.lookup(userId: "ada") == profile("ada", ["1": "a"]))
-        #expect(service.lookup(userId: "bob") == nil)
+        try await service.load(userIDs: ["ada", "bob"])
+        #expect(service.lookup(userID: "ada") == profile("ada", ["1": "a"]))
+        #expect(service.lookup(userID: "bob") == nil)
         #expect(test.server.calls("/v1/profiles/lookup").count == 1)
     }
 
     @Test func `A user who is not known is asked for in the background`() async throws {
         let test = try Client(server: Self.server())
         let service = UserProfileService(client: test.client)
-        #expect(service.lookup(userId: "ada") == nil)
-        while service.lookup(userId: "ada") == nil { await Task.yield() }
-        #expect(service.lookup(userId: "ada") == profile("ada", ["1": "a"]))
+        #expect(service.lookup(userID: "ada") == nil)
+        while service.lookup(userID: "ada") == nil { await Task.yield() }
+        #expect(service.lookup(userID: "ada") == profile("ada", ["1": "a"]))
         #expect(test.server.calls("/v1/profiles/lookup").count == 1)
     }
 
@@ -43,10 +43,10 @@ import Testing
         let test = try Client(server: Self.server())
         let service = UserProfileService(client: test.client, preloading: ["ada"])
         await test.server.untilCalled("/v1/profiles/lookup", count: 1)
-        while service.lookup(userId: "ada") == nil { await Task.yield() }
+        while service.lookup(userID: "ada") == nil { await Task.yield() }
         #expect(test.server.calls("/v1/profiles/lookup").count == 1)
         test.clock.advance(by: .seconds(601))
-        #expect(service.lookup(userId: "ada") != nil)
+        #expect(service.lookup(userID: "ada") != nil)
         await test.server.untilCalled("/v1/profiles/lookup", count: 2)
     }
 
@@ -55,23 +55,23 @@ import Testing
         let service = UserProfileService(client: test.client)
         service.save(userProfile: profile("bob", ["1": "a"]))
         service.save(userProfile: profile("ada", ["1": "a"]))
-        #expect(service.lookup(userId: "ada") == nil)
+        #expect(service.lookup(userID: "ada") == nil)
         test.server.answer { call throws(HoldfastError) in Client.usual(call) }
         try await test.client.flush()
         service.save(userProfile: profile("ada", ["1": "a"]))
-        #expect(service.lookup(userId: "ada") == profile("ada", ["1": "a"]))
+        #expect(service.lookup(userID: "ada") == profile("ada", ["1": "a"]))
         #expect(test.client.waitingEvents == 1)
     }
 
     @Test func `What was saved is known at once and sent once, and what the server has is not sent again`() async throws {
         let test = try Client(server: Self.server())
         let service = UserProfileService(client: test.client)
-        try await service.load(userIds: ["ada"])
+        try await service.load(userIDs: ["ada"])
         service.save(userProfile: profile("ada", ["1": "a"]))
         #expect(test.client.waitingEvents == 0)
         service.save(userProfile: profile("ada", ["1": "a", "2": "b"]))
         service.save(userProfile: profile("ada", ["1": "a", "2": "b"]))
-        #expect(service.lookup(userId: "ada") == profile("ada", ["1": "a", "2": "b"]))
+        #expect(service.lookup(userID: "ada") == profile("ada", ["1": "a", "2": "b"]))
         #expect(test.client.waitingEvents == 1)
         try await test.client.flush()
         let calls = test.server.calls("/v1/profiles")
@@ -83,7 +83,7 @@ import Testing
     @Test func `Only a variation that was known and is another one now replaces what the server has`() async throws {
         let test = try Client(server: Self.server())
         let service = UserProfileService(client: test.client)
-        try await service.load(userIds: ["ada"])
+        try await service.load(userIDs: ["ada"])
         service.save(userProfile: profile("ada", ["1": "z", "2": "b"]))
         try await test.client.flush()
         let calls = test.server.calls("/v1/profiles")
@@ -107,7 +107,7 @@ import Testing
         var told: [String] = []
         for _ in 0..<3 {
             guard let notice = await notices.next(), case .save(let saved, _) = notice.event else { continue }
-            if case .refused(let reason) = notice.outcome { told.append("\(saved.userId): \(reason)") }
+            if case .refused(let reason) = notice.outcome { told.append("\(saved.userID): \(reason)") }
         }
         #expect(told == ["u2: too many (/a)"])
     }
@@ -120,13 +120,13 @@ import Testing
         first.client.destroy()
         let second = try Client(directory: directory, server: server)
         let service = UserProfileService(client: second.client)
-        #expect(service.lookup(userId: "ada") == profile("ada", ["1": "mine", "2": "b"]))
-        try await service.load(userIds: ["ada"])
-        #expect(service.lookup(userId: "ada") == profile("ada", ["1": "mine", "2": "b"]))
+        #expect(service.lookup(userID: "ada") == profile("ada", ["1": "mine", "2": "b"]))
+        try await service.load(userIDs: ["ada"])
+        #expect(service.lookup(userID: "ada") == profile("ada", ["1": "mine", "2": "b"]))
         try await second.client.flush()
         // The server kept its own of the first, and is asked for what it has.
-        try await service.load(userIds: ["ada"])
-        #expect(service.lookup(userId: "ada") == profile("ada", ["1": "a"]))
+        try await service.load(userIDs: ["ada"])
+        #expect(service.lookup(userID: "ada") == profile("ada", ["1": "a"]))
     }
 
     /// A server whose look-ups answer late with what it had when it was asked, and that stores what is saved.
@@ -152,7 +152,7 @@ import Testing
         let gate = Gate()
         let test = try Client(server: Self.lateServer(gate))
         let service = UserProfileService(client: test.client)
-        #expect(service.lookup(userId: "ada") == nil)
+        #expect(service.lookup(userID: "ada") == nil)
         await test.server.untilCalled("/v1/profiles/lookup")
         service.save(userProfile: profile("ada", ["1": "a"]))
         try await test.client.flush()
@@ -160,7 +160,7 @@ import Testing
         // The server is asked again for the user, who is known throughout.
         await test.server.untilCalled("/v1/profiles/lookup", count: 2)
         for _ in 0..<1_000 {
-            #expect(service.lookup(userId: "ada") == profile("ada", ["1": "a"]))
+            #expect(service.lookup(userID: "ada") == profile("ada", ["1": "a"]))
             await Task.yield()
         }
     }
@@ -169,41 +169,41 @@ import Testing
         let gate = Gate()
         let test = try Client(server: Self.lateServer(gate))
         let service = UserProfileService(client: test.client)
-        let loading = Task { try await service.load(userIds: ["ada", "bob"]) }
+        let loading = Task { try await service.load(userIDs: ["ada", "bob"]) }
         await test.server.untilCalled("/v1/profiles/lookup")
         service.save(userProfile: profile("ada", ["1": "a"]))
         try await test.client.flush()
         gate.open()
         try await loading.value
-        #expect(service.lookup(userId: "ada") == profile("ada", ["1": "a"]))
-        #expect(service.lookup(userId: "bob") == nil)
+        #expect(service.lookup(userID: "ada") == profile("ada", ["1": "a"]))
+        #expect(service.lookup(userID: "bob") == nil)
     }
 
     @Test func `What was loaded is known to the next client without a server`() async throws {
         let directory = try TemporaryDirectory()
         let first = try Client(directory: directory, server: Self.server())
-        try await UserProfileService(client: first.client).load(userIds: ["ada", "bob"])
+        try await UserProfileService(client: first.client).load(userIDs: ["ada", "bob"])
         let kept = UserProfileService(client: first.client)
-        try await kept.load(userIds: ["ada"])
+        try await kept.load(userIDs: ["ada"])
         first.client.destroy()
         let second = try Client(directory: directory, server: StubServer { _ throws(HoldfastError) in .status(500) })
-        #expect(UserProfileService(client: second.client).lookup(userId: "ada") == profile("ada", ["1": "a"]))
+        #expect(UserProfileService(client: second.client).lookup(userID: "ada") == profile("ada", ["1": "a"]))
     }
 
     @Test func `Tracking only saves and never looks up`() async throws {
         let test = try Client(server: Self.server())
         let service = UserProfileService(client: test.client, mode: .trackingOnly, preloading: ["ada"])
         service.save(userProfile: profile("ada", ["1": "z"]))
-        #expect(service.lookup(userId: "ada") == nil)
-        try await service.load(userIds: ["ada"])
+        #expect(service.lookup(userID: "ada") == nil)
+        try await service.load(userIDs: ["ada"])
         try await test.client.flush()
         #expect(test.server.calls("/v1/profiles").map(\.query) == [nil])
         #expect(test.server.calls("/v1/profiles/lookup").isEmpty)
     }
 
     @Test(arguments: [
-        UserProfile(userId: ""), UserProfile(userId: String(repeating: "x", count: 1_025)), UserProfile(userId: "a\0b"),
-        UserProfile(userId: "ada", experimentBucketMap: ["a b": "1"]), UserProfile(userId: "ada", experimentBucketMap: ["1": ""]),
+        UserProfile(userID: ""), UserProfile(userID: String(repeating: "x", count: 1_025)), UserProfile(userID: "a\0b"),
+        UserProfile(userID: "ada", experimentBucketMap: ["a b": "1"]), UserProfile(userID: "ada", experimentBucketMap: ["1": ""]),
     ])
     func `A profile that the server would refuse is dropped and told`(_ profile: UserProfile) async throws {
         let test = try Client(server: Self.server())

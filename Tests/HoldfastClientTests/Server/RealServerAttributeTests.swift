@@ -25,11 +25,11 @@ import Testing
         let client = try server.client(in: directory)
         let service = AttributeService(client: client)
         var outcomes = service.outcomes().makeAsyncIterator()
-        service.update(attributes: ["country": "de", "age": 30], userId: "ada")
-        service.update(attributes: ["age": 31], userId: "ada")
-        service.update(attributes: ["age": "old"], userId: "bob")
-        service.update(attributes: ["country": "fr"], userId: "bob")
-        service.delete(attributes: ["country"], userId: "ada")
+        service.update(attributes: ["country": "de", "age": 30], userID: "ada")
+        service.update(attributes: ["age": 31], userID: "ada")
+        service.update(attributes: ["age": "old"], userID: "bob")
+        service.update(attributes: ["country": "fr"], userID: "bob")
+        service.delete(attributes: ["country"], userID: "ada")
         try await client.flush()
         var refused: [String] = []
         for _ in 0..<5 {
@@ -53,8 +53,8 @@ import Testing
         }
         // Each refusal names the attribute several times; those of all are longer than an answer may be.
         let wrong = String(repeating: "x", count: 1_000)
-        for user in 0..<480 { service.update(attributes: [wrong: 1], userId: "user\(user)") }
-        service.update(attributes: ["age": 30], userId: "ada")
+        for user in 0..<480 { service.update(attributes: [wrong: 1], userID: "user\(user)") }
+        service.update(attributes: ["age": 30], userID: "ada")
         try await client.flush()
         #expect(refused.withLock { $0 } == 480)
         #expect(client.waitingEvents == 0)
@@ -67,11 +67,11 @@ import Testing
         try await server.putDatafile(revision: 1, controlEnd: 0)
         let client = try server.client(in: directory)
         try await client.initialize(user: HoldfastUser(id: "ada"), timeout: .seconds(60))
-        #expect(client.evaluationDetails(featureId: "checkout")?.variationKey == nil)
+        #expect(client.evaluationDetails(flagKey: "checkout")?.variationKey == nil)
         AttributeService(client: client).update(attributes: ["country": "de"])
         try await client.flush()
         try await client.fetchEvaluations()
-        #expect(client.stringVariation(featureId: "checkout", defaultValue: "") == "new")
+        #expect(client.stringVariation(flagKey: "checkout", defaultValue: "") == "new")
         client.destroy()
     }
 }

@@ -18,17 +18,17 @@ import Testing
         try await server.putDatafile(revision: 1, controlEnd: 0)
         let client = try server.client(in: directory)
         #expect(try await client.initialize(user: Self.ada, timeout: .seconds(60)) == .server)
-        #expect(client.boolVariation(featureId: "checkout", defaultValue: false))
-        #expect(client.stringVariation(featureId: "checkout", defaultValue: "") == "new")
-        #expect(client.intVariation(featureId: "checkout", defaultValue: 1) == 3)
+        #expect(client.boolVariation(flagKey: "checkout", defaultValue: false))
+        #expect(client.stringVariation(flagKey: "checkout", defaultValue: "") == "new")
+        #expect(client.intVariation(flagKey: "checkout", defaultValue: 1) == 3)
         let assignment = try await client.assignment(experiment: "checkout_test")
         #expect(assignment.variationKey == "new" && assignment.source == "stored")
 
         var updates = client.updates().makeAsyncIterator()
         try await server.putDatafile(revision: 2, controlEnd: 10_000, columns: 4)
         #expect(await updates.next() == ["checkout"])
-        #expect(client.intVariation(featureId: "checkout", defaultValue: 1) == 4)
-        #expect(client.evaluationDetails(featureId: "checkout")?.source == "stored")
+        #expect(client.intVariation(flagKey: "checkout", defaultValue: 1) == 4)
+        #expect(client.evaluationDetails(flagKey: "checkout")?.source == "stored")
         try await client.fetchEvaluations()
         client.destroy()
     }
@@ -37,9 +37,9 @@ import Testing
         try await server.putDatafile(revision: 1, controlEnd: 0)
         let client = try server.client(in: directory)
         try await client.initialize(user: Self.ada, timeout: .seconds(60))
-        for _ in 0..<3 { _ = client.boolVariation(featureId: "checkout", defaultValue: false) }
-        client.track(goal: "purchase", value: 49.5)
-        client.track(goal: "purchase")
+        for _ in 0..<3 { _ = client.boolVariation(flagKey: "checkout", defaultValue: false) }
+        client.track(goalID: "purchase", value: 49.5)
+        client.track(goalID: "purchase")
         try await client.flush()
         #expect(client.waitingEvents == 0)
         let exposures = try await server.exposures()
@@ -84,13 +84,13 @@ import Testing
         let client = try server.client(in: directory)
         let service = UserProfileService(client: client)
         // Nothing is known of the user yet; the SDK decides by itself.
-        service.save(userProfile: UserProfile(userId: "bob", experimentBucketMap: ["1": "other", "2": "b"]))
+        service.save(userProfile: UserProfile(userID: "bob", experimentBucketMap: ["1": "other", "2": "b"]))
         try await client.flush()
-        try await service.load(userIds: ["bob", "nobody"])
-        #expect(service.lookup(userId: "bob")?.experimentBucketMap == ["1": "first", "2": "b"])
-        #expect(service.lookup(userId: "nobody") == nil)
+        try await service.load(userIDs: ["bob", "nobody"])
+        #expect(service.lookup(userID: "bob")?.experimentBucketMap == ["1": "first", "2": "b"])
+        #expect(service.lookup(userID: "nobody") == nil)
         // What is known is replaced on purpose.
-        service.save(userProfile: UserProfile(userId: "bob", experimentBucketMap: ["1": "third"]))
+        service.save(userProfile: UserProfile(userID: "bob", experimentBucketMap: ["1": "third"]))
         try await client.flush()
         #expect(try await server.request("GET", "/v1/profiles/bob").contains(#""1":{"variation_id":"third"}"#))
         client.destroy()
@@ -102,10 +102,10 @@ import Testing
         let service = UserProfileService(client: client)
         try await client.initialize(user: Self.ada, timeout: .seconds(60))
         server.kill()
-        #expect(client.boolVariation(featureId: "checkout", defaultValue: false))
+        #expect(client.boolVariation(flagKey: "checkout", defaultValue: false))
         for number in 0..<20 {
-            client.track(goal: "purchase", value: Double(number))
-            service.save(userProfile: UserProfile(userId: "user\(number)", experimentBucketMap: ["1": "a"]))
+            client.track(goalID: "purchase", value: Double(number))
+            service.save(userProfile: UserProfile(userID: "user\(number)", experimentBucketMap: ["1": "a"]))
         }
         await #expect(throws: HoldfastError.self) { try await client.flush() }
         await #expect(throws: HoldfastError.self) { try await client.fetchEvaluations() }
@@ -136,7 +136,7 @@ import Testing
             return
         }
         #expect(detail.contains("token"))
-        client.track(goal: "purchase")
+        client.track(goalID: "purchase")
         await #expect(throws: HoldfastError.self) { try await client.flush() }
         #expect(client.waitingEvents == 1)
         client.destroy()

@@ -74,3 +74,13 @@ final class FailingStorage: SplitTestStorage {
         try await inner.set(value, forKey: key)
     }
 }
+
+enum PaywallTest: SplitTest {
+    static let key = "paywall"
+
+    enum Group: String, CaseIterable {
+        case control
+        case controlCheck = "control_check"
+        case annualFirst = "annual_first"
+    }
+}

@@ -43,7 +43,7 @@ struct Client {
 
     /// Each event of a call is stored.
     static func results(_ call: StubServer.Call) -> String {
-        let count = (try? JSONDecoder().decode([JSONValue].self, from: Data(call.body.utf8)))?.count ?? 0
+        let count = (try? JSONDecoder().decode([HoldfastValue].self, from: Data(call.body.utf8)))?.count ?? 0
         let results = (0..<count).map { #"{"index":\#($0),"status":"stored"}"# }
         return #"{"results":[\#(results.joined(separator: ","))]}"#
     }
@@ -56,5 +56,22 @@ struct Client {
          {"flag_key":"banner","variation_key":null,"variation_id":null,"experiment_id":null,"enabled":false,
           "variables":{"ratio":0.5,"limit":9},"rule_key":null,"source":"none","reasons":["why"]}]}
         """#
+    }
+}
+
+/// A directory of one test's own, removed when the test lets go of it.
+final class TemporaryDirectory: Sendable {
+    let url = FileManager.default.temporaryDirectory.appendingPathComponent("holdfast-client-" + UUID().uuidString)
+
+    init() throws {
+        try FileManager.default.createDirectory(at: url, withIntermediateDirectories: true)
+    }
+
+    deinit {
+        try? FileManager.default.removeItem(at: url)
+    }
+
+    func path(_ name: String) -> String {
+        url.appendingPathComponent(name).path
     }
 }

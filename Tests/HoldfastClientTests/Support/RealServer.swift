@@ -83,15 +83,15 @@ final class RealServer: Sendable {
     }
 
     /// The goal events that the server has, as they are exported.
-    func goalEvents() async throws -> [JSONValue] {
+    func goalEvents() async throws -> [HoldfastValue] {
         try await request("GET", "/v1/events").split(separator: "\n").map {
-            try JSONDecoder().decode(JSONValue.self, from: Data($0.utf8))
+            try JSONDecoder().decode(HoldfastValue.self, from: Data($0.utf8))
         }
     }
 
-    func exposures() async throws -> [JSONValue] {
+    func exposures() async throws -> [HoldfastValue] {
         try await request("GET", "/v1/exposures").split(separator: "\n").map {
-            try JSONDecoder().decode(JSONValue.self, from: Data($0.utf8))
+            try JSONDecoder().decode(HoldfastValue.self, from: Data($0.utf8))
         }
     }
 }

@@ -82,7 +82,7 @@ final class StubServer: HoldfastTransport {
         return ready
     }
 
-    func open(_ request: TransportRequest) async throws(HoldfastError) -> TransportAnswer {
+    func open(_ request: TransportRequest) async throws(HoldfastError) -> TransportResponse {
         let call = Call(
             path: request.url.path, query: request.url.query, fields: request.fields,
             body: String(decoding: request.body ?? Data(), as: UTF8.self))
@@ -95,7 +95,7 @@ final class StubServer: HoldfastTransport {
         let (body, continuation) = AsyncThrowingStream<Data, any Error>.makeStream()
         continuation.yield(Data(answer.body.utf8))
         if !answer.isOpen { continuation.finish() }
-        return TransportAnswer(status: answer.status, fields: answer.fields, body: body)
+        return TransportResponse(status: answer.status, fields: answer.fields, body: body)
     }
 
     func close() {}

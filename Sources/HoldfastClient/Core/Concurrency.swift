@@ -1,0 +1,191 @@
+import Synchronization
+
+/// Wakes the single task that waits on it. A ring without a waiter is kept for the next wait.
+final class Signal: Sendable {
+    private struct State {
+        var hasRung = false
+        var waiter: CheckedContinuation<Void, Never>?
+    }
+
+    private let state = Mutex(State())
+
+    func ring() {
+        let waiter = state.withLock { state in
+            defer { state.waiter = nil }
+            if state.waiter == nil { state.hasRung = true }
+            return state.waiter
+        }
+        waiter?.resume()
+    }
+
+    /// Returns after a ring, or when the task is cancelled.
+    func wait() async {
+        await withTaskCancellationHandler {
+            await withCheckedContinuation { waiter in
+                let mayGo = state.withLock { state in
+                    if state.hasRung || Task.isCancelled {
+                        state.hasRung = false
+                        return true
+                    }
+                    state.waiter = waiter
+                    return false
+                }
+                if mayGo { waiter.resume() }
+            }
+        } onCancel: {
+            let waiter = state.withLock { state in
+                defer { state.waiter = nil }
+                return state.waiter
+            }
+            waiter?.resume()
+        }
+    }
+
+    /// Returns after a ring with the condition true, after the time-out, or when the task is cancelled.
+    func wait(
+        atMost duration: Duration, _ clock: any HoldfastClock,
+        until isEnough: @escaping @Sendable () -> Bool = { true }
+    ) async {
+        await withTaskGroup(of: Void.self) { group in
+            group.addTask { try? await clock.sleep(for: duration) }
+            group.addTask { [self] in
+                repeat { await wait() } while !isEnough() && !Task.isCancelled
+            }
+            await group.next()
+            group.cancelAll()
+        }
+    }
+}
+
+/// Runs at most one operation at a time. Callers that arrive while it runs share the next run, which sees everything
+/// that happened before they called.
+actor SingleFlight<Value: Sendable> {
+    private let work: @Sendable () async -> Value
+    private var running: Task<Value, Never>?
+    private var next: Task<Value, Never>?
+
+    init(_ work: @escaping @Sendable () async -> Value) {
+        self.work = work
+    }
+
+    func run() async -> Value {
+        if let next { return await next.value }
+        guard let current = running else { return await start().value }
+        let task = Task {
+            _ = await current.value
+            return await self.startNext().value
+        }
+        next = task
+        return await task.value
+    }
+
+    private func start() -> Task<Value, Never> {
+        let task = Task {
+            let value = await work()
+            ended()
+            return value
+        }
+        running = task
+        return task
+    }
+
+    private func startNext() -> Task<Value, Never> {
+        next = nil
+        return start()
+    }
+
+    private func ended() {
+        running = nil
+    }
+}
+
+/// Waits for an operation with a time-out. The operation continues after the time-out.
+///
+/// - Returns: `nil` after the time-out, or when the calling task is cancelled.
+func value<Value: Sendable>(
+    within duration: Duration, _ clock: any HoldfastClock, of work: @escaping @Sendable () async -> Value
+) async -> Value? {
+    let race = Race<Value>()
+    return await withTaskCancellationHandler {
+        await withCheckedContinuation { continuation in
+            race.begin(continuation)
+            let timer = Task {
+                try? await clock.sleep(for: duration)
+                race.end(nil)
+            }
+            Task {
+                race.end(await work())
+                timer.cancel()
+            }
+        }
+    } onCancel: {
+        race.end(nil)
+    }
+}
+
+/// Resumes its continuation with the first of several outcomes.
+private final class Race<Value: Sendable>: Sendable {
+    private struct State {
+        var continuation: CheckedContinuation<Value?, Never>?
+        var hasEnded = false
+    }
+
+    private let state = Mutex(State())
+
+    func begin(_ continuation: CheckedContinuation<Value?, Never>) {
+        let hasEnded = state.withLock { state in
+            if !state.hasEnded { state.continuation = continuation }
+            return state.hasEnded
+        }
+        if hasEnded { continuation.resume(returning: nil) }
+    }
+
+    func end(_ value: Value?) {
+        let continuation = state.withLock { state in
+            defer { state.continuation = nil }
+            state.hasEnded = true
+            return state.continuation
+        }
+        continuation?.resume(returning: value)
+    }
+}
+
+/// A list of callbacks.
+final class Listeners<Value: Sendable>: Sendable {
+    private struct State {
+        var functions: [UInt64: @Sendable (Value) -> Void] = [:]
+        var next: UInt64 = 0
+    }
+
+    private let state = Mutex(State())
+
+    var isEmpty: Bool { state.withLock { $0.functions.isEmpty } }
+
+    func add(_ function: @escaping @Sendable (Value) -> Void) -> ListenerToken {
+        let id = state.withLock { state in
+            defer { state.next &+= 1 }
+            state.functions[state.next] = function
+            return state.next
+        }
+        return ListenerToken { [weak self] in self?.state.withLock { _ = $0.functions.removeValue(forKey: id) } }
+    }
+
+    /// Calls all callbacks outside the lock, in the order of registration.
+    func notify(_ value: Value) {
+        for (_, function) in state.withLock({ $0.functions.sorted { $0.key < $1.key } }) { function(value) }
+    }
+}
+
+/// Removes a listener. The listener stays registered even if the token is discarded.
+public struct ListenerToken: Sendable {
+    private let end: @Sendable () -> Void
+
+    init(_ end: @escaping @Sendable () -> Void) {
+        self.end = end
+    }
+
+    /// Removes the listener; a call in progress finishes.
+    public func cancel() {
+        end()
+    }
+}

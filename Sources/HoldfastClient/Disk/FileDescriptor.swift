@@ -1,0 +1,79 @@
+#if canImport(Darwin)
+    import Darwin
+#elseif canImport(Musl)
+    import Musl
+#else
+    import Glibc
+#endif
+
+/// An open file that closes itself.
+final class FileDescriptor: Sendable {
+    private let number: Int32
+
+    /// Opens a file for reading and appending; creates it with mode 0600 if it is missing.
+    init(path: String) throws(HoldfastError) {
+        number = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0o600)
+        guard number >= 0 else { throw Self.failure("open", path) }
+    }
+
+    deinit {
+        close(number)
+    }
+
+    /// Takes an exclusive lock that lasts until the file is closed, at the latest when the process ends.
+    ///
+    /// - Returns: whether the lock was free.
+    func lock() -> Bool {
+        flock(number, LOCK_EX | LOCK_NB) == 0
+    }
+
+    func append(_ bytes: [UInt8]) throws(HoldfastError) {
+        var rest = bytes[...]
+        while !rest.isEmpty {
+            let count = rest.withUnsafeBytes { write(number, $0.baseAddress, $0.count) }
+            if count < 0, errno == EINTR { continue }
+            guard count > 0 else { throw Self.failure("write") }
+            rest = rest.dropFirst(count)
+        }
+    }
+
+    /// Returns the contents from an offset on.
+    func contents(from offset: Int = 0) throws(HoldfastError) -> [UInt8] {
+        guard lseek(number, off_t(offset), SEEK_SET) >= 0 else { throw Self.failure("lseek") }
+        var all: [UInt8] = []
+        var buffer = [UInt8](repeating: 0, count: 65_536)
+        while true {
+            let count = read(number, &buffer, buffer.count)
+            if count < 0, errno == EINTR { continue }
+            guard count >= 0 else { throw Self.failure("read") }
+            if count == 0 { return all }
+            all += buffer[..<count]
+        }
+    }
+
+    func truncate(to length: Int) throws(HoldfastError) {
+        guard ftruncate(number, off_t(length)) == 0 else { throw Self.failure("ftruncate") }
+    }
+
+    /// Blocks until all writes are on disk (`fsync`).
+    func synchronize() throws(HoldfastError) {
+        guard fsync(number) == 0 else { throw Self.failure("fsync") }
+    }
+
+    /// Replaces a file atomically.
+    static func replace(_ path: String, with replacement: String) throws(HoldfastError) {
+        guard rename(replacement, path) == 0 else { throw failure("rename", path) }
+    }
+
+    /// Blocks until a directory's entries are on disk (`fsync`).
+    static func synchronizeDirectory(_ path: String) throws(HoldfastError) {
+        let number = open(path, O_RDONLY | O_CLOEXEC)
+        guard number >= 0 else { throw failure("open", path) }
+        defer { close(number) }
+        guard fsync(number) == 0 else { throw failure("fsync", path) }
+    }
+
+    private static func failure(_ call: String, _ path: String = "") -> HoldfastError {
+        .storage("\(call) \(path): \(String(cString: strerror(errno)))")
+    }
+}

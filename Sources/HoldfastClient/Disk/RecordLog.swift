@@ -1,0 +1,136 @@
+/// An append-only file of records with checksums. Torn and damaged records are skipped when it is read.
+///
+/// ```
+/// "HFLOG001"                                                8 bytes, once
+/// length of body | CRC-32 of body | kind | number | payload  4 + 4 bytes, then the body: 1 + 8 + n
+/// ```
+/// Integers are little-endian.
+struct RecordLog: ~Copyable {
+    struct Record {
+        var kind: UInt8
+        var number: UInt64
+        var payload: [UInt8]
+    }
+
+    private static let magic = Array("HFLOG001".utf8)
+    private static let bodyHeader = 9
+    /// Upper bound of a payload; a greater length means damage.
+    static let maximumPayload = 2 * 1024 * 1024
+
+    private let path: String
+    private(set) var file: FileDescriptor
+    /// Length of the file in bytes.
+    private(set) var length: Int
+    /// Number of calls of ``removeAll()``.
+    private var emptied = 0
+
+    /// Opens the log, passes each record to the closure, and truncates an incomplete record at the end.
+    init(path: String, _ take: (Record) -> Void) throws(HoldfastError) {
+        let file = try FileDescriptor(path: path)
+        let length = try Self.read(file, take)
+        self.path = path
+        self.file = file
+        self.length = length
+    }
+
+    private static func read(_ file: FileDescriptor, _ take: (Record) -> Void) throws(HoldfastError) -> Int {
+        let bytes = try file.contents()
+        guard bytes.starts(with: magic) else {
+            try file.truncate(to: 0)
+            try file.append(magic)
+            return magic.count
+        }
+        let length = read(bytes, take)
+        if length < bytes.count { try file.truncate(to: length) }
+        return length
+    }
+
+    /// - Returns: the end of the last complete record.
+    private static func read(_ bytes: [UInt8], _ take: (Record) -> Void) -> Int {
+        var position = magic.count
+        while bytes.count - position >= 8 {
+            let length = Int(word(bytes[position...]))
+            let start = position + 8
+            guard length >= bodyHeader, length <= maximumPayload + bodyHeader, length <= bytes.count - start else { break }
+            let body = bytes[start..<start + length]
+            if Checksum.crc32(body) == word(bytes[(position + 4)...]) {
+                let number = body.dropFirst().prefix(8).reversed().reduce(0) { $0 << 8 | UInt64($1) }
+                take(Record(kind: body[start], number: number, payload: Array(body.dropFirst(bodyHeader))))
+            }
+            position = start + length
+        }
+        return position
+    }
+
+    /// Appends a record. It survives a crash of the process at once, and a power failure after
+    /// ``FileDescriptor/synchronize()``.
+    mutating func append(_ record: Record) throws(HoldfastError) {
+        let bytes = Self.encode(record)
+        do throws(HoldfastError) {
+            try file.append(bytes)
+            length += bytes.count
+        } catch {
+            // A partial record would hide the records after it.
+            try? file.truncate(to: length)
+            throw error
+        }
+    }
+
+    /// Removes all records.
+    mutating func removeAll() throws(HoldfastError) {
+        try file.truncate(to: Self.magic.count)
+        length = Self.magic.count
+        emptied += 1
+    }
+
+    /// The end of the file at some time; void after ``removeAll()``.
+    struct Position {
+        fileprivate var emptied: Int
+        fileprivate var length: Int
+    }
+
+    var position: Position { Position(emptied: emptied, length: length) }
+
+    /// A synchronized file that can replace a log. Creating it needs no lock on the log.
+    struct Replacement {
+        fileprivate let path: String
+        fileprivate let file: FileDescriptor
+        fileprivate var length: Int
+
+        init(of path: String, _ records: [Record]) throws(HoldfastError) {
+            self.path = path + ".new"
+            file = try FileDescriptor(path: self.path)
+            try file.truncate(to: 0)
+            let bytes = records.reduce(into: RecordLog.magic) { $0 += RecordLog.encode($1) }
+            try file.append(bytes)
+            try file.synchronize()
+            length = bytes.count
+        }
+    }
+
+    /// Replaces the contents up to a position atomically. Does not wait for the disk.
+    mutating func replace(by replacement: Replacement, since position: Position) throws(HoldfastError) {
+        guard position.emptied == emptied else { return }
+        let rest = try file.contents(from: position.length)
+        try replacement.file.append(rest)
+        try FileDescriptor.replace(path, with: replacement.path)
+        file = replacement.file
+        length = replacement.length + rest.count
+    }
+
+    private static func encode(_ record: Record) -> [UInt8] {
+        var body = [record.kind]
+        body.reserveCapacity(bodyHeader + record.payload.count)
+        withUnsafeBytes(of: record.number.littleEndian) { body += $0 }
+        body += record.payload
+        var bytes: [UInt8] = []
+        bytes.reserveCapacity(8 + body.count)
+        withUnsafeBytes(of: UInt32(body.count).littleEndian) { bytes += $0 }
+        withUnsafeBytes(of: Checksum.crc32(body).littleEndian) { bytes += $0 }
+        return bytes + body
+    }
+
+    private static func word(_ bytes: ArraySlice<UInt8>) -> UInt32 {
+        bytes.prefix(4).reversed().reduce(0) { $0 << 8 | UInt32($1) }
+    }
+}

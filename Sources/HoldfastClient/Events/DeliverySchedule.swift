@@ -1,0 +1,112 @@
+import Foundation
+import Synchronization
+
+/// Schedules the delivery of one kind of events: when a batch is full, else after the flush interval; after a failure,
+/// after the back-off or the server's `Retry-After`.
+final class DeliverySchedule: Sendable {
+    private let kind: EventKind
+    private let queue: DurableQueue
+    private let delivery: Delivery
+    private let sending: SingleFlight<Delivery.Failure?>
+    private let batchSize: Int
+    private let flushInterval: Duration
+    private let clock: any HoldfastClock
+    private let changed = Signal()
+    /// Whether the schedule waits for a full batch, so that ``added()`` need not ring earlier.
+    private let isCollecting = Atomic(false)
+
+    init(
+        kind: EventKind, queue: DurableQueue, server: HoldfastServer, notices: DeliveryNotices,
+        configuration: HoldfastConfiguration, clock: any HoldfastClock
+    ) {
+        self.kind = kind
+        self.queue = queue
+        self.clock = clock
+        batchSize = configuration.batchSize
+        flushInterval = configuration.flushInterval
+        let delivery = Delivery(
+            kind: kind, queue: queue, server: server, batchSize: configuration.batchSize, notices: notices, clock: clock)
+        self.delivery = delivery
+        sending = SingleFlight { await delivery.deliverAll() }
+    }
+
+    /// Call after an event was added to the queue.
+    func added() {
+        if !isCollecting.load(ordering: .relaxed) || queue.untriedCount(of: kind) >= batchSize { changed.ring() }
+    }
+
+    /// Sends all queued events now, including postponed ones.
+    ///
+    /// - Returns: the reason why events are still queued.
+    func flush() async -> HoldfastError? {
+        delivery.resumePostponed()
+        return await sending.run()?.error ?? queue.reasonToWait(of: kind)
+    }
+
+    /// Delivers events as they become due, until the task is cancelled.
+    func run() async {
+        var backoff = Backoff()
+        while !Task.isCancelled {
+            await untilDue()
+            // New events do not end the back-off: the server is still unreachable.
+            while !Task.isCancelled, let failure = await sending.run() {
+                try? await clock.sleep(for: backoff.failed(retryAfter: failure.retryAfter))
+            }
+            backoff.succeeded()
+        }
+    }
+
+    /// Returns when events are due and there is no reason to wait for a fuller batch.
+    private func untilDue() async {
+        while !Task.isCancelled {
+            let due = queue.first(of: kind, atMost: batchSize, bytes: .max, at: clock.now)
+            let retry = queue.untilRetry(of: kind, at: clock.now)
+            guard due.isEmpty else {
+                // Retries do not wait for the batch to fill.
+                guard due.count < batchSize, due.allSatisfy({ $0.postponement == nil }) else { return }
+                isCollecting.store(true, ordering: .relaxed)
+                await changed.wait(atMost: min(flushInterval, retry ?? flushInterval), clock) { [self] in
+                    queue.untriedCount(of: kind) >= batchSize
+                }
+                return isCollecting.store(false, ordering: .relaxed)
+            }
+            if let retry { await changed.wait(atMost: retry, clock) } else { await changed.wait() }
+        }
+    }
+}
+
+/// Exponential back-off with jitter: doubles from 1 s up to `longest`, of which a random half to all is waited, so that
+/// clients do not return all at once.
+struct Backoff: Sendable {
+    /// Upper bound in seconds.
+    var longest: Double = 300
+    private(set) var failures = 0
+
+    mutating func succeeded() {
+        failures = 0
+    }
+
+    /// - Parameters:
+    ///   - retryAfter: the server's lower bound.
+    ///   - chance: jitter, 0..<1.
+    mutating func failed(retryAfter: Duration? = nil, chance: Double = .random(in: 0..<1)) -> Duration {
+        failures = min(failures + 1, 30)
+        let most = min(longest, Double(1 << min(failures - 1, 20)))
+        let delay = Duration.seconds(most / 2 + most / 2 * chance)
+        guard let retryAfter, retryAfter > delay else { return delay }
+        // Spreads clients that were given the same moment.
+        return retryAfter + .seconds(chance)
+    }
+}
+
+/// A pause that began at some time.
+struct Rest: Sendable {
+    var start: Date
+    var duration: Duration
+
+    /// The remaining time, at least zero. Ends the pause if the clock was set back, which would otherwise extend it.
+    func left(at now: Date) -> Duration {
+        let passed = now.timeIntervalSince(start)
+        return passed < 0 ? .zero : max(.zero, duration - .seconds(passed))
+    }
+}

@@ -1,0 +1,136 @@
+public import Foundation
+
+/// An event that the client queues on disk until the server has stored or refused it.
+public enum HoldfastEvent: Sendable {
+    case attributes(AttributeEvent)
+    /// - Parameter replacing: whether it replaces stored assignments of the same experiments.
+    case save(UserProfile, replacing: Bool)
+    case exposure(ExposureEvent)
+    case goal(ConversionEvent)
+}
+
+/// A change of a user's attributes.
+public struct AttributeEvent: Sendable, Codable {
+    public var userID: String
+    /// Attributes to set.
+    public var attributes: [String: UserAttributeValue]
+    /// Names of attributes to delete; disjoint from `attributes`.
+    public var removed: [String]
+
+    private enum CodingKeys: String, CodingKey {
+        case userID = "user_id"
+        case attributes
+        case removed = "remove"
+    }
+}
+
+extension AttributeEvent {
+    public init(from decoder: any Decoder) throws {
+        let container = try decoder.container(keyedBy: CodingKeys.self)
+        userID = try container.decode(String.self, forKey: .userID)
+        attributes = try container.decodeIfPresent([String: UserAttributeValue].self, forKey: .attributes) ?? [:]
+        removed = try container.decodeIfPresent([String].self, forKey: .removed) ?? []
+    }
+
+    public func encode(to encoder: any Encoder) throws {
+        var container = encoder.container(keyedBy: CodingKeys.self)
+        try container.encode(userID, forKey: .userID)
+        if !attributes.isEmpty { try container.encode(attributes, forKey: .attributes) }
+        if !removed.isEmpty { try container.encode(removed, forKey: .removed) }
+    }
+}
+
+/// A user saw a variation.
+public struct ExposureEvent: Sendable, Codable {
+    public var userID: String
+    /// The key or id of the experiment.
+    public var experiment: String
+    /// `nil` stands for the stored variation.
+    public var variationID: String?
+    public var timestamp: String
+    public var sdkKey: String?
+
+    private enum CodingKeys: String, CodingKey {
+        case userID = "user_id"
+        case experiment
+        case variationID = "variation_id"
+        case timestamp
+        case sdkKey = "sdk_key"
+    }
+}
+
+/// A user reached a goal.
+public struct ConversionEvent: Sendable, Codable {
+    /// Idempotency key: the server stores an id once.
+    public var id: UUID
+    public var userID: String
+    public var goalID: String
+    public var value: Double?
+    public var timestamp: String
+    public var tags: [String: HoldfastValue]?
+    public var sdkKey: String?
+
+    private enum CodingKeys: String, CodingKey {
+        case id
+        case userID = "user_id"
+        case goalID = "goal"
+        case value, timestamp, tags
+        case sdkKey = "sdk_key"
+    }
+}
+
+extension HoldfastEvent {
+    var kind: EventKind {
+        switch self {
+        case .attributes: .attributes
+        case .save(_, let replacing): replacing ? .replacingSave : .save
+        case .exposure: .exposure
+        case .goal: .goal
+        }
+    }
+
+    func encoded() throws(HoldfastError) -> [UInt8] {
+        switch self {
+        case .attributes(let value): try HoldfastServer.encode(value)
+        case .save(let value, _): try HoldfastServer.encode(value)
+        case .exposure(let value): try HoldfastServer.encode(value)
+        case .goal(let value): try HoldfastServer.encode(value)
+        }
+    }
+
+    /// - Returns: `nil` for a payload of another version that cannot be decoded.
+    init?(_ kind: EventKind, _ payload: [UInt8]) {
+        func decode<Value: Decodable>(_ make: (Value) -> HoldfastEvent) -> HoldfastEvent? {
+            (try? JSONDecoder().decode(Value.self, from: Data(payload))).map(make)
+        }
+        let event: HoldfastEvent? =
+            switch kind {
+            case .attributes: decode(HoldfastEvent.attributes)
+            case .save: decode { .save($0, replacing: false) }
+            case .replacingSave: decode { .save($0, replacing: true) }
+            case .exposure: decode(HoldfastEvent.exposure)
+            case .goal: decode(HoldfastEvent.goal)
+            }
+        guard let event else { return nil }
+        self = event
+    }
+}
+
+/// The kind of an event. Kinds are delivered in parallel.
+public enum EventKind: UInt8, Sendable, CaseIterable, Codable {
+    case attributes = 1
+    /// A profile; stored assignments are kept.
+    case save = 2
+    /// A profile; replaces stored assignments of the same experiments.
+    case replacingSave = 3
+    case exposure = 4
+    case goal = 5
+
+    /// Whether the events of one user must be delivered in order. Exposures and goals carry a timestamp instead.
+    var keepsOrder: Bool {
+        switch self {
+        case .attributes, .save, .replacingSave: true
+        case .exposure, .goal: false
+        }
+    }
+}

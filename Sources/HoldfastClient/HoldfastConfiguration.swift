@@ -1,0 +1,91 @@
+public import Foundation
+
+/// Connection, polling and storage settings of a client.
+///
+/// ```swift
+/// var configuration = HoldfastConfiguration(endpoint: URL(string: "https://holdfast.example.com")!)
+/// configuration.token = "a secret of scope write"
+/// configuration.pollingInterval = .seconds(120)
+/// let client = try HoldfastClient(configuration: configuration)
+/// ```
+public struct HoldfastConfiguration: Sendable {
+    /// Base URL of the server: `http` or `https`, a host, and an optional path.
+    public var endpoint: URL
+    /// Access token of scope `write`; `nil` if the server requires none.
+    public var token: String?
+    /// SDK key of the project; `nil` if the server has only one project.
+    public var sdkKey: String?
+    /// Directory of the cache and the event queue. Only one client at a time may use it.
+    public var directory: URL
+
+    /// Interval between polls in the foreground; at least 60 s.
+    public var pollingInterval: Duration = .seconds(600)
+    /// Interval between polls in the background; at least 20 min.
+    public var backgroundPollingInterval: Duration = .seconds(3_600)
+    /// Whether the client keeps a connection open in the foreground over which the server announces changed flags
+    /// (`GET /v1/changes`). Polling continues either way.
+    public var listensToChanges = true
+    /// Whether the first evaluation of a flag under test reports an exposure.
+    public var reportsExposures = true
+
+    /// Longest time that an event waits for a batch to fill; at least 100 ms.
+    public var flushInterval: Duration = .seconds(30)
+    /// Events per request, 1 to 1,000. A full batch is sent at once.
+    public var batchSize = 100
+    /// Maximum number of queued events, 1 to 1,000,000. A full queue drops the oldest postponed event, or the new event
+    /// if none is postponed, and notifies observers.
+    public var queueSize = 10_000
+    /// Maximum size of the queued events in bytes; at least 64 KiB.
+    public var queueBytes = 16 * 1024 * 1024
+    /// Time-out of one request.
+    public var requestTimeout: Duration = .seconds(30)
+
+    /// Maximum number of cached user profiles, in memory and on disk, 1 to 1,000,000.
+    public var cachedProfiles = 10_000
+    /// Age after which a lookup refreshes a cached profile; at least 1 s.
+    public var profileRefreshInterval: Duration = .seconds(600)
+    /// Age after which an unchanged attribute is sent again.
+    public var attributeRefreshInterval: Duration = .seconds(86_400)
+
+    /// - Parameter directory: by default a folder for this endpoint and SDK key in the user's application support
+    ///   directory.
+    public init(endpoint: URL, token: String? = nil, sdkKey: String? = nil, directory: URL? = nil) {
+        self.endpoint = endpoint
+        self.token = token
+        self.sdkKey = sdkKey
+        self.directory = directory ?? Self.defaultDirectory(endpoint, sdkKey)
+    }
+
+    private static func defaultDirectory(_ endpoint: URL, _ sdkKey: String?) -> URL {
+        let base =
+            FileManager.default.urls(for: .applicationSupportDirectory, in: .userDomainMask).first
+            ?? FileManager.default.temporaryDirectory
+        let name = Checksum.crc32(Array("\(endpoint.absoluteString) \(sdkKey ?? "")".utf8))
+        return base.appendingPathComponent("holdfast").appendingPathComponent(String(name, radix: 16))
+    }
+
+    /// - Throws: ``HoldfastError/invalidConfiguration(_:)`` with the name of the wrong setting.
+    func check() throws(HoldfastError) {
+        guard let scheme = endpoint.scheme?.lowercased(), ["http", "https"].contains(scheme),
+            endpoint.host?.isEmpty == false, endpoint.query == nil, endpoint.fragment == nil
+        else { throw .invalidConfiguration("endpoint must be an http or https URL without query and fragment; got \(endpoint)") }
+        if let token, token.isEmpty || !token.utf8.allSatisfy({ (0x21...0x7E).contains($0) }) {
+            throw .invalidConfiguration("token must consist of visible ASCII characters")
+        }
+        for (name, value, least) in [
+            ("pollingInterval", pollingInterval, Duration.seconds(60)),
+            ("backgroundPollingInterval", backgroundPollingInterval, .seconds(1_200)),
+            ("flushInterval", flushInterval, .milliseconds(100)), ("requestTimeout", requestTimeout, .milliseconds(1)),
+            ("profileRefreshInterval", profileRefreshInterval, .seconds(1)),
+            ("attributeRefreshInterval", attributeRefreshInterval, .zero),
+        ] where value < least || value > .seconds(1_000_000_000) {
+            throw .invalidConfiguration("\(name) must be at least \(least) and at most 30 years; got \(value)")
+        }
+        for (name, value, range) in [
+            ("batchSize", batchSize, 1...1_000), ("queueSize", queueSize, 1...1_000_000),
+            ("queueBytes", queueBytes, 65_536...1_073_741_824), ("cachedProfiles", cachedProfiles, 1...1_000_000),
+        ] where !range.contains(value) {
+            throw .invalidConfiguration("\(name) must be \(range.lowerBound) to \(range.upperBound); got \(value)")
+        }
+    }
+}

@@ -1,0 +1,31 @@
+/// Errors of the client library.
+public enum HoldfastError: Error, Sendable, Equatable {
+    /// A setting of ``HoldfastConfiguration`` is out of range.
+    case invalidConfiguration(String)
+    /// An argument that the server would refuse.
+    case invalidArgument(String)
+    /// Another client, in this or another process, uses the directory.
+    case directoryInUse(String)
+    /// The directory cannot be read or written.
+    case storage(String)
+    /// There is no current user: ``HoldfastClient/initialize(user:timeout:)`` was not called.
+    case notInitialized
+    /// The client was destroyed.
+    case destroyed
+    /// The server did not respond in time.
+    case timedOut
+    /// The server cannot be reached, or the connection failed.
+    case unreachable(String)
+    /// The server refused the request (4xx). Repeating it does not help.
+    ///
+    /// - Parameter pointer: JSON pointer (RFC 6901) to the wrong member of the request, if the server names it.
+    case refused(status: Int, detail: String, pointer: String? = nil)
+    /// The server is temporarily unavailable (5xx, 408, 425, 429).
+    ///
+    /// - Parameter retryAfter: the delay that the server asks for, if it does.
+    case unavailable(status: Int, retryAfter: Duration?)
+    /// The response is not a Holdfast response.
+    case invalidResponse(String)
+    /// The task was cancelled.
+    case cancelled
+}

@@ -1,0 +1,168 @@
+import Foundation
+
+/// Sends requests to Holdfast's HTTP API.
+struct HoldfastServer: Sendable {
+    let endpoint: URL
+    let token: String?
+    let timeout: Duration
+    let transport: any HoldfastTransport
+
+    /// A complete response.
+    struct Response: Sendable {
+        var status: Int
+        /// Names in lower case.
+        var fields: [String: String]
+        var body: Data
+    }
+
+    /// Sends a request.
+    ///
+    /// - Returns: a response of status 200 to 299, or 304.
+    /// - Throws: ``HoldfastError/refused(status:detail:pointer:)`` and ``HoldfastError/unavailable(status:retryAfter:)``
+    ///   for other statuses, and errors of the transport.
+    func request(
+        _ method: String, _ path: String, query: [String: String] = [:], body: [UInt8]? = nil,
+        fields: [String: String] = [:]
+    ) async throws(HoldfastError) -> Response {
+        let response = try await send(method, path, query: query, body: body, fields: fields)
+        try Self.check(response)
+        return response
+    }
+
+    /// Sends a request and returns the response whatever its status.
+    func send(
+        _ method: String, _ path: String, query: [String: String] = [:], contentType: String = "application/json",
+        body: [UInt8]? = nil, fields: [String: String] = [:]
+    ) async throws(HoldfastError) -> Response {
+        var request = makeRequest(method, path, query: query, fields: fields)
+        if let body {
+            request.body = Data(body)
+            request.fields["Content-Type"] = contentType
+        }
+        let response = try await transport.open(request)
+        return Response(status: response.status, fields: response.fields, body: try await response.collected())
+    }
+
+    /// Opens a stream of server-sent events.
+    ///
+    /// - Parameter silence: time-out between two events.
+    func stream(_ path: String, query: [String: String], silence: Duration) async throws(HoldfastError) -> ServerSentEvents {
+        var request = makeRequest("GET", path, query: query, fields: ["Accept": "text/event-stream"])
+        request.timeout = silence
+        request.maximumBytes = nil
+        let response = try await transport.open(request)
+        guard response.status == 200 else {
+            try Self.check(Response(status: response.status, fields: response.fields, body: try await response.collected()))
+            throw .invalidResponse("status \(response.status) to a request for an event stream")
+        }
+        return ServerSentEvents(bytes: response.body)
+    }
+
+    private func makeRequest(
+        _ method: String, _ path: String, query: [String: String], fields: [String: String]
+    ) -> TransportRequest {
+        var url = endpoint.appendingPathComponent(path)
+        if !query.isEmpty, var components = URLComponents(url: url, resolvingAgainstBaseURL: false) {
+            components.queryItems = query.map { URLQueryItem(name: $0.key, value: $0.value) }
+            // Servers read `+` in a query as a space; SDK keys may contain one.
+            components.percentEncodedQuery = components.percentEncodedQuery?.replacing("+", with: "%2B")
+            url = components.url ?? url
+        }
+        var request = TransportRequest(method: method, url: url, timeout: timeout)
+        request.fields = fields
+        if let token { request.fields["Authorization"] = "Bearer \(token)" }
+        return request
+    }
+
+    static func check(_ response: Response) throws(HoldfastError) {
+        switch response.status {
+        case 200..<300, 304:
+            return
+        case 300..<400:
+            throw .invalidResponse("status \(response.status), but Holdfast never redirects")
+        case 408, 425, 429, 500...:
+            throw .unavailable(status: response.status, retryAfter: RetryAfter.parse(response.fields["retry-after"]))
+        default:
+            let problem = try? JSONDecoder().decode(Problem.self, from: response.body)
+            throw .refused(
+                status: response.status, detail: problem?.text ?? "no details", pointer: problem?.place)
+        }
+    }
+
+    /// Decodes a response body.
+    static func decode<Value: Decodable>(_ type: Value.Type, _ body: Data) throws(HoldfastError) -> Value {
+        do {
+            return try JSONDecoder().decode(type, from: body)
+        } catch {
+            throw .invalidResponse("\(error)")
+        }
+    }
+
+    /// Encodes a request body.
+    static func encode(_ value: some Encodable) throws(HoldfastError) -> [UInt8] {
+        do {
+            return Array(try JSONEncoder().encode(value))
+        } catch {
+            throw .invalidArgument("\(error)")
+        }
+    }
+}
+
+/// An RFC 9457 problem as Holdfast writes it.
+struct Problem: Decodable {
+    struct Entry: Decodable {
+        var pointer: String?
+        var detail: String?
+    }
+
+    private var title: String?
+    private var status: Int?
+    private var detail: String?
+    private var pointer: String?
+    private var errors: [Entry]?
+
+    /// - Returns: `nil` for a response that is not in Holdfast's format and may come from a proxy.
+    init?(_ response: HoldfastServer.Response) {
+        guard response.fields["content-type"]?.lowercased().hasPrefix("application/problem+json") == true,
+            let problem = try? JSONDecoder().decode(Problem.self, from: response.body),
+            problem.status == response.status, problem.title != nil, problem.detail != nil
+        else { return nil }
+        self = problem
+    }
+
+    var text: String? {
+        let entries = (errors ?? []).compactMap { entry in entry.detail.map { "\(entry.pointer ?? ""): \($0)" } }
+        let all = [detail].compactMap(\.self) + entries
+        return all.isEmpty ? nil : all.joined(separator: "; ")
+    }
+
+    /// JSON pointer (RFC 6901) to the wrong member of the body.
+    var place: String? { pointer ?? errors?.first?.pointer }
+
+    /// Index of the wrong element of the body's array.
+    var element: Int? {
+        let tokens = place?.split(separator: "/", omittingEmptySubsequences: false) ?? []
+        return tokens.count > 1 ? Int(tokens[1]) : nil
+    }
+
+    /// Human-readable text with the pointer.
+    var textAndPlace: String {
+        [text, place.flatMap { $0.isEmpty ? nil : "(\($0))" }].compactMap(\.self).joined(separator: " ")
+    }
+}
+
+/// Parses the header field `Retry-After` (RFC 9110 §10.2.3).
+enum RetryAfter {
+    /// - Parameter now: the base for a date.
+    /// - Returns: at most one day; `nil` for a missing or invalid field.
+    static func parse(_ value: String?, now: Date = Date()) -> Duration? {
+        guard let value else { return nil }
+        if let seconds = Int(value) { return seconds < 0 ? nil : .seconds(min(seconds, 86_400)) }
+        let formatter = DateFormatter()
+        formatter.locale = Locale(identifier: "en_US_POSIX")
+        formatter.timeZone = TimeZone(secondsFromGMT: 0)
+        formatter.dateFormat = "EEE, dd MMM yyyy HH:mm:ss zzz"
+        guard let date = formatter.date(from: value) else { return nil }
+        return .seconds(max(0, min(date.timeIntervalSince(now), 86_400)))
+    }
+}

@@ -1,0 +1,85 @@
+import Foundation
+
+/// The events of a `text/event-stream` response (WHATWG HTML §9.2.6).
+struct ServerSentEvents: AsyncSequence, Sendable {
+    struct Event: Equatable {
+        var name = "message"
+        var data = ""
+    }
+
+    let bytes: AsyncThrowingStream<Data, any Error>
+
+    func makeAsyncIterator() -> Iterator {
+        Iterator(bytes: bytes.makeAsyncIterator())
+    }
+
+    struct Iterator: AsyncIteratorProtocol {
+        fileprivate var bytes: AsyncThrowingStream<Data, any Error>.Iterator
+        private var parser = ServerSentEventParser()
+        private var ready: [Event] = []
+
+        fileprivate init(bytes: AsyncThrowingStream<Data, any Error>.Iterator) {
+            self.bytes = bytes
+        }
+
+        mutating func next() async throws -> Event? {
+            while ready.isEmpty {
+                guard let piece = try await bytes.next() else { return nil }
+                ready = try parser.take(piece)
+            }
+            return ready.removeFirst()
+        }
+    }
+}
+
+/// An incremental parser of an event stream.
+struct ServerSentEventParser {
+    private var line: [UInt8] = []
+    private var event = ServerSentEvents.Event()
+    private var data: [String] = []
+    private var lastWasReturn = false
+
+    /// Maximum length of a line in bytes, and maximum number of data lines of an event.
+    private static let limit = 64 * 1024
+
+    /// - Throws: ``HoldfastError/invalidResponse(_:)`` if a line is too long.
+    mutating func take(_ bytes: some Sequence<UInt8>) throws(HoldfastError) -> [ServerSentEvents.Event] {
+        var events: [ServerSentEvents.Event] = []
+        for byte in bytes {
+            let isFeed = byte == UInt8(ascii: "\n")
+            defer { lastWasReturn = byte == UInt8(ascii: "\r") }
+            // A line ends with CR, LF or both.
+            if isFeed, lastWasReturn { continue }
+            if isFeed || byte == UInt8(ascii: "\r") {
+                if let event = endLine() { events.append(event) }
+            } else {
+                guard line.count < Self.limit, data.count < Self.limit else {
+                    throw .invalidResponse("an event is longer than \(Self.limit) bytes")
+                }
+                line.append(byte)
+            }
+        }
+        return events
+    }
+
+    private mutating func endLine() -> ServerSentEvents.Event? {
+        defer { line = [] }
+        guard !line.isEmpty else { return dispatch() }
+        let parts = line.split(separator: UInt8(ascii: ":"), maxSplits: 1, omittingEmptySubsequences: false)
+        var value = parts.count > 1 ? parts[1] : []
+        if value.first == UInt8(ascii: " ") { value.removeFirst() }
+        switch String(decoding: parts[0], as: UTF8.self) {
+        case "event": event.name = String(decoding: value, as: UTF8.self)
+        case "data": data.append(String(decoding: value, as: UTF8.self))
+        default: break
+        }
+        return nil
+    }
+
+    private mutating func dispatch() -> ServerSentEvents.Event? {
+        defer { (event, data) = (ServerSentEvents.Event(), []) }
+        guard !data.isEmpty else { return nil }
+        event.data = data.joined(separator: "\n")
+        return event
+    }
+}

@@ -1,0 +1,172 @@
+import Foundation
+import Synchronization
+
+#if canImport(FoundationNetworking)
+    import FoundationNetworking
+#endif
+
+/// A transport over `URLSession`, without cache and cookies.
+public final class URLSessionTransport: HoldfastTransport {
+    private let session: URLSession
+    private let exchanges: Exchanges
+
+    public init() {
+        let configuration = URLSessionConfiguration.ephemeral
+        configuration.urlCache = nil
+        configuration.requestCachePolicy = .reloadIgnoringLocalCacheData
+        configuration.httpCookieStorage = nil
+        configuration.httpShouldSetCookies = false
+        exchanges = Exchanges()
+        session = URLSession(configuration: configuration, delegate: exchanges, delegateQueue: nil)
+    }
+
+    deinit {
+        session.invalidateAndCancel()
+    }
+
+    public func open(_ request: TransportRequest) async throws(HoldfastError) -> TransportResponse {
+        var urlRequest = URLRequest(url: request.url, timeoutInterval: request.timeout.inSeconds)
+        urlRequest.httpMethod = request.method
+        urlRequest.httpBody = request.body
+        for (name, value) in request.fields { urlRequest.setValue(value, forHTTPHeaderField: name) }
+        let exchange = Exchange(task: session.dataTask(with: urlRequest), maximumBytes: request.maximumBytes)
+        do {
+            return try await withTaskCancellationHandler {
+                try await withCheckedThrowingContinuation { head in
+                    exchange.begin(head)
+                    guard exchanges.add(exchange) else { return exchange.ended(.destroyed) }
+                    exchange.task.resume()
+                }
+            } onCancel: {
+                exchange.task.cancel()
+            }
+        } catch {
+            throw Task.isCancelled ? .cancelled : error as? HoldfastError ?? .unreachable("\(error)")
+        }
+    }
+
+    public func close() {
+        exchanges.close()
+        session.invalidateAndCancel()
+    }
+}
+
+/// The requests in progress by task identifier.
+private final class Exchanges: NSObject, URLSessionDataDelegate, Sendable {
+    private struct State {
+        var open: [Int: Exchange] = [:]
+        var isClosed = false
+    }
+
+    private let state = Mutex(State())
+
+    /// - Returns: whether the session still accepts requests.
+    func add(_ exchange: Exchange) -> Bool {
+        state.withLock { state in
+            guard !state.isClosed else { return false }
+            state.open[exchange.task.taskIdentifier] = exchange
+            return true
+        }
+    }
+
+    func close() {
+        let open = state.withLock { state in
+            defer { state.open = [:] }
+            state.isClosed = true
+            return state.open
+        }
+        for exchange in open.values { exchange.ended(.destroyed) }
+    }
+
+    func urlSession(
+        _ session: URLSession, dataTask: URLSessionDataTask, didReceive response: URLResponse,
+        completionHandler: @escaping @Sendable (URLSession.ResponseDisposition) -> Void
+    ) {
+        state.withLock { $0.open[dataTask.taskIdentifier] }?.received(response)
+        completionHandler(.allow)
+    }
+
+    func urlSession(_ session: URLSession, dataTask: URLSessionDataTask, didReceive data: Data) {
+        state.withLock { $0.open[dataTask.taskIdentifier] }?.received(data)
+    }
+
+    func urlSession(_ session: URLSession, task: URLSessionTask, didCompleteWithError error: (any Error)?) {
+        let exchange = state.withLock { $0.open.removeValue(forKey: task.taskIdentifier) }
+        exchange?.ended(error.map(Self.failure))
+    }
+
+    /// Redirects are not followed: Holdfast never sends any.
+    func urlSession(
+        _ session: URLSession, task: URLSessionTask, willPerformHTTPRedirection response: HTTPURLResponse,
+        newRequest request: URLRequest, completionHandler: @escaping @Sendable (URLRequest?) -> Void
+    ) {
+        completionHandler(nil)
+    }
+
+    private static func failure(_ error: any Error) -> HoldfastError {
+        switch (error as? URLError)?.code {
+        case .timedOut: .timedOut
+        case .cancelled: .cancelled
+        default: .unreachable(error.localizedDescription)
+        }
+    }
+}
+
+/// A request in progress.
+private final class Exchange: Sendable {
+    private struct State {
+        var head: CheckedContinuation<TransportResponse, any Error>?
+        var body: AsyncThrowingStream<Data, any Error>.Continuation?
+        var bytes = 0
+    }
+
+    let task: URLSessionDataTask
+    private let maximumBytes: Int?
+    private let state = Mutex(State())
+
+    init(task: URLSessionDataTask, maximumBytes: Int?) {
+        self.task = task
+        self.maximumBytes = maximumBytes
+    }
+
+    func begin(_ head: CheckedContinuation<TransportResponse, any Error>) {
+        state.withLock { $0.head = head }
+    }
+
+    func received(_ response: URLResponse) {
+        guard let response = response as? HTTPURLResponse else { return }
+        var fields: [String: String] = [:]
+        for (name, value) in response.allHeaderFields {
+            if let name = name as? String, let value = value as? String { fields[name.lowercased()] = value }
+        }
+        let (body, continuation) = AsyncThrowingStream<Data, any Error>.makeStream()
+        continuation.onTermination = { [task] _ in task.cancel() }
+        let head = state.withLock { state in
+            state.body = continuation
+            defer { state.head = nil }
+            return state.head
+        }
+        head?.resume(returning: TransportResponse(status: response.statusCode, fields: fields, body: body))
+    }
+
+    func received(_ data: Data) {
+        let (body, isTooLong) = state.withLock { state in
+            state.bytes += data.count
+            return (state.body, state.bytes > maximumBytes ?? .max)
+        }
+        if isTooLong {
+            body?.finish(throwing: HoldfastError.invalidResponse("the response is longer than \(maximumBytes ?? 0) bytes"))
+        } else {
+            body?.yield(data)
+        }
+    }
+
+    func ended(_ error: HoldfastError?) {
+        let (head, body) = state.withLock { state in
+            defer { (state.head, state.body) = (nil, nil) }
+            return (state.head, state.body)
+        }
+        head?.resume(throwing: error ?? .unreachable("no response"))
+        if let error { body?.finish(throwing: error) } else { body?.finish() }
+    }
+}

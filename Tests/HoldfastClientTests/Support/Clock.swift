@@ -1,0 +1,107 @@
+import Foundation
+import Synchronization
+
+@testable import HoldfastClient
+
+/// A clock that stands still until a test moves it.
+final class ManualClock: HoldfastClock {
+    private struct Sleeper {
+        var end: Date
+        var duration: Duration
+        var continuation: CheckedContinuation<Void, any Error>
+    }
+
+    private struct State {
+        var now = Date(timeIntervalSince1970: 1_800_000_000)
+        var sleepers: [UInt64: Sleeper] = [:]
+        var nextID: UInt64 = 0
+        var waiters: [(count: Int, duration: Duration, continuation: CheckedContinuation<Void, Never>)] = []
+    }
+
+    private let state = Mutex(State())
+
+    var now: Date { state.withLock { $0.now } }
+
+    func sleep(for duration: Duration) async throws {
+        let id = state.withLock { state in
+            defer { state.nextID += 1 }
+            return state.nextID
+        }
+        try await withTaskCancellationHandler {
+            try await withCheckedThrowingContinuation { continuation in
+                let (isOver, ready) = state.withLock { state -> (Bool, [CheckedContinuation<Void, Never>]) in
+                    guard !Task.isCancelled, duration > .zero else { return (true, []) }
+                    state.sleepers[id] = Sleeper(
+                        end: state.now.addingTimeInterval(duration.inSeconds), duration: duration, continuation: continuation)
+                    return (false, Self.takeReady(&state))
+                }
+                if isOver { continuation.resume(with: Result { try Task.checkCancellation() }) }
+                for waiter in ready { waiter.resume() }
+            }
+        } onCancel: {
+            state.withLock { $0.sleepers.removeValue(forKey: id) }?.continuation.resume(throwing: CancellationError())
+        }
+    }
+
+    /// Lets time pass, and wakes those whose time has come.
+    func advance(by duration: Duration) {
+        let due = state.withLock { state in
+            state.now.addTimeInterval(duration.inSeconds)
+            let due = state.sleepers.filter { $0.value.end <= state.now }
+            for id in due.keys { state.sleepers[id] = nil }
+            return due.values.sorted { $0.end < $1.end }
+        }
+        for sleeper in due { sleeper.continuation.resume() }
+    }
+
+    /// Returns when somebody sleeps for just this long.
+    func untilSleeping(for duration: Duration, count: Int = 1) async {
+        await withCheckedContinuation { continuation in
+            let ready = state.withLock { state in
+                state.waiters.append((count, duration, continuation))
+                return Self.takeReady(&state)
+            }
+            for waiter in ready { waiter.resume() }
+        }
+    }
+
+    private static func takeReady(_ state: inout State) -> [CheckedContinuation<Void, Never>] {
+        var ready: [CheckedContinuation<Void, Never>] = []
+        let sleepers = state.sleepers
+        state.waiters.removeAll { waiter in
+            let isReady = sleepers.values.count { abs(($0.duration - waiter.duration).inSeconds) < 0.001 } >= waiter.count
+            if isReady { ready.append(waiter.continuation) }
+            return isReady
+        }
+        return ready
+    }
+}
+
+/// Holds those up who come to it until it is opened.
+final class Gate: Sendable {
+    private struct State {
+        var isOpen = false
+        var waiting: [CheckedContinuation<Void, Never>] = []
+    }
+
+    private let state = Mutex(State())
+
+    func passed() async {
+        await withCheckedContinuation { continuation in
+            let isOpen = state.withLock { state in
+                if !state.isOpen { state.waiting.append(continuation) }
+                return state.isOpen
+            }
+            if isOpen { continuation.resume() }
+        }
+    }
+
+    func open() {
+        let waiting = state.withLock { state in
+            defer { state.waiting = [] }
+            state.isOpen = true
+            return state.waiting
+        }
+        for continuation in waiting { continuation.resume() }
+    }
+}
