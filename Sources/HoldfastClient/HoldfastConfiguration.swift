@@ -27,6 +27,8 @@ public struct HoldfastConfiguration: Sendable {
     public var listensToChanges = true
     /// Whether the first evaluation of a flag under test reports an exposure.
     public var reportsExposures = true
+    /// Whether evaluations carry the steps of each decision; see ``EvaluationDetails/messages``.
+    public var includesReasons = false
 
     /// Longest time that an event waits for a batch to fill; at least 100 ms.
     public var flushInterval: Duration = .seconds(30)

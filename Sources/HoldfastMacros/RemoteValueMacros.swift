@@ -4,97 +4,6 @@ import SwiftSyntax
 import SwiftSyntaxBuilder
 import SwiftSyntaxMacros
 
-/// The expansion which the four macros for one remote value share: the property becomes a computed one, and beside it
-/// stands `$name`, the description of the value. With a baseline there is also `nameBaseline`.
-///
-/// The compiler runs both roles for each property. Only the role of the peer reports misuse, so that it is told once.
-protocol RemoteValueMacro: AccessorMacro, PeerMacro {
-    static var kind: RemoteValueKind { get }
-}
-
-extension RemoteValueMacro {
-    static func expansion(
-        of node: AttributeSyntax,
-        providingAccessorsOf declaration: some DeclSyntaxProtocol,
-        in context: some MacroExpansionContext
-    ) throws -> [AccessorDeclSyntax] {
-        guard let property = try? RemoteValueProperty(declaration, attribute: node, kind: kind, in: context) else {
-            // Misuse has stopped the build; any getter keeps the compiler from also reporting that there is none.
-            return ["get { fatalError() }"]
-        }
-        return [
-            """
-            get {
-                self[Self.$\(raw: property.name)]
-            }
-            """
-        ]
-    }
-
-    static func expansion(
-        of node: AttributeSyntax,
-        providingPeersOf declaration: some DeclSyntaxProtocol,
-        in context: some MacroExpansionContext
-    ) throws -> [DeclSyntax] {
-        let property = try RemoteValueProperty(declaration, attribute: node, kind: kind, in: context)
-        let access = property.access.map { "\($0) " } ?? ""
-        let baselineArgument = property.baselineKey.map { ", baselineKey: \(StringLiteralExprSyntax(content: $0))" } ?? ""
-        let description: DeclSyntax = """
-            \(raw: access)static var $\(raw: property.name): RemoteValue<\(property.type)> {
-                RemoteValue(\(StringLiteralExprSyntax(content: property.key))\(raw: baselineArgument), default: \(property.defaultValue))
-            }
-            """
-        guard kind.hasBaseline else { return [description] }
-        return [
-            description,
-            """
-            \(raw: access)var \(raw: property.name)Baseline: \(property.type) {
-                self[Self.$\(raw: property.name).baseline]
-            }
-            """,
-        ]
-    }
-}
-
-/// `@StringRemoteValue var title = "News"`
-enum StringRemoteValueMacro: RemoteValueMacro {
-    static let kind = RemoteValueKind.string
-}
-
-/// `@BoolRemoteValue(enabledByDefault: false) var showsStories: Bool`
-enum BoolRemoteValueMacro: RemoteValueMacro {
-    static let kind = RemoteValueKind.bool
-}
-
-/// `@BaselineStringRemoteValue var layout = "grid"`
-enum BaselineStringRemoteValueMacro: RemoteValueMacro {
-    static let kind = RemoteValueKind.baselineString
-}
-
-/// `@BaselineBoolRemoteValue(enabledByDefault: true) var playsSound: Bool`
-enum BaselineBoolRemoteValueMacro: RemoteValueMacro {
-    static let kind = RemoteValueKind.baselineBool
-}
-
-/// What sets the macros for one remote value apart.
-struct RemoteValueKind {
-    /// The name of the attribute, without the `@`.
-    let attributeName: String
-
-    /// Whether the value is a `Bool`, whose default is an argument of the attribute. All others have an initial value.
-    let isBool: Bool
-
-    /// Whether a second key, with the suffix `_baseline`, holds the value of those outside the experiment.
-    let hasBaseline: Bool
-
-    static let string = RemoteValueKind(attributeName: "StringRemoteValue", isBool: false, hasBaseline: false)
-    static let bool = RemoteValueKind(attributeName: "BoolRemoteValue", isBool: true, hasBaseline: false)
-    static let baselineString = RemoteValueKind(attributeName: "BaselineStringRemoteValue", isBool: false, hasBaseline: true)
-    static let baselineBool = RemoteValueKind(attributeName: "BaselineBoolRemoteValue", isBool: true, hasBaseline: true)
-
-    static let all = [string, bool, baselineString, baselineBool]
-}
-
 @main
 struct HoldfastMacrosPlugin: CompilerPlugin {
     let providingMacros: [any Macro.Type] = [
@@ -104,4 +13,165 @@ struct HoldfastMacrosPlugin: CompilerPlugin {
         BaselineBoolRemoteValueMacro.self,
         RemoteValuesNamespaceMacro.self,
     ]
+}
+
+/// A macro that makes a type a remote value by adding conformances, and in most cases members.
+///
+/// The compiler runs each role of a macro for a type. Only the extension role reports misuse, so that it is reported
+/// once; the other roles then add nothing.
+protocol RemoteValueMacro: ExtensionMacro {
+    static var kind: RemoteValueKind { get }
+    static var conformances: [String] { get }
+
+    /// - Throws: `DiagnosticsError` for a declaration that the macro does not fit.
+    static func check(_ declaration: some DeclGroupSyntax, _ attribute: AttributeSyntax) throws
+}
+
+extension RemoteValueMacro {
+    static func expansion(
+        of node: AttributeSyntax, attachedTo declaration: some DeclGroupSyntax,
+        providingExtensionsOf type: some TypeSyntaxProtocol, conformingTo protocols: [TypeSyntax],
+        in context: some MacroExpansionContext
+    ) throws -> [ExtensionDeclSyntax] {
+        try check(declaration, node)
+        let missing = conformances.filter { !declaration.inherits($0) }
+        guard !missing.isEmpty else { return [] }
+        return [try ExtensionDeclSyntax("extension \(type.trimmed): \(raw: missing.joined(separator: ", ")) {}")]
+    }
+
+    static func fits(_ declaration: some DeclGroupSyntax, _ attribute: AttributeSyntax) -> Bool {
+        (try? check(declaration, attribute)) != nil
+    }
+}
+
+/// `@StringRemoteValue enum PaywallType: String { case a, b }`
+enum StringRemoteValueMacro: RemoteValueMacro {
+    static let kind = RemoteValueKind.string
+    static let conformances = ["CaseIterable", "StringInitializableRemoteValue"]
+
+    static func check(_ declaration: some DeclGroupSyntax, _ attribute: AttributeSyntax) throws {
+        let type = try declaration.requireEnum(kind, attribute)
+        guard type.hasStringRawValue else {
+            throw Misuse.noStringRawValue(type.name.text).at(type.name, FixIt.addingStringRawValue(to: type))
+        }
+        guard type.hasCases else { throw Misuse.noCases(type.name.text).at(type.name) }
+    }
+}
+
+/// `@BoolRemoteValue(enabledByDefault: true) enum StoriesEnabled {}`
+enum BoolRemoteValueMacro: RemoteValueMacro, MemberMacro {
+    static let kind = RemoteValueKind.bool
+    static let conformances = ["CaseIterable", "BoolEnumRemoteValue"]
+
+    static func check(_ declaration: some DeclGroupSyntax, _ attribute: AttributeSyntax) throws {
+        let type = try declaration.requireEnum(kind, attribute)
+        guard !type.hasCases else { throw Misuse.ownCases(type.name.text).at(type.name) }
+        try type.checkDefault(kind, attribute)
+    }
+
+    static func expansion(
+        of node: AttributeSyntax, providingMembersOf declaration: some DeclGroupSyntax,
+        conformingTo protocols: [TypeSyntax], in context: some MacroExpansionContext
+    ) throws -> [DeclSyntax] {
+        guard fits(declaration, node) else { return [] }
+        var members: [DeclSyntax] = ["case enabled", "case disabled"]
+        if let enabled = node.argument(labelled: "enabledByDefault") {
+            members.append(
+                "\(raw: declaration.memberAccess)static var `default`: Self { \(enabled.trimmed) ? .enabled : .disabled }")
+        }
+        return members
+    }
+}
+
+/// `@BaselineStringRemoteValue struct PaywallTest { enum Variant: String { case a, b } }`
+enum BaselineStringRemoteValueMacro: RemoteValueMacro, MemberMacro, MemberAttributeMacro {
+    static let kind = RemoteValueKind.baselineString
+    static let conformances = ["CaseIterable", "BaselineStringRemoteValue", "ExperimentalGroupTrackable"]
+
+    static func check(_ declaration: some DeclGroupSyntax, _ attribute: AttributeSyntax) throws {
+        let type = try declaration.requireStruct(kind, attribute)
+        guard type.variant != nil else { throw Misuse.noVariant(type.name.text).at(type.name) }
+        guard !type.hasStoredProperties else { throw Misuse.storedProperties(type.name.text).at(type.name) }
+    }
+
+    static func expansion(
+        of node: AttributeSyntax, providingMembersOf declaration: some DeclGroupSyntax,
+        conformingTo protocols: [TypeSyntax], in context: some MacroExpansionContext
+    ) throws -> [DeclSyntax] {
+        guard fits(declaration, node) else { return [] }
+        return declaration.baselineMembers(name: "variant", type: "Variant")
+    }
+
+    /// Makes `Variant` a string value.
+    static func expansion(
+        of node: AttributeSyntax, attachedTo declaration: some DeclGroupSyntax,
+        providingAttributesFor member: some DeclSyntaxProtocol, in context: some MacroExpansionContext
+    ) throws -> [AttributeSyntax] {
+        guard fits(declaration, node), let variant = member.as(EnumDeclSyntax.self), variant.name.text == "Variant",
+            RemoteValueKind(attributeOf: variant) == nil, !variant.inherits("StringInitializableRemoteValue")
+        else { return [] }
+        return ["@StringRemoteValue"]
+    }
+}
+
+/// `@BaselineBoolRemoteValue(enabledByDefault: true) struct SoundEnabled {}`
+enum BaselineBoolRemoteValueMacro: RemoteValueMacro, MemberMacro {
+    static let kind = RemoteValueKind.baselineBool
+    static let conformances = ["CaseIterable", "BaselineBoolRemoteValue", "ExperimentalGroupTrackable"]
+
+    static func check(_ declaration: some DeclGroupSyntax, _ attribute: AttributeSyntax) throws {
+        let type = try declaration.requireStruct(kind, attribute)
+        guard !type.hasStoredProperties else { throw Misuse.storedProperties(type.name.text).at(type.name) }
+        try type.checkDefault(kind, attribute)
+    }
+
+    static func expansion(
+        of node: AttributeSyntax, providingMembersOf declaration: some DeclGroupSyntax,
+        conformingTo protocols: [TypeSyntax], in context: some MacroExpansionContext
+    ) throws -> [DeclSyntax] {
+        guard fits(declaration, node) else { return [] }
+        var members = declaration.baselineMembers(name: "isEnabled", type: "Bool")
+        if let enabled = node.argument(labelled: "enabledByDefault") {
+            members.append(
+                """
+                \(raw: declaration.memberAccess)static var `default`: Self { Self(baseline: true, isEnabled: \(enabled.trimmed)) }
+                """)
+        }
+        return members
+    }
+}
+
+extension DeclGroupSyntax {
+    fileprivate func requireEnum(_ kind: RemoteValueKind, _ attribute: AttributeSyntax) throws -> EnumDeclSyntax {
+        guard let type = self.as(EnumDeclSyntax.self) else {
+            throw Misuse.notAnEnum(kind).at(attribute, FixIt.changing(self, to: .enum))
+        }
+        return type
+    }
+
+    fileprivate func requireStruct(_ kind: RemoteValueKind, _ attribute: AttributeSyntax) throws -> StructDeclSyntax {
+        guard let type = self.as(StructDeclSyntax.self) else {
+            throw Misuse.notAStruct(kind).at(attribute, FixIt.changing(self, to: .struct))
+        }
+        return type
+    }
+
+    fileprivate func checkDefault(_ kind: RemoteValueKind, _ attribute: AttributeSyntax) throws {
+        guard let property = defaultProperty, attribute.argument(labelled: "enabledByDefault") != nil else { return }
+        throw Misuse.twoDefaults(kind).at(property)
+    }
+
+    fileprivate func baselineMembers(name: String, type: String) -> [DeclSyntax] {
+        let access = memberAccess
+        return [
+            "\(raw: access)let baseline: Bool",
+            "\(raw: access)let \(raw: name): \(raw: type)",
+            """
+            \(raw: access)init(baseline: Bool, \(raw: name): \(raw: type)) {
+                self.baseline = baseline
+                self.\(raw: name) = \(raw: name)
+            }
+            """,
+        ]
+    }
 }

@@ -1,192 +1,87 @@
+import SwiftDiagnostics
 import SwiftSyntaxMacrosGenericTestSupport
 import Testing
 
-/// Each misuse of a macro for one value: what the compiler says, where, and what it offers to do about it.
+/// Each misuse of a macro: the message, its place, and the fix that the compiler offers.
 struct MisuseTests {
     struct Misuse: Sendable, CustomTestStringConvertible {
         var attribute: String
-        var property: String
+        var declaration: String
         var message: String
-        /// The column in the line `    @Attribute property`.
-        var column: Int
-        /// What the compiler offers, and the line it would make of it.
-        var fix: (offer: String, line: String)?
+        /// The line and column of the message; the attribute is on line 1, the declaration begins on line 2.
+        var line = 1
+        var column = 1
+        var fix: (offer: String, declaration: String)?
 
-        /// What the compiler goes on with after the message: a getter, so that it does not also report that there is none.
-        var expansion: String {
-            if property.hasPrefix("func") { return property }
-            let declaration = property.prefix(while: { $0 != "=" })
-            return """
-                \(declaration.hasSuffix(" ") ? declaration.dropLast() : declaration) {
-                        get {
-                            fatalError()
-                        }
-                    }
-                """
-        }
-
-        var testDescription: String { "\(attribute) \(property)" }
+        var testDescription: String { "\(attribute) \(declaration)" }
     }
 
-    static let misuses: [Misuse] = [
+    @Test(arguments: [
         Misuse(
-            attribute: "@StringRemoteValue", property: #"let title = "News""#,
-            message: "a remote value changes with what is fetched; use 'var'", column: 24,
-            fix: ("replace by 'var'", #"@StringRemoteValue var title = "News""#)),
+            attribute: "@StringRemoteValue", declaration: "struct A {\n}",
+            message: "@StringRemoteValue requires an enum", fix: ("replace 'struct' with 'enum'", "enum A {\n}")),
         Misuse(
-            attribute: "@StringRemoteValue", property: #"static var title = "News""#,
-            message: "a remote value cannot be 'static'", column: 24,
-            fix: ("remove 'static'", #"@StringRemoteValue var title = "News""#)),
+            attribute: "@StringRemoteValue", declaration: "enum A {\n    case a\n}",
+            message: "'A' must have raw values of type String", line: 2, column: 6,
+            fix: ("add ': String'", "enum A: String {\n    case a\n}")),
         Misuse(
-            attribute: "@StringRemoteValue", property: #"private(set) var title = "News""#,
-            message: "a remote value cannot be 'private(set)'", column: 24,
-            fix: ("remove 'private(set)'", #"@StringRemoteValue var title = "News""#)),
+            attribute: "@StringRemoteValue", declaration: "enum A: Int {\n    case a\n}",
+            message: "'A' must have raw values of type String", line: 2, column: 6),
         Misuse(
-            attribute: "@StringRemoteValue", property: #"public lazy var title = "News""#,
-            message: "a remote value cannot be 'lazy'", column: 31,
-            fix: ("remove 'lazy'", #"@StringRemoteValue public var title = "News""#)),
+            attribute: "@StringRemoteValue", declaration: "enum A: String {\n}",
+            message: "'A' must have a case; the first one is the default", line: 2, column: 6),
         Misuse(
-            attribute: "@StringRemoteValue", property: #"var (title, subtitle) = ("News", "All")"#,
-            message: "declare each remote value by itself: 'var name'", column: 28),
+            attribute: "@BoolRemoteValue", declaration: "class A {\n}",
+            message: "@BoolRemoteValue requires an enum", fix: ("replace 'class' with 'enum'", "enum A {\n}")),
         Misuse(
-            attribute: "@StringRemoteValue", property: "var title: String",
-            message: "'title' needs a default, for when nothing has been fetched", column: 28,
-            fix: (#"replace by 'title: String = ""'"#, #"@StringRemoteValue var title: String = """#)),
+            attribute: "@BoolRemoteValue", declaration: "enum A {\n    case on\n}",
+            message: "'A' must have no cases; the macro adds 'enabled' and 'disabled'", line: 2, column: 6),
         Misuse(
-            attribute: "@StringRemoteValue", property: "var title = fallback",
-            message: "the type of 'title' cannot be told from its default; write 'var title: Type'", column: 28),
+            attribute: "@BoolRemoteValue(enabledByDefault: true)",
+            declaration: "enum A {\n    static let `default`: Self = .enabled\n}",
+            message: "remove either this property or the argument 'enabledByDefault' of @BoolRemoteValue", line: 3, column: 5),
         Misuse(
-            attribute: "@StringRemoteValue", property: #"var title: String? = "News""#,
-            message: "'title' always has a value, its default if nothing else; it cannot be optional", column: 35,
-            fix: ("replace by 'String'", #"@StringRemoteValue var title: String = "News""#)),
+            attribute: "@BaselineStringRemoteValue", declaration: "enum A {\n}",
+            message: "@BaselineStringRemoteValue requires a struct", fix: ("replace 'enum' with 'struct'", "struct A {\n}")),
         Misuse(
-            attribute: "@StringRemoteValue", property: "var isNew = true",
-            message: "a Bool needs @BoolRemoteValue(enabledByDefault:)", column: 28),
+            attribute: "@BaselineStringRemoteValue", declaration: "struct A {\n}",
+            message: "'A' must contain an 'enum Variant: String' with the variants", line: 2, column: 8),
         Misuse(
-            attribute: "@BaselineStringRemoteValue", property: "var isNew: Bool = initially",
-            message: "a Bool needs @BaselineBoolRemoteValue(enabledByDefault:)", column: 36),
-        Misuse(
-            attribute: #"@StringRemoteValue(key: "a\(b)")"#, property: #"var title = "News""#,
-            message: "a remote key has to be a string literal, not empty and without interpolation", column: 29),
-        Misuse(
-            attribute: #"@StringRemoteValue(key: "")"#, property: #"var title = "News""#,
-            message: "a remote key has to be a string literal, not empty and without interpolation", column: 29),
-        Misuse(
-            attribute: "@BoolRemoteValue(enabledByDefault: true)", property: "var isNew",
-            message: "@BoolRemoteValue needs 'var isNew: Bool'", column: 50,
-            fix: ("replace by 'isNew: Bool'", "@BoolRemoteValue(enabledByDefault: true) var isNew: Bool")),
-        Misuse(
-            attribute: "@BaselineBoolRemoteValue(enabledByDefault: true)", property: "var isNew: String",
-            message: "@BaselineBoolRemoteValue needs 'var isNew: Bool'", column: 58,
-            fix: ("replace by 'isNew: Bool'", "@BaselineBoolRemoteValue(enabledByDefault: true) var isNew: Bool")),
-        Misuse(
-            attribute: "@BoolRemoteValue(enabledByDefault: true)", property: "var isNew: Bool = true",
-            message: "the default of a @BoolRemoteValue is 'enabledByDefault'; remove the initial value", column: 50,
-            fix: ("replace by 'isNew: Bool'", "@BoolRemoteValue(enabledByDefault: true) var isNew: Bool")),
-        Misuse(
-            attribute: "@BaselineStringRemoteValue", property: #"var layoutBaseline = "grid""#,
-            message: "name the value itself; the macro adds its baseline, 'nameBaseline', under a key with the suffix '_baseline'",
-            column: 36),
-        Misuse(
-            attribute: #"@BaselineStringRemoteValue(key: "layout_baseline")"#, property: #"var layout = "grid""#,
-            message: "name the value itself; the macro adds its baseline, 'nameBaseline', under a key with the suffix '_baseline'",
-            column: 5),
-        Misuse(
-            attribute: "@StringRemoteValue", property: "func title() {}",
-            message: "@StringRemoteValue belongs on a property", column: 5),
-    ]
-
-    @Test(arguments: misuses)
-    func `Misuse is told where it is`(misuse: Misuse) {
-        func source(_ line: String) -> String { "extension RemoteValues {\n    \(line)\n}" }
+            attribute: "@BaselineBoolRemoteValue", declaration: "struct A {\n    let isEnabled: Bool\n}",
+            message: "'A' must have no stored properties; the macro adds them", line: 2, column: 8),
+    ])
+    func `Misuse is reported where it is, once`(misuse: Misuse) {
         expectExpansion(
-            of: source("\(misuse.attribute) \(misuse.property)"), is: source(misuse.expansion),
+            of: "\(misuse.attribute)\n\(misuse.declaration)", is: misuse.declaration,
             diagnostics: [
                 DiagnosticSpec(
-                    message: misuse.message, line: 2, column: misuse.column,
+                    message: misuse.message, line: misuse.line, column: misuse.column,
                     fixIts: misuse.fix.map { [FixItSpec(message: $0.offer)] } ?? [])
             ],
-            fixed: misuse.fix.map { source($0.line) })
+            fixed: misuse.fix.map { "\(misuse.attribute)\n\($0.declaration)" })
     }
 
-    @Test func `A property has no accessors of its own`() {
+    @Test func `A namespace is an enum`() {
         expectExpansion(
-            of: """
-                extension RemoteValues {
-                    @StringRemoteValue var title: String {
-                        get { "News" }
-                    }
-                }
-                """,
-            is: """
-                extension RemoteValues {
-                    var title: String {
-                        get { "News" }
-                        get {
-                            fatalError()
-                        }
-                    }
-                }
-                """,
+            of: "@RemoteValuesNamespace\nstruct Values {\n    enum A {\n    }\n    enum B {\n    }\n}",
+            is: "struct Values {\n    enum A {\n    }\n    enum B {\n    }\n}",
             diagnostics: [
                 DiagnosticSpec(
-                    message: "a remote value cannot have accessors; the macro writes its getter", line: 2, column: 42)
+                    message: "@RemoteValuesNamespace requires an enum", line: 1, column: 1,
+                    fixIts: [FixItSpec(message: "replace 'struct' with 'enum'")])
             ])
     }
 
-    @Test func `A property is one remote value`() {
+    @Test func `A type of a namespace that is no remote value is pointed out`() {
         expectExpansion(
-            of: """
-                extension RemoteValues {
-                    @StringRemoteValue @BaselineStringRemoteValue var title = "News"
-                }
-                """,
-            is: """
-                extension RemoteValues {
-                    var title {
-                        get {
-                            self[Self.$title]
-                        }
-                        get {
-                            fatalError()
-                        }
-                    }
-
-                    static var $title: RemoteValue<String> {
-                        RemoteValue("title", default: "News")
-                    }
-                }
-                """,
+            of: "@RemoteValuesNamespace\nenum Values {\n    enum A: Int {\n        case one\n    }\n}",
+            is: "enum Values {\n    enum A: Int {\n        case one\n    }\n}",
             diagnostics: [
                 DiagnosticSpec(
-                    message: "a property is one remote value; remove all but one of the macros", line: 2, column: 24,
-                    fixIts: [FixItSpec(message: "remove '@BaselineStringRemoteValue'")])
-            ],
-            fixed: """
-                extension RemoteValues {
-                    @StringRemoteValue var title = "News"
-                }
-                """)
-    }
-
-    @Test(arguments: ["struct Plain", "extension FeedValues", "func local()"])
-    func `A value stands in a namespace or in RemoteValues`(place: String) {
-        expectExpansion(
-            of: "\(place) {\n    @StringRemoteValue var title = \"News\"\n}",
-            is: """
-                \(place) {
-                    var title {
-                        get {
-                            fatalError()
-                        }
-                    }
-                }
-                """,
-            diagnostics: [
-                DiagnosticSpec(
-                    message: "@StringRemoteValue belongs in the body of a struct marked @RemoteValuesNamespace, "
-                        + "or in an extension of RemoteValues",
-                    line: 2, column: 5)
+                    message: """
+                        not a remote value: expected an enum with String cases, an empty enum, a struct with an \
+                        'enum Variant', or an empty struct
+                        """, line: 3, column: 5, severity: .warning)
             ])
     }
 }

@@ -1,189 +1,218 @@
 import Testing
 
-/// Each macro for one value, used rightly.
+/// The expansion of each macro.
 struct RemoteValueMacroTests {
-    @Test func `String becomes a getter and a description`() {
+    @Test func `An enum with string cases becomes a string value`() {
         expectExpansion(
             of: """
-                extension RemoteValues {
-                    @StringRemoteValue var buttonTitle = "Buy"
+                @StringRemoteValue
+                enum PaywallType: String {
+                    case a, b, c
                 }
                 """,
             is: """
-                extension RemoteValues {
-                    var buttonTitle {
-                        get {
-                            self[Self.$buttonTitle]
-                        }
-                    }
+                enum PaywallType: String {
+                    case a, b, c
+                }
 
-                    static var $buttonTitle: RemoteValue<String> {
-                        RemoteValue("button_title", default: "Buy")
-                    }
+                extension PaywallType: CaseIterable, StringInitializableRemoteValue {
                 }
                 """)
     }
 
-    @Test func `Bool takes its default from the attribute`() {
+    @Test func `Conformances that are written are not repeated`() {
         expectExpansion(
             of: """
-                extension RemoteValues {
-                    @BoolRemoteValue(enabledByDefault: false) var showsCoupons: Bool
+                @StringRemoteValue
+                enum PaywallType: String, CaseIterable {
+                    case a
+                    static let `default`: Self = .a
                 }
                 """,
             is: """
-                extension RemoteValues {
-                    var showsCoupons: Bool {
-                        get {
-                            self[Self.$showsCoupons]
-                        }
-                    }
+                enum PaywallType: String, CaseIterable {
+                    case a
+                    static let `default`: Self = .a
+                }
 
-                    static var $showsCoupons: RemoteValue<Bool> {
-                        RemoteValue("shows_coupons", default: false)
-                    }
+                extension PaywallType: StringInitializableRemoteValue {
                 }
                 """)
     }
 
-    @Test func `Baseline string has two keys and two properties`() {
+    @Test func `An empty enum becomes a bool value`() {
         expectExpansion(
             of: """
-                extension RemoteValues {
-                    @BaselineStringRemoteValue public var layout: Layout = .grid
+                @BoolRemoteValue
+                enum StoriesEnabled {
                 }
                 """,
             is: """
-                extension RemoteValues {
-                    public var layout: Layout {
-                        get {
-                            self[Self.$layout]
-                        }
-                    }
+                enum StoriesEnabled {
 
-                    public static var $layout: RemoteValue<Layout> {
-                        RemoteValue("layout", baselineKey: "layout_baseline", default: .grid)
-                    }
+                    case enabled
 
-                    public var layoutBaseline: Layout {
-                        self[Self.$layout.baseline]
-                    }
+                    case disabled
+                }
+
+                extension StoriesEnabled: CaseIterable, BoolEnumRemoteValue {
                 }
                 """)
     }
 
-    @Test func `Baseline bool has two keys and two properties`() {
+    @Test func `A bool value has the default of the argument`() {
         expectExpansion(
             of: """
-                extension RemoteValues {
-                    @BaselineBoolRemoteValue(enabledByDefault: true, key: "sound") var playsSound: Bool
+                @BoolRemoteValue(enabledByDefault: true)
+                public enum StoriesEnabled {
                 }
                 """,
             is: """
-                extension RemoteValues {
-                    var playsSound: Bool {
-                        get {
-                            self[Self.$playsSound]
-                        }
-                    }
+                public enum StoriesEnabled {
 
-                    static var $playsSound: RemoteValue<Bool> {
-                        RemoteValue("sound", baselineKey: "sound_baseline", default: true)
-                    }
+                    case enabled
 
-                    var playsSoundBaseline: Bool {
-                        self[Self.$playsSound.baseline]
+                    case disabled
+
+                    public static var `default`: Self {
+                        true ? .enabled : .disabled
                     }
+                }
+
+                extension StoriesEnabled: CaseIterable, BoolEnumRemoteValue {
                 }
                 """)
     }
 
-    @Test func `Namespace gathers its keys under its prefix`() {
+    @Test func `A struct with variants becomes a value with a baseline, and its variants a string value`() {
         expectExpansion(
             of: """
-                @RemoteValuesNamespace("feed")
-                public struct FeedValues {
-                    @StringRemoteValue(key: "headline") private var title = "News"
-                    @BaselineBoolRemoteValue(enabledByDefault: false) public var isNew: Bool
-                    static let other = 1
-                    var both: String { title + "!" }
+                @BaselineStringRemoteValue
+                struct PaywallTest {
+                    enum Variant: String {
+                        case a, b
+                    }
                 }
                 """,
             is: """
-                public struct FeedValues {
-                    private var title {
-                        get {
-                            self[Self.$title]
-                        }
+                struct PaywallTest {
+                    enum Variant: String {
+                        case a, b
                     }
 
-                    private static var $title: RemoteValue<String> {
-                        RemoteValue("feed.headline", default: "News")
-                    }
-                    public var isNew: Bool {
-                        get {
-                            self[Self.$isNew]
-                        }
-                    }
+                    let baseline: Bool
 
-                    public static var $isNew: RemoteValue<Bool> {
-                        RemoteValue("feed.is_new", baselineKey: "feed.is_new_baseline", default: false)
-                    }
+                    let variant: Variant
 
-                    public var isNewBaseline: Bool {
-                        self[Self.$isNew.baseline]
-                    }
-                    static let other = 1
-                    var both: String { title + "!" }
-
-                    public let remoteValues: RemoteValues
-
-                    public init(_ remoteValues: RemoteValues) {
-                        self.remoteValues = remoteValues
-                    }
-
-                    public static var remoteKeys: [RemoteKey] {
-                        ["feed.headline", "feed.is_new", "feed.is_new_baseline"]
+                    init(baseline: Bool, variant: Variant) {
+                        self.baseline = baseline
+                        self.variant = variant
                     }
                 }
 
-                extension FeedValues: RemoteValuesNamespace {
+                extension PaywallTest.Variant: CaseIterable, StringInitializableRemoteValue {
+                }
+
+                extension PaywallTest: CaseIterable, BaselineStringRemoteValue, ExperimentalGroupTrackable {
                 }
                 """)
     }
 
-    @Test func `Namespace without a prefix leaves keys as they are`() {
+    @Test func `An empty struct becomes a bool value with a baseline`() {
+        expectExpansion(
+            of: """
+                @BaselineBoolRemoteValue(enabledByDefault: true)
+                public struct SoundEnabled {
+                }
+                """,
+            is: """
+                public struct SoundEnabled {
+
+                    public let baseline: Bool
+
+                    public let isEnabled: Bool
+
+                    public init(baseline: Bool, isEnabled: Bool) {
+                        self.baseline = baseline
+                        self.isEnabled = isEnabled
+                    }
+
+                    public static var `default`: Self {
+                        Self(baseline: true, isEnabled: true)
+                    }
+                }
+
+                extension SoundEnabled: CaseIterable, BaselineBoolRemoteValue, ExperimentalGroupTrackable {
+                }
+                """)
+    }
+
+    @Test func `A namespace infers the macro of each type, and an explicit one wins`() {
         expectExpansion(
             of: """
                 @RemoteValuesNamespace
-                private struct FeedValues {
-                    @StringRemoteValue var title = "News"
+                enum Values {
+                    enum OnboardingType: String {
+                        case x, y
+                    }
+                    enum CEnabled {
+                    }
+                    struct AEnabled {
+                    }
+                    @BaselineBoolRemoteValue(enabledByDefault: true)
+                    struct BEnabled {
+                    }
                 }
                 """,
             is: """
-                private struct FeedValues {
-                    var title {
-                        get {
-                            self[Self.$title]
+                enum Values {
+                    enum OnboardingType: String {
+                        case x, y
+                    }
+                    enum CEnabled {
+
+                        case enabled
+
+                        case disabled
+                    }
+                    struct AEnabled {
+
+                        let baseline: Bool
+
+                        let isEnabled: Bool
+
+                        init(baseline: Bool, isEnabled: Bool) {
+                            self.baseline = baseline
+                            self.isEnabled = isEnabled
                         }
                     }
+                    struct BEnabled {
 
-                    static var $title: RemoteValue<String> {
-                        RemoteValue("title", default: "News")
-                    }
+                        let baseline: Bool
 
-                    fileprivate let remoteValues: RemoteValues
+                        let isEnabled: Bool
 
-                    fileprivate init(_ remoteValues: RemoteValues) {
-                        self.remoteValues = remoteValues
-                    }
+                        init(baseline: Bool, isEnabled: Bool) {
+                            self.baseline = baseline
+                            self.isEnabled = isEnabled
+                        }
 
-                    fileprivate static var remoteKeys: [RemoteKey] {
-                        ["title"]
+                        static var `default`: Self {
+                            Self(baseline: true, isEnabled: true)
+                        }
                     }
                 }
 
-                extension FeedValues: RemoteValuesNamespace {
+                extension Values.OnboardingType: CaseIterable, StringInitializableRemoteValue {
+                }
+
+                extension Values.CEnabled: CaseIterable, BoolEnumRemoteValue {
+                }
+
+                extension Values.AEnabled: CaseIterable, BaselineBoolRemoteValue, ExperimentalGroupTrackable {
+                }
+
+                extension Values.BEnabled: CaseIterable, BaselineBoolRemoteValue, ExperimentalGroupTrackable {
                 }
                 """)
     }

@@ -152,27 +152,48 @@ private final class Race<Value: Sendable>: Sendable {
 
 /// A list of callbacks.
 final class Listeners<Value: Sendable>: Sendable {
+    private struct Listener {
+        var call: @Sendable (Value) -> Void
+        var end: @Sendable () -> Void
+    }
+
     private struct State {
-        var functions: [UInt64: @Sendable (Value) -> Void] = [:]
+        var listeners: [UInt64: Listener] = [:]
         var next: UInt64 = 0
     }
 
     private let state = Mutex(State())
 
-    var isEmpty: Bool { state.withLock { $0.functions.isEmpty } }
+    var isEmpty: Bool { state.withLock { $0.listeners.isEmpty } }
 
-    func add(_ function: @escaping @Sendable (Value) -> Void) -> ListenerToken {
+    /// - Parameter end: called by ``removeAll()``.
+    func add(
+        _ call: @escaping @Sendable (Value) -> Void, end: @escaping @Sendable () -> Void = {}
+    ) -> ListenerToken {
         let id = state.withLock { state in
             defer { state.next &+= 1 }
-            state.functions[state.next] = function
+            state.listeners[state.next] = Listener(call: call, end: end)
             return state.next
         }
-        return ListenerToken { [weak self] in self?.state.withLock { _ = $0.functions.removeValue(forKey: id) } }
+        return ListenerToken { [weak self] in self?.remove(id) }
+    }
+
+    private func remove(_ id: UInt64) {
+        // Released outside the lock: a closure may own what takes it again.
+        _ = state.withLock { $0.listeners.removeValue(forKey: id) }
+    }
+
+    func removeAll() {
+        let listeners = state.withLock { state in
+            defer { state.listeners = [:] }
+            return state.listeners
+        }
+        for listener in listeners.values { listener.end() }
     }
 
     /// Calls all callbacks outside the lock, in the order of registration.
     func notify(_ value: Value) {
-        for (_, function) in state.withLock({ $0.functions.sorted { $0.key < $1.key } }) { function(value) }
+        for (_, listener) in state.withLock({ $0.listeners.sorted { $0.key < $1.key } }) { listener.call(value) }
     }
 }
 

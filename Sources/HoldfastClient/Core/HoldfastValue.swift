@@ -1,3 +1,5 @@
+import Foundation
+
 /// A JSON value, such as the value of a flag's variable.
 public enum HoldfastValue: Sendable, Hashable {
     case null
@@ -35,6 +37,42 @@ public enum HoldfastValue: Sendable, Hashable {
 
     /// The member of an object; `nil` if it is missing or the value is not an object.
     public subscript(_ name: String) -> HoldfastValue? { objectValue?[name] }
+}
+
+extension HoldfastValue {
+    /// The value as text: a string as it is, a number or boolean as JSON writes it; `nil` for others.
+    var text: String? {
+        switch self {
+        case .string(let value): value
+        case .bool(let value): value ? "true" : "false"
+        case .integer(let value): "\(value)"
+        case .number(let value): "\(value)"
+        case .null, .array, .object: nil
+        }
+    }
+
+    /// The value as a boolean; the strings `true`, `on`, `false` and `off` count.
+    var bool: Bool? {
+        switch self {
+        case .bool(let value): value
+        case .string("true"), .string("on"): true
+        case .string("false"), .string("off"): false
+        default: nil
+        }
+    }
+
+    /// The value as an integer; a string that holds one counts.
+    var int: Int? { intValue ?? stringValue.flatMap { Int($0) } }
+
+    /// The value as a number; a string that holds a finite one counts.
+    var double: Double? { doubleValue ?? stringValue.flatMap { Double($0) }.flatMap { $0.isFinite ? $0 : nil } }
+
+    /// The value decoded as a type; a string that holds JSON counts.
+    func decoded<Value: Decodable>(as type: Value.Type) -> Value? {
+        let decoder = JSONDecoder()
+        if let data = try? JSONEncoder().encode(self), let value = try? decoder.decode(type, from: data) { return value }
+        return stringValue.flatMap { try? decoder.decode(type, from: Data($0.utf8)) }
+    }
 }
 
 extension HoldfastValue: Codable {

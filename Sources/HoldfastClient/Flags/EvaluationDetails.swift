@@ -1,45 +1,70 @@
 /// The evaluation of a flag for a user.
 public struct EvaluationDetails: Sendable, Hashable {
-    /// Key of the flag.
+    /// Identifies the evaluation: key and version of the flag and id of the user, separated by colons.
+    public let id: String
     public let flagKey: String
-    public let variationKey: String?
+    /// Revision of the datafile with which the flag was evaluated, if it is an integer, else 0. The server keeps no
+    /// version of a single flag.
+    public let flagVersion: Int
+    public let userID: String
+    /// `nil` if no rule applied, as all members of the variation.
     public let variationID: String?
-    /// The experiment that chose the variation; `nil` for delivery rules and if no rule applied.
+    /// Name of the variation.
+    public let variationKey: String?
+    /// Value of the variation: the flag's variable `value` if it has one, else the variation's key. `nil` without a
+    /// variation.
+    public let variationValue: HoldfastValue?
+    /// The experiment that chose the variation; `nil` for delivery rules, holdouts and if no rule applied.
     public let experimentID: String?
-    /// Whether the flag is on.
+    /// Whether the variation turns the flag on.
     public let isEnabled: Bool
     /// Values of the flag's variables.
     public let variables: [String: HoldfastValue]
-    /// The experiment, delivery rule or holdout that applied.
+    /// Key of the experiment, delivery rule or holdout that applied.
     public let ruleKey: String?
-    /// Source of the decision: `forced`, `override`, `whitelist`, `stored`, `bucketed`, `holdout` or `none`.
-    public let source: String
-    /// Messages about problems during the decision.
-    public let reasons: [String]
+    /// Why the user has the variation.
+    public let reason: EvaluationReason
+    /// How the decision was made, with ``HoldfastConfiguration/includesReasons``; else only problems.
+    public let messages: [String]
 }
 
-extension EvaluationDetails: Codable {
-    private enum CodingKeys: String, CodingKey {
-        case flagKey = "flag_key"
-        case variationKey = "variation_key"
-        case variationID = "variation_id"
-        case experimentID = "experiment_id"
-        case isEnabled = "enabled"
-        case variables
-        case ruleKey = "rule_key"
-        case source, reasons
-    }
+/// Why a flag has its value.
+public enum EvaluationReason: String, Sendable, Hashable, CaseIterable, Codable {
+    /// A decision forced for a test.
+    case forced
+    /// An administrator's override.
+    case override
+    /// The experiment's list of users.
+    case whitelist
+    /// The variation that the user had already.
+    case stored
+    /// The experiment gave the user a variation now.
+    case bucketed
+    /// The user is held out of experiments.
+    case holdout
+    /// A delivery rule.
+    case rollout
+    /// No rule applied: the user has no variation.
+    case noRule = "no_rule"
+    /// A reason unknown to this version of the library.
+    case unknown
 
-    public init(from decoder: any Decoder) throws {
-        let container = try decoder.container(keyedBy: CodingKeys.self)
-        flagKey = try container.decode(String.self, forKey: .flagKey)
-        variationKey = try container.decodeIfPresent(String.self, forKey: .variationKey)
-        variationID = try container.decodeIfPresent(String.self, forKey: .variationID)
-        experimentID = try container.decodeIfPresent(String.self, forKey: .experimentID)
-        isEnabled = try container.decode(Bool.self, forKey: .isEnabled)
-        variables = try container.decodeIfPresent([String: HoldfastValue].self, forKey: .variables) ?? [:]
-        ruleKey = try container.decodeIfPresent(String.self, forKey: .ruleKey)
-        source = try container.decodeIfPresent(String.self, forKey: .source) ?? "none"
-        reasons = try container.decodeIfPresent([String].self, forKey: .reasons) ?? []
+    // Reasons for a default value, which only counts have.
+
+    /// The flags have not been fetched yet.
+    case notFetched = "not_fetched"
+    /// There is no such flag.
+    case flagNotFound = "flag_not_found"
+    /// The value has another type than was asked for.
+    case wrongType = "wrong_type"
+}
+
+extension EvaluationReason {
+    init(source: String, hasVariation: Bool) {
+        switch source {
+        case "none": self = hasVariation ? .rollout : .noRule
+        case "forced", "override", "whitelist", "stored", "bucketed", "holdout": self = Self(rawValue: source) ?? .unknown
+        default: self = .unknown
+        }
     }
 }

@@ -6,7 +6,7 @@ final class Evaluations: Sendable {
     struct Content: Codable, Sendable {
         var userID: String
         var revision: String
-        var evaluations: [EvaluationDetails]
+        var evaluations: [Entry]
         /// The response's ETag, from the header field.
         var entityTag: String?
 
@@ -17,18 +17,45 @@ final class Evaluations: Sendable {
         }
     }
 
-    /// The evaluation of one flag.
+    /// One flag of a response.
+    struct Entry: Codable, Sendable {
+        var flagKey: String
+        var variationKey: String?
+        var variationID: String?
+        var experimentID: String?
+        var enabled: Bool
+        var variables: [String: HoldfastValue]?
+        var ruleKey: String?
+        var source: String?
+        var reasons: [String]?
+
+        private enum CodingKeys: String, CodingKey {
+            case flagKey = "flag_key"
+            case variationKey = "variation_key"
+            case variationID = "variation_id"
+            case experimentID = "experiment_id"
+            case enabled, variables
+            case ruleKey = "rule_key"
+            case source, reasons
+        }
+    }
+
+    /// The evaluation of one flag, with its value in each type.
     final class Flag: Sendable {
         let details: EvaluationDetails
-        /// The flag's number variable, if it has exactly one.
-        let number: HoldfastValue?
+        let bool: Bool?
+        let string: String?
+        let int: Int?
+        let double: Double?
         /// Whether the exposure was reported, or there is none to report.
         private let isReported: Atomic<Bool>
 
         fileprivate init(_ details: EvaluationDetails, isReported: Bool) {
             self.details = details
-            let numbers = details.variables.values.filter { $0.doubleValue != nil }
-            number = numbers.count == 1 ? numbers.first : nil
+            bool = details.variationValue?.bool
+            string = details.variationValue?.text
+            int = details.variationValue?.int
+            double = details.variationValue?.double
             self.isReported = Atomic(isReported)
         }
 
@@ -43,6 +70,8 @@ final class Evaluations: Sendable {
     }
 
     let content: Content
+    /// All evaluations in the order of the datafile.
+    let all: [EvaluationDetails]
     private let flags: [Key: Flag]
 
     /// - Parameters:
@@ -51,8 +80,9 @@ final class Evaluations: Sendable {
     init(_ content: Content, after former: Evaluations?, reports: Bool) {
         self.content = content
         let former = former.flatMap { $0.content.userID.hasSameBytes(as: content.userID) ? $0 : nil }
+        all = content.evaluations.map { EvaluationDetails($0, of: content) }
         flags = Dictionary(
-            content.evaluations.map { details in
+            all.map { details in
                 let known = former?[details.flagKey]
                 let isSame = known?.details.experimentID == details.experimentID && known?.details.variationID == details.variationID
                 let hasReport = reports && details.experimentID != nil && details.variationID != nil
@@ -80,7 +110,23 @@ final class Evaluations: Sendable {
 }
 
 extension EvaluationDetails {
-    /// Whether an app can see a difference; a changed source alone does not count.
+    fileprivate init(_ entry: Evaluations.Entry, of content: Evaluations.Content) {
+        flagKey = entry.flagKey
+        flagVersion = Int(content.revision) ?? 0
+        userID = content.userID
+        id = "\(flagKey):\(flagVersion):\(userID)"
+        variationID = entry.variationID
+        variationKey = entry.variationKey
+        variables = entry.variables ?? [:]
+        variationValue = entry.variationKey.map { [variables] in variables["value"] ?? .string($0) }
+        experimentID = entry.experimentID
+        isEnabled = entry.enabled
+        ruleKey = entry.ruleKey
+        reason = EvaluationReason(source: entry.source ?? "none", hasVariation: entry.variationKey != nil)
+        messages = entry.reasons ?? []
+    }
+
+    /// Whether an app can see a difference; another version or reason alone does not count.
     fileprivate func differs(from other: EvaluationDetails) -> Bool {
         variationKey != other.variationKey || variationID != other.variationID || experimentID != other.experimentID
             || isEnabled != other.isEnabled || variables != other.variables || ruleKey != other.ruleKey

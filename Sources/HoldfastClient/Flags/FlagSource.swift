@@ -88,11 +88,13 @@ final class FlagSource: Sendable {
         var userID: String
         var attributes: [String: UserAttributeValue]
         var sdkKey: String?
+        var includeReasons: Bool?
 
         private enum CodingKeys: String, CodingKey {
             case userID = "user_id"
             case attributes
             case sdkKey = "sdk_key"
+            case includeReasons = "include_reasons"
         }
     }
 
@@ -115,7 +117,9 @@ final class FlagSource: Sendable {
 
     private func fetch(_ user: HoldfastUser, _ known: Evaluations?) async throws(HoldfastError) -> Set<String> {
         let body = try HoldfastServer.encode(
-            Request(userID: user.id, attributes: user.attributes, sdkKey: core.configuration.sdkKey))
+            Request(
+                userID: user.id, attributes: user.attributes, sdkKey: core.configuration.sdkKey,
+                includeReasons: core.configuration.includesReasons ? true : nil))
         var fields: [String: String] = [:]
         fields["If-None-Match"] = known?.content.entityTag
         let response = try await core.server.request("POST", "v1/evaluations", body: body, fields: fields)

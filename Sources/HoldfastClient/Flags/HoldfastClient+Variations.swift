@@ -1,46 +1,60 @@
 extension HoldfastClient {
-    /// Returns whether a flag is on; with a `variable`, the value of that variable if it is a boolean.
+    /// Returns the value of a flag's variation as a boolean: `true` or `on`, `false` or `off`. See
+    /// ``EvaluationDetails/variationValue`` for what the value is, and ``isEnabled(flagKey:defaultValue:)``.
     ///
-    /// - Returns: `defaultValue` if the flag or variable is unknown or has another type.
+    /// - Parameter variable: reads this variable of the flag instead.
+    /// - Returns: `defaultValue` if the flag is unknown or not fetched yet, the user has no variation, or the value has
+    ///   another type.
     public func boolVariation(flagKey: String, variable: String? = nil, defaultValue: Bool) -> Bool {
-        guard let details = use(flagKey) else { return defaultValue }
-        guard let variable else { return details.isEnabled }
-        return details.variables[variable]?.boolValue ?? defaultValue
+        guard let flag = use(flagKey) else { return defaultValue }
+        guard let variable else { return flag.bool ?? defaultValue }
+        return flag.details.variables[variable]?.bool ?? defaultValue
     }
 
-    /// Returns the key of a flag's variation; with a `variable`, the value of that variable if it is a string.
-    ///
-    /// - Returns: `defaultValue` as in ``boolVariation(flagKey:variable:defaultValue:)``, and without a variation.
+    /// Returns the value of a flag's variation as a string. Parameters and result are those of
+    /// ``boolVariation(flagKey:variable:defaultValue:)``.
     public func stringVariation(flagKey: String, variable: String? = nil, defaultValue: String) -> String {
-        guard let details = use(flagKey) else { return defaultValue }
-        guard let variable else { return details.variationKey ?? defaultValue }
-        return details.variables[variable]?.stringValue ?? defaultValue
+        guard let flag = use(flagKey) else { return defaultValue }
+        guard let variable else { return flag.string ?? defaultValue }
+        return flag.details.variables[variable]?.text ?? defaultValue
     }
 
-    /// Returns the value of an integer variable; without a `variable`, of the flag's only number variable.
-    ///
-    /// - Returns: `defaultValue` as in ``boolVariation(flagKey:variable:defaultValue:)``.
+    /// Returns the value of a flag's variation as an integer. Parameters and result are those of
+    /// ``boolVariation(flagKey:variable:defaultValue:)``.
     public func intVariation(flagKey: String, variable: String? = nil, defaultValue: Int) -> Int {
-        number(flagKey, variable)?.intValue ?? defaultValue
+        guard let flag = use(flagKey) else { return defaultValue }
+        guard let variable else { return flag.int ?? defaultValue }
+        return flag.details.variables[variable]?.int ?? defaultValue
     }
 
-    /// Returns the value of a number variable; without a `variable`, of the flag's only number variable.
-    ///
-    /// - Returns: `defaultValue` as in ``boolVariation(flagKey:variable:defaultValue:)``.
+    /// Returns the value of a flag's variation as a number. Parameters and result are those of
+    /// ``boolVariation(flagKey:variable:defaultValue:)``.
     public func doubleVariation(flagKey: String, variable: String? = nil, defaultValue: Double) -> Double {
-        number(flagKey, variable)?.doubleValue ?? defaultValue
+        guard let flag = use(flagKey) else { return defaultValue }
+        guard let variable else { return flag.double ?? defaultValue }
+        return flag.details.variables[variable]?.double ?? defaultValue
     }
 
-    /// Returns all variables of a flag as an object; with a `variable`, the value of that variable.
+    /// Returns the value of a flag's variation, decoded from JSON; a string that holds JSON counts. Parameters and result
+    /// are those of ``boolVariation(flagKey:variable:defaultValue:)``.
     ///
-    /// - Returns: `defaultValue` as in ``boolVariation(flagKey:variable:defaultValue:)``.
-    public func jsonVariation(flagKey: String, variable: String? = nil, defaultValue: HoldfastValue) -> HoldfastValue {
-        guard let details = use(flagKey) else { return defaultValue }
-        guard let variable else { return .object(details.variables) }
-        return details.variables[variable] ?? defaultValue
+    /// For the value as it is, use ``HoldfastValue`` as type; for all variables of a flag, see
+    /// ``EvaluationDetails/variables``.
+    public func jsonVariation<Value: Decodable>(flagKey: String, variable: String? = nil, defaultValue: Value) -> Value {
+        guard let flag = use(flagKey) else { return defaultValue }
+        let value = if let variable { flag.details.variables[variable] } else { flag.details.variationValue }
+        return value?.decoded(as: Value.self) ?? defaultValue
     }
 
-    /// Returns the evaluation of a flag for the current user. Reports no exposure.
+    /// Returns whether the user's variation turns a flag on.
+    ///
+    /// - Returns: `defaultValue` if the flag is unknown or not fetched yet; `false` without a variation.
+    public func isEnabled(flagKey: String, defaultValue: Bool = false) -> Bool {
+        use(flagKey)?.details.isEnabled ?? defaultValue
+    }
+
+    /// Returns the evaluation of a flag for the current user. Reports no exposure: an app that acts on the value calls
+    /// one of the variation methods.
     ///
     /// - Returns: `nil` if the flag is unknown or not fetched yet.
     public func evaluationDetails(flagKey: String) -> EvaluationDetails? {
@@ -49,30 +63,20 @@ extension HoldfastClient {
 
     /// All evaluations of the current user. Reports no exposure.
     public var allEvaluationDetails: [EvaluationDetails] {
-        flags.evaluations?.content.evaluations ?? []
-    }
-
-    private func number(_ flagKey: String, _ variable: String?) -> HoldfastValue? {
-        guard let flag = usedFlag(flagKey) else { return nil }
-        return variable.map { flag.details.variables[$0] } ?? flag.number
-    }
-
-    @inline(__always)
-    private func use(_ flagKey: String) -> EvaluationDetails? {
-        usedFlag(flagKey)?.details
-    }
-
-    /// Returns a flag and reports the exposure on the first use.
-    @inline(__always)
-    private func usedFlag(_ flagKey: String) -> Evaluations.Flag? {
-        guard let evaluations = flags.evaluations, let flag = evaluations[flagKey] else { return nil }
-        if flag.takeReport() { report(flag, evaluations.content.userID) }
-        return flag
+        flags.evaluations?.all ?? []
     }
 
     /// Reports the exposure to a flag on its first use.
     func reportUse(flagKey: String) {
-        _ = usedFlag(flagKey)
+        _ = use(flagKey)
+    }
+
+    /// Returns a flag and reports the exposure on the first use.
+    @inline(__always)
+    private func use(_ flagKey: String) -> Evaluations.Flag? {
+        guard let evaluations = flags.evaluations, let flag = evaluations[flagKey] else { return nil }
+        if flag.takeReport() { report(flag, evaluations.content.userID) }
+        return flag
     }
 
     private func report(_ flag: Evaluations.Flag, _ userID: String) {

@@ -1,120 +1,191 @@
-/// The description of a remote value: where it is kept, its type, and the default the app has for it.
-///
-/// The macros write these (``StringRemoteValue(key:)``), and they can be written by hand:
+/// The name of a remote value and its type. The recommended form is one enum for all keys of an app:
 ///
 /// ```swift
-/// let greeting = RemoteValue("greeting", default: "Hello")
-/// let text = service.remoteValue(for: greeting)
-/// ```
+/// enum Key: String, CaseIterable, RemoteKey {
+///     case paywallType = "paywall_type"
+///     case storiesEnabled = "stories_enabled"
 ///
-/// ### Baseline
-/// A value with a ``baselineKey`` has two names. The key itself holds the value under test, which only the users in the
-/// experiment are given. The baseline key, by custom the same name with the suffix `_baseline`, holds the value for
-/// everybody else: today's normal, which can be moved without touching the experiment. The value is then what the key
-/// has, or else what the baseline key has, or else the default.
-public struct RemoteValue<Value: RemoteValueType>: Sendable {
-    public let key: RemoteKey
-    public let baselineKey: RemoteKey?
-    public let defaultValue: Value
-
-    public init(_ key: RemoteKey, baselineKey: RemoteKey? = nil, default defaultValue: Value) {
-        self.key = key
-        self.baselineKey = baselineKey
-        self.defaultValue = defaultValue
-    }
-
-    /// The value of those outside the experiment, whether or not this user is in it. A value without a baseline key is
-    /// its own baseline.
-    public var baseline: RemoteValue {
-        RemoteValue(baselineKey ?? key, default: defaultValue)
-    }
-}
-
-/// The name of a remote value where it is kept.
-///
-/// Two keys are the same only if their UTF-8 bytes are; `String`'s `==` would also take other spellings of an accent.
-public struct RemoteKey: Sendable, ExpressibleByStringLiteral, CustomStringConvertible {
-    public let name: String
-
-    public init(_ name: String) {
-        self.name = name
-    }
-
-    public init(stringLiteral name: String) {
-        self.name = name
-    }
-
-    /// The key of the baseline: the same name with the suffix `_baseline`.
-    public var baseline: RemoteKey { RemoteKey(name + "_baseline") }
-
-    public var description: String { name }
-}
-
-extension RemoteKey: Hashable {
-    public static func == (left: RemoteKey, right: RemoteKey) -> Bool {
-        left.name.utf8.elementsEqual(right.name.utf8)
-    }
-
-    public func hash(into hasher: inout Hasher) {
-        var name = name
-        name.withUTF8 { hasher.combine(bytes: UnsafeRawBufferPointer($0)) }
-    }
-}
-
-/// A value as its keeper has it, before the app's type is known.
-public enum RemoteRawValue: Sendable, Hashable {
-    case string(String)
-    case bool(Bool)
-    case number(Double)
-
-    /// The variation a user has of a flag: as a string its key, as a Boolean whether the flag is enabled.
-    case variation(key: String, enabled: Bool)
-}
-
-/// A type a remote value can have: `String`, `Bool`, and each enum of strings that says it is one.
-///
-/// ```swift
-/// enum Layout: String, RemoteValueType {
-///     case grid, list
+///     var valueType: any RemoteValue.Type {
+///         switch self {
+///         case .paywallType: PaywallType.self
+///         case .storiesEnabled: StoriesEnabled.self
+///         }
+///     }
 /// }
 /// ```
+public protocol RemoteKey: Sendable {
+    /// The name under which a keeper has the value. By default the raw value.
+    var name: String { get }
+
+    /// The type that the service audits and lists; see ``RemoteConfigService/getValues(for:)``.
+    var valueType: any RemoteValue.Type { get }
+}
+
+extension RemoteKey where Self: RawRepresentable, RawValue == String {
+    public var name: String { rawValue }
+}
+
+/// A type of remote values. Conform to one of the refining protocols, by hand or with a macro:
 ///
-/// A remote string that is none of the enum's raw values is an incorrect value; see ``RemoteValueHooks``.
-public protocol RemoteValueType: Sendable, Equatable {
-    /// Makes a value of what a keeper has; nil if that is not one of this type.
-    init?(_ raw: RemoteRawValue)
+/// | protocol | macro | for |
+/// | --- | --- | --- |
+/// | ``StringInitializableRemoteValue`` | `@StringRemoteValue` | several variants |
+/// | ``BoolEnumRemoteValue`` | `@BoolRemoteValue` | enabled or disabled |
+/// | ``BaselineStringRemoteValue`` | `@BaselineStringRemoteValue` | several variants and a baseline |
+/// | ``BaselineBoolRemoteValue`` | `@BaselineBoolRemoteValue` | enabled or disabled and a baseline |
+/// | ``IntInitializableRemoteValue`` | | integers |
+/// | ``DoubleInitializableRemoteValue`` | | numbers |
+/// | ``DecodableRemoteValue`` | | JSON |
+public protocol RemoteValue: Sendable {
+    /// The value that the app uses if there is no usable remote value.
+    static var `default`: Self { get }
 
-    /// The value as a keeper would have it.
-    var rawRemoteValue: RemoteRawValue { get }
+    /// Parses a keeper's value; `nil` for an incorrect value. The refining protocols implement it.
+    static func parse(_ raw: HoldfastValue) -> Self?
+
+    /// The value in a debug list. The refining protocols implement it.
+    var displayName: String { get }
 }
 
-extension String: RemoteValueType {
-    public init?(_ raw: RemoteRawValue) {
-        switch raw {
-        case .string(let text), .variation(let text, _): self = text
-        case .bool, .number: return nil
-        }
-    }
+extension RemoteValue {
+    public static func parse(_ raw: HoldfastValue) -> Self? { nil }
 
-    public var rawRemoteValue: RemoteRawValue { .string(self) }
+    public var displayName: String { String(describing: self) }
 }
 
-extension Bool: RemoteValueType {
-    public init?(_ raw: RemoteRawValue) {
-        switch raw {
-        case .bool(let value), .variation(_, let value): self = value
-        case .string, .number: return nil
-        }
-    }
-
-    public var rawRemoteValue: RemoteRawValue { .bool(self) }
+/// A value that is sent to an app's analytics as the group of an experiment, by
+/// ``RemoteConfigService/trackExperimentalGroup(_:for:)``.
+///
+/// Macros for values with a baseline add this conformance. Other types opt in.
+public protocol ExperimentalGroupTrackable: RemoteValue {
+    /// Name of the group; `nil` if the value is not tracked, as a baseline is not.
+    var experimentalGroup: String? { get }
 }
 
-extension RemoteValueType where Self: RawRepresentable, RawValue == String {
-    public init?(_ raw: RemoteRawValue) {
-        guard let text = String(raw) else { return nil }
-        self.init(rawValue: text)
+extension ExperimentalGroupTrackable where Self: StringInitializableRemoteValue {
+    public var experimentalGroup: String? { name }
+}
+
+extension ExperimentalGroupTrackable where Self: BoolEnumRemoteValue {
+    public var experimentalGroup: String? { displayName }
+}
+
+// MARK: - Strings
+
+/// A remote value that is read from a string, such as an enum with string cases. The first case is the default:
+///
+/// ```swift
+/// enum PaywallType: String, CaseIterable, StringInitializableRemoteValue {
+///     case a, b, c
+///     static let `default`: Self = .b   // only if the default is not the first case
+/// }
+/// ```
+public protocol StringInitializableRemoteValue: RemoteValue {
+    /// - Returns: `nil` for an incorrect value.
+    init?(name: String)
+
+    var name: String { get }
+}
+
+extension StringInitializableRemoteValue {
+    public static func parse(_ raw: HoldfastValue) -> Self? { raw.text.flatMap { Self(name: $0) } }
+
+    public var displayName: String { name }
+}
+
+extension StringInitializableRemoteValue where Self: RawRepresentable, RawValue == String {
+    public init?(name: String) {
+        self.init(rawValue: name)
+        // String.== would also accept another composition of the same letters.
+        guard rawValue.hasSameBytes(as: name) else { return nil }
     }
 
-    public var rawRemoteValue: RemoteRawValue { .string(rawValue) }
+    public var name: String { rawValue }
+}
+
+extension RemoteValue where Self: CaseIterable {
+    /// The first case.
+    public static var `default`: Self {
+        guard let first = allCases.first else { preconditionFailure("\(Self.self) must have a case") }
+        return first
+    }
+}
+
+// MARK: - Booleans
+
+/// A remote value that is either enabled or disabled; disabled by default.
+///
+/// ```swift
+/// enum StoriesEnabled: CaseIterable, BoolEnumRemoteValue {
+///     case enabled
+///     case disabled
+///     static let `default`: Self = .enabled   // only if it is enabled by default
+/// }
+/// ```
+public protocol BoolEnumRemoteValue: RemoteValue, Equatable {
+    static var enabled: Self { get }
+    static var disabled: Self { get }
+}
+
+extension BoolEnumRemoteValue {
+    public static var `default`: Self { .disabled }
+
+    public var isEnabled: Bool { self == .enabled }
+
+    public static func parse(_ raw: HoldfastValue) -> Self? { raw.bool.map { $0 ? .enabled : .disabled } }
+
+    public var displayName: String { isEnabled ? "enabled" : "disabled" }
+}
+
+extension BoolEnumRemoteValue where Self: CaseIterable {
+    // More specific than the first case of other types.
+    public static var `default`: Self { .disabled }
+}
+
+// MARK: - Numbers and JSON
+
+/// A remote value that is read from an integer.
+///
+/// ```swift
+/// struct PageSize: RawRepresentable, IntInitializableRemoteValue {
+///     static let `default` = PageSize(rawValue: 20)
+///     var rawValue: Int
+/// }
+/// ```
+public protocol IntInitializableRemoteValue: RemoteValue {
+    /// - Returns: `nil` for an incorrect value.
+    init?(int: Int)
+}
+
+extension IntInitializableRemoteValue {
+    public static func parse(_ raw: HoldfastValue) -> Self? { raw.int.flatMap { Self(int: $0) } }
+}
+
+extension IntInitializableRemoteValue where Self: RawRepresentable, RawValue == Int {
+    public init?(int: Int) { self.init(rawValue: int) }
+
+    public var displayName: String { "\(rawValue)" }
+}
+
+/// A remote value that is read from a number.
+public protocol DoubleInitializableRemoteValue: RemoteValue {
+    /// - Returns: `nil` for an incorrect value.
+    init?(double: Double)
+}
+
+extension DoubleInitializableRemoteValue {
+    public static func parse(_ raw: HoldfastValue) -> Self? { raw.double.flatMap { Self(double: $0) } }
+}
+
+extension DoubleInitializableRemoteValue where Self: RawRepresentable, RawValue == Double {
+    public init?(double: Double) { self.init(rawValue: double) }
+
+    public var displayName: String { "\(rawValue)" }
+}
+
+/// A remote value that is decoded from JSON: an object, an array, or a string that holds one.
+public protocol DecodableRemoteValue: RemoteValue, Decodable {}
+
+extension DecodableRemoteValue {
+    public static func parse(_ raw: HoldfastValue) -> Self? { raw.decoded(as: Self.self) }
 }

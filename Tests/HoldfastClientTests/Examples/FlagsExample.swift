@@ -17,9 +17,9 @@ struct FlagsExample {
         try await client.initialize(user: HoldfastUser(id: "ada", attributes: ["country": "de"]), timeout: .seconds(3))
 
         try await client.fetchEvaluations()
-        #expect(client.boolVariation(flagKey: "checkout", defaultValue: false))
+        #expect(client.isEnabled(flagKey: "checkout"))
 
-        if client.boolVariation(flagKey: "checkout", defaultValue: false) {
+        if client.isEnabled(flagKey: "checkout") {
             let columns = client.intVariation(flagKey: "checkout", variable: "columns", defaultValue: 1)
             print("the new checkout with \(columns) columns")
         }

@@ -1,87 +1,157 @@
 import HoldfastClient
+import Synchronization
 import Testing
 
-// What the article RemoteValues shows; ArticleTests holds one to the other.
+// The code of the article RemoteValues; ArticleTests compares the two.
 
-@RemoteValuesNamespace("checkout")
-struct CheckoutValues {
-    /// "checkout.button_title"
-    @StringRemoteValue var buttonTitle = "Buy"
-
-    /// "checkout.shows_coupons"
-    @BoolRemoteValue(enabledByDefault: false) var showsCoupons: Bool
-
-    /// "checkout.layout" and "checkout.layout_baseline"
-    @BaselineStringRemoteValue var layout: CheckoutLayout = .onePage
-
-    /// "checkout.express" and "checkout.express_baseline"
-    @BaselineBoolRemoteValue(enabledByDefault: true, key: "express") var offersExpress: Bool
+@StringRemoteValue
+enum PaywallType: String {
+    case a, b, c
 }
 
-enum CheckoutLayout: String, RemoteValueType {
-    case onePage = "one_page"
-    case steps
+@BoolRemoteValue
+enum StoriesEnabled {}
+
+@BaselineStringRemoteValue
+struct OnboardingType {
+    enum Variant: String {
+        case short, long
+    }
 }
 
-extension RemoteValues {
-    @StringRemoteValue var supportAddress = "help@example.com"
+@BaselineBoolRemoteValue(enabledByDefault: true)
+struct SoundEnabled {}
+
+@StringRemoteValue
+enum Greeting: String {
+    case hello, hi
+    static let `default`: Self = .hi
 }
 
-struct CheckoutHooks: RemoteValueHooks {
-    let log: @Sendable (String) -> Void
+@RemoteValuesNamespace
+enum Values {
+    enum PlayerType: String {
+        case small, large
+    }
+    enum CommentsEnabled {}
+    struct SearchType {
+        enum Variant: String {
+            case list, grid
+        }
+    }
+    // An explicit macro is needed only for another default.
+    @BaselineBoolRemoteValue(enabledByDefault: true)
+    struct VideoEnabled {}
+}
 
-    func missingValue(for key: RemoteKey) -> RemoteRawValue? {
-        log("no value for \(key)")
-        return nil
+struct PageSize: RawRepresentable, IntInitializableRemoteValue {
+    static let `default` = PageSize(rawValue: 20)
+    var rawValue: Int
+}
+
+struct Theme: DecodableRemoteValue, Equatable {
+    static let `default` = Theme(dark: false)
+    var dark: Bool
+}
+
+enum AppKey: String, CaseIterable, RemoteKey {
+    case paywallType = "paywall_type"
+    case storiesEnabled = "stories_enabled"
+    case onboardingType = "onboarding_type"
+    case pageSize = "page_size"
+
+    var valueType: any RemoteValue.Type {
+        switch self {
+        case .paywallType: PaywallType.self
+        case .storiesEnabled: StoriesEnabled.self
+        case .onboardingType: OnboardingType.self
+        case .pageSize: PageSize.self
+        }
+    }
+}
+
+final class AppConfigService: RemoteConfigService, @unchecked Sendable {
+    private let log: @Sendable (String) -> Void
+    private let debugValues = Mutex<[String: any RemoteValue]>([:])
+
+    init(keeper: any RemoteConfigKeeper, log: @escaping @Sendable (String) -> Void) {
+        self.log = log
+        super.init(keeper: keeper)
     }
 
-    func incorrectValue(_ raw: RemoteRawValue, for key: RemoteKey, expected: any RemoteValueType.Type) -> RemoteRawValue? {
-        log("\(key) is \(raw), not one of \(expected)")
-        return nil
+    override func trackKeysNotFound(_ keys: [any RemoteKey]) {
+        log("no value for \(keys.map(\.name))")
+    }
+
+    override func trackIncorrectValue(_ value: HoldfastValue, for key: any RemoteKey) {
+        log("\(key.name) cannot be \(value)")
+    }
+
+    override func trackExperimentalGroup(_ group: String, for key: any RemoteKey) {
+        log("\(key.name): \(group)")
+    }
+
+    override func debugValue(for key: any RemoteKey) -> (any RemoteValue)? {
+        debugValues.withLock { $0[key.name] }
+    }
+
+    func setDebugValue(_ value: (any RemoteValue)?, for key: AppKey) {
+        debugValues.withLock { $0[key.name] = value }
+        valuesDidChange()
     }
 }
 
 @Suite(.timeLimit(.minutes(1)))
 struct RemoteValuesExample {
-    @Test func `Values are read, set and followed`() async throws {
-        let keeper = InMemoryValueKeeper(["checkout.layout_baseline": FetchedValue(.string("steps"))])
-        let service = RemoteValueService(keeper: keeper, hooks: CheckoutHooks { print($0) })
+    @Test func `Values are audited, read, listed and followed`() async throws {
+        let keeper = InMemoryRemoteConfigKeeper(["paywall_type": "b", "onboarding_type": "long_baseline", "page_size": "many"])
+        let lines = Mutex<[String]>([])
+        let service = AppConfigService(keeper: keeper) { line in lines.withLock { $0.append(line) } }
         try await service.fetch()
+        service.getValues(for: AppKey.allCases)
+        #expect(
+            lines.withLock { $0 } == [
+                #"page_size cannot be string("many")"#, #"no value for ["stories_enabled"]"#,
+            ])
 
-        let checkout = service.getValues(for: CheckoutValues.self)
-        #expect(checkout.buttonTitle == "Buy")
-        #expect(checkout.layout == .steps)
-        #expect(checkout.layoutBaseline == .steps)
+        let paywall: PaywallType = service.remoteValue(for: AppKey.paywallType)
+        let onboarding = service.remoteValue(for: AppKey.onboardingType, as: OnboardingType.self)
+        #expect(paywall == .b)
+        #expect(onboarding.variant == .long && onboarding.baseline)
 
-        let title = service.remoteValue(for: CheckoutValues.$buttonTitle)
-        #expect(title == "Buy")
-        #expect(service.values.supportAddress == "help@example.com")
+        for state in service.states(of: AppKey.allCases) {
+            print(state.key.name, state.typeName, state.value.displayName, state.source)
+            print("default:", state.defaultValue.displayName, "of", state.possibleValues.map(\.displayName))
+        }
+        service.setDebugValue(PaywallType.c, for: .paywallType)
+        #expect(service.remoteValue(for: AppKey.paywallType, as: PaywallType.self) == .c)
 
-        service.setDebugValue(.onePage, for: CheckoutValues.$layout)
-        #expect(service.remoteValue(for: CheckoutValues.$layout) == .onePage)
-        service.removeDebugValues()
-
-        let titles = AsyncStream.makeStream(of: String.self)
-        let following = Task { await follow(service) { titles.continuation.yield($0.buttonTitle) } }
-        defer { following.cancel() }
-        for await title in titles.stream where title == "Buy" { break }
-        service.setCustomValue("Buy now", for: CheckoutValues.$buttonTitle)
-        for await title in titles.stream where title == "Buy now" { break }
+        let following = Task {
+            for await size in service.remoteValues(for: AppKey.pageSize, as: PageSize.self) {
+                if size.rawValue == 50 { return true }
+            }
+            return false
+        }
+        keeper.set(50, for: "page_size")
+        #expect(await following.value)
     }
 
     @Test func `Values come out of flags`() async throws {
-        let stub = try Client()
-        let client = stub.client
+        let client = try Client().client
         try await client.initialize(user: HoldfastUser(id: "ada"))
-        let service = RemoteValueService(keeper: HoldfastValueKeeper(client: client), hooks: CheckoutHooks { print($0) })
-        #expect(service.remoteValue(for: RemoteValue("checkout.title", default: "")) == "Pay")
-    }
-
-    private func follow(_ service: RemoteValueService, show: (CheckoutValues) -> Void) async {
-        let changes = service.changes()
-        show(service.getValues(for: CheckoutValues.self))
-        for await change in changes where change.concerns(CheckoutValues.self) {
-            show(CheckoutValues(change.values))
+        let service = RemoteConfigService(keeper: HoldfastRemoteConfigKeeper(client: client))
+        try await service.fetch()
+        enum Key: String, RemoteKey {
+            case title = "checkout.title"
+            var valueType: any RemoteValue.Type { Title.self }
         }
+        struct Title: StringInitializableRemoteValue {
+            static let `default` = Title(name: "")
+            let name: String
+            init(name: String) { self.name = name }
+        }
+        #expect(service.remoteValue(for: Key.title, as: Title.self).name == "Pay")
+        #expect(Values.PlayerType.default == .small && Values.VideoEnabled.default.isEnabled)
+        #expect(Greeting.default == .hi && Theme.parse(["dark": true]) == Theme(dark: true))
     }
 }

@@ -7,32 +7,83 @@ import Testing
 @Suite struct FlagTests {
     private static let ada = HoldfastUser(id: "ada", attributes: ["country": "de"])
 
-    @Test func `Variations have the values of the server, and the default where there is none of the type`() async throws {
+    @Test func `A variation's value has the type that is asked for, or the default is returned`() async throws {
+        func flag(_ key: String, _ variation: String, _ variables: String = "") -> String {
+            #"{"flag_key":"\#(key)","variation_key":"\#(variation)","variation_id":"1","experiment_id":null,"enabled":true,"variables":{\#(variables)},"rule_key":null,"source":"none"}"#
+        }
+        let flags = [
+            flag("yes", "true"), flag("off", "off"), flag("ten", "10"), flag("half", "0.5"), flag("text", "new"),
+            flag("json", #"{\"dark\":true}"#), flag("typed", "large", #""value":{"dark":true},"columns":3"#),
+            flag("number", "many", #""value":7,"other":8"#),
+        ]
+        let test = try Client(
+            server: StubServer { _ throws(HoldfastError) in
+                .json(#"{"user_id":"ada","revision":"12","evaluations":[\#(flags.joined(separator: ","))]}"#)
+            })
+        let client = test.client
+        #expect(client.boolVariation(flagKey: "yes", defaultValue: false) == false)
+        try await client.initialize(user: Self.ada)
+        #expect(client.boolVariation(flagKey: "yes", defaultValue: false))
+        #expect(!client.boolVariation(flagKey: "off", defaultValue: true))
+        #expect(client.boolVariation(flagKey: "text", defaultValue: true))
+        #expect(client.stringVariation(flagKey: "text", defaultValue: "") == "new")
+        #expect(client.stringVariation(flagKey: "yes", defaultValue: "") == "true")
+        #expect(client.intVariation(flagKey: "ten", defaultValue: 1) == 10)
+        #expect(client.intVariation(flagKey: "half", defaultValue: 1) == 1)
+        #expect(client.doubleVariation(flagKey: "half", defaultValue: 1) == 0.5)
+        #expect(client.doubleVariation(flagKey: "ten", defaultValue: 1) == 10)
+        // A second number changes nothing.
+        #expect(client.intVariation(flagKey: "number", defaultValue: 1) == 7)
+        #expect(client.stringVariation(flagKey: "number", defaultValue: "") == "7")
+        struct Theme: Decodable, Equatable { var dark: Bool }
+        #expect(client.jsonVariation(flagKey: "json", defaultValue: Theme(dark: false)) == Theme(dark: true))
+        #expect(client.jsonVariation(flagKey: "typed", defaultValue: ["dark": false]) == ["dark": true])
+        #expect(client.jsonVariation(flagKey: "typed", defaultValue: HoldfastValue.null) == ["dark": true])
+        #expect(client.jsonVariation(flagKey: "text", defaultValue: Theme(dark: true)) == Theme(dark: true))
+        #expect(client.stringVariation(flagKey: "nothing", defaultValue: "default") == "default")
+    }
+
+    @Test func `A flag is on or off, and its variables have values`() async throws {
         let test = try Client()
         let client = test.client
-        #expect(client.boolVariation(flagKey: "checkout", defaultValue: false) == false)
+        #expect(!client.isEnabled(flagKey: "checkout"))
         #expect(try await client.initialize(user: Self.ada) == .server)
-        #expect(client.boolVariation(flagKey: "checkout", defaultValue: false))
+        #expect(client.isEnabled(flagKey: "checkout"))
+        #expect(!client.isEnabled(flagKey: "banner", defaultValue: true))
+        #expect(client.isEnabled(flagKey: "nothing", defaultValue: true))
         #expect(client.boolVariation(flagKey: "checkout", variable: "eager", defaultValue: false))
         #expect(client.boolVariation(flagKey: "checkout", variable: "columns", defaultValue: true))
-        #expect(client.boolVariation(flagKey: "banner", defaultValue: true) == false)
-        #expect(client.boolVariation(flagKey: "nothing", defaultValue: true))
         #expect(client.stringVariation(flagKey: "checkout", defaultValue: "none") == "new")
         #expect(client.stringVariation(flagKey: "checkout", variable: "title", defaultValue: "none") == "Pay")
         #expect(client.stringVariation(flagKey: "banner", defaultValue: "none") == "none")
-        #expect(client.intVariation(flagKey: "checkout", defaultValue: 1) == 3)
+        #expect(client.intVariation(flagKey: "checkout", variable: "columns", defaultValue: 1) == 3)
         #expect(client.intVariation(flagKey: "checkout", variable: "title", defaultValue: 1) == 1)
-        #expect(client.intVariation(flagKey: "banner", defaultValue: 1) == 1)
         #expect(client.intVariation(flagKey: "banner", variable: "limit", defaultValue: 1) == 9)
         #expect(client.doubleVariation(flagKey: "banner", variable: "ratio", defaultValue: 1) == 0.5)
-        #expect(client.doubleVariation(flagKey: "checkout", defaultValue: 1) == 3)
-        #expect(client.jsonVariation(flagKey: "checkout", variable: "theme", defaultValue: nil) == ["dark": true])
-        #expect(client.jsonVariation(flagKey: "banner", defaultValue: nil) == ["ratio": 0.5, "limit": 9])
-        let details = try #require(client.evaluationDetails(flagKey: "checkout"))
-        #expect(details.experimentID == "7001" && details.variationID == "70012" && details.ruleKey == "checkout_test")
-        #expect(client.evaluationDetails(flagKey: "banner")?.reasons == ["why"])
-        #expect(client.evaluationDetails(flagKey: "nothing") == nil)
+        #expect(client.jsonVariation(flagKey: "checkout", variable: "theme", defaultValue: ["dark": false]) == ["dark": true])
+        #expect(client.evaluationDetails(flagKey: "banner")?.variables == ["ratio": 0.5, "limit": 9])
         #expect(client.currentUser == Self.ada)
+    }
+
+    @Test func `Details tell id, version, user, variation and reason`() async throws {
+        let test = try Client()
+        try await test.client.initialize(user: Self.ada)
+        let details = try #require(test.client.evaluationDetails(flagKey: "checkout"))
+        #expect(details.id == "checkout:1:ada" && details.flagKey == "checkout" && details.flagVersion == 1)
+        #expect(details.userID == "ada" && details.variationID == "70012" && details.variationKey == "new")
+        #expect(details.variationValue == "new" && details.reason == .stored && details.messages.isEmpty)
+        #expect(details.experimentID == "7001" && details.ruleKey == "checkout_test")
+        let banner = try #require(test.client.evaluationDetails(flagKey: "banner"))
+        #expect(banner.reason == .noRule && banner.variationValue == nil && banner.messages == ["why"])
+        #expect(test.client.evaluationDetails(flagKey: "nothing") == nil)
+        #expect(EvaluationReason(source: "none", hasVariation: true) == .rollout)
+        #expect(EvaluationReason(source: "something new", hasVariation: true) == .unknown)
+    }
+
+    @Test func `Reasons are asked for when the app wants them`() async throws {
+        let test = try Client { $0.includesReasons = true }
+        try await test.client.initialize(user: Self.ada)
+        #expect(test.server.calls("/v1/evaluations")[0].body.contains(#""include_reasons":true"#))
     }
 
     @Test func `A request names the user, the project, the token and what is known`() async throws {
@@ -47,7 +98,7 @@ import Testing
         #expect(body == ["user_id": "ada", "attributes": ["country": "de"], "sdk_key": "shop"])
         #expect(calls[0].fields["Authorization"] == "Bearer secret")
         #expect(calls.map { $0.fields["If-None-Match"] } == [nil, "\"1\""])
-        #expect(test.client.boolVariation(flagKey: "checkout", defaultValue: false))
+        #expect(test.client.isEnabled(flagKey: "checkout", defaultValue: false))
     }
 
     @Test func `A server that is late leaves the cache in use, and its answer is used when it comes`() async throws {
@@ -67,11 +118,11 @@ import Testing
         await second.clock.untilSleeping(for: .seconds(3))
         second.clock.advance(by: .seconds(3))
         #expect(try await freshness == .cache)
-        #expect(second.client.boolVariation(flagKey: "checkout", defaultValue: false))
+        #expect(second.client.isEnabled(flagKey: "checkout", defaultValue: false))
         var updates = second.client.updates().makeAsyncIterator()
         gate.open()
         #expect(await updates.next() == ["checkout"])
-        #expect(second.client.boolVariation(flagKey: "checkout", defaultValue: true) == false)
+        #expect(second.client.isEnabled(flagKey: "checkout", defaultValue: true) == false)
     }
 
     @Test func `What is cached of one user is not shown to another`() async throws {
@@ -82,9 +133,9 @@ import Testing
         let down = StubServer { _ throws(HoldfastError) in throw .unreachable("it is down") }
         let second = try Client(directory: directory, server: down)
         #expect(try await second.client.initialize(user: HoldfastUser(id: "bob")) == .nothing)
-        #expect(second.client.boolVariation(flagKey: "checkout", defaultValue: false) == false)
+        #expect(second.client.isEnabled(flagKey: "checkout", defaultValue: false) == false)
         #expect(try await second.client.initialize(user: Self.ada) == .cache)
-        #expect(second.client.boolVariation(flagKey: "checkout", defaultValue: false))
+        #expect(second.client.isEnabled(flagKey: "checkout", defaultValue: false))
     }
 
     @Test func `Listeners are told the keys that changed, and nothing when nothing did`() async throws {
@@ -135,7 +186,7 @@ import Testing
         test.server.answer { call throws(HoldfastError) in Client.usual(call) }
         test.clock.advance(by: .seconds(60))
         await test.clock.untilSleeping(for: .seconds(600))
-        #expect(test.client.boolVariation(flagKey: "checkout", defaultValue: false))
+        #expect(test.client.isEnabled(flagKey: "checkout", defaultValue: false))
         #expect(test.server.calls("/v1/evaluations").count == 8)
     }
 
@@ -199,7 +250,7 @@ import Testing
             return .json(Client.evaluations(revision: "2", columns: 4))
         }
         try await test.client.fetchEvaluations()
-        _ = test.client.intVariation(flagKey: "checkout", defaultValue: 1)
+        _ = test.client.intVariation(flagKey: "checkout", variable: "columns", defaultValue: 1)
         #expect(test.client.waitingEvents == 1)
         test.server.answer { call throws(HoldfastError) in
             guard call.path == "/v1/evaluations" else { return Client.usual(call) }
@@ -237,7 +288,7 @@ import Testing
                 continue
             }
         }
-        #expect(test.client.boolVariation(flagKey: "checkout", defaultValue: false))
+        #expect(test.client.isEnabled(flagKey: "checkout", defaultValue: false))
         test.client.destroy()
         await #expect(throws: HoldfastError.destroyed) { try await test.client.fetchEvaluations() }
         await #expect(throws: HoldfastError.destroyed) { try await test.client.flush() }

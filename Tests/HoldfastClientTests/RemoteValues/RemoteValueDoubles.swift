@@ -1,73 +1,182 @@
 import HoldfastClient
 import Synchronization
 
-/// Notes what it is told, and answers what it is given.
-final class RecordingHooks: RemoteValueHooks {
-    private let notes = Mutex<[String]>([])
-    private let replacement: RemoteRawValue?
+// The examples of the four kinds, by macro and by hand.
 
-    init(replacement: RemoteRawValue? = nil) {
-        self.replacement = replacement
+enum Macro {
+    @StringRemoteValue
+    enum PaywallType: String {
+        case a, b, c
     }
 
-    /// What was told since the last call.
-    func takeNotes() -> [String] {
-        notes.withLock { notes in
-            defer { notes = [] }
-            return notes
+    @StringRemoteValue
+    enum PaywallTypeB: String {
+        case a, b, c
+        static let `default`: Self = .b
+    }
+
+    @BoolRemoteValue
+    enum AFeatureEnabled {}
+
+    @BoolRemoteValue
+    enum BFeatureEnabled {
+        static let `default`: Self = .enabled
+    }
+
+    @BoolRemoteValue(enabledByDefault: true)
+    enum CFeatureEnabled {}
+
+    @BaselineStringRemoteValue
+    struct StringBaselineTest {
+        enum Variant: String {
+            case a, b, c
         }
     }
 
-    private func note(_ text: String) {
-        notes.withLock { $0.append(text) }
+    @BaselineStringRemoteValue
+    struct StringBaselineTestB {
+        enum Variant: String {
+            case a, b, c
+            static let `default`: Self = .b
+        }
     }
 
-    func missingValue(for key: RemoteKey) -> RemoteRawValue? {
-        note("missing \(key)")
-        return replacement
+    @BaselineBoolRemoteValue
+    struct BoolBaselineTest {}
+
+    @BaselineBoolRemoteValue(enabledByDefault: true)
+    struct BoolBaselineTestB {}
+}
+
+enum ByHand {
+    enum PaywallType: String, CaseIterable, StringInitializableRemoteValue {
+        case a, b, c
     }
 
-    func incorrectValue(_ raw: RemoteRawValue, for key: RemoteKey, expected: any RemoteValueType.Type) -> RemoteRawValue? {
-        note("incorrect \(key): \(raw) is no \(expected)")
-        return replacement
+    enum PaywallTypeB: String, CaseIterable, StringInitializableRemoteValue {
+        case a, b, c
+        static let `default`: Self = .b
     }
 
-    func readValue(for key: RemoteKey, of group: ExperimentalGroup) {
-        note("read \(key) of \(group.variationKey)")
+    enum AFeatureEnabled: CaseIterable, BoolEnumRemoteValue {
+        case enabled
+        case disabled
+    }
+
+    enum BFeatureEnabled: CaseIterable, BoolEnumRemoteValue {
+        case enabled
+        case disabled
+        static let `default`: Self = .enabled
+    }
+
+    struct StringBaselineTest: CaseIterable, BaselineStringRemoteValue, ExperimentalGroupTrackable {
+        enum Variant: String, CaseIterable, StringInitializableRemoteValue {
+            case a, b, c
+        }
+        let baseline: Bool
+        let variant: Variant
+
+        init(baseline: Bool, variant: Variant) {
+            self.baseline = baseline
+            self.variant = variant
+        }
+    }
+
+    struct BoolBaselineTest: CaseIterable, BaselineBoolRemoteValue, ExperimentalGroupTrackable {
+        let baseline: Bool
+        let isEnabled: Bool
+
+        init(baseline: Bool, isEnabled: Bool) {
+            self.baseline = baseline
+            self.isEnabled = isEnabled
+        }
+
+        static let `default` = BoolBaselineTest(baseline: true, isEnabled: true)
+    }
+
+    struct PageSize: RawRepresentable, IntInitializableRemoteValue {
+        static let `default` = PageSize(rawValue: 20)
+        var rawValue: Int
+    }
+
+    struct Ratio: RawRepresentable, DoubleInitializableRemoteValue {
+        static let `default` = Ratio(rawValue: 0.5)
+        var rawValue: Double
+    }
+
+    struct Theme: DecodableRemoteValue, Equatable {
+        static let `default` = Theme(dark: false)
+        var dark: Bool
     }
 }
 
-/// A keeper whose fetches are answered in the order and with the values the test chooses.
-final class GatedKeeper: RemoteValueKeeper {
-    typealias Fetch = CheckedContinuation<[RemoteKey: FetchedValue], Never>
-
-    /// The fetches as they come.
-    let fetches: AsyncStream<Fetch>
-    private let arrivals: AsyncStream<Fetch>.Continuation
-
-    init() {
-        (fetches, arrivals) = AsyncStream.makeStream()
+@RemoteValuesNamespace
+enum Inferred {
+    struct PaywallType {
+        enum Variant: String {
+            case a, b, c
+        }
     }
-
-    var keptValues: [RemoteKey: FetchedValue] { [:] }
-
-    func fetchValues() async throws(RemoteValueError) -> [RemoteKey: FetchedValue] {
-        await withCheckedContinuation { _ = arrivals.yield($0) }
+    struct AFeatureEnabled {}
+    // An explicit macro overrides the inferred one.
+    @BaselineBoolRemoteValue(enabledByDefault: true)
+    struct BFeatureEnabled {}
+    enum CFeatureEnabled {}
+    enum OnboardingType: String {
+        case x, y, z
     }
 }
 
-enum Layout: String, RemoteValueType {
-    case grid, list, stack
+enum TestKey: String, CaseIterable, RemoteKey {
+    case paywallType = "paywall_type"
+    case aFeatureEnabled = "a_feature_enabled"
+    case paywallTest = "paywall_test"
+    case pageSize = "page_size"
+
+    var valueType: any RemoteValue.Type {
+        switch self {
+        case .paywallType: Macro.PaywallType.self
+        case .aFeatureEnabled: Macro.AFeatureEnabled.self
+        case .paywallTest: Macro.StringBaselineTest.self
+        case .pageSize: ByHand.PageSize.self
+        }
+    }
 }
 
-@RemoteValuesNamespace("feed")
-struct FeedValues {
-    @StringRemoteValue var title = "News"
-    @BoolRemoteValue(enabledByDefault: false) var showsStories: Bool
-    @BaselineStringRemoteValue var layout: Layout = .grid
-    @BaselineBoolRemoteValue(enabledByDefault: true, key: "sound") var playsSound: Bool
-}
+/// Records the calls of the audit, and returns the values that a test sets.
+final class RecordingService: RemoteConfigService, @unchecked Sendable {
+    // Safe: the state is in a mutex.
+    private struct State {
+        var calls: [String] = []
+        var custom: [String: any RemoteValue] = [:]
+        var debug: [String: any RemoteValue] = [:]
+    }
 
-extension RemoteValues {
-    @StringRemoteValue var greeting = "Hello"
+    private let state = Mutex(State())
+
+    var calls: [String] { state.withLock { $0.calls } }
+
+    func setCustom(_ value: (any RemoteValue)?, for key: TestKey) {
+        state.withLock { $0.custom[key.name] = value }
+        valuesDidChange()
+    }
+
+    func setDebug(_ value: (any RemoteValue)?, for key: TestKey) {
+        state.withLock { $0.debug[key.name] = value }
+        valuesDidChange()
+    }
+
+    private func record(_ call: String) { state.withLock { $0.calls.append(call) } }
+
+    override func customValue(for key: any RemoteKey) -> (any RemoteValue)? { state.withLock { $0.custom[key.name] } }
+    override func debugValue(for key: any RemoteKey) -> (any RemoteValue)? { state.withLock { $0.debug[key.name] } }
+    override func trackKeyNotFound(_ key: any RemoteKey) { record("missing \(key.name)") }
+    override func trackKeysNotFound(_ keys: [any RemoteKey]) { record("all missing \(keys.map(\.name))") }
+    override func trackIncorrectValue(_ value: HoldfastValue, for key: any RemoteKey) {
+        record("incorrect \(key.name) \(value)")
+    }
+    override func trackIncorrectValues(_ values: [(key: any RemoteKey, value: HoldfastValue)]) {
+        record("all incorrect \(values.map(\.key.name))")
+    }
+    override func trackExperimentalGroup(_ group: String, for key: any RemoteKey) { record("group \(key.name) \(group)") }
 }

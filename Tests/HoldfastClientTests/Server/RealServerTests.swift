@@ -18,17 +18,17 @@ import Testing
         try await server.putDatafile(revision: 1, controlEnd: 0)
         let client = try server.client(in: directory)
         #expect(try await client.initialize(user: Self.ada, timeout: .seconds(60)) == .server)
-        #expect(client.boolVariation(flagKey: "checkout", defaultValue: false))
+        #expect(client.isEnabled(flagKey: "checkout", defaultValue: false))
         #expect(client.stringVariation(flagKey: "checkout", defaultValue: "") == "new")
-        #expect(client.intVariation(flagKey: "checkout", defaultValue: 1) == 3)
+        #expect(client.intVariation(flagKey: "checkout", variable: "columns", defaultValue: 1) == 3)
         let assignment = try await client.assignment(experiment: "checkout_test")
         #expect(assignment.variationKey == "new" && assignment.source == "stored")
 
         var updates = client.updates().makeAsyncIterator()
         try await server.putDatafile(revision: 2, controlEnd: 10_000, columns: 4)
         #expect(await updates.next() == ["checkout"])
-        #expect(client.intVariation(flagKey: "checkout", defaultValue: 1) == 4)
-        #expect(client.evaluationDetails(flagKey: "checkout")?.source == "stored")
+        #expect(client.intVariation(flagKey: "checkout", variable: "columns", defaultValue: 1) == 4)
+        #expect(client.evaluationDetails(flagKey: "checkout")?.reason == .stored)
         try await client.fetchEvaluations()
         client.destroy()
     }
@@ -37,7 +37,7 @@ import Testing
         try await server.putDatafile(revision: 1, controlEnd: 0)
         let client = try server.client(in: directory)
         try await client.initialize(user: Self.ada, timeout: .seconds(60))
-        for _ in 0..<3 { _ = client.boolVariation(flagKey: "checkout", defaultValue: false) }
+        for _ in 0..<3 { _ = client.isEnabled(flagKey: "checkout", defaultValue: false) }
         client.track(goalID: "purchase", value: 49.5)
         client.track(goalID: "purchase")
         try await client.flush()
@@ -102,7 +102,7 @@ import Testing
         let service = UserProfileService(client: client)
         try await client.initialize(user: Self.ada, timeout: .seconds(60))
         server.kill()
-        #expect(client.boolVariation(flagKey: "checkout", defaultValue: false))
+        #expect(client.isEnabled(flagKey: "checkout", defaultValue: false))
         for number in 0..<20 {
             client.track(goalID: "purchase", value: Double(number))
             service.save(userProfile: UserProfile(userID: "user\(number)", experimentBucketMap: ["1": "a"]))

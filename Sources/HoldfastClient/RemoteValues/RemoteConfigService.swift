@@ -1,0 +1,202 @@
+import Synchronization
+
+/// Typed access to remote values, with defaults in the app.
+///
+/// ```swift
+/// let service = RemoteConfigService(keeper: HoldfastRemoteConfigKeeper(client: client))
+/// try await service.fetch()
+/// service.getValues(for: Key.allCases)
+/// let paywall: PaywallType = service.remoteValue(for: Key.paywallType)
+/// ```
+///
+/// A value is, in this order, the app's ``customValue(for:)``, its ``debugValue(for:)``, the keeper's value, and the
+/// default of the type. An incorrect remote value counts as missing.
+///
+/// Keep one instance for the whole app, as a singleton: it has state, and its streams end with it. Subclasses override
+/// the methods that are `open`; their own state must be safe to use from several threads.
+open class RemoteConfigService: @unchecked Sendable {
+    // Safe: all stored properties are immutable and Sendable. Subclasses answer for their own.
+
+    /// The source of the remote values.
+    public let keeper: any RemoteConfigKeeper
+    private let changes = Listeners<Void>()
+    private let updates = Mutex<ListenerToken?>(nil)
+
+    public init(keeper: any RemoteConfigKeeper) {
+        self.keeper = keeper
+        let token = keeper.observe { [changes] in changes.notify(()) }
+        updates.withLock { $0 = token }
+    }
+
+    deinit {
+        updates.withLock { $0 }?.cancel()
+        changes.removeAll()
+    }
+
+    /// Fetches the values. After an error the former values stay in use.
+    open func fetch() async throws {
+        try await keeper.fetch()
+        valuesDidChange()
+    }
+
+    // MARK: Reading
+
+    /// Returns the present value of a key, at once.
+    ///
+    /// - Parameter type: the type of the value, which is ``RemoteKey/valueType`` of the key.
+    open func remoteValue<Value: RemoteValue>(for key: some RemoteKey, as type: Value.Type = Value.self) -> Value {
+        let (value, source) = resolve(key, type)
+        if source == .remote { keeper.didRead(key.name) }
+        return value
+    }
+
+    /// Returns the value of a key now and after each change. The stream ends with the service.
+    public func remoteValues<Value: RemoteValue>(
+        for key: some RemoteKey, as type: Value.Type = Value.self
+    ) -> AsyncStream<Value> {
+        let (stream, continuation) = AsyncStream<Value>.makeStream(bufferingPolicy: .bufferingNewest(1))
+        let last = Mutex<Value?>(nil)
+        let next: @Sendable () -> Void = { [weak self] in
+            guard let self else { return continuation.finish() }
+            // Inside the lock, so that values arrive in order.
+            last.withLock { last in
+                let (value, source) = self.resolve(key, type)
+                if let known = last, isSame(known, value) { return }
+                last = value
+                if source == .remote { self.keeper.didRead(key.name) }
+                continuation.yield(value)
+            }
+        }
+        let token = changes.add(next) { continuation.finish() }
+        continuation.onTermination = { _ in token.cancel() }
+        next()
+        return stream
+    }
+
+    /// Call this when what ``customValue(for:)`` or ``debugValue(for:)`` returns has changed, for the streams of
+    /// ``remoteValues(for:as:)``.
+    public func valuesDidChange() {
+        changes.notify(())
+    }
+
+    // MARK: Methods to override
+
+    /// The app's own logic for a key, before all others. By default `nil`.
+    open func customValue(for key: any RemoteKey) -> (any RemoteValue)? { nil }
+
+    /// A tester's choice, before the remote value. By default `nil`.
+    open func debugValue(for key: any RemoteKey) -> (any RemoteValue)? { nil }
+
+    /// ``getValues(for:)`` found no value for this key.
+    open func trackKeyNotFound(_ key: any RemoteKey) {}
+
+    /// ``getValues(for:)`` found no value for these keys. Called once, unless there are none.
+    open func trackKeysNotFound(_ keys: [any RemoteKey]) {}
+
+    /// ``getValues(for:)`` found a value that is not one of the key's type.
+    open func trackIncorrectValue(_ value: HoldfastValue, for key: any RemoteKey) {}
+
+    /// ``getValues(for:)`` found these values that are not of their keys' types. Called once, unless there are none.
+    open func trackIncorrectValues(_ values: [(key: any RemoteKey, value: HoldfastValue)]) {}
+
+    /// ``getValues(for:)`` found a correct remote value of a type that is ``ExperimentalGroupTrackable``. Not called for
+    /// a baseline.
+    open func trackExperimentalGroup(_ group: String, for key: any RemoteKey) {}
+
+    // MARK: Audit
+
+    /// Returns the values of all keys by name, and calls the `track` methods. Call it once after the first ``fetch()``.
+    /// Reports no exposures.
+    @discardableResult
+    public func getValues(for keys: some Sequence<some RemoteKey>) -> [String: any RemoteValue] {
+        getValues(for: keys.map { $0 as any RemoteKey })
+    }
+
+    /// Returns the values of keys of several types by name, and calls the `track` methods.
+    @discardableResult
+    open func getValues(for keys: [any RemoteKey]) -> [String: any RemoteValue] {
+        var values: [String: any RemoteValue] = [:]
+        var missing: [any RemoteKey] = []
+        var incorrect: [(key: any RemoteKey, value: HoldfastValue)] = []
+        for key in keys {
+            values[key.name] = state(of: key).value
+            guard let raw = keeper.value(for: key.name) else {
+                trackKeyNotFound(key)
+                missing.append(key)
+                continue
+            }
+            guard let value = key.valueType.parse(raw) else {
+                trackIncorrectValue(raw, for: key)
+                incorrect.append((key, raw))
+                continue
+            }
+            if let group = (value as? any ExperimentalGroupTrackable)?.experimentalGroup {
+                trackExperimentalGroup(group, for: key)
+            }
+        }
+        if !missing.isEmpty { trackKeysNotFound(missing) }
+        if !incorrect.isEmpty { trackIncorrectValues(incorrect) }
+        return values
+    }
+
+    // MARK: Debug list
+
+    /// Returns the present state of each key, for a debug menu.
+    public func states(of keys: some Sequence<some RemoteKey>) -> [RemoteValueState] {
+        keys.map { state(of: $0) }
+    }
+
+    private func state(of key: any RemoteKey) -> RemoteValueState {
+        func state<Value: RemoteValue>(_ type: Value.Type) -> RemoteValueState {
+            let (value, source) = resolve(key, type)
+            let possible = (type as? any CaseIterable.Type).map(Self.cases) ?? []
+            return RemoteValueState(
+                key: key, value: value, source: source, defaultValue: Value.default,
+                possibleValues: possible.compactMap { $0 as? any RemoteValue })
+        }
+        return state(key.valueType)
+    }
+
+    private static func cases(_ type: any CaseIterable.Type) -> [Any] {
+        func cases<Cases: CaseIterable>(_ type: Cases.Type) -> [Any] { Array(type.allCases) }
+        return cases(type)
+    }
+
+    private func resolve<Value: RemoteValue>(
+        _ key: any RemoteKey, _ type: Value.Type
+    ) -> (value: Value, source: RemoteValueState.Source) {
+        if let value = customValue(for: key) as? Value { return (value, .custom) }
+        if let value = debugValue(for: key) as? Value { return (value, .debug) }
+        guard let raw = keeper.value(for: key.name) else { return (Value.default, .missing) }
+        guard let value = Value.parse(raw) else { return (Value.default, .incorrect(raw)) }
+        return (value, .remote)
+    }
+}
+
+/// The state of a remote value, for a debug menu. To let a tester choose, show ``possibleValues``, remember the choice,
+/// and return it from ``RemoteConfigService/debugValue(for:)``.
+public struct RemoteValueState: Sendable {
+    /// Where the present value comes from.
+    public enum Source: Sendable, Hashable {
+        case custom, debug, remote
+        /// The default, because there is no remote value.
+        case missing
+        /// The default, because the remote value is not of the key's type.
+        case incorrect(HoldfastValue)
+    }
+
+    public let key: any RemoteKey
+    public let value: any RemoteValue
+    public let source: Source
+    public let defaultValue: any RemoteValue
+    /// All cases of a `CaseIterable` type; empty for others. ``RemoteValue/displayName`` names each.
+    public let possibleValues: [any RemoteValue]
+
+    /// Name of the value's type.
+    public var typeName: String { String(describing: type(of: value)) }
+}
+
+private func isSame(_ left: some Any, _ right: some Any) -> Bool {
+    func isSame<Value: Equatable>(_ left: Value) -> Bool { right as? Value == left }
+    return (left as? any Equatable).map { isSame($0) } ?? false
+}

@@ -1,0 +1,78 @@
+#if Macros
+    /// Makes an enum with string cases a ``StringInitializableRemoteValue``. The first case is the default, unless the
+    /// enum declares a `static let default`.
+    ///
+    /// ```swift
+    /// @StringRemoteValue
+    /// enum PaywallType: String {
+    ///     case a, b, c
+    /// }
+    /// ```
+    @attached(extension, conformances: CaseIterable, StringInitializableRemoteValue)
+    public macro StringRemoteValue() = #externalMacro(module: "HoldfastMacros", type: "StringRemoteValueMacro")
+
+    /// Makes an empty enum a ``BoolEnumRemoteValue`` with the cases `enabled` and `disabled`.
+    ///
+    /// ```swift
+    /// @BoolRemoteValue
+    /// enum StoriesEnabled {}
+    /// ```
+    ///
+    /// - Parameter enabledByDefault: the default, unless the enum declares a `static let default`.
+    @attached(member, names: named(enabled), named(disabled), named(`default`))
+    @attached(extension, conformances: CaseIterable, BoolEnumRemoteValue)
+    public macro BoolRemoteValue(enabledByDefault: Bool = false) =
+        #externalMacro(module: "HoldfastMacros", type: "BoolRemoteValueMacro")
+
+    /// Makes a struct with a nested enum `Variant` a ``BaselineStringRemoteValue``. The default is the baseline of the
+    /// variant's default.
+    ///
+    /// ```swift
+    /// @BaselineStringRemoteValue
+    /// struct PaywallTest {
+    ///     enum Variant: String {
+    ///         case a, b, c
+    ///     }
+    /// }
+    /// ```
+    @attached(member, names: named(baseline), named(variant), named(init(baseline:variant:)))
+    @attached(memberAttribute)
+    @attached(extension, conformances: CaseIterable, BaselineStringRemoteValue, ExperimentalGroupTrackable)
+    public macro BaselineStringRemoteValue() =
+        #externalMacro(module: "HoldfastMacros", type: "BaselineStringRemoteValueMacro")
+
+    /// Makes an empty struct a ``BaselineBoolRemoteValue``.
+    ///
+    /// ```swift
+    /// @BaselineBoolRemoteValue(enabledByDefault: true)
+    /// struct SoundEnabled {}
+    /// ```
+    ///
+    /// - Parameter enabledByDefault: the default, unless the struct declares a `static let default`.
+    @attached(member, names: named(baseline), named(isEnabled), named(init(baseline:isEnabled:)), named(`default`))
+    @attached(extension, conformances: CaseIterable, BaselineBoolRemoteValue, ExperimentalGroupTrackable)
+    public macro BaselineBoolRemoteValue(enabledByDefault: Bool = false) =
+        #externalMacro(module: "HoldfastMacros", type: "BaselineBoolRemoteValueMacro")
+
+    /// Adds the fitting macro to each type nested in an enum that has none yet.
+    ///
+    /// | nested type | macro |
+    /// | --- | --- |
+    /// | enum with string cases | ``StringRemoteValue()`` |
+    /// | empty enum | ``BoolRemoteValue(enabledByDefault:)`` |
+    /// | struct with an enum `Variant` | ``BaselineStringRemoteValue()`` |
+    /// | empty struct | ``BaselineBoolRemoteValue(enabledByDefault:)`` |
+    ///
+    /// ```swift
+    /// @RemoteValuesNamespace
+    /// enum Values {
+    ///     enum OnboardingType: String {
+    ///         case short, long
+    ///     }
+    ///     enum StoriesEnabled {}
+    /// }
+    /// ```
+    @attached(memberAttribute)
+    public macro RemoteValuesNamespace() =
+        #externalMacro(module: "HoldfastMacros", type: "RemoteValuesNamespaceMacro")
+#endif
