@@ -12,8 +12,7 @@ struct AnswerQueue {
     /// The streamed response that has not been written, or not been sent, to its end.
     private(set) var unsentStream: (id: RequestID, route: Int?)?
 
-    /// A class, so that a queue without a stream is small to copy and to ask.
-    private final class Streaming {
+    private struct Streaming {
         let source: any ResponseStream
         /// Sent with the first piece, so that a stream which fails before it has one can be answered by an error.
         var unsentHead: Response?
@@ -21,21 +20,16 @@ struct AnswerQueue {
         var framing = ResponseEncoder.Framing.length
         var isAsked = false
         var sentBytes = 0
-
-        init(_ source: any ResponseStream, unsentHead: Response) {
-            self.source = source
-            self.unsentHead = unsentHead
-        }
     }
 
     var isEmpty: Bool { waiting.isEmpty }
     var count: Int { waiting.count }
     /// When the first request that waits began; 0 when none waits.
-    var oldestStart: UInt64 { waiting.isEmpty ? 0 : waiting[0].startedAt }
+    var oldestStart: UInt64 { waiting.first?.startedAt ?? 0 }
     var oldestID: RequestID? { waiting.first?.id }
     var isStreaming: Bool { streaming != nil }
 
-    mutating func append(_ request: consuming PendingRequest) -> UInt64 {
+    mutating func append(_ request: PendingRequest) -> UInt64 {
         heldBytes += request.heldBytes
         waiting.append(request)
         return first &+ UInt64(waiting.count - 1)
@@ -68,36 +62,28 @@ struct AnswerQueue {
         _ completed: (PendingRequest, Status) -> Void
     ) {
         if case .stream(let source) = response.body, ResponseEncoder.sendsBody(of: response, to: waiting[0]) {
-            streaming = Streaming(source, unsentHead: response)
+            streaming = Streaming(source: source, unsentHead: response)
             unsentStream = (waiting[0].id, waiting[0].route)
             return
         }
         let former = output.count
-        var request = takeFirst()
-        let (status, _) = ResponseEncoder.encode(response, to: request, date: date, into: &output)
-        request.sentBytes = output.count - former
-        completed(request, status)
+        let (status, _) = ResponseEncoder.encode(response, to: waiting[0], date: date, into: &output)
+        finishFirst(status, bytes: output.count - former, completed)
     }
 
-    private mutating func finishStream(_ status: Status, bytes: Int, _ completed: (PendingRequest, Status) -> Void) {
-        var request = takeFirst()
+    private mutating func finishFirst(_ status: Status, bytes: Int, _ completed: (PendingRequest, Status) -> Void) {
+        var request = waiting.removeFirst()
         request.sentBytes = bytes
-        completed(request, status)
-    }
-
-    private mutating func takeFirst() -> PendingRequest {
-        // Removing the last moves it, removing the first copies it.
-        let request = waiting.count == 1 ? waiting.removeLast() : waiting.removeFirst()
         heldBytes -= request.heldBytes
         first &+= 1
         isClosing = isClosing || !request.keepsAlive
-        return request
+        completed(request, status)
     }
 
     private mutating func writeReady(
         _ date: [UInt8], _ output: inout OutputQueue, _ completed: (PendingRequest, Status) -> Void
     ) {
-        while !isClosing, streaming == nil, !waiting.isEmpty, let response = waiting[0].response {
+        while !isClosing, streaming == nil, let response = waiting.first?.response {
             write(response, date, &output, completed)
         }
     }
@@ -126,7 +112,7 @@ struct AnswerQueue {
         guard let streaming = begunStream(sequence, date, &output) else { return }
         self.streaming = nil
         if streaming.framing == .chunked { output.bytes.append("0\r\n\r\n") }
-        finishStream(streaming.status, bytes: streaming.sentBytes + output.count - former, completed)
+        finishFirst(streaming.status, bytes: streaming.sentBytes + output.count - former, completed)
         writeReady(date, &output, completed)
     }
 
@@ -148,7 +134,7 @@ struct AnswerQueue {
     /// The connection is gone: nothing is kept, and an answer that was cut off counts as given.
     mutating func abandon(completed: (PendingRequest, Status) -> Void) {
         if let streaming, streaming.unsentHead == nil {
-            finishStream(streaming.status, bytes: streaming.sentBytes, completed)
+            finishFirst(streaming.status, bytes: streaming.sentBytes, completed)
         }
         streaming = nil
         waiting = []

@@ -123,10 +123,10 @@ final class Connection {
         matched = nil
         mismatch = nil
         var isStreamed = false
-        switch worker.router.match(machine.head.method, path: machine.head.path, in: bytes) {
+        switch worker.application.router.match(machine.head.method, path: machine.head.path, in: bytes) {
         case .route(let route, let parameters):
             matched = (route, parameters)
-            if case .streamed = worker.router.routes[route].handler { isStreamed = true }
+            if case .streamed = worker.application.router.routes[route].handler { isStreamed = true }
         case .methodNotAllowed(let allowed):
             mismatch = methodNotAllowed(allowed)
         case .notFound:
@@ -153,7 +153,7 @@ final class Connection {
     }
 
     private func startStream(_ route: Int, _ parameters: PathParameters) {
-        guard case .streamed(let handler) = worker.router.routes[route].handler else { return }
+        guard case .streamed(let handler) = worker.application.router.routes[route].handler else { return }
         let bytes = machine.input.readableBytes
         // An answer that is given before the body has been read ends the connection, unless there is no body.
         let responder = begin(route: route, bytes, keepsAlive: machine.head.keepsAlive && machine.head.body == .none)
@@ -169,10 +169,10 @@ final class Connection {
         let responder = begin(route: matched?.route, bytes, keepsAlive: machine.head.keepsAlive)
         var holdsNext = false
         if let (route, parameters) = matched,
-            case .buffered(let handler) = worker.router.routes[route].handler
+            case .buffered(let handler) = worker.application.router.routes[route].handler
         {
-            holdsNext = worker.router.routes[route].holdsNext
-            if worker.isBehind, !worker.router.routes[route].isVital {
+            holdsNext = worker.application.router.routes[route].holdsNext
+            if worker.isBehind, !worker.application.router.routes[route].isVital {
                 responder.send(worker.refusalForLackOfTime())
                 return machine.handled(holdsNext: holdsNext)
             }

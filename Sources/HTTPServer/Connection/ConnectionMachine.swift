@@ -310,7 +310,8 @@ struct ConnectionMachine: ~Copyable {
     // MARK: Answers out
 
     /// Takes note of a request, and gives it the number by which its answer will be known.
-    mutating func begin(_ request: consuming PendingRequest) -> UInt64 {
+    mutating func begin(_ request: PendingRequest) -> UInt64 {
+        var request = request
         if isDraining { request.keepsAlive = false }
         return answers.append(request)
     }

@@ -8,8 +8,6 @@ final class Worker {
     let loop: EventLoop
     let configuration: HTTPServer.Configuration
     let application: any Application
-    /// The application's, at hand without a copy.
-    let router: Router
     var statistics = ConnectionStatistics()
     /// Monotonic nanoseconds at the beginning of the turn.
     private(set) var now = SystemCall.monotonicNanoseconds()
@@ -51,7 +49,6 @@ final class Worker {
         self.configuration = configuration
         self.balance = balance
         self.application = application
-        router = application.router
         longestTurn = configuration.limits.turnSeconds.nanoseconds
         let share = configuration.limits.unfinishedBodyBytes / max(1, configuration.eventLoops)
         // One body that is within its limit is always taken.
