@@ -47,3 +47,87 @@ struct RequestHead {
         field.name.count == name.utf8CodeUnitCount && bytes[slice: field.name].equalsIgnoringCase(name)
     }
 }
+
+/// One `name: value` line, of a header or of a chunked body's trailer (RFC 9112 §5).
+enum FieldLine {
+    static func parse(
+        _ line: Range<Int>, _ bytes: UnsafeRawBufferPointer
+    ) throws(RequestFailure) -> RequestHead.Field {
+        var position = line.lowerBound
+        while position < line.upperBound, ByteClass.isToken(bytes[position]) { position += 1 }
+        guard position < line.upperBound, bytes[position] == ByteClass.colon, position > line.lowerBound else {
+            throw badName(line, stoppedAt: position, bytes)
+        }
+        let name = line.lowerBound..<position
+        var start = position + 1
+        var end = line.upperBound
+        while start < end, isBlank(bytes[start]) { start += 1 }
+        while end > start, isBlank(bytes[end - 1]) { end -= 1 }
+        for index in start..<end where !ByteClass.isFieldValue(bytes[index]) {
+            throw RequestFailure(
+                .badRequest, "a header field's value must not contain control characters; got the byte \(bytes[index])")
+        }
+        return RequestHead.Field(name: name, value: start..<end)
+    }
+
+    private static func badName(
+        _ line: Range<Int>, stoppedAt position: Int, _ bytes: UnsafeRawBufferPointer
+    ) -> RequestFailure {
+        if isBlank(bytes[line.lowerBound]) {
+            return RequestFailure(
+                .badRequest, "a header line must begin with a name; got white space (folded lines are not supported)")
+        }
+        if position < line.upperBound, isBlank(bytes[position]) {
+            return RequestFailure(.badRequest, "a header name must be followed by a colon; got white space")
+        }
+        return RequestFailure(.badRequest, "a header line must begin with a name and a colon")
+    }
+
+    @inline(__always)
+    private static func isBlank(_ byte: UInt8) -> Bool {
+        byte == ByteClass.space || byte == ByteClass.tab
+    }
+}
+
+/// The request methods of RFC 9110 §9 and RFC 5789; any other is answered with 501.
+public enum Method: UInt8, Sendable, CaseIterable {
+    case get, head, post, put, patch, delete, options, trace, connect
+
+    public var name: StaticString {
+        switch self {
+        case .get: "GET"
+        case .head: "HEAD"
+        case .post: "POST"
+        case .put: "PUT"
+        case .patch: "PATCH"
+        case .delete: "DELETE"
+        case .options: "OPTIONS"
+        case .trace: "TRACE"
+        case .connect: "CONNECT"
+        }
+    }
+
+    /// Whether it only reads (RFC 9110 §9.2.1), so that requests behind it need not wait for its answer.
+    var isSafe: Bool {
+        switch self {
+        case .get, .head, .options, .trace: true
+        case .post, .put, .patch, .delete, .connect: false
+        }
+    }
+
+    @inline(__always)
+    init?(_ bytes: UnsafeRawBufferPointer) {
+        switch bytes.count {
+        case 3 where bytes.equals("GET"): self = .get
+        case 3 where bytes.equals("PUT"): self = .put
+        case 4 where bytes.equals("POST"): self = .post
+        case 4 where bytes.equals("HEAD"): self = .head
+        case 5 where bytes.equals("PATCH"): self = .patch
+        case 5 where bytes.equals("TRACE"): self = .trace
+        case 6 where bytes.equals("DELETE"): self = .delete
+        case 7 where bytes.equals("OPTIONS"): self = .options
+        case 7 where bytes.equals("CONNECT"): self = .connect
+        default: return nil
+        }
+    }
+}

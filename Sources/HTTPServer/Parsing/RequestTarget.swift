@@ -1,3 +1,5 @@
+import Glibc
+
 /// The target of a request line in its forms (RFC 9112 §3.2).
 struct RequestTarget {
     private let text: UnsafeRawBufferPointer
@@ -64,5 +66,90 @@ struct RequestTarget {
         while end < text.count, text[end] != UInt8(ascii: "/"), text[end] != UInt8(ascii: "?") { end += 1 }
         guard end > authority, text[authority..<end].allSatisfy(ByteClass.isHost) else { throw notATarget }
         return end
+    }
+}
+
+/// The target of a request that comes as a text inside another request.
+public struct TargetText {
+    /// The percent-encoded path.
+    public let path: String
+    /// As ``Request/queryItems()`` gives them.
+    public let queryItems: [(name: String, value: String)]
+
+    /// - Returns: `nil` when a request line could not hold it, or its query is no UTF-8.
+    public init?(_ text: String) {
+        var text = text
+        let parts = text.withUTF8 { utf8 -> (path: String, queryItems: [(name: String, value: String)])? in
+            let bytes = UnsafeRawBufferPointer(utf8)
+            guard let target = try? RequestTarget(bytes, method: .get).pathAndQuery(),
+                let items = QueryItems.parse(bytes[slice: target.query])
+            else { return nil }
+            return (String(decoding: bytes[slice: target.path], as: UTF8.self), items)
+        }
+        guard let parts else { return nil }
+        path = parts.path
+        queryItems = parts.queryItems
+    }
+}
+
+/// The parameters of a query, as HTML forms write them.
+enum QueryItems {
+    /// - Returns: `nil` when a name or a value is no UTF-8.
+    static func parse(_ query: UnsafeRawBufferPointer) -> [(name: String, value: String)]? {
+        var items: [(name: String, value: String)] = []
+        for pair in query.split(separator: UInt8(ascii: "&")) {
+            let separator = pair.firstIndex(of: UInt8(ascii: "=")) ?? pair.endIndex
+            let value = pair[min(separator + 1, pair.endIndex)...]
+            guard let name = PercentDecoding.decode(.init(rebasing: pair[..<separator]), plusIsSpace: true),
+                let value = PercentDecoding.decode(.init(rebasing: value), plusIsSpace: true)
+            else { return nil }
+            items.append((name, value))
+        }
+        return items
+    }
+}
+
+/// Percent-decoding (RFC 3986 §2.1) of parts of a target whose `%` triplets have been checked.
+package enum PercentDecoding {
+    /// The decoded text; `nil` if it is not UTF-8.
+    package static func decode(_ bytes: UnsafeRawBufferPointer, plusIsSpace: Bool = false) -> String? {
+        let isPlain = !bytes.contains(ByteClass.percent) && !(plusIsSpace && bytes.contains(UInt8(ascii: "+")))
+        if isPlain { return String(utf8: bytes) }
+        return withUnsafeTemporaryAllocation(byteCount: max(bytes.count, 1), alignment: 1) { output in
+            var length = 0
+            var index = 0
+            while index < bytes.count {
+                var byte = bytes[index]
+                if byte == ByteClass.percent, index + 2 < bytes.count,
+                    let high = ByteClass.hexadecimalValue(bytes[index + 1]),
+                    let low = ByteClass.hexadecimalValue(bytes[index + 2])
+                {
+                    byte = high << 4 | low
+                    index += 2
+                } else if plusIsSpace, byte == UInt8(ascii: "+") {
+                    byte = ByteClass.space
+                }
+                output[length] = byte
+                length += 1
+                index += 1
+            }
+            return String(utf8: UnsafeRawBufferPointer(rebasing: output[..<length]))
+        }
+    }
+}
+
+extension String {
+    /// The text of bytes; `nil` if they are not UTF-8. To decode and to compare takes a fraction of what the standard
+    /// library's validation takes.
+    init?(utf8 bytes: UnsafeRawBufferPointer) {
+        self.init(decoding: bytes, as: UTF8.self)
+        // What was no UTF-8 has been repaired, and is another text than was sent.
+        let isUnchanged = withUTF8 { text in
+            guard text.count == bytes.count, let text = text.baseAddress, let sent = bytes.baseAddress else {
+                return bytes.isEmpty
+            }
+            return memcmp(text, sent, bytes.count) == 0
+        }
+        guard isUnchanged else { return nil }
     }
 }

@@ -6,20 +6,6 @@ import Glibc
 /// An HTTP/1.1 server: one event loop for each core, each on a thread that Dispatch lends, with its own listening
 /// socket and its own instance of the application.
 public final class HTTPServer: Sendable {
-    public struct Configuration: Sendable {
-        /// `HOST:PORT`; port 0 lets the kernel choose.
-        public var address = "127.0.0.1:8080"
-        /// Event loops; by default one for each core that the process may use.
-        public var eventLoops = HTTPServer.availableCores
-        /// Connections that the kernel keeps waiting for each loop.
-        public var backlog: Int32 = 1024
-        /// Whether another process may listen on the same address at the same time.
-        public var sharesAddress = false
-        public var limits = Limits()
-
-        public init() {}
-    }
-
     /// Where it listens.
     public let address: SocketAddress
     private let workers: Mutex<[WorkerReference]>

@@ -48,3 +48,39 @@ public struct Request: ~Copyable {
         try body(bytes[slice: bodyRange])
     }
 }
+
+/// Where the parts of a path stand that a pattern names.
+struct PathParameters {
+    static let maximum = 4
+
+    private(set) var count = 0
+    private var ranges = InlineArray<4, Range<Int>>(repeating: 0..<0)
+
+    subscript(index: Int) -> Range<Int> { ranges[index] }
+
+    mutating func append(_ range: Range<Int>) {
+        ranges[count] = range
+        count += 1
+    }
+
+    mutating func removeLast() {
+        count -= 1
+    }
+}
+
+/// Takes the body of one request piece by piece, on the connection's event loop, so that it may be of any length.
+public protocol BodyReceiver: AnyObject {
+    /// Bytes of the body that it keeps until more has come, which count as ``Limits/unfinishedBodyBytes``.
+    var heldBytes: Int { get }
+
+    /// The next piece; lent for the call.
+    ///
+    /// - Returns: whether more is welcome now. After `false`, reading goes on with ``Responder/resumeReading()``.
+    func received(_ bytes: UnsafeRawBufferPointer) -> Bool
+
+    /// The body is complete.
+    func ended()
+
+    /// The connection was lost, the client too slow, or the coding broken; nothing more will come.
+    func aborted()
+}

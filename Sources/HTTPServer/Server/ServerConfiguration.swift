@@ -1,3 +1,19 @@
+extension HTTPServer {
+    public struct Configuration: Sendable {
+        /// `HOST:PORT`; port 0 lets the kernel choose.
+        public var address = "127.0.0.1:8080"
+        /// Event loops; by default one for each core that the process may use.
+        public var eventLoops = HTTPServer.availableCores
+        /// Connections that the kernel keeps waiting for each loop.
+        public var backlog: Int32 = 1024
+        /// Whether another process may listen on the same address at the same time.
+        public var sharesAddress = false
+        public var limits = Limits()
+
+        public init() {}
+    }
+}
+
 /// What one peer may ask of the server. Each is a configuration field; none has another default elsewhere.
 public struct Limits: Sendable {
     /// Bytes of request line and header fields together (414, 431).

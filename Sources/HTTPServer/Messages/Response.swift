@@ -1,0 +1,126 @@
+/// An answer to a request. The server adds `Date`, `Content-Length`, `X-Request-Id` and what the connection needs.
+public struct Response {
+    public enum Body {
+        case empty
+        case bytes([UInt8])
+        /// Bytes made while they are sent; see ``ResponseStream``.
+        case stream(any ResponseStream)
+    }
+
+    public var status: Status
+    public var contentType: StaticString?
+    /// Names the representation; with it, `If-None-Match` is answered by the server with 304 where it applies.
+    public var entityTag: EntityTag?
+    /// Further fields. A value with a control character is dropped rather than sent.
+    public var fields: [(name: StaticString, value: String)] = []
+    public var body: Body
+
+    public init(
+        _ status: Status, contentType: StaticString? = nil, entityTag: EntityTag? = nil, body: Body = .empty
+    ) {
+        self.status = status
+        self.contentType = contentType
+        self.entityTag = entityTag
+        self.body = body
+    }
+
+    /// Bytes that it keeps in memory until it is written.
+    var heldBytes: Int {
+        if case .bytes(let bytes) = body { return bytes.count }
+        return 0
+    }
+
+    public init(_ status: Status, text: String) {
+        self.init(status, contentType: "text/plain; charset=utf-8", body: .bytes(Array(text.utf8)))
+    }
+}
+
+/// A status code with its reason phrase (RFC 9110 §15, RFC 6585).
+public struct Status: Sendable, Hashable {
+    public let code: UInt16
+    public let reason: StaticString
+
+    public init(code: UInt16, reason: StaticString) {
+        self.code = code
+        self.reason = reason
+    }
+
+    public static func == (left: Status, right: Status) -> Bool { left.code == right.code }
+
+    public func hash(into hasher: inout Hasher) { hasher.combine(code) }
+
+    public static let ok = Status(code: 200, reason: "OK")
+    public static let created = Status(code: 201, reason: "Created")
+    public static let noContent = Status(code: 204, reason: "No Content")
+    public static let notModified = Status(code: 304, reason: "Not Modified")
+    public static let badRequest = Status(code: 400, reason: "Bad Request")
+    public static let unauthorized = Status(code: 401, reason: "Unauthorized")
+    public static let forbidden = Status(code: 403, reason: "Forbidden")
+    public static let notFound = Status(code: 404, reason: "Not Found")
+    public static let methodNotAllowed = Status(code: 405, reason: "Method Not Allowed")
+    public static let requestTimeout = Status(code: 408, reason: "Request Timeout")
+    public static let conflict = Status(code: 409, reason: "Conflict")
+    public static let preconditionFailed = Status(code: 412, reason: "Precondition Failed")
+    public static let contentTooLarge = Status(code: 413, reason: "Content Too Large")
+    public static let uriTooLong = Status(code: 414, reason: "URI Too Long")
+    public static let unsupportedMediaType = Status(code: 415, reason: "Unsupported Media Type")
+    public static let expectationFailed = Status(code: 417, reason: "Expectation Failed")
+    public static let unprocessableContent = Status(code: 422, reason: "Unprocessable Content")
+    public static let requestHeaderFieldsTooLarge = Status(code: 431, reason: "Request Header Fields Too Large")
+    public static let internalServerError = Status(code: 500, reason: "Internal Server Error")
+    public static let notImplemented = Status(code: 501, reason: "Not Implemented")
+    public static let serviceUnavailable = Status(code: 503, reason: "Service Unavailable")
+    public static let httpVersionNotSupported = Status(code: 505, reason: "HTTP Version Not Supported")
+
+    /// 1xx, 204 and 304 have no body (RFC 9112 §6.3).
+    var forbidsBody: Bool { code < 200 || code == 204 || code == 304 }
+}
+
+/// A strong validator (RFC 9110 §8.8.3) made from a 64-bit number, sent as 16 hexadecimal digits in quotes.
+public struct EntityTag: Hashable, Sendable {
+    public let value: UInt64
+
+    public init(_ value: UInt64) {
+        self.value = value
+    }
+
+    /// The tag of these bytes: equal bytes have equal tags in every process.
+    ///
+    /// Eight bytes a step, each multiplied and folded into the next, so that every bit of the input reaches every bit
+    /// of the tag. Not made to withstand somebody who looks for two bodies with one tag.
+    public init(hashing bytes: UnsafeRawBufferPointer) {
+        var hash = UInt64(truncatingIfNeeded: bytes.count) ^ 0x9E37_79B9_7F4A_7C15
+        func mix(_ word: UInt64) {
+            let (high, low) = (hash ^ word).multipliedFullWidth(by: 0xD6E8_FEB8_6659_FD93)
+            hash = (hash << 23 | hash >> 41) &+ (high ^ low)
+        }
+        var offset = 0
+        while offset + 8 <= bytes.count {
+            mix(bytes.loadUnaligned(fromByteOffset: offset, as: UInt64.self))
+            offset += 8
+        }
+        var rest: UInt64 = 0
+        while offset < bytes.count {
+            rest = rest << 8 | UInt64(bytes[offset])
+            offset += 1
+        }
+        mix(rest)
+        mix(0x2545_F491_4F6C_DD1D)
+        value = hash
+    }
+
+    public var text: String {
+        let digits = String(value, radix: 16)
+        return "\"" + String(repeating: "0", count: 16 - digits.utf8.count) + digits + "\""
+    }
+
+    /// Whether the value of an `If-None-Match` names this tag, or, by strong comparison, that of an `If-Match`
+    /// (RFC 9110 §13.1).
+    public func isListed(in condition: String, weakly: Bool = true) -> Bool {
+        if condition == "*" { return true }
+        return condition.split(separator: ",").contains { element in
+            let tag = element.drop { $0 == " " || $0 == "\t" }
+            return (weakly && tag.hasPrefix("W/") ? tag.dropFirst(2) : tag).prefix(18) == text
+        }
+    }
+}
