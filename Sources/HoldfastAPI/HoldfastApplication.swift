@@ -39,7 +39,7 @@ public final class HoldfastApplication: Application {
         reader.endBatch()
     }
 
-    public func response(to failure: RequestFailure) -> Response {
+    public func response(to failure: RequestFailure, at location: RequestFailure.Location) -> Response {
         Problem(failure.status, failure.detail).response
     }
 

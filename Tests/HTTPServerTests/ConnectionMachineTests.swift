@@ -60,7 +60,8 @@ import Testing
     @Test func anAnswerThatComesBetweenTurnsLetsTheNextRequestsGoOn() {
         let driver = MachineDriver()
         driver.receive(post("/save", body: "x") + get("/now"))
-        driver.machine.answer(Response(.ok), sequence: 0, date: []) { _, _ in }
+        driver.machine.responses.add(Response(.ok), to: 0)
+        #expect(driver.machine.responses.writeNext(date: []) != nil)
         #expect(driver.mayGoOn)
         #expect(!driver.isDone)
         driver.run()
@@ -356,7 +357,7 @@ import Testing
         driver.receive("TP/1.1\r\n")
         #expect(driver.deadline == (.header, 6))
         driver.receive("Host: a\r\n\r\n")
-        #expect(driver.deadline == (.answer, 60))
+        #expect(driver.deadline == (.response, 60))
         driver.pass(seconds: 10)
         driver.answer("/a")
         #expect(driver.deadline.reason == .write)
@@ -377,7 +378,7 @@ import Testing
         #expect(driver.deadline == (.body, 30))
         driver.pass(seconds: 300)
         driver.receive("de")
-        #expect(driver.deadline == (.answer, 60))
+        #expect(driver.deadline == (.response, 60))
     }
 
     @Test func theBodyOfARequestThatHadToWaitHasItsWholeTime() {
@@ -397,7 +398,7 @@ import Testing
             driver.pass(seconds: 50)
             driver.write("piece", to: "/a")
             _ = driver.takeOutput()
-            #expect(driver.deadline == (.answer, 60))
+            #expect(driver.deadline == (.response, 60))
         }
     }
 
@@ -491,6 +492,33 @@ import Testing
         driver.abandon()
         #expect(driver.takeOutput().isEmpty)
         #expect(driver.completed == [200])
+    }
+
+    enum End: CaseIterable {
+        case finished, failed, cutOff, abandoned
+    }
+
+    @Test(arguments: End.allCases) func aStreamIsReleasedWhenItsResponseEnds(_ end: End) {
+        let driver = MachineDriver()
+        driver.receive(get("/a"))
+        weak var stream: EmptyStream?
+        do {
+            let source = EmptyStream()
+            stream = source
+            driver.answer("/a", Response(.ok, body: .stream(source)))
+        }
+        #expect(driver.pullsStream())
+        #expect(stream != nil)
+        if end != .failed { driver.write("piece", to: "/a") }
+        switch end {
+        case .finished: driver.finish("/a")
+        case .failed: #expect(driver.fail("/a", Response(.serviceUnavailable)))
+        case .cutOff:
+            #expect(!driver.fail("/a", Response(.serviceUnavailable)))
+            driver.abandon()
+        case .abandoned: driver.abandon()
+        }
+        #expect(stream == nil)
     }
 
     @Test func anHTTP10ClientReadsAStreamToTheEndOfTheConnection() {

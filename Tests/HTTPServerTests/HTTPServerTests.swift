@@ -230,7 +230,7 @@ import Testing
 
     @Test func aHandlerThatDoesNotAnswerIsNotWaitedForForever() throws {
         var limits = Limits()
-        limits.answerSeconds = 0.1
+        limits.responseSeconds = 0.1
         try withServer(eventLoops: 1, limits) { _, port in
             let client = try TestClient(port: port)
             try client.send(request("GET", "/held"))

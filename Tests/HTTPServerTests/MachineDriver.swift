@@ -111,7 +111,12 @@ final class MachineDriver {
     }
 
     private func send(_ response: Response, _ sequence: UInt64) {
-        machine.answer(response, sequence: sequence, date: Self.date) { _, status in completed.append(status.code) }
+        machine.responses.add(response, to: sequence)
+        writeResponses()
+    }
+
+    private func writeResponses() {
+        while let (_, status) = machine.responses.writeNext(date: Self.date) { completed.append(status.code) }
     }
 
     /// Answers the request of this path, with the path as body unless something else is given.
@@ -123,34 +128,35 @@ final class MachineDriver {
 
     func write(_ text: String, to path: String) {
         guard let sequence = sequences[path] else { return }
-        machine.streamWrote(Array(text.utf8), sequence: sequence, date: Self.date)
+        _ = machine.responses.continueStream(.write(Array(text.utf8)), of: sequence, date: Self.date)
     }
 
     /// - Returns: whether the connection goes on.
     func fail(_ path: String, _ response: Response) -> Bool {
         guard let sequence = sequences[path] else { return false }
-        return machine.streamFailed(response, sequence: sequence, date: Self.date) { _, status in
-            completed.append(status.code)
-        }
+        let goesOn = machine.responses.continueStream(.fail(response), of: sequence, date: Self.date)
+        writeResponses()
+        return goesOn
     }
 
     func abandon() {
-        machine.abandon { _, status in completed.append(status.code) }
+        if let (_, status) = machine.responses.abandon() { completed.append(status.code) }
     }
 
     func finish(_ path: String) {
         guard let sequence = sequences[path] else { return }
-        machine.streamFinished(sequence: sequence, date: Self.date) { _, status in completed.append(status.code) }
+        _ = machine.responses.continueStream(.finish, of: sequence, date: Self.date)
+        writeResponses()
         run()
     }
 
     /// What has been written since it was asked for last.
     func takeOutput() -> String {
         var bytes: [UInt8] = []
-        while !machine.output.isEmpty {
+        while !machine.responses.output.isEmpty {
             let before = bytes.count
-            machine.output.withNextPieces { bytes += [UInt8]($0) + $1 + $2 }
-            machine.output.consume(bytes.count - before)
+            machine.responses.output.withNextPieces { bytes += [UInt8]($0) + $1 + $2 }
+            machine.responses.output.consume(bytes.count - before)
         }
         if !bytes.isEmpty { lastWrite = now }
         return String(decoding: bytes, as: UTF8.self)
@@ -175,9 +181,9 @@ final class MachineDriver {
     var wantsInput: Bool { machine.wantsInput }
     var mayGoOn: Bool { machine.mayGoOn }
     var mustLinger: Bool { machine.mustLinger }
-    var owesNothing: Bool { machine.answers.isEmpty }
+    var owesNothing: Bool { machine.responses.isEmpty }
     /// Bytes of answers that have not been taken.
-    var unsent: Int { machine.output.count }
+    var unsent: Int { machine.responses.output.count }
 
     /// Whether there is a stream to be asked for more, which it then is.
     func pullsStream() -> Bool { machine.streamToPull() != nil }

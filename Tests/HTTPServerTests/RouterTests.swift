@@ -61,7 +61,7 @@ import Testing
                     PercentDecoding.decode(bytes[slice: parameters[$0]]) ?? "not UTF-8"
                 }
                 return .route(router.routes[route].pattern, values)
-            case .methodNotAllowed(let allowed):
+            case .methodNotAllowed(let allowed, _):
                 #expect(Set(allowed).count == allowed.count)
                 return .notAllowed(Set(allowed.map(\.name.description)))
             case .notFound:

@@ -59,7 +59,9 @@ final class TestApplication: Application {
         batched = []
     }
 
-    func response(to failure: RequestFailure) -> Response { Response(failure.status, text: failure.detail) }
+    func response(to failure: RequestFailure, at location: RequestFailure.Location) -> Response {
+        Response(failure.status, text: failure.detail)
+    }
 
     func requestWasAnswered(_ summary: RequestSummary) {}
 

@@ -1,8 +1,9 @@
-/// Responses that wait to be sent, in their order. Heads and small bodies are copied into one buffer, so that many go
-/// out with one call; a large body stays the array that it came in, so that one body of many responses is in memory once.
+/// Bytes that wait to be sent, in order. Heads and small bodies are copied into one buffer, so that many responses go
+/// out with one system call. A large body stays in its own array, so that a body shared by many responses is in memory
+/// only once.
 ///
 /// ```
-/// bytes    | head small head | small head |      position: how many of the bytes go before a body
+/// bytes    | head small head | small head |      Body.position: how many of these bytes precede the body
 /// bodies                     ^ large      ^ large
 /// ```
 struct OutputQueue: ~Copyable {
@@ -16,7 +17,8 @@ struct OutputQueue: ~Copyable {
         var position: Int
     }
 
-    /// Bytes from which a body is sent from where it is; copying fewer is cheaper than another piece to send.
+    /// The size in bytes from which a body is sent from its own array. Below it, copying is cheaper than sending
+    /// another piece.
     static let largeBody = 16 * 1024
 
     var count: Int {
@@ -34,10 +36,8 @@ struct OutputQueue: ~Copyable {
         bodyBytes += body.count
     }
 
-    /// What is sent next, to be sent with one call: bytes, the first large body, and the bytes between it and the
-    /// next one.
-    ///
-    /// - Parameter send: gets the pieces, which are valid during the call; those that there are none of are empty.
+    /// Lends the pieces that one system call should send: buffered bytes, the first large body, and the bytes between
+    /// it and the second one. Pieces may be empty and are valid only during the call.
     func withNextPieces<Result>(
         _ send: (UnsafeRawBufferPointer, UnsafeRawBufferPointer, UnsafeRawBufferPointer) -> Result
     ) -> Result {
@@ -49,7 +49,7 @@ struct OutputQueue: ~Copyable {
         }
     }
 
-    /// So many bytes have been sent.
+    /// Removes the first `count` bytes, which have been sent.
     @inline(__always)
     mutating func consume(_ count: Int) {
         if bodies.isEmpty { bytes.consume(count) } else { consumeWithBodies(count) }
@@ -75,7 +75,7 @@ struct OutputQueue: ~Copyable {
         }
     }
 
-    /// Gives back the memory of an empty queue that has grown over `limit` bytes.
+    /// Frees the memory of an empty queue that has grown beyond `limit` bytes.
     mutating func shrink(to limit: Int) {
         bytes.shrink(to: limit)
     }

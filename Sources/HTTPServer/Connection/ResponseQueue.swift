@@ -1,198 +1,197 @@
-/// Puts answers, which may come in any order, into the order of their requests (RFC 9112 §9.3.2).
-struct AnswerQueue {
+/// The responses of one connection, in the order of their requests (RFC 9112 §9.3.2), and the bytes to send.
+///
+/// Handlers may respond in any order. ``add(_:to:)`` keeps a response with its request; ``writeNext(date:)`` moves it
+/// to the output when all earlier ones are complete.
+struct ResponseQueue: ~Copyable {
+    /// Bytes that the socket has not taken yet.
+    var output = OutputQueue()
+    /// Requests without a complete response, oldest first. An array: it holds at most `Limits.pipelinedRequests`
+    /// elements and usually one, so removing the first is cheap.
     private var waiting: [PendingRequest] = []
-    /// The number of the first request that waits.
+    /// The sequence number of the first waiting request.
     private var first: UInt64 = 0
-    /// What is being sent as the answer to the first request.
+    /// The streamed response to the first waiting request.
     private var streaming: Streaming?
-    /// Whether the last answer has been written that this connection will carry.
+    /// Whether the last response of this connection has been written.
     private(set) var isClosing = false
-    /// Bytes of what is kept of the requests that wait, and of their responses that are here already.
+    /// Bytes held by waiting requests and their responses.
     private(set) var heldBytes = 0
-    /// The streamed response that has not been written, or not been sent, to its end.
+    /// The streamed response that was not sent completely.
     private(set) var unsentStream: (id: RequestID, route: Int?)?
 
-    private struct Streaming {
+    /// A class, because Swift 6.3 leaks an optional struct in a noncopyable one that is bound by `if let` and then
+    /// replaced.
+    private final class Streaming {
         let source: any ResponseStream
-        /// Sent with the first piece, so that a stream which fails before it has one can be answered by an error.
+        /// Written with the first piece, so that a stream that fails before it can still become an error response.
         var unsentHead: Response?
         var status = Status.ok
         var framing = ResponseEncoder.Framing.length
-        var isAsked = false
+        var isPulled = false
+        var isFinished = false
         var sentBytes = 0
+
+        init(_ source: any ResponseStream, head: Response) {
+            self.source = source
+            unsentHead = head
+        }
     }
 
     var isEmpty: Bool { waiting.isEmpty }
     var count: Int { waiting.count }
-    /// When the first request that waits began; 0 when none waits.
+    /// The start of the oldest waiting request in monotonic nanoseconds; 0 if none waits.
     var oldestStart: UInt64 { waiting.first?.startedAt ?? 0 }
     var oldestID: RequestID? { waiting.first?.id }
     var isStreaming: Bool { streaming != nil }
 
+    /// Appends a request.
+    ///
+    /// - Returns: its sequence number, which later calls refer to.
     mutating func append(_ request: PendingRequest) -> UInt64 {
         heldBytes += request.heldBytes
         waiting.append(request)
         return first &+ UInt64(waiting.count - 1)
     }
 
-    mutating func note(caller: String, of sequence: UInt64) {
-        guard sequence >= first, sequence - first < UInt64(waiting.count) else { return }
-        waiting[Int(sequence - first)].caller = caller
+    /// Stores the caller's name for the access log.
+    mutating func setCaller(_ name: String, of sequence: UInt64) {
+        if let index = index(of: sequence) { waiting[index].caller = name }
     }
 
-    /// An answer to a request that has one already is dropped.
-    mutating func answer(
-        _ response: Response, sequence: UInt64, date: [UInt8], into output: inout OutputQueue,
-        completed: (PendingRequest, Status) -> Void
-    ) {
-        guard sequence >= first, sequence - first < UInt64(waiting.count), !isClosing else { return }
-        if sequence > first || streaming != nil {
-            let index = Int(sequence - first)
-            guard waiting[index].response == nil, index > 0 else { return }
-            waiting[index].response = response
-            heldBytes += response.heldBytes
-            return
+    /// Sets whether the connection stays open after the response to the last request.
+    mutating func keepAliveAfterLast(_ keepsAlive: Bool) {
+        if !waiting.isEmpty { waiting[waiting.count - 1].keepsAlive = keepsAlive }
+    }
+
+    /// Keeps a response until ``writeNext(date:)`` writes it. A second response to the same request is dropped.
+    mutating func add(_ response: Response, to sequence: UInt64) {
+        guard !isClosing, let index = index(of: sequence), waiting[index].response == nil else { return }
+        if index == 0, isStreaming { return }
+        waiting[index].response = response
+        heldBytes += response.heldBytes
+    }
+
+    /// Writes the response to the first waiting request, if it is there. Call again until it returns `nil`.
+    ///
+    /// - Returns: the request whose response is complete, and the status that was sent.
+    mutating func writeNext(date: [UInt8]) -> (request: PendingRequest, status: Status)? {
+        if let streaming {
+            guard streaming.isFinished else { return nil }
+            self.streaming = nil
+            return completeFirst(streaming.status, bytes: streaming.sentBytes)
         }
-        write(response, date, &output, completed)
-        writeReady(date, &output, completed)
-    }
-
-    private mutating func write(
-        _ response: Response, _ date: [UInt8], _ output: inout OutputQueue,
-        _ completed: (PendingRequest, Status) -> Void
-    ) {
+        guard !isClosing, !waiting.isEmpty, let response = waiting[0].response.take() else { return nil }
+        heldBytes -= response.heldBytes
         if case .stream(let source) = response.body, ResponseEncoder.sendsBody(of: response, to: waiting[0]) {
-            streaming = Streaming(source: source, unsentHead: response)
+            streaming = Streaming(source, head: response)
             unsentStream = (waiting[0].id, waiting[0].route)
-            return
+            return nil
         }
         let former = output.count
         let (status, _) = ResponseEncoder.encode(response, to: waiting[0], date: date, into: &output)
-        finishFirst(status, bytes: output.count - former, completed)
+        return completeFirst(status, bytes: output.count - former)
     }
 
-    private mutating func finishFirst(_ status: Status, bytes: Int, _ completed: (PendingRequest, Status) -> Void) {
+    private mutating func completeFirst(_ status: Status, bytes: Int) -> (request: PendingRequest, status: Status) {
         var request = waiting.removeFirst()
         request.sentBytes = bytes
         heldBytes -= request.heldBytes
         first &+= 1
         isClosing = isClosing || !request.keepsAlive
-        completed(request, status)
+        return (request, status)
     }
 
-    private mutating func writeReady(
-        _ date: [UInt8], _ output: inout OutputQueue, _ completed: (PendingRequest, Status) -> Void
-    ) {
-        while !isClosing, streaming == nil, let response = waiting.first?.response {
-            write(response, date, &output, completed)
-        }
+    private func index(of sequence: UInt64) -> Int? {
+        guard sequence >= first, sequence - first < UInt64(waiting.count) else { return nil }
+        return Int(sequence - first)
     }
 
     // MARK: Streams
 
-    /// The stream that is to be asked for more; it is not given again until it has answered.
+    /// Returns the stream that should produce its next piece; `nil` until the previous call has been served.
     mutating func streamToPull() -> (stream: any ResponseStream, sequence: UInt64)? {
-        guard let streaming, !streaming.isAsked else { return nil }
-        self.streaming?.isAsked = true
+        guard let streaming, !streaming.isPulled else { return nil }
+        streaming.isPulled = true
         return (streaming.source, first)
     }
 
-    mutating func streamWrote(_ bytes: [UInt8], sequence: UInt64, date: [UInt8], into output: inout OutputQueue) {
-        let former = output.count
-        guard let streaming = begunStream(sequence, date, &output) else { return }
-        self.streaming?.isAsked = false
-        ResponseEncoder.encodeChunk(bytes, framing: streaming.framing, into: &output)
-        self.streaming?.sentBytes += output.count - former
-    }
-
-    mutating func streamFinished(
-        sequence: UInt64, date: [UInt8], into output: inout OutputQueue, completed: (PendingRequest, Status) -> Void
-    ) {
-        let former = output.count
-        guard let streaming = begunStream(sequence, date, &output) else { return }
-        self.streaming = nil
-        if streaming.framing == .chunked { output.bytes.append("0\r\n\r\n") }
-        finishFirst(streaming.status, bytes: streaming.sentBytes + output.count - former, completed)
-        writeReady(date, &output, completed)
-    }
-
-    /// Answers by something else than the stream, if none of that has been sent.
+    /// Continues the streamed response. Events of an abandoned stream are ignored.
     ///
-    /// - Returns: `false` if some has, so that the connection must be cut.
-    mutating func streamFailed(
-        _ response: Response, sequence: UInt64, date: [UInt8], into output: inout OutputQueue,
-        completed: (PendingRequest, Status) -> Void
-    ) -> Bool {
-        guard let streaming, sequence == first else { return true }
-        guard streaming.unsentHead != nil else { return false }
-        self.streaming = nil
-        write(response, date, &output, completed)
-        writeReady(date, &output, completed)
+    /// - Returns: `false` if the stream failed after its first piece, so the connection must be cut.
+    mutating func continueStream(_ event: StreamEvent, of sequence: UInt64, date: [UInt8]) -> Bool {
+        guard sequence == first, let streaming else { return true }
+        let former = output.count
+        switch event {
+        case .write(let bytes):
+            writeHead(of: streaming, date)
+            streaming.isPulled = false
+            ResponseEncoder.encodeChunk(bytes, framing: streaming.framing, into: &output)
+        case .finish:
+            writeHead(of: streaming, date)
+            streaming.isFinished = true
+            if streaming.framing == .chunked { output.bytes.append("0\r\n\r\n") }
+        case .fail(let response):
+            guard streaming.unsentHead != nil else { return false }
+            self.streaming = nil
+            waiting[0].response = response
+            heldBytes += response.heldBytes
+        }
+        streaming.sentBytes += output.count - former
         return true
     }
 
-    /// The connection is gone: nothing is kept, and an answer that was cut off counts as given.
-    mutating func abandon(completed: (PendingRequest, Status) -> Void) {
+    private mutating func writeHead(of streaming: Streaming, _ date: [UInt8]) {
+        guard let head = streaming.unsentHead.take() else { return }
+        (streaming.status, streaming.framing) = ResponseEncoder.encode(head, to: waiting[0], date: date, into: &output)
+        if streaming.framing == .close { waiting[0].keepsAlive = false }
+    }
+
+    /// Notes that the socket has taken the whole output.
+    mutating func outputWasSent() {
+        if streaming == nil { unsentStream = nil }
+    }
+
+    /// Releases all requests and streams, because the connection is gone.
+    ///
+    /// - Returns: the request whose streamed response was cut off; it counts as completed.
+    mutating func abandon() -> (request: PendingRequest, status: Status)? {
+        var cutOff: (PendingRequest, Status)?
         if let streaming, streaming.unsentHead == nil {
-            finishFirst(streaming.status, bytes: streaming.sentBytes, completed)
+            cutOff = completeFirst(streaming.status, bytes: streaming.sentBytes)
         }
         streaming = nil
         waiting = []
         heldBytes = 0
         isClosing = true
-    }
-
-    /// The stream, its head sent; `nil` when it is that of another request.
-    private mutating func begunStream(
-        _ sequence: UInt64, _ date: [UInt8], _ output: inout OutputQueue
-    ) -> Streaming? {
-        guard sequence == first else { return nil }
-        if let head = streaming?.unsentHead {
-            let (status, framing) = ResponseEncoder.encode(head, to: waiting[0], date: date, into: &output)
-            streaming?.unsentHead = nil
-            streaming?.status = status
-            streaming?.framing = framing
-            if framing == .close { waiting[0].keepsAlive = false }
-        }
-        return streaming
-    }
-
-    /// All that was written has been sent.
-    mutating func writtenWasSent() {
-        if streaming == nil { unsentStream = nil }
-    }
-
-    /// Whether the connection goes on after the answer to the request that came last.
-    mutating func keepAliveAfterLast(_ keepsAlive: Bool) {
-        if !waiting.isEmpty { waiting[waiting.count - 1].keepsAlive = keepsAlive }
+        return cutOff
     }
 }
 
-/// What must be known of a request when its answer is written.
+/// What is kept of a request until its response is complete.
 struct PendingRequest {
     var id: RequestID
     var method: Method
     var isVersion11: Bool
     var keepsAlive: Bool
     var ifNoneMatch: String?
-    /// The index in the route table; `nil` when none matched.
+    /// The index in the route table; `nil` if no route matched.
     var route: Int?
-    /// Monotonic nanoseconds at which the request was whole, or its head if its body is taken in pieces.
+    /// Monotonic nanoseconds at which the request was complete, or its head if its body is streamed.
     var startedAt: UInt64
-    /// The target, kept only when there is an access log.
+    /// The request target; kept only for an access log.
     var target: String?
-    /// The answer, when it is here before those of earlier requests.
+    /// The response, while it waits for those to earlier requests.
     var response: Response?
-    /// The values of `X-Forwarded-For`, kept only when there is an access log.
+    /// The values of `X-Forwarded-For`; kept only for an access log.
     var forwardedFor: String?
-    /// Who makes the request, as the application has noted it for the access log.
+    /// The caller's name as the application set it; kept only for an access log.
     var caller: String?
-    /// Bytes of the whole response, when it has been written.
+    /// Size of the whole response in bytes, once it is written.
     var sentBytes = 0
 
     var isHead: Bool { method == .head }
 
-    /// Bytes whose number the peer decides.
+    /// Bytes held for this request, as far as the peer decides how many.
     var heldBytes: Int {
         (ifNoneMatch?.utf8.count ?? 0) + (target?.utf8.count ?? 0) + (forwardedFor?.utf8.count ?? 0)
             + (response?.heldBytes ?? 0)
@@ -200,7 +199,7 @@ struct PendingRequest {
 }
 
 extension PendingRequest {
-    /// One that is not handled, of which nothing is known.
+    /// A request that is refused before anything of it is known.
     init(refused id: RequestID, at time: UInt64) {
         self.init(
             id: id, method: .get, isVersion11: true, keepsAlive: false, ifNoneMatch: nil, route: nil, startedAt: time,

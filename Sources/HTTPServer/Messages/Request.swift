@@ -1,46 +1,46 @@
-/// A request as a handler sees it, for the time of the call: the bytes are still those of the connection's buffer,
-/// so it can be neither copied nor kept.
+/// A request as its handler sees it during the call. It refers to bytes of the connection's buffer, so it can neither
+/// be copied nor kept.
 public struct Request: ~Copyable {
     let head: RequestHead
     let bytes: UnsafeRawBufferPointer
     let bodyRange: Range<Int>
     let parameters: PathParameters
-    /// The id that the answer will carry.
+    /// The id that the response will carry.
     public let id: RequestID
-    /// Who has sent it: the client, or a proxy.
+    /// The address that the request came from: the client's, or a proxy's.
     public let peer: IPAddress
 
     public var method: Method { head.method }
 
-    /// The percent-encoded path.
+    /// The path, percent-encoded.
     public var path: String {
         head.path.isEmpty ? "/" : String(decoding: bytes[slice: head.path], as: UTF8.self)
     }
 
-    /// The value of the fields of this name (given in lower case), those of several lines as one list (RFC 9110 §5.3);
-    /// `nil` when there is none. Bytes that are no UTF-8 become U+FFFD, so that a field with such is not taken for an
-    /// absent one.
+    /// Returns the value of a header field; several fields of the name become one list (RFC 9110 §5.3). Invalid UTF-8
+    /// becomes U+FFFD, so that such a field is not mistaken for an absent one.
+    ///
+    /// - Parameter name: in lower case.
     public func field(_ name: StaticString) -> String? {
         head.joinedValue(of: name, in: bytes)
     }
 
-    /// The part of the path that the route's pattern names, in the order of the pattern, percent-decoded; `nil` when
-    /// it is no UTF-8.
+    /// Returns a path parameter, percent-decoded; `nil` if it is not UTF-8.
+    ///
+    /// - Parameter index: its position among the parameters of the route's pattern.
     public func parameter(_ index: Int) -> String? {
         guard index < parameters.count else { return nil }
         return PercentDecoding.decode(bytes[slice: parameters[index]])
     }
 
-    /// The parameters of the query in their order, decoded as HTML forms are (`+` is a space).
-    ///
-    /// - Returns: `nil` when a name or a value is no UTF-8.
+    /// Returns the query parameters in order, decoded as HTML forms are (`+` is a space); `nil` if one is not UTF-8.
     public func queryItems() -> [(name: String, value: String)]? {
         QueryItems.parse(bytes[slice: head.query])
     }
 
     public var hasQuery: Bool { !head.query.isEmpty }
 
-    /// Lends the body, whole; empty for a streamed one.
+    /// Lends the whole body for the call; empty if the body is streamed.
     @inline(__always)
     public func withBody<Result, Failure: Error>(
         _ body: (UnsafeRawBufferPointer) throws(Failure) -> Result
@@ -49,7 +49,7 @@ public struct Request: ~Copyable {
     }
 }
 
-/// Where the parts of a path stand that a pattern names.
+/// The positions of the path parameters.
 struct PathParameters {
     static let maximum = 4
 
@@ -68,19 +68,19 @@ struct PathParameters {
     }
 }
 
-/// Takes the body of one request piece by piece, on the connection's event loop, so that it may be of any length.
+/// Receives a request body of any length piece by piece, on the connection's event loop.
 public protocol BodyReceiver: AnyObject {
-    /// Bytes of the body that it keeps until more has come, which count as ``Limits/unfinishedBodyBytes``.
+    /// Bytes of the body that it holds until more arrive; they count towards ``Limits/unfinishedBodyBytes``.
     var heldBytes: Int { get }
 
-    /// The next piece; lent for the call.
+    /// Receives the next piece, lent for the call.
     ///
-    /// - Returns: whether more is welcome now. After `false`, reading goes on with ``Responder/resumeReading()``.
+    /// - Returns: `false` to pause reading until ``Responder/resumeReading()``.
     func received(_ bytes: UnsafeRawBufferPointer) -> Bool
 
     /// The body is complete.
     func ended()
 
-    /// The connection was lost, the client too slow, or the coding broken; nothing more will come.
+    /// The body will not be completed: the connection is closed, the client was too slow, or the coding is invalid.
     func aborted()
 }

@@ -1,101 +1,120 @@
-/// Takes the answer to one request, once, from any thread, at once or later. What arrives after the connection is
-/// gone is dropped.
+/// Sends the response to one request, once, from any thread, at once or later. If the connection is closed by then,
+/// the response is dropped.
 public struct Responder: @unchecked Sendable {
-    // Safe to share: the connection is touched on its own event loop only.
-    let connection: Connection
+    // Safe to share: the target is used on its own event loop only.
+    let target: any ResponseTarget
     let sequence: UInt64
 
     @inline(__always)
     public func send(_ response: Response) {
-        if connection.loop.isCurrent {
-            connection.answer(response, sequence: sequence)
+        if target.loop.isCurrent {
+            target.respond(response, to: sequence)
         } else {
-            sendFromElsewhere(response)
+            sendFromOtherThread(response)
         }
     }
 
-    private func sendFromElsewhere(_ response: Response) {
-        let handover = Handover(response: response)
-        connection.loop.submit { connection.answer(handover.response, sequence: sequence) }
+    private func sendFromOtherThread(_ response: Response) {
+        let handover = Handover(value: response)
+        target.loop.submit { target.respond(handover.value, to: sequence) }
     }
 
-    /// Has the name of who makes the request told with its summary. Called where the handler was called.
+    /// Sets the caller's name for ``RequestSummary/caller``. On the event loop only.
     @inline(__always)
-    public func note(caller: String) {
-        connection.note(caller: caller, of: sequence)
+    public func note(caller name: String) {
+        target.setCaller(name, of: sequence)
     }
 
-    /// Goes on reading a streamed request body after ``BodyReceiver/received(_:)`` asked for a pause.
+    /// Resumes a streamed request body after ``BodyReceiver/received(_:)`` paused it.
     public func resumeReading() {
-        connection.loop.submit { connection.resumeBody() }
+        target.loop.submit { target.resumeReading() }
     }
 
-    /// Runs work that belongs to this request on the connection's event loop: at once when called there.
+    /// Runs work on the event loop: at once if called there.
     public func onEventLoop(_ work: @escaping @Sendable () -> Void) {
-        connection.loop.run(work)
+        target.loop.run(work)
     }
 
-    /// Whether the connection is there to be answered. On its event loop only.
-    public var isOpen: Bool { !connection.isClosed }
-
-    /// Runs work that belongs to this request on the connection's event loop, after others have had their turn.
+    /// Schedules work on the event loop, after other requests have been served.
     public func later(_ work: @escaping @Sendable () -> Void) {
-        connection.loop.submit(work)
+        target.loop.submit(work)
     }
+
+    /// Whether somebody still waits for the response. On the event loop only.
+    public var isOpen: Bool { !target.isClosed }
 }
 
-/// A response on its way to the event loop. Safe: its sender does not use it any more.
-struct Handover: @unchecked Sendable {
-    let response: Response
-}
-
-/// The body of an answer that is made while it is sent, so that its size in memory stays bounded. The answer's head is
-/// sent with the first piece, which may be empty.
+/// The body of a response that is produced while it is sent, so that its memory stays bounded. The head of the response
+/// is sent with the first piece, which may be empty.
 public protocol ResponseStream: AnyObject {
-    /// Called on the connection's event loop when there is room for more. Calls, now or later and from any thread,
-    /// exactly one of the writer's methods; after ``StreamWriter/write(_:)`` it is called again when there is room.
+    /// Produces the next piece. Called on the connection's event loop when there is room for it.
+    ///
+    /// Must call exactly one method of the writer, now or later and from any thread. After ``StreamWriter/write(_:)`` it
+    /// is called again when there is room.
     func produce(_ writer: StreamWriter)
 }
 
 /// Takes the pieces of a ``ResponseStream``.
 public struct StreamWriter: @unchecked Sendable {
-    // Safe to share: the connection is touched on its own event loop only.
-    let connection: Connection
+    // Safe to share: the target is used on its own event loop only.
+    let target: any ResponseTarget
     let sequence: UInt64
 
     public func write(_ bytes: [UInt8]) {
-        perform { $0.streamWrote(bytes, sequence: $1) }
+        send(.write(bytes))
     }
 
-    /// The body is complete.
+    /// Completes the body.
     public func finish() {
-        perform { $0.streamFinished(sequence: $1) }
+        send(.finish)
     }
 
-    /// The body cannot be completed. The client gets `response` if nothing has been written; otherwise the connection
-    /// is cut, so that the client can tell.
+    /// Gives up the body. The client gets `response` if nothing was written yet; otherwise the connection is cut, so
+    /// that the client notices.
     public func fail(_ response: Response) {
-        let handover = Handover(response: response)
-        perform { $0.streamFailed(handover.response, sequence: $1) }
+        send(.fail(response))
     }
 
-    private func perform(_ body: @escaping @Sendable (Connection, UInt64) -> Void) {
-        if connection.loop.isCurrent {
-            body(connection, sequence)
+    private func send(_ event: StreamEvent) {
+        if target.loop.isCurrent {
+            target.continueStream(event, of: sequence)
         } else {
-            connection.loop.submit { body(connection, sequence) }
+            let handover = Handover(value: event)
+            target.loop.submit { target.continueStream(handover.value, of: sequence) }
         }
     }
 }
 
-/// What ties an answer, its log line and its caller's log line together: the client's `X-Request-Id` when it sent a
-/// usable one, else one made here, unique to the process.
+/// What happens to a streamed response.
+enum StreamEvent {
+    case write([UInt8])
+    case finish
+    case fail(Response)
+}
+
+/// Where responses go: a ``Connection``, or a ``ResponseCollector``. Except for `loop`, used on its event loop only.
+protocol ResponseTarget: AnyObject {
+    var loop: EventLoop { get }
+    var isClosed: Bool { get }
+    func respond(_ response: Response, to sequence: UInt64)
+    func continueStream(_ event: StreamEvent, of sequence: UInt64)
+    func resumeReading()
+    func setCaller(_ name: String, of sequence: UInt64)
+}
+
+/// A value on its way to the event loop. Safe: its sender no longer uses it.
+struct Handover<Value>: @unchecked Sendable {
+    let value: Value
+}
+
+/// Connects a response with its log line and the client's: the client's `X-Request-Id` if it is usable, else an id that
+/// is unique within the process.
 public enum RequestID: Sendable, CustomStringConvertible {
     case given(String)
-    /// A number drawn when its event loop started, and a count.
+    /// - Parameter loop: a random number that the event loop chose at its start.
     case generated(loop: UInt32, count: UInt64)
 
-    /// A client's id is kept if it is 1 to 128 visible ASCII characters.
+    /// Accepts 1 to 128 visible ASCII characters.
     init?(_ value: UnsafeRawBufferPointer) {
         guard (1...128).contains(value.count), value.allSatisfy(ByteClass.isVisible) else { return nil }
         self = .given(String(decoding: value, as: UTF8.self))

@@ -1,17 +1,17 @@
-/// An answer to a request. The server adds `Date`, `Content-Length`, `X-Request-Id` and what the connection needs.
+/// A response to a request. The server adds `Date`, `Content-Length`, `X-Request-Id` and connection fields.
 public struct Response {
     public enum Body {
         case empty
         case bytes([UInt8])
-        /// Bytes made while they are sent; see ``ResponseStream``.
+        /// A body that is produced while it is sent.
         case stream(any ResponseStream)
     }
 
     public var status: Status
     public var contentType: StaticString?
-    /// Names the representation; with it, `If-None-Match` is answered by the server with 304 where it applies.
+    /// Identifies the representation. With it, the server turns a matching `If-None-Match` of a `GET` or `HEAD` into 304.
     public var entityTag: EntityTag?
-    /// Further fields. A value with a control character is dropped rather than sent.
+    /// Further header fields. Fields whose value has a control character are not sent.
     public var fields: [(name: StaticString, value: String)] = []
     public var body: Body
 
@@ -24,14 +24,14 @@ public struct Response {
         self.body = body
     }
 
+    public init(_ status: Status, text: String) {
+        self.init(status, contentType: "text/plain; charset=utf-8", body: .bytes(Array(text.utf8)))
+    }
+
     /// Bytes that it keeps in memory until it is written.
     var heldBytes: Int {
         if case .bytes(let bytes) = body { return bytes.count }
         return 0
-    }
-
-    public init(_ status: Status, text: String) {
-        self.init(status, contentType: "text/plain; charset=utf-8", body: .bytes(Array(text.utf8)))
     }
 }
 
@@ -76,7 +76,7 @@ public struct Status: Sendable, Hashable {
     var forbidsBody: Bool { code < 200 || code == 204 || code == 304 }
 }
 
-/// A strong validator (RFC 9110 §8.8.3) made from a 64-bit number, sent as 16 hexadecimal digits in quotes.
+/// A strong validator (RFC 9110 §8.8.3) made of a 64-bit number, sent as 16 hexadecimal digits in quotes.
 public struct EntityTag: Hashable, Sendable {
     public let value: UInt64
 
@@ -84,10 +84,10 @@ public struct EntityTag: Hashable, Sendable {
         self.value = value
     }
 
-    /// The tag of these bytes: equal bytes have equal tags in every process.
+    /// Hashes bytes to a tag that is the same in every process.
     ///
-    /// Eight bytes a step, each multiplied and folded into the next, so that every bit of the input reaches every bit
-    /// of the tag. Not made to withstand somebody who looks for two bodies with one tag.
+    /// Each step multiplies eight bytes and folds them into the next, so that every input bit affects every bit of the
+    /// tag. The hash does not resist deliberate collisions.
     public init(hashing bytes: UnsafeRawBufferPointer) {
         var hash = UInt64(truncatingIfNeeded: bytes.count) ^ 0x9E37_79B9_7F4A_7C15
         func mix(_ word: UInt64) {
@@ -114,8 +114,11 @@ public struct EntityTag: Hashable, Sendable {
         return "\"" + String(repeating: "0", count: 16 - digits.utf8.count) + digits + "\""
     }
 
-    /// Whether the value of an `If-None-Match` names this tag, or, by strong comparison, that of an `If-Match`
-    /// (RFC 9110 §13.1).
+    /// Whether a condition lists this tag (RFC 9110 §13.1).
+    ///
+    /// - Parameters:
+    ///   - condition: the value of `If-None-Match` or `If-Match`.
+    ///   - weakly: whether `W/` is ignored, as for `If-None-Match`.
     public func isListed(in condition: String, weakly: Bool = true) -> Bool {
         if condition == "*" { return true }
         return condition.split(separator: ",").contains { element in

@@ -1,18 +1,18 @@
 import Glibc
 
-/// Writes answers as bytes (RFC 9112 §4 to §7).
+/// Encodes responses as bytes (RFC 9112 §4 to §7).
 enum ResponseEncoder {
     /// How the client finds the end of the body.
     enum Framing {
         case length
         case chunked
-        /// To an HTTP/1.0 client, which knows no chunks: the body ends with the connection.
+        /// The body ends with the connection, because HTTP/1.0 has no chunks.
         case close
     }
 
-    /// Writes the whole answer, or only the head of a streamed one.
+    /// Writes the whole response, or only the head of a streamed one.
     ///
-    /// - Returns: the status that was sent, and how a stream's body goes on: with `.length` it does not.
+    /// - Returns: the status that was sent, and the framing of a streamed body; with `.length` none follows.
     @inline(__always)
     static func encode(
         _ response: borrowing Response, to request: borrowing PendingRequest, date: [UInt8],
@@ -115,7 +115,7 @@ enum ResponseEncoder {
     }
 }
 
-/// The `Date` field (RFC 9110 §6.6.1), formatted anew once a second.
+/// The `Date` field (RFC 9110 §6.6.1), formatted once a second.
 struct DateCache {
     private var second: time_t = -1
     private(set) var line: [UInt8] = []

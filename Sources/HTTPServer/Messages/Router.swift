@@ -1,8 +1,48 @@
-/// Finds the route of a request. Built once from the route table into a flat tree of path parts.
+/// One line of the route table.
+public struct Route {
+    typealias StreamedHandler = (borrowing Request, Responder) -> (any BodyReceiver)?
+
+    public enum Handler {
+        /// Called with the complete request. Responds through the responder, at once or later.
+        case buffered((borrowing Request, Responder) -> Void)
+        /// Called with the head. Returns the receiver of the body, or `nil` after a response that needs no body.
+        case streamed((borrowing Request, Responder) -> (any BodyReceiver)?)
+    }
+
+    public let method: Method
+    /// A path such as `/v1/profiles/{user_id}`. A part in braces matches any one non-empty part.
+    public let pattern: String
+    public let handler: Handler
+    /// Whether it is served even when the server is overloaded.
+    public let isVital: Bool
+    /// Whether it changes state. Pipelined requests behind it wait for its response, so that they see the change.
+    public let changesState: Bool
+    /// Whether another thread makes a large response later. Pipelined requests behind it wait, so that a connection
+    /// holds one such response at a time.
+    public let respondsLater: Bool
+
+    var holdsNext: Bool { changesState || respondsLater }
+
+    /// - Parameter changesState: `nil` if it follows from the method. A `GET` that changes state does not serve `HEAD`.
+    public init(
+        _ method: Method, _ pattern: String, isVital: Bool = false, changesState: Bool? = nil,
+        respondsLater: Bool = false, _ handler: Handler
+    ) {
+        self.method = method
+        self.pattern = pattern
+        self.handler = handler
+        self.isVital = isVital
+        self.changesState = changesState ?? !method.isSafe
+        self.respondsLater = respondsLater
+    }
+}
+
+/// Finds the route of a request. Built once from the route table as a flat tree of path parts.
 public struct Router {
     enum Match {
         case route(Int, PathParameters)
-        case methodNotAllowed(allowed: [Method])
+        /// The path exists. `route` is one of its routes.
+        case methodNotAllowed(allowed: [Method], route: Int)
         case notFound
     }
 
@@ -21,17 +61,17 @@ public struct Router {
     private struct Search {
         let method: Method
         var parameters = PathParameters()
-        /// Nodes that have the path but not the method.
+        /// Nodes with this path but not this method.
         var refusals: [Int] = []
     }
 
     public let routes: [Route]
     private var nodes = [Node()]
 
-    /// `HEAD` is served by the routes of `GET`.
+    /// Builds the tree. Routes for `GET` also serve `HEAD`.
     ///
-    /// - Precondition: no two routes have the same method and pattern, and no pattern names more than four parts: a
-    ///   mistake in the table is found when the program starts.
+    /// - Precondition: no two routes have the same method and pattern, and no pattern has more than four parameters.
+    ///   A mistake in the table shows when the program starts.
     public init(_ routes: [Route]) {
         self.routes = routes
         for (index, route) in routes.enumerated() { insert(route, index) }
@@ -57,9 +97,9 @@ public struct Router {
                 }
             }
         }
-        precondition(parameters <= PathParameters.maximum, "\(route.pattern) names too many parts")
+        precondition(parameters <= PathParameters.maximum, "\(route.pattern) has too many parameters")
         let method = Int(route.method.rawValue)
-        precondition(nodes[current].routes[method] == nil, "\(route.method.name) \(route.pattern) stands twice")
+        precondition(nodes[current].routes[method] == nil, "\(route.method.name) \(route.pattern) is listed twice")
         nodes[current].routes[method] = index
         if route.method == .get, !route.changesState { nodes[current].routes[Int(Method.head.rawValue)] = index }
         nodes[current].hasRoutes = true
@@ -70,7 +110,7 @@ public struct Router {
         return nodes.count - 1
     }
 
-    /// A literal part goes before a named one, if it serves the method.
+    /// Finds the route. A literal part takes precedence over a parameter if it serves the method.
     func match(_ method: Method, path: Range<Int>, in bytes: UnsafeRawBufferPointer) -> Match {
         var rest = path
         if !path.isEmpty {
@@ -79,11 +119,13 @@ public struct Router {
         }
         var search = Search(method: method)
         if let route = find(rest, in: bytes, from: 0, &search) { return .route(route, search.parameters) }
-        if search.refusals.isEmpty { return .notFound }
-        return .methodNotAllowed(
-            allowed: Method.allCases.filter { method in
-                method == .options || search.refusals.contains { nodes[$0].route(for: method) != nil }
-            })
+        guard let route = search.refusals.first.flatMap({ nodes[$0].routes.lazy.compactMap(\.self).first }) else {
+            return .notFound
+        }
+        let allowed = Method.allCases.filter { method in
+            method == .options || search.refusals.contains { nodes[$0].route(for: method) != nil }
+        }
+        return .methodNotAllowed(allowed: allowed, route: route)
     }
 
     private func find(
@@ -109,7 +151,7 @@ public struct Router {
         return nil
     }
 
-    /// Compares a part with a literal; percent-encoded letters are the same letters (RFC 3986 §6.2.2.2).
+    /// Compares a part with a literal. A percent-encoded letter equals the letter (RFC 3986 §6.2.2.2).
     private func matches(_ literal: [UInt8], _ part: UnsafeRawBufferPointer) -> Bool {
         if literal.count == part.count { return literal.elementsEqual(part) }
         guard part.count > literal.count, part.contains(ByteClass.percent) else { return false }
@@ -117,39 +159,41 @@ public struct Router {
     }
 }
 
-/// One line of the route table.
-public struct Route {
-    public enum Handler {
-        /// Called with the whole request; answers through the responder, at once or later.
-        case buffered((borrowing Request, Responder) -> Void)
-        /// Called with the head. Returns who takes the body; `nil` after an answer that needs no body.
-        case streamed((borrowing Request, Responder) -> (any BodyReceiver)?)
+// MARK: Requests without a route
+
+extension Router.Match {
+    /// The index of the matched route, if any.
+    var route: Int? {
+        if case .route(let index, _) = self { return index }
+        return nil
     }
 
-    public let method: Method
-    /// A path such as `/v1/profiles/{user_id}`; a part in braces stands for any one non-empty part.
-    public let pattern: String
-    public let handler: Handler
-    /// Whether it is served also while the server has more to do than it can.
-    public let isVital: Bool
-    /// Whether requests behind it on the connection wait for its answer: what it changes is theirs to see.
-    public let changesState: Bool
-    /// Whether a large response comes later, from another thread. Requests behind it on the connection wait for that,
-    /// so that one such response at a time takes memory.
-    public let respondsLater: Bool
+    /// The path that a refused request is for.
+    func location(of head: RequestHead, in bytes: UnsafeRawBufferPointer) -> RequestFailure.Location {
+        switch self {
+        case .route(let index, _), .methodNotAllowed(_, let index): .route(index)
+        case .notFound: .path(String(decoding: bytes[slice: head.path], as: UTF8.self))
+        }
+    }
+}
 
-    var holdsNext: Bool { changesState || respondsLater }
-
-    /// - Parameter changesState: `nil`: as the method says; a `GET` that changes something is not served for `HEAD`.
-    public init(
-        _ method: Method, _ pattern: String, isVital: Bool = false, changesState: Bool? = nil,
-        respondsLater: Bool = false, _ handler: Handler
-    ) {
-        self.method = method
-        self.pattern = pattern
-        self.handler = handler
-        self.isVital = isVital
-        self.changesState = changesState ?? !method.isSafe
-        self.respondsLater = respondsLater
+extension Application {
+    /// Returns the response to a request that no route serves: 404, 405, or 204 for `OPTIONS`.
+    func responseWithoutRoute(
+        _ match: Router.Match, to head: RequestHead, in bytes: UnsafeRawBufferPointer
+    ) -> Response {
+        guard case .methodNotAllowed(let allowed, _) = match else {
+            if head.method == .options, bytes[slice: head.path].equals("*") { return Response(.noContent) }
+            let failure = RequestFailure(.notFound, "no resource has this path")
+            return response(to: failure, at: match.location(of: head, in: bytes))
+        }
+        let list = allowed.map(\.name.description).joined(separator: ", ")
+        var response = Response(.noContent)
+        if head.method != .options {
+            let failure = RequestFailure(.methodNotAllowed, "this path supports only \(list)")
+            response = self.response(to: failure, at: match.location(of: head, in: bytes))
+        }
+        response.fields.append(("Allow", list))
+        return response
     }
 }

@@ -1,12 +1,33 @@
-/// Takes the chunked transfer coding apart (RFC 9112 §7.1), whatever pieces it comes in.
+/// Finds the body in a connection's input, by its length or by chunks.
+enum BodyDecoder {
+    case fixed(remaining: Int)
+    case chunked(ChunkedDecoder)
+
+    /// Returns the next piece of the body. Framing bytes are counted separately.
+    mutating func next(_ bytes: UnsafeRawBufferPointer) throws(RequestFailure) -> ChunkedDecoder.Piece {
+        switch self {
+        case .fixed(let remaining):
+            if remaining == 0 { return .end(framing: 0) }
+            if bytes.isEmpty { return .needsMore(framing: 0) }
+            let count = min(remaining, bytes.count)
+            self = .fixed(remaining: remaining - count)
+            return .data(framing: 0, data: count)
+        case .chunked(var decoder):
+            defer { self = .chunked(decoder) }
+            return try decoder.next(bytes)
+        }
+    }
+}
+
+/// Decodes the chunked transfer coding (RFC 9112 §7.1) from pieces of any size.
 struct ChunkedDecoder {
-    /// What the bytes at the reading position are.
+    /// What follows at the reading position.
     enum Piece: Equatable {
-        /// More bytes are needed; `framing` of them were read and are to be dropped.
+        /// More bytes are needed, after dropping `framing` bytes.
         case needsMore(framing: Int)
         /// `framing` bytes to drop, then `data` bytes of the body.
         case data(framing: Int, data: Int)
-        /// The body is over after `framing` more bytes.
+        /// The body ends after `framing` more bytes.
         case end(framing: Int)
     }
 
@@ -22,7 +43,7 @@ struct ChunkedDecoder {
 
     private var state = State.size(digits: 0, value: 0)
     private var trailerLength = 0
-    /// Limit of the trailer section, and of one chunk's extensions, in bytes.
+    /// Limit of the trailer section, and of the extensions of one chunk, in bytes.
     private let maximumFraming: Int
 
     init(maximumFraming: Int) {
@@ -79,7 +100,7 @@ struct ChunkedDecoder {
             guard byte == ByteClass.lineFeed else { throw bad("a chunk must end with CR LF; got CR alone") }
             state = .size(digits: 0, value: 0)
         case .data, .trailer:
-            preconditionFailure("read as a whole, not by the byte")
+            preconditionFailure("data and trailer lines are not read byte by byte")
         }
     }
 
@@ -97,8 +118,9 @@ struct ChunkedDecoder {
         }
     }
 
-    /// The length of the trailer line at the beginning of `bytes`, CR and LF included; 2 for the empty line that
-    /// ends the message. The fields themselves are checked and dropped: nothing here has a use for them.
+    /// Checks the trailer line at the start of `bytes`. Nothing here uses trailer fields, so they are dropped.
+    ///
+    /// - Returns: its length with CR LF; 2 for the empty line that ends the message, `nil` if it is incomplete.
     private mutating func trailerLine(_ bytes: UnsafeRawBufferPointer) throws(RequestFailure) -> Int? {
         guard let lineFeed = bytes.firstIndex(of: ByteClass.lineFeed) else {
             guard bytes.count + trailerLength <= maximumFraming else { throw trailerTooLong }
@@ -119,26 +141,5 @@ struct ChunkedDecoder {
 
     private func bad(_ detail: String) -> RequestFailure {
         RequestFailure(.badRequest, detail)
-    }
-}
-
-/// Finds the body in a connection's input, by length or by chunks.
-enum BodyReader {
-    case fixed(remaining: Int)
-    case chunked(ChunkedDecoder)
-
-    /// The next piece of the body; bytes that only frame it are counted apart.
-    mutating func next(_ bytes: UnsafeRawBufferPointer) throws(RequestFailure) -> ChunkedDecoder.Piece {
-        switch self {
-        case .fixed(let remaining):
-            if remaining == 0 { return .end(framing: 0) }
-            if bytes.isEmpty { return .needsMore(framing: 0) }
-            let count = min(remaining, bytes.count)
-            self = .fixed(remaining: remaining - count)
-            return .data(framing: 0, data: count)
-        case .chunked(var decoder):
-            defer { self = .chunked(decoder) }
-            return try decoder.next(bytes)
-        }
     }
 }

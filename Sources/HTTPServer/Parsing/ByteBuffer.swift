@@ -1,11 +1,11 @@
-/// A growable run of bytes with a reading and a writing end; the module's only owner of unsafe memory.
+/// A growable byte buffer that is written at its end and read from its start. The module's only owner of unsafe memory.
 ///
 /// ```
 /// 0          head              tail             capacity
 /// | consumed | readable (count) | writable       |
 /// ```
 ///
-/// Positions that callers keep are counted from `head`, so they stay right when the bytes are moved to the front.
+/// Callers count positions from `head`, so they stay valid when the bytes are moved to the front.
 struct ByteBuffer: ~Copyable {
     private var storage: UnsafeMutableRawPointer?
     private(set) var capacity = 0
@@ -30,7 +30,7 @@ struct ByteBuffer: ~Copyable {
         @inline(__always) get { head == tail }
     }
 
-    /// Makes room for at least `additional` more bytes, moving or growing as needed.
+    /// Makes room for at least `additional` more bytes, by moving or growing.
     @inline(__always)
     mutating func reserve(_ additional: Int) {
         if capacity - tail < additional { makeRoom(additional) }
@@ -60,7 +60,7 @@ struct ByteBuffer: ~Copyable {
         body(readableBytes)
     }
 
-    /// The readable bytes; valid until the buffer is changed.
+    /// The readable bytes, valid until the buffer changes.
     var readableBytes: UnsafeRawBufferPointer {
         @inline(__always) get {
             guard let storage else { return UnsafeRawBufferPointer(start: nil, count: 0) }
@@ -68,7 +68,7 @@ struct ByteBuffer: ~Copyable {
         }
     }
 
-    /// The free part; what is written there becomes readable with ``commit(_:)``.
+    /// Lends the free part. ``commit(_:)`` makes bytes written there readable.
     @inline(__always)
     mutating func withWritableBytes<Result>(_ body: (UnsafeMutableRawBufferPointer) -> Result) -> Result {
         guard let storage else { return body(UnsafeMutableRawBufferPointer(start: nil, count: 0)) }
@@ -91,7 +91,7 @@ struct ByteBuffer: ~Copyable {
         }
     }
 
-    /// Gives back the memory of an empty buffer that has grown over `limit` bytes.
+    /// Frees the memory of an empty buffer that has grown beyond `limit` bytes.
     mutating func shrink(to limit: Int) {
         guard isEmpty, capacity > limit else { return }
         storage?.deallocate()
@@ -99,7 +99,7 @@ struct ByteBuffer: ~Copyable {
         capacity = 0
     }
 
-    /// Takes out the readable bytes in `range`; those behind it move up.
+    /// Removes the readable bytes in `range`; those behind it move down.
     mutating func remove(_ range: Range<Int>) {
         precondition(range.lowerBound >= 0 && range.upperBound <= count)
         guard let storage, !range.isEmpty else { return }
@@ -145,7 +145,7 @@ struct ByteBuffer: ~Copyable {
         text.withUTF8 { append(UnsafeRawBufferPointer($0)) }
     }
 
-    /// A number in decimal digits.
+    /// Appends a number in decimal digits.
     mutating func append(decimal number: Int) {
         withUnsafeTemporaryAllocation(byteCount: 20, alignment: 1) { digits in
             var rest = number.magnitude
@@ -160,7 +160,7 @@ struct ByteBuffer: ~Copyable {
         }
     }
 
-    /// A number in hexadecimal digits, without leading zeros unless `width` asks for them.
+    /// Appends a number in at least `width` hexadecimal digits.
     mutating func append(hexadecimal number: UInt64, width: Int = 1) {
         let digits = max(width, (64 - number.leadingZeroBitCount + 3) / 4)
         reserve(digits)

@@ -1,4 +1,4 @@
-/// Classes of octets in HTTP's grammar.
+/// Character classes of the HTTP grammar.
 enum ByteClass {
     static let space = UInt8(ascii: " ")
     static let tab = UInt8(ascii: "\t")
@@ -7,7 +7,7 @@ enum ByteClass {
     static let colon = UInt8(ascii: ":")
     static let percent = UInt8(ascii: "%")
 
-    /// `tchar` of RFC 9110 §5.6.2, as one bit for each of the first 128 octets.
+    /// `tchar` of RFC 9110 §5.6.2, one bit per ASCII character.
     private static let tokenLow: UInt64 = 0x03FF_6CFA_0000_0000
     private static let tokenHigh: UInt64 = 0x57FF_FFFF_C7FF_FFFE
 
@@ -18,19 +18,19 @@ enum ByteClass {
         return (mask >> UInt64(byte & 63)) & 1 == 1
     }
 
-    /// What a field value may hold: `VCHAR`, `obs-text`, space and tab (RFC 9110 §5.5).
+    /// Characters of a field value: `VCHAR`, `obs-text`, space and tab (RFC 9110 §5.5).
     @inline(__always)
     static func isFieldValue(_ byte: UInt8) -> Bool {
         byte >= 0x20 ? byte != 0x7F : byte == tab
     }
 
-    /// Visible ASCII, all that a request target may hold.
+    /// Visible ASCII, the characters of a request target.
     @inline(__always)
     static func isVisible(_ byte: UInt8) -> Bool {
         byte > 0x20 && byte < 0x7F
     }
 
-    /// What `host:port` may hold (RFC 3986 §3.2.2). The comma is left out: it would be a list of hosts.
+    /// Characters of `host:port` (RFC 3986 §3.2.2), without the comma: that would be a list of hosts.
     static func isHost(_ byte: UInt8) -> Bool {
         switch byte {
         case UInt8(ascii: ":"), UInt8(ascii: "["), UInt8(ascii: "]"), UInt8(ascii: "("), UInt8(ascii: ")"),
@@ -48,7 +48,7 @@ enum ByteClass {
         byte &- UInt8(ascii: "A") < 26 ? byte | 0x20 : byte
     }
 
-    /// The value of a hexadecimal digit.
+    /// Returns the value of a hexadecimal digit; `nil` for another character.
     @inline(__always)
     static func hexadecimalValue(_ byte: UInt8) -> UInt8? {
         switch byte {
@@ -61,13 +61,15 @@ enum ByteClass {
 }
 
 extension UnsafeRawBufferPointer {
-    /// The bytes in `range`, counted from zero.
+    /// The bytes in `range`, indexed from zero.
     @inline(__always)
     subscript(slice range: Range<Int>) -> UnsafeRawBufferPointer {
         UnsafeRawBufferPointer(rebasing: self[range])
     }
 
-    /// Whether the bytes are this text, whatever the case of its ASCII letters; `text` is in lower case.
+    /// Compares ignoring the case of ASCII letters.
+    ///
+    /// - Parameter text: in lower case.
     @inline(__always)
     func equalsIgnoringCase(_ text: StaticString) -> Bool {
         guard count == text.utf8CodeUnitCount else { return false }

@@ -1,18 +1,18 @@
-/// The fields that say where a message ends and what becomes of its connection (RFC 9112 §6 and §9).
+/// The header fields that decide where a message ends and whether its connection stays open (RFC 9112 §6 and §9).
 struct FramingFields {
     private var contentLength: Int?
     private var isChunked = false
     private var asksToClose = false
     private var asksToKeepAlive = false
 
-    mutating func readConnection(_ value: UnsafeRawBufferPointer) {
+    mutating func parseConnection(_ value: UnsafeRawBufferPointer) {
         value.forEachListElement { option in
             if option.equalsIgnoringCase("close") { asksToClose = true }
             if option.equalsIgnoringCase("keep-alive") { asksToKeepAlive = true }
         }
     }
 
-    mutating func readContentLength(_ value: UnsafeRawBufferPointer) throws(RequestFailure) {
+    mutating func parseContentLength(_ value: UnsafeRawBufferPointer) throws(RequestFailure) {
         guard contentLength == nil else {
             throw RequestFailure(.badRequest, "a request must have at most one Content-Length field; got several")
         }
@@ -27,14 +27,16 @@ struct FramingFields {
             }
             let (shifted, overflow) = length.multipliedReportingOverflow(by: 10)
             let (sum, carry) = shifted.addingReportingOverflow(Int(digit))
-            guard !overflow, !carry else { throw RequestFailure(.badRequest, "Content-Length must be at most \(Int.max)") }
+            guard !overflow, !carry else {
+                throw RequestFailure(.badRequest, "Content-Length must be at most \(Int.max)")
+            }
             length = sum
         }
         contentLength = length
     }
 
-    /// Only a single `chunked` is understood.
-    mutating func readTransferEncoding(_ value: UnsafeRawBufferPointer) throws(RequestFailure) {
+    /// Accepts only a single `chunked`.
+    mutating func parseTransferEncoding(_ value: UnsafeRawBufferPointer) throws(RequestFailure) {
         guard !isChunked else {
             throw RequestFailure(.badRequest, "a request must have at most one Transfer-Encoding field; got several")
         }
@@ -56,7 +58,8 @@ struct FramingFields {
         isChunked = true
     }
 
-    /// RFC 9112 §6.1 and §6.3: both lengths given, or chunks from an HTTP/1.0 client, are signs of smuggling.
+    /// Returns how the end of the body is found. Two lengths, or chunks from an HTTP/1.0 client, may be an attempt at
+    /// request smuggling (RFC 9112 §6.1 and §6.3).
     func bodyLength(isVersion11: Bool) throws(RequestFailure) -> RequestHead.BodyLength {
         if isChunked {
             guard contentLength == nil else {
@@ -77,8 +80,7 @@ struct FramingFields {
 }
 
 extension UnsafeRawBufferPointer {
-    /// Calls `body` with each element of a comma-separated list, without white space, leaving out empty ones
-    /// (RFC 9110 §5.6.1).
+    /// Calls `body` with each non-empty element of a comma-separated list, trimmed (RFC 9110 §5.6.1).
     func forEachListElement(_ body: (UnsafeRawBufferPointer) -> Void) {
         var start = 0
         while start <= count {

@@ -1,6 +1,6 @@
-/// The request line and the fields of one request, as positions in the bytes that they were read from.
+/// The request line and the header fields of one request, as positions in the bytes that they were parsed from.
 struct RequestHead {
-    /// One field line; the value without the white space around it.
+    /// A field line; the value without the white space around it.
     struct Field {
         var name: Range<Int>
         var value: Range<Int>
@@ -14,26 +14,35 @@ struct RequestHead {
     }
 
     var method: Method = .get
-    /// The path and the query of the target, both still percent-encoded, without the `?`. An empty path is `/`.
+    /// The path and the query of the target without the `?`, both percent-encoded. An empty path means `/`.
     var path: Range<Int> = 0..<0
     var query: Range<Int> = 0..<0
-    /// HTTP/1.1 or a later 1.x, as against HTTP/1.0.
+    /// Whether the version is HTTP/1.1 or a later 1.x; else it is HTTP/1.0.
     var isVersion11 = true
-    /// Whether the connection may serve another request (RFC 9112 §9.3).
+    /// Whether the connection may stay open (RFC 9112 §9.3).
     var keepsAlive = true
     var body: BodyLength = .none
     var expectsContinue = false
     var fields: [Field] = []
-    /// Bytes of the whole head, its empty line included.
+    /// Bytes of the whole head, with its empty line.
     var length = 0
 
-    /// The value of the first field of this name, which is written in lower case.
+    /// Returns path and query as the client sent them.
+    func target(in bytes: UnsafeRawBufferPointer) -> String {
+        String(decoding: bytes[slice: path.lowerBound..<max(path.upperBound, query.upperBound)], as: UTF8.self)
+    }
+
+    /// Returns the value of the first field of this name.
+    ///
+    /// - Parameter name: in lower case.
     func value(of name: StaticString, in bytes: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer? {
         for field in fields where isNamed(field, name, bytes) { return bytes[slice: field.value] }
         return nil
     }
 
-    /// The values of all fields of this name with commas between them (RFC 9110 §5.3), as text.
+    /// Returns the values of all fields of this name, joined by commas (RFC 9110 §5.3).
+    ///
+    /// - Parameter name: in lower case.
     func joinedValue(of name: StaticString, in bytes: UnsafeRawBufferPointer) -> String? {
         var joined: String?
         for field in fields where isNamed(field, name, bytes) {
@@ -48,7 +57,50 @@ struct RequestHead {
     }
 }
 
-/// One `name: value` line, of a header or of a chunked body's trailer (RFC 9112 §5).
+/// The request methods of RFC 9110 §9 and RFC 5789. Any other gets 501.
+public enum Method: UInt8, Sendable, CaseIterable {
+    case get, head, post, put, patch, delete, options, trace, connect
+
+    public var name: StaticString {
+        switch self {
+        case .get: "GET"
+        case .head: "HEAD"
+        case .post: "POST"
+        case .put: "PUT"
+        case .patch: "PATCH"
+        case .delete: "DELETE"
+        case .options: "OPTIONS"
+        case .trace: "TRACE"
+        case .connect: "CONNECT"
+        }
+    }
+
+    /// Whether it only reads (RFC 9110 §9.2.1), so that pipelined requests behind it need not wait.
+    var isSafe: Bool {
+        switch self {
+        case .get, .head, .options, .trace: true
+        case .post, .put, .patch, .delete, .connect: false
+        }
+    }
+
+    @inline(__always)
+    init?(_ bytes: UnsafeRawBufferPointer) {
+        switch bytes.count {
+        case 3 where bytes.equals("GET"): self = .get
+        case 3 where bytes.equals("PUT"): self = .put
+        case 4 where bytes.equals("POST"): self = .post
+        case 4 where bytes.equals("HEAD"): self = .head
+        case 5 where bytes.equals("PATCH"): self = .patch
+        case 5 where bytes.equals("TRACE"): self = .trace
+        case 6 where bytes.equals("DELETE"): self = .delete
+        case 7 where bytes.equals("OPTIONS"): self = .options
+        case 7 where bytes.equals("CONNECT"): self = .connect
+        default: return nil
+        }
+    }
+}
+
+/// A `name: value` line of a header or of a chunked body's trailer (RFC 9112 §5).
 enum FieldLine {
     static func parse(
         _ line: Range<Int>, _ bytes: UnsafeRawBufferPointer
@@ -86,48 +138,5 @@ enum FieldLine {
     @inline(__always)
     private static func isBlank(_ byte: UInt8) -> Bool {
         byte == ByteClass.space || byte == ByteClass.tab
-    }
-}
-
-/// The request methods of RFC 9110 §9 and RFC 5789; any other is answered with 501.
-public enum Method: UInt8, Sendable, CaseIterable {
-    case get, head, post, put, patch, delete, options, trace, connect
-
-    public var name: StaticString {
-        switch self {
-        case .get: "GET"
-        case .head: "HEAD"
-        case .post: "POST"
-        case .put: "PUT"
-        case .patch: "PATCH"
-        case .delete: "DELETE"
-        case .options: "OPTIONS"
-        case .trace: "TRACE"
-        case .connect: "CONNECT"
-        }
-    }
-
-    /// Whether it only reads (RFC 9110 §9.2.1), so that requests behind it need not wait for its answer.
-    var isSafe: Bool {
-        switch self {
-        case .get, .head, .options, .trace: true
-        case .post, .put, .patch, .delete, .connect: false
-        }
-    }
-
-    @inline(__always)
-    init?(_ bytes: UnsafeRawBufferPointer) {
-        switch bytes.count {
-        case 3 where bytes.equals("GET"): self = .get
-        case 3 where bytes.equals("PUT"): self = .put
-        case 4 where bytes.equals("POST"): self = .post
-        case 4 where bytes.equals("HEAD"): self = .head
-        case 5 where bytes.equals("PATCH"): self = .patch
-        case 5 where bytes.equals("TRACE"): self = .trace
-        case 6 where bytes.equals("DELETE"): self = .delete
-        case 7 where bytes.equals("OPTIONS"): self = .options
-        case 7 where bytes.equals("CONNECT"): self = .connect
-        default: return nil
-        }
     }
 }

@@ -1,12 +1,12 @@
 import Glibc
 
-/// Reads request heads strictly as RFC 9112 asks for; what it permits a server to tolerate and what has been used to
-/// smuggle requests (bare CR or LF, folded lines, white space before a colon) is refused.
+/// Parses request heads strictly by RFC 9112. It refuses what a server may tolerate but attackers use to smuggle
+/// requests: bare CR or LF, folded lines, white space before a colon.
 ///
-/// Bytes may come in any pieces: `scanned` remembers how far complete lines were looked for, so that a head sent byte
-/// by byte costs no more than one sent at once.
+/// Bytes may arrive in any pieces. `scanned` is the position up to which line ends were searched, so a head sent byte by
+/// byte costs no more than one sent at once.
 struct RequestHeadParser {
-    /// Limit of the request line and all field lines together, in bytes.
+    /// Limit of the request line and all field lines in bytes.
     let maximumLength: Int
     /// Limit of the number of field lines.
     let maximumFields: Int
@@ -23,7 +23,7 @@ struct RequestHeadParser {
         self.maximumFields = maximumFields
     }
 
-    /// Forgets the head in progress, keeping its memory for the next one.
+    /// Prepares for the next head, and keeps the memory.
     mutating func reset() {
         var fields = head.fields
         fields.removeAll(keepingCapacity: true)
@@ -36,12 +36,13 @@ struct RequestHeadParser {
         framing = FramingFields()
     }
 
-    /// Whether bytes of a head have been seen that is not whole yet.
+    /// Whether a part of a head has been parsed.
     var hasBegun: Bool { scanned > 0 }
 
-    /// Goes on with what has arrived; `bytes` begins where the head begins.
+    /// Continues parsing.
     ///
-    /// - Returns: the head when it is whole, `nil` when more bytes are needed.
+    /// - Parameter bytes: all bytes so far, from the start of the head.
+    /// - Returns: the complete head; `nil` if more bytes are needed.
     mutating func parse(_ bytes: UnsafeRawBufferPointer) throws(RequestFailure) -> RequestHead? {
         if !hasRequestLine, lineStart == 0, let first = bytes.first,
             first != ByteClass.carriageReturn, !ByteClass.isToken(first)
@@ -132,7 +133,8 @@ struct RequestHeadParser {
 
     private mutating func parseField(_ line: Range<Int>, _ bytes: UnsafeRawBufferPointer) throws(RequestFailure) {
         guard head.fields.count < maximumFields else {
-            throw RequestFailure(.requestHeaderFieldsTooLarge, "a request must have at most \(maximumFields) header fields")
+            throw RequestFailure(
+                .requestHeaderFieldsTooLarge, "a request must have at most \(maximumFields) header fields")
         }
         let field = try FieldLine.parse(line, bytes)
         head.fields.append(field)
@@ -154,18 +156,20 @@ struct RequestHeadParser {
             }
             head.expectsContinue = true
         case 10 where name.equalsIgnoringCase("connection"):
-            framing.readConnection(value)
+            framing.parseConnection(value)
         case 14 where name.equalsIgnoringCase("content-length"):
-            try framing.readContentLength(value)
+            try framing.parseContentLength(value)
         case 17 where name.equalsIgnoringCase("transfer-encoding"):
-            try framing.readTransferEncoding(value)
+            try framing.parseTransferEncoding(value)
         default:
             break
         }
     }
 
     private func checkHost(_ value: UnsafeRawBufferPointer) throws(RequestFailure) {
-        guard hostCount == 1 else { throw RequestFailure(.badRequest, "a request must have one Host field; got several") }
+        guard hostCount == 1 else {
+            throw RequestFailure(.badRequest, "a request must have one Host field; got several")
+        }
         guard value.allSatisfy(ByteClass.isHost) else {
             throw RequestFailure(.badRequest, "Host must be a host name or an address, and optionally a port")
         }
@@ -177,7 +181,7 @@ struct RequestHeadParser {
         }
         head.body = try framing.bodyLength(isVersion11: head.isVersion11)
         head.keepsAlive = framing.keepsAlive(isVersion11: head.isVersion11)
-        // An HTTP/1.0 client cannot know 100 (RFC 9110 §10.1.1).
+        // HTTP/1.0 has no 100 (Continue) (RFC 9110 §10.1.1).
         head.expectsContinue = head.expectsContinue && head.isVersion11 && head.body != .none
     }
 }

@@ -1,6 +1,6 @@
 import Glibc
 
-/// The target of a request line in its forms (RFC 9112 §3.2).
+/// The target of a request line (RFC 9112 §3.2).
 struct RequestTarget {
     private let text: UnsafeRawBufferPointer
     private let method: Method
@@ -10,8 +10,8 @@ struct RequestTarget {
         self.method = method
     }
 
-    /// Where path and query stand in the target. The path of `OPTIONS *` is `*`; that of `http://host` is empty and
-    /// means the same as `/`.
+    /// Returns the positions of path and query. The path of `OPTIONS *` is `*`; that of `http://host` is empty, which means
+    /// `/`.
     func pathAndQuery() throws(RequestFailure) -> (path: Range<Int>, query: Range<Int>) {
         try checkCharacters()
         if method == .connect {
@@ -19,7 +19,8 @@ struct RequestTarget {
         }
         if text.equals("*") {
             guard method == .options else {
-                throw RequestFailure(.badRequest, "the request target * requires the method OPTIONS; got \(method.name)")
+                throw RequestFailure(
+                    .badRequest, "the request target * requires the method OPTIONS; got \(method.name)")
             }
             return (0..<1, 1..<1)
         }
@@ -52,7 +53,7 @@ struct RequestTarget {
         }
     }
 
-    /// `http://host/path`, which a server must accept though only proxies are sent it (RFC 9112 §3.2.2).
+    /// Accepts `http://host/path`: servers must, although clients send it only to proxies (RFC 9112 §3.2.2).
     private func pathStartOfAbsoluteForm() throws(RequestFailure) -> Int {
         let notATarget = RequestFailure(.badRequest, "the request target must be a path or an http URL")
         let schemes: [StaticString] = ["http://", "https://"]
@@ -69,14 +70,14 @@ struct RequestTarget {
     }
 }
 
-/// The target of a request that comes as a text inside another request.
+/// The target of a request that is part of another request's body.
 public struct TargetText {
-    /// The percent-encoded path.
+    /// The path, percent-encoded.
     public let path: String
-    /// As ``Request/queryItems()`` gives them.
+    /// As ``Request/queryItems()`` returns them.
     public let queryItems: [(name: String, value: String)]
 
-    /// - Returns: `nil` when a request line could not hold it, or its query is no UTF-8.
+    /// Parses a target; `nil` if it is not valid in a request line, or its query is not UTF-8.
     public init?(_ text: String) {
         var text = text
         let parts = text.withUTF8 { utf8 -> (path: String, queryItems: [(name: String, value: String)])? in
@@ -92,9 +93,9 @@ public struct TargetText {
     }
 }
 
-/// The parameters of a query, as HTML forms write them.
+/// The parameters of a query in the encoding of HTML forms.
 enum QueryItems {
-    /// - Returns: `nil` when a name or a value is no UTF-8.
+    /// Parses a query; `nil` if a name or a value is not UTF-8.
     static func parse(_ query: UnsafeRawBufferPointer) -> [(name: String, value: String)]? {
         var items: [(name: String, value: String)] = []
         for pair in query.split(separator: UInt8(ascii: "&")) {
@@ -109,9 +110,9 @@ enum QueryItems {
     }
 }
 
-/// Percent-decoding (RFC 3986 §2.1) of parts of a target whose `%` triplets have been checked.
+/// Percent-decoding (RFC 3986 §2.1) of a target that is known to be valid.
 package enum PercentDecoding {
-    /// The decoded text; `nil` if it is not UTF-8.
+    /// Decodes a part of a target; `nil` if it is not UTF-8.
     package static func decode(_ bytes: UnsafeRawBufferPointer, plusIsSpace: Bool = false) -> String? {
         let isPlain = !bytes.contains(ByteClass.percent) && !(plusIsSpace && bytes.contains(UInt8(ascii: "+")))
         if isPlain { return String(utf8: bytes) }
@@ -139,11 +140,11 @@ package enum PercentDecoding {
 }
 
 extension String {
-    /// The text of bytes; `nil` if they are not UTF-8. To decode and to compare takes a fraction of what the standard
-    /// library's validation takes.
+    /// Decodes UTF-8; `nil` if it is invalid. Decoding and comparing is several times faster than the standard library's
+    /// validation.
     init?(utf8 bytes: UnsafeRawBufferPointer) {
         self.init(decoding: bytes, as: UTF8.self)
-        // What was no UTF-8 has been repaired, and is another text than was sent.
+        // Decoding repairs invalid UTF-8, so the text differs from the bytes.
         let isUnchanged = withUTF8 { text in
             guard text.count == bytes.count, let text = text.baseAddress, let sent = bytes.baseAddress else {
                 return bytes.isEmpty

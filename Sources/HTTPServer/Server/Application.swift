@@ -1,25 +1,28 @@
-/// What a server serves: one instance for each event loop, used on that loop's thread only, so that it needs no
-/// locks.
+/// What a server serves. Each event loop has its own instance and uses it only on its thread, so it needs no locks.
 public protocol Application: AnyObject {
     var router: Router { get }
 
-    /// Whether ``requestWasAnswered(_:)`` is told what an access log has: target, forwarding proxies and caller.
+    /// Whether ``requestWasAnswered(_:)`` gets what only an access log needs: target, `X-Forwarded-For` and caller.
     var logsRequests: Bool { get }
 
-    /// Handlers of a number of requests run between these two; all bytes of these requests were received before.
+    /// Called before the handlers of one loop iteration. All their requests have been received by then.
     func beginBatch()
+    /// Called after the handlers of one loop iteration, before their responses are sent.
     func endBatch()
 
-    /// The answer to a request that no handler sees: malformed, too large, too slow, or matched by no route.
-    func response(to failure: RequestFailure) -> Response
+    /// Returns the response to a request that no handler gets: malformed, too large, too slow, not matched by a
+    /// route, or refused under overload.
+    ///
+    /// - Parameter location: which path the request is for, so that each path can have its own error format.
+    func response(to failure: RequestFailure, at location: RequestFailure.Location) -> Response
 
-    /// Called after each answer was written to the connection's output.
+    /// Called after each response was written to the connection's output.
     func requestWasAnswered(_ summary: RequestSummary)
 
-    /// Called last, when the event loop has served its last request and ends.
+    /// Called last, when the event loop ends.
     func stop()
 
-    /// Something happened that the operator may want to know of.
+    /// Reports what the operator may want to know.
     func report(_ event: ServerEvent)
 }
 
@@ -27,65 +30,79 @@ extension Application {
     public func stop() {}
 }
 
-/// A request that was answered.
-public struct RequestSummary: Sendable {
-    /// The index in the route table; `nil` when none matched.
-    public let route: Int?
-    public let method: Method
-    public let status: Status
-    public let nanoseconds: UInt64
-    public let id: RequestID
-    /// Of the response, its head included.
-    public let bytes: Int
-    /// Who has sent the request: the client, or a proxy.
-    public let peer: IPAddress
-    /// Path and query, when ``Application/logsRequests`` asks for them.
-    public let target: String?
-    /// The values of `X-Forwarded-For`, when they are asked for.
-    public let forwardedFor: String?
-    /// As ``Responder/note(caller:)`` was given it.
-    public let caller: String?
-}
-
-/// What a server tells its operator.
-public enum ServerEvent: Sendable {
-    /// A connection could not be accepted (descriptors used up, …); accepting pauses for a moment.
-    case acceptFailed(SystemError)
-    /// A connection was refused because there were too many.
-    case connectionRefused
-    /// A handler has not answered in time; its connection was closed.
-    case handlerTimedOut(RequestID)
-    /// The server stopped before a streamed response had been sent to its end.
-    ///
-    /// - Parameter route: the index in the route table.
-    case streamCutOff(RequestID, route: Int?)
-    /// The server stopped before so many other connections had been answered.
-    case connectionsCutOff(Int)
-}
-
-/// Figures of one event loop since it started.
-public struct ConnectionStatistics: Sendable {
-    public var open = 0
-    public var accepted: UInt64 = 0
-    public var refused: UInt64 = 0
-    public var timedOut: UInt64 = 0
-    /// Requests refused because the event loop was behind.
-    public var overloaded: UInt64 = 0
-    public var bytesReceived: UInt64 = 0
-    public var bytesSent: UInt64 = 0
-
-    public init() {}
-}
-
-/// Why a request was refused before any handler saw it. The connection is closed after the answer, because what
-/// follows on it can no longer be told apart.
+/// Why a request was refused before any handler got it.
 public struct RequestFailure: Error, Sendable, Equatable {
     public let status: Status
-    /// What is wrong and where, for the person who wrote the client.
+    /// What is required and what was found, for the author of the client.
     public let detail: String
 
     init(_ status: Status, _ detail: String) {
         self.status = status
         self.detail = detail
     }
+
+    /// Which path a refused request is for.
+    public enum Location: Sendable, Equatable {
+        /// A path of the route table, as the index of a route; for 405 its method is not the request's.
+        case route(Int)
+        /// A path that no route has, percent-encoded.
+        case path(String)
+        /// Unknown: the bytes are not a request.
+        case none
+    }
+
+    static func bodyTooLarge(limit: Int) -> RequestFailure {
+        RequestFailure(.contentTooLarge, "the body must be at most \(limit) bytes long")
+    }
+}
+
+/// A completed request.
+public struct RequestSummary: Sendable {
+    /// The index in the route table; `nil` if no route matched.
+    public let route: Int?
+    public let method: Method
+    public let status: Status
+    /// From the complete request to the complete response, in nanoseconds.
+    public let nanoseconds: UInt64
+    public let id: RequestID
+    /// Size of the response in bytes, with its head.
+    public let bytes: Int
+    /// The address that the request came from: the client's, or a proxy's.
+    public let peer: IPAddress
+    /// Path and query; `nil` unless ``Application/logsRequests``.
+    public let target: String?
+    /// The values of `X-Forwarded-For`; `nil` unless ``Application/logsRequests``.
+    public let forwardedFor: String?
+    /// As set by ``Responder/note(caller:)``.
+    public let caller: String?
+}
+
+/// What a server reports to its operator.
+public enum ServerEvent: Sendable {
+    /// Accepting a connection failed, for example because no descriptors are left; accepting pauses briefly.
+    case acceptFailed(SystemError)
+    /// A connection was refused because the limit is reached.
+    case connectionRefused
+    /// A handler has not responded in time; its connection was closed.
+    case handlerTimedOut(RequestID)
+    /// The server stopped before a streamed response was sent completely.
+    ///
+    /// - Parameter route: the index in the route table.
+    case streamCutOff(RequestID, route: Int?)
+    /// The server stopped before this number of other connections got their responses.
+    case connectionsCutOff(Int)
+}
+
+/// Metrics of one event loop since its start.
+public struct ConnectionStatistics: Sendable {
+    public var open = 0
+    public var accepted: UInt64 = 0
+    public var refused: UInt64 = 0
+    public var timedOut: UInt64 = 0
+    /// Requests refused with 503: the event loop lagged behind, or unfinished bodies took too much memory.
+    public var overloaded: UInt64 = 0
+    public var bytesReceived: UInt64 = 0
+    public var bytesSent: UInt64 = 0
+
+    public init() {}
 }

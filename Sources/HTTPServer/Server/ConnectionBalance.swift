@@ -1,7 +1,7 @@
 internal import Synchronization
 
-/// How many connections there are, and on which event loop. A few that are kept open for long would otherwise often
-/// meet on one loop, while another has nothing to do.
+/// Balances connections over the event loops. The kernel distributes them at random, so a few long-lived ones would
+/// often share one loop while another one is idle.
 final class ConnectionBalance: Sendable {
     private let workers = Mutex<[WorkerReference]>([])
     private let total = Atomic<Int>(0)
@@ -12,12 +12,15 @@ final class ConnectionBalance: Sendable {
         self.workers.withLock { $0 = workers }
     }
 
-    /// From now on each loop keeps what it accepts, as others may have ended. Called before the first is told to.
+    /// Lets each loop keep the connections that it accepts. Called before any loop is told to stop, because a loop that
+    /// has ended cannot take a connection.
     func stop() {
         isStopping.store(true, ordering: .sequentiallyConsistent)
     }
 
-    /// Counts one more connection, unless that were more than the limit of all loops together.
+    /// Counts one more connection.
+    ///
+    /// - Returns: `false` if the limit over all loops is reached; then it is not counted.
     func admits(atMost limit: Int) -> Bool {
         guard total.add(1, ordering: .relaxed).newValue > limit else { return true }
         total.subtract(1, ordering: .relaxed)
@@ -29,16 +32,18 @@ final class ConnectionBalance: Sendable {
         worker.load.subtract(1, ordering: .relaxed)
     }
 
-    /// Chooses the worker that is to have one connection more, and counts it there: the one that accepted it, or the
-    /// one that has the fewest, if that is so many fewer that it is worth to wake another thread.
+    /// Chooses the worker for a new connection and counts the connection there: the accepting worker, unless another
+    /// one has so many fewer connections that waking its thread is worth it.
     ///
-    /// - Returns: `nil`: the worker itself.
+    /// - Returns: the other worker; `nil` for the accepting one.
     func choose(from worker: Worker) -> WorkerReference? {
         if let lighter = lighter(than: worker) {
             lighter.worker.load.add(1, ordering: .sequentiallyConsistent)
-            // A loop ends when it was told to and counts none: it has counted this one, or it is stopping by now.
+            // A loop ends only after `stop` and with a load of 0. Either it sees this connection in its load, or we see
+            // here that it is stopping.
             if !isStopping.load(ordering: .sequentiallyConsistent) { return lighter }
             lighter.worker.load.subtract(1, ordering: .sequentiallyConsistent)
+            // It may be asleep, waiting for a load of 0.
             lighter.worker.loop.submit {}
         }
         worker.load.add(1, ordering: .relaxed)

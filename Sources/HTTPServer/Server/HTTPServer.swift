@@ -1,20 +1,19 @@
 internal import CSystem
 import Dispatch
 internal import Synchronization
-import Glibc
 
-/// An HTTP/1.1 server: one event loop for each core, each on a thread that Dispatch lends, with its own listening
-/// socket and its own instance of the application.
+/// An HTTP/1.1 server: one event loop per core, each on its own thread, with its own listening socket and its own
+/// instance of the application.
 public final class HTTPServer: Sendable {
-    /// Where it listens.
+    /// The address that the server listens on.
     public let address: SocketAddress
     private let workers: Mutex<[WorkerReference]>
     private let balance = ConnectionBalance()
     private let finished = DispatchGroup()
 
-    /// Listens and begins to serve.
+    /// Listens and starts to serve.
     ///
-    /// - Parameter makeApplication: called once for each event loop, before it serves.
+    /// - Parameter makeApplication: called once for each event loop, before the loop serves.
     /// - Throws: ``SocketAddressError``, ``SystemError``, or what `makeApplication` throws.
     public init(
         _ configuration: Configuration, makeApplication: (EventLoop) throws -> any Application
@@ -37,15 +36,16 @@ public final class HTTPServer: Sendable {
         for reference in references { start(reference) }
     }
 
-    /// A listening socket for each event loop, all at one address; none if one fails.
+    /// Opens a listening socket for each event loop, all at one address, or none if one fails.
     private static func listen(_ configuration: Configuration, count: Int) throws -> [ListeningSocket] {
         var address = try SocketAddress(resolving: configuration.address)
-        if address.port != 0, !configuration.sharesAddress { try ListeningSocket.assureFree(address) }
+        if address.port != 0, !configuration.sharesAddress { try ListeningSocket.requireFree(address) }
         var listeners: [ListeningSocket] = []
         do {
             for _ in 0..<count {
                 let listener = try ListeningSocket(sharing: address, backlog: configuration.backlog)
                 listeners.append(listener)
+                // With port 0 the first socket gets the port that the others share.
                 address = try listener.address()
             }
         } catch {
@@ -62,14 +62,14 @@ public final class HTTPServer: Sendable {
             do {
                 try reference.worker.run()
             } catch {
-                preconditionFailure("an event loop cannot go on: \(error)")
+                preconditionFailure("the event loop cannot continue: \(error)")
             }
         }
     }
 
-    /// Stops accepting, lets requests in progress be answered, and closes all connections.
+    /// Stops accepting, completes the requests in progress, and closes all connections.
     ///
-    /// - Parameter seconds: after this time what is still open is closed as it is.
+    /// - Parameter seconds: after this time, connections that are still open are cut.
     public func stop(within seconds: Double) {
         let deadline = SystemCall.monotonicNanoseconds() &+ seconds.nanoseconds
         balance.stop()
@@ -83,8 +83,7 @@ public final class HTTPServer: Sendable {
         finished.wait()
     }
 
-    /// Collects something from each event loop's application, on its thread, and hands over all when they are there.
-    /// A loop that has ended is left out.
+    /// Collects a value from each event loop's application, on the loop's thread. Loops that have ended are left out.
     ///
     /// - Parameter completion: called on the thread of one of the loops, or the caller's.
     public func collect<Value: Sendable>(
@@ -92,48 +91,22 @@ public final class HTTPServer: Sendable {
         completion: @escaping @Sendable ([Value]) -> Void
     ) {
         let references = workers.withLock { $0 }
-        let collected = Collected<Value>(expected: references.count, completion: completion)
-        for reference in references {
-            let isTaken = reference.worker.loop.submit {
-                collected.add(take(reference.worker.application, reference.worker.statistics))
+        let join = Join<Value>(references.count, completion: completion)
+        for (index, reference) in references.enumerated() {
+            let isSubmitted = reference.worker.loop.submit {
+                join.set(take(reference.worker.application, reference.worker.metrics), at: index)
             }
-            if !isTaken { collected.add(nil) }
+            if !isSubmitted { join.set(nil, at: index) }
         }
     }
 
-    /// The cores that this process may use.
+    /// The number of cores that this process may use.
     public static var availableCores: Int {
         max(1, Int(csystem_available_cores()))
     }
 }
 
-/// A worker as other threads hold it. Safe: they only submit to its loop, and name the worker in what they submit.
+/// A worker as other threads refer to it. Safe: they only submit jobs to its loop, which use the worker there.
 struct WorkerReference: @unchecked Sendable {
     let worker: Worker
-}
-
-/// Counts what has been collected.
-private final class Collected<Value: Sendable>: Sendable {
-    private struct State {
-        var values: [Value] = []
-        var missing: Int
-    }
-
-    private let state: Mutex<State>
-    private let completion: @Sendable ([Value]) -> Void
-
-    init(expected: Int, completion: @escaping @Sendable ([Value]) -> Void) {
-        state = Mutex(State(missing: expected))
-        self.completion = completion
-    }
-
-    /// - Parameter value: `nil` from one that has nothing to give.
-    func add(_ value: Value?) {
-        let all = state.withLock { state in
-            if let value { state.values.append(value) }
-            state.missing -= 1
-            return state.missing == 0 ? state.values : nil
-        }
-        if let all { completion(all) }
-    }
 }

@@ -1,12 +1,12 @@
 extension HTTPServer {
     public struct Configuration: Sendable {
-        /// `HOST:PORT`; port 0 lets the kernel choose.
+        /// The address to listen on, as `HOST:PORT`; with port 0 the kernel chooses one.
         public var address = "127.0.0.1:8080"
-        /// Event loops; by default one for each core that the process may use.
+        /// Number of event loops; by default one per core that the process may use.
         public var eventLoops = HTTPServer.availableCores
-        /// Connections that the kernel keeps waiting for each loop.
+        /// The accept backlog of each event loop's listening socket.
         public var backlog: Int32 = 1024
-        /// Whether another process may listen on the same address at the same time.
+        /// Whether another process may listen on the same address (`SO_REUSEPORT`).
         public var sharesAddress = false
         public var limits = Limits()
 
@@ -14,40 +14,42 @@ extension HTTPServer {
     }
 }
 
-/// What one peer may ask of the server. Each is a configuration field; none has another default elsewhere.
+/// The limits that protect the server from its peers. In parentheses: the status of the response beyond the limit.
 public struct Limits: Sendable {
-    /// Bytes of request line and header fields together (414, 431).
+    /// Bytes of the request line and the header fields together (414, 431).
     public var headerBytes = 16 * 1024
-    /// Header fields of one request (431).
+    /// Header fields per request (431).
     public var headerFields = 100
-    /// Bytes of a body that is handled as a whole (413); a streamed body is not limited.
+    /// Bytes of a body that is buffered (413); streamed bodies are not limited.
     public var bodyBytes = 1024 * 1024
-    /// Of bodies that have come in part, of all connections together; each event loop has an equal share.
+    /// Bytes of incomplete bodies over all connections (503); each event loop has an equal share.
     public var unfinishedBodyBytes = 64 * 1024 * 1024
-    /// Requests of one connection that may wait for their answers at once; more stay unread.
+    /// Requests per connection that may wait for their responses; further ones stay unread.
     public var pipelinedRequests = 64
-    /// Bytes of responses of one connection that may wait, for a slow reader or for the response to an earlier request,
-    /// before its next requests are left unread. A single response may be longer.
+    /// Bytes of unsent responses per connection, beyond which its next requests stay unread. One response may be
+    /// larger.
     public var bufferedOutputBytes = 256 * 1024
-    /// Connections open at once, over all event loops (503 and close).
+    /// Open connections over all event loops (503 and close).
     public var connections = 10_000
     /// Seconds from the first byte of a header to its end (408).
     public var headerSeconds: Double = 10
-    /// Seconds for a body that is handled as a whole (408), and between two pieces of a streamed one.
+    /// Seconds for a buffered body, and between two pieces of a streamed one (408).
     public var bodySeconds: Double = 30
-    /// Seconds that a connection may be without a request.
+    /// Idle timeout: seconds that a connection may stay open without a request.
     public var idleSeconds: Double = 75
-    /// Seconds for which a peer may take nothing of an answer.
+    /// Write timeout: seconds that a client may stall while receiving a response.
     public var writeSeconds: Double = 30
-    /// Seconds that a handler has for its answer; a connection whose handler fails to answer is closed.
-    public var answerSeconds: Double = 60
-    /// Seconds that an event loop may take for all that has arrived; beyond it what came meanwhile is refused (503).
+    /// Seconds that a handler may take to respond; after that the connection is closed.
+    public var responseSeconds: Double = 60
+    /// Seconds that one loop iteration may take. After a longer one, the requests that arrived meanwhile are refused
+    /// (503).
     public var turnSeconds: Double = 2
 
     public init() {}
 }
 
 extension Double {
+    /// This number of seconds in nanoseconds, clamped to 0 to 10⁹ seconds.
     var nanoseconds: UInt64 {
         UInt64(max(0, min(self, 1e9)) * 1e9)
     }

@@ -1,36 +1,38 @@
 import Glibc
 internal import Synchronization
 
-/// One event loop with its listening socket, its connections and its application. A turn has four parts, in this
-/// order: receive all that has arrived; run what other threads have submitted; handle requests; send answers. So
-/// every request is handled with the knowledge of everything that was acknowledged before it was received.
+/// One event loop with its listening socket, its connections and its application. Each iteration receives what has
+/// arrived, runs the jobs of other threads, calls the handlers, and sends the responses, in this order. So a handler
+/// sees every write that was acknowledged before its request was received.
 final class Worker {
     let loop: EventLoop
     let configuration: HTTPServer.Configuration
     let application: any Application
-    var statistics = ConnectionStatistics()
-    /// Monotonic nanoseconds at the beginning of the turn.
+    var metrics = ConnectionStatistics()
+    /// The start of the iteration in monotonic nanoseconds.
     private(set) var now = SystemCall.monotonicNanoseconds()
+    /// The buffer that connections without unhandled input share for receiving.
+    var receiveBuffer = ByteBuffer(capacity: 64 * 1024)
+    /// Bytes that the connections hold of incomplete bodies.
+    var unfinishedBodyBytes = 0
+    /// Connections that this worker serves or is about to be given.
+    let load = Atomic<Int>(0)
 
     private let listener: ListeningSocket
     private let balance: ConnectionBalance
-    /// Connections that it has or is about to be given.
-    let load = Atomic<Int>(0)
     private var connections: [Int32: Connection] = [:]
     private var generation: UInt32 = 0
+    /// The connections to serve in this iteration.
     private var active: [Connection] = []
-    private var scratch = ByteBuffer(capacity: 64 * 1024)
     private var dateCache = DateCache()
     private var requests: UInt64 = 0
-    /// Requests that were answered as soon as they were handled in this turn.
-    private var answered = 0
-    /// When the last answer was written.
-    private var lastAnswer: UInt64 = 0
-    /// Whether the turn before took so long that what came meanwhile has waited for too long already.
+    /// Responses written in this iteration.
+    private var responses = 0
+    /// When the last response was written.
+    private var lastResponse: UInt64 = 0
+    /// Whether the previous iteration took so long that the requests which arrived meanwhile are refused.
     private(set) var isBehind = false
-    private let longestTurn: UInt64
-    /// What its connections hold of bodies that have come in part.
-    var unfinishedBodyBytes = 0
+    private let longestIteration: UInt64
     private let mostUnfinishedBodyBytes: Int
     private let idPrefix = UInt32.random(in: 1...UInt32.max)
     private var isAccepting = true
@@ -39,6 +41,10 @@ final class Worker {
 
     private static let listenerToken = UInt64.max - 1
     private static let acceptToken = UInt64.max - 2
+    /// Connections accepted in one iteration, so that open ones are served in between.
+    private static let acceptsPerIteration = 64
+    /// How long accepting pauses after an error, in nanoseconds.
+    private static let acceptPause: UInt64 = 100_000_000
 
     init(
         loop: EventLoop, listener: ListeningSocket, configuration: HTTPServer.Configuration,
@@ -49,9 +55,9 @@ final class Worker {
         self.configuration = configuration
         self.balance = balance
         self.application = application
-        longestTurn = configuration.limits.turnSeconds.nanoseconds
+        longestIteration = configuration.limits.turnSeconds.nanoseconds
         let share = configuration.limits.unfinishedBodyBytes / max(1, configuration.eventLoops)
-        // One body that is within its limit is always taken.
+        // A single body within its limit always has room.
         mostUnfinishedBodyBytes = max(share, configuration.limits.headerBytes + configuration.limits.bodyBytes)
     }
 
@@ -59,90 +65,88 @@ final class Worker {
 
     var hasRoomForBodies: Bool { unfinishedBodyBytes <= mostUnfinishedBodyBytes }
 
-    /// Runs until the server is stopped and the last connection is gone.
+    // MARK: The loop
+
+    /// Runs until the server is stopped and the last connection is closed.
     func run() throws(SystemError) {
         try loop.selector.add(listener.socket.descriptor, token: Self.listenerToken)
         while !(isDraining && load.load(ordering: .sequentiallyConsistent) == 0) {
-            try turn()
+            try runIteration()
         }
-        loop.closeMailbox()
+        loop.close()
         application.stop()
     }
 
-    private func turn() throws(SystemError) {
+    private func runIteration() throws(SystemError) {
         let count = try loop.wait(atMost: active.isEmpty ? -1 : 0, now: now)
-        isBehind = lastAnswer > now && lastAnswer - now > longestTurn
+        isBehind = lastResponse > now && lastResponse - now > longestIteration
         now = SystemCall.monotonicNanoseconds()
         dateCache.refresh()
-        for index in 0..<count { take(loop.selector.event(index)) }
-        expireDeadlines()
-        loop.runMail()
-        serveActive()
+        for index in 0..<count { handle(loop.selector.event(index)) }
+        handleDeadlines()
+        loop.runJobs()
+        serveActiveConnections()
     }
 
-    private func take(_ event: Selector.Event) {
+    private func handle(_ event: Selector.Event) {
         switch event.token {
         case EventLoop.wakeToken:
             loop.clearWakeUp()
         case Self.listenerToken:
-            // No more than this in one turn, so that connections that are there are served meanwhile.
-            accept(atMost: 64)
+            accept(atMost: Self.acceptsPerIteration)
         default:
-            guard let connection = connections[Int32(truncatingIfNeeded: event.token)], connection.token == event.token
-            else { return }
+            guard let connection = connection(event.token) else { return }
             if event.isReadable { connection.receive() }
             if event.isWritable { activate(connection) }
         }
     }
 
-    private func serveActive() {
+    private func serveActiveConnections() {
         guard !active.isEmpty else { return }
         let batch = active
         active.removeAll(keepingCapacity: true)
-        answered = 0
+        responses = 0
         application.beginBatch()
-        for connection in batch { connection.process() }
+        for connection in batch { connection.handleRequests() }
         application.endBatch()
         for connection in batch {
             connection.isActive = false
             connection.flush()
         }
-        // A loop that always finds more to do would keep its core until the kernel's next tick, for milliseconds, though
-        // others wait for it. With requests that wait for a commit alone it will soon have nothing to do by itself.
-        if answered > 0 { sched_yield() }
+        // A loop that always finds work would keep its core until the kernel's next tick, milliseconds later, although
+        // other threads wait for it. A loop whose requests all wait for a commit goes to sleep anyway.
+        if responses > 0 { sched_yield() }
     }
 
-    /// Has a connection served in this turn, or in the next one if this turn's have been chosen.
+    /// Serves a connection in this iteration, or in the next one if this iteration's handlers already run.
     func activate(_ connection: Connection) {
         guard !connection.isActive else { return }
         connection.isActive = true
         active.append(connection)
     }
 
-    // MARK: Receiving
-
-    /// Small requests on many connections share one buffer to be received into; a body that takes several turns is
-    /// received into its own.
-    func receive(from socket: Socket, into input: inout ByteBuffer) throws(SystemError) -> SystemCall.Outcome {
-        guard input.isEmpty else {
-            input.reserve(max(16 * 1024, min(input.count, 256 * 1024)))
-            return try socket.receive(into: &input, atMost: 256 * 1024)
+    private func handleDeadlines() {
+        while let entry = loop.deadlines.popExpired(now: now) {
+            if entry.token == Self.acceptToken {
+                resumeAccepting()
+            } else {
+                connection(entry.token)?.deadlinePassed(entry.time)
+            }
         }
-        let outcome = try socket.receive(into: &scratch, atMost: 64 * 1024)
-        input.append(scratch.readableBytes)
-        scratch.consume(scratch.count)
-        return outcome
+        if now >= drainDeadline { cutOff() }
     }
+
+    // MARK: Requests
 
     func nextRequestID() -> RequestID {
         requests &+= 1
         return .generated(loop: idPrefix, count: requests)
     }
 
-    func completed(_ request: PendingRequest, _ status: Status, _ peer: IPAddress) {
-        answered += 1
+    func requestCompleted(_ request: PendingRequest, _ status: Status, _ peer: IPAddress) {
+        responses += 1
         let end = SystemCall.monotonicNanoseconds()
-        lastAnswer = end
+        lastResponse = end
         application.requestWasAnswered(
             RequestSummary(
                 route: request.route, method: request.method, status: status, nanoseconds: end &- request.startedAt,
@@ -150,17 +154,26 @@ final class Worker {
                 forwardedFor: request.forwardedFor, caller: request.caller))
     }
 
-    /// The answer to a request that is not handled because the event loop is behind.
-    func refusalForLackOfTime() -> Response {
-        response(to: RequestFailure(.serviceUnavailable, "the server is overloaded; nothing was done; try again later"))
+    /// The response to a request that is refused because the event loop lags behind.
+    func overloadResponse(route: Int) -> Response {
+        let failure = RequestFailure(
+            .serviceUnavailable, "the server is overloaded; nothing was done; try again later")
+        return response(to: failure, at: .route(route))
     }
 
-    func response(to failure: RequestFailure) -> Response {
-        if failure.status == .serviceUnavailable { statistics.overloaded &+= 1 }
-        return application.response(to: failure)
+    func response(to failure: RequestFailure, at location: RequestFailure.Location) -> Response {
+        if failure.status == .serviceUnavailable { metrics.overloaded &+= 1 }
+        return application.response(to: failure, at: location)
     }
 
-    // MARK: Accepting
+    // MARK: Connections
+
+    private func connection(_ token: UInt64) -> Connection? {
+        guard let connection = connections[Int32(truncatingIfNeeded: token)], connection.token == token else {
+            return nil
+        }
+        return connection
+    }
 
     private func accept(atMost limit: Int) {
         guard isAccepting else { return }
@@ -169,17 +182,17 @@ final class Worker {
                 guard let (socket, peer) = try listener.accept() else { return }
                 distribute(socket, peer)
             } catch {
-                guard !error.isOfThePeer else { continue }
+                guard !error.concernsOnlyThePeer else { continue }
                 application.report(.acceptFailed(error))
                 return pauseAccepting()
             }
         }
     }
 
-    /// Has a connection served here, or by a loop that has fewer: the kernel gives them out at random.
+    /// Admits a connection here or at a loop with fewer connections: the kernel distributes them at random.
     private func distribute(_ socket: Socket, _ peer: IPAddress) {
         guard balance.admits(atMost: configuration.limits.connections) else {
-            statistics.refused &+= 1
+            metrics.refused &+= 1
             application.report(.connectionRefused)
             return refuse(socket)
         }
@@ -190,9 +203,10 @@ final class Worker {
     private func refuse(_ socket: Socket) {
         let request = PendingRequest(refused: nextRequestID(), at: now)
         let failure = RequestFailure(.serviceUnavailable, "the server has no free connection; try again later")
-        var answer = OutputQueue()
-        _ = ResponseEncoder.encode(application.response(to: failure), to: request, date: date, into: &answer)
-        socket.refuse(with: &answer)
+        let response = application.response(to: failure, at: .none)
+        var output = OutputQueue()
+        _ = ResponseEncoder.encode(response, to: request, date: date, into: &output)
+        socket.refuse(with: &output)
     }
 
     private func admit(_ socket: Socket, _ peer: IPAddress) {
@@ -207,19 +221,26 @@ final class Worker {
             return socket.close()
         }
         connections[socket.descriptor] = connection
-        statistics.accepted &+= 1
-        statistics.open += 1
+        metrics.accepted &+= 1
+        metrics.open += 1
         activate(connection)
         if isDraining { connection.drain() }
     }
 
-    /// When descriptors or memory are used up, accepting again at once would only turn in a circle.
+    func remove(_ connection: Connection) {
+        let descriptor = Int32(truncatingIfNeeded: connection.token)
+        guard connections.removeValue(forKey: descriptor) != nil else { return }
+        metrics.open -= 1
+        balance.remove(from: self)
+    }
+
+    /// Stops accepting for a moment. Without descriptors or memory, retrying at once would only spin.
     private func pauseAccepting() {
         guard isAccepting else { return }
         isAccepting = false
         try? loop.selector.modify(
             listener.socket.descriptor, token: Self.listenerToken, reading: false, writing: false)
-        loop.deadlines.insert(.init(time: now &+ 100_000_000, token: Self.acceptToken))
+        loop.deadlines.insert(.init(time: now &+ Self.acceptPause, token: Self.acceptToken))
     }
 
     private func resumeAccepting() {
@@ -228,54 +249,35 @@ final class Worker {
         try? loop.selector.modify(listener.socket.descriptor, token: Self.listenerToken, reading: true, writing: false)
     }
 
-    func remove(_ connection: Connection) {
-        let descriptor = Int32(truncatingIfNeeded: connection.token)
-        guard connections.removeValue(forKey: descriptor) != nil else { return }
-        statistics.open -= 1
-        balance.remove(from: self)
-    }
-
-    private func expireDeadlines() {
-        while let entry = loop.deadlines.popExpired(now: now) {
-            if entry.token == Self.acceptToken {
-                resumeAccepting()
-            } else if let connection = connections[Int32(truncatingIfNeeded: entry.token)],
-                connection.token == entry.token
-            {
-                connection.deadlineCameUp(entry.time)
-            }
-        }
-        if now >= drainDeadline { cutOff() }
-    }
-
     // MARK: Stopping
 
-    /// Closes what is still open, and reports whose requests have not been answered.
-    private func cutOff() {
-        var unanswered = 0
-        for connection in connections.values {
-            if let (id, route) = connection.unsentStream {
-                application.report(.streamCutOff(id, route: route))
-            } else if connection.isBusy {
-                unanswered += 1
-            }
-            connection.close()
-        }
-        if unanswered > 0 { application.report(.connectionsCutOff(unanswered)) }
-    }
-
-    /// Takes no new connection, and ends those that are there when they have been answered.
+    /// Accepts no further connections, and closes the open ones after their responses.
     ///
-    /// - Parameter deadline: monotonic nanoseconds at which those that are still open are closed.
+    /// - Parameter deadline: monotonic nanoseconds at which connections that are still open are closed.
     func drain(until deadline: UInt64) {
         guard !isDraining else { return }
+        // Connections that the kernel has established already are served, too.
         accept(atMost: Int(max(0, configuration.backlog)))
         isDraining = true
         isAccepting = false
         drainDeadline = deadline
-        // Closing the descriptor takes it out of the selector too.
+        // Closing the descriptor also removes it from the selector.
         listener.socket.close()
         loop.deadlines.insert(.init(time: deadline, token: Self.acceptToken))
         for connection in connections.values { connection.drain() }
+    }
+
+    /// Closes the remaining connections, and reports those whose responses are incomplete.
+    private func cutOff() {
+        var waiting = 0
+        for connection in connections.values {
+            if let (id, route) = connection.machine.responses.unsentStream {
+                application.report(.streamCutOff(id, route: route))
+            } else if connection.isBusy {
+                waiting += 1
+            }
+            connection.close()
+        }
+        if waiting > 0 { application.report(.connectionsCutOff(waiting)) }
     }
 }

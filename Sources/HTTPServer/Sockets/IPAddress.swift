@@ -1,9 +1,9 @@
 import Glibc
 
-/// An IPv4 or IPv6 address without a port. An IPv4 address that is written as an IPv6 one (`::ffff:192.0.2.1`), as a
-/// socket for both has it, is the IPv4 address.
+/// An IPv4 or IPv6 address without a port. An IPv4-mapped IPv6 address (`::ffff:192.0.2.1`), as a dual-stack socket
+/// reports it, equals the IPv4 address.
 public struct IPAddress: Sendable, Hashable {
-    /// The bits of the IPv6 address, or of `::ffff:a.b.c.d`, the first half and the second.
+    /// The two halves of the IPv6 address, or of `::ffff:a.b.c.d`.
     fileprivate let high: UInt64
     fileprivate let low: UInt64
 
@@ -26,7 +26,7 @@ public struct IPAddress: Sendable, Hashable {
         low = 0xFFFF << 32 | UInt64(UInt32(bigEndian: bytes.s_addr))
     }
 
-    /// Reads `192.0.2.1` or `2001:db8::1`.
+    /// Parses `192.0.2.1` or `2001:db8::1`.
     public init?(_ text: some StringProtocol) {
         // The C functions would stop at a NUL.
         guard !text.utf8.contains(0) else { return nil }
@@ -41,7 +41,7 @@ public struct IPAddress: Sendable, Hashable {
         }
     }
 
-    /// The address of a socket; `nil` when it is of another family.
+    /// Takes the address of a socket; `nil` for another address family.
     init?(_ storage: sockaddr_storage) {
         switch Int32(storage.ss_family) {
         case AF_INET: self.init(withUnsafeBytes(of: storage) { $0.loadUnaligned(as: sockaddr_in.self).sin_addr })
@@ -65,10 +65,10 @@ extension IPAddress: CustomStringConvertible {
     }
 }
 
-/// Addresses that begin with the same bits, such as `10.0.0.0/8`; an address without a length is only itself.
+/// A range of addresses in CIDR notation, such as `10.0.0.0/8`. An address without a prefix length is a range of one.
 public struct AddressRange: Sendable, Equatable {
     private let first: IPAddress
-    /// Of 128 bits, those before an IPv4 address included.
+    /// The prefix length out of 128 bits; IPv4 addresses have 96 bits before their own.
     private let length: Int
 
     public init?(_ text: some StringProtocol) {
@@ -86,17 +86,17 @@ public struct AddressRange: Sendable, Equatable {
         self.length = length
     }
 
-    /// IPv4 addresses are in IPv4 ranges only: `::/0` has none.
+    /// IPv4 addresses are in IPv4 ranges only: `::/0` contains none.
     public func contains(_ address: IPAddress) -> Bool {
         guard address.isIPv4 == first.isIPv4 else { return false }
-        // A shift by all bits gives none.
+        // Shifting by 64 bits gives an empty mask.
         let high = ~UInt64(0) << UInt64(max(0, 64 - length))
         let low = ~UInt64(0) << UInt64(max(0, min(64, 128 - length)))
         return (address.high ^ first.high) & high == 0 && (address.low ^ first.low) & low == 0
     }
 }
 
-/// The proxies whose `X-Forwarded-For` is believed.
+/// The proxies whose `X-Forwarded-For` is trusted.
 public struct TrustedProxies: Sendable, Equatable {
     public let ranges: [AddressRange]
 
@@ -104,10 +104,10 @@ public struct TrustedProxies: Sendable, Equatable {
         self.ranges = ranges
     }
 
-    /// Where a request comes from: the last address that is not that of a trusted proxy. What stands before it may have
-    /// been made up.
+    /// Returns the client of a request: the last address that is not a trusted proxy. Clients may have forged the
+    /// addresses before it.
     ///
-    /// - Parameter forwardedFor: the values of `X-Forwarded-For`; each proxy appends the address that it was asked from.
+    /// - Parameter forwardedFor: the values of `X-Forwarded-For`; each proxy appends the address of its client.
     public func client(of peer: IPAddress, forwardedFor: String?) -> IPAddress {
         var client = peer
         var rest = forwardedFor?[...] ?? ""
@@ -120,7 +120,7 @@ public struct TrustedProxies: Sendable, Equatable {
         return client
     }
 
-    /// Some proxies append the port too: `192.0.2.1:4711`, `[2001:db8::1]:4711`.
+    /// Parses an element; some proxies append a port: `192.0.2.1:4711`, `[2001:db8::1]:4711`.
     private static func address(_ element: Substring) -> IPAddress? {
         var text = element.drop { $0 == " " || $0 == "\t" }
         while text.last == " " || text.last == "\t" { text.removeLast() }

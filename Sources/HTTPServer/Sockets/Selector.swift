@@ -1,8 +1,8 @@
 internal import CSystem
 import Glibc
 
-/// An epoll instance. Events carry a token, so that one for a descriptor that has been closed and given out again
-/// since is told from one for its successor.
+/// An epoll instance. Events carry a token, so that a stale event is not mistaken for one of a newer connection with the
+/// same descriptor.
 struct Selector {
     struct Event {
         let token: UInt64
@@ -13,9 +13,9 @@ struct Selector {
     private let descriptor: Int32
     private var buffer: [csystem_event]
 
-    init(eventsPerTurn: Int = 256) throws(SystemError) {
+    init(eventsPerWait: Int = 256) throws(SystemError) {
         descriptor = try SystemCall.check("epoll_create") { csystem_epoll_create() }
-        buffer = Array(repeating: csystem_event(), count: eventsPerTurn)
+        buffer = Array(repeating: csystem_event(), count: eventsPerWait)
     }
 
     func close() {
@@ -40,8 +40,8 @@ struct Selector {
 
     /// Waits for events.
     ///
-    /// - Parameter milliseconds: the longest time to wait; -1 for as long as it takes.
-    /// - Returns: how many events there are for ``event(_:)``.
+    /// - Parameter milliseconds: the longest time to wait; -1 for no limit.
+    /// - Returns: the number of events for ``event(_:)``.
     mutating func wait(milliseconds: Int32) throws(SystemError) -> Int {
         let descriptor = descriptor
         var result: Int32

@@ -1,14 +1,30 @@
 internal import CSystem
 import Glibc
 
-/// A descriptor of a non-blocking stream socket; whoever holds it closes it.
+/// The descriptor of a non-blocking stream socket. Its owner closes it.
 struct Socket {
     let descriptor: Int32
 
-    /// Reads what is there into the free part of the buffer.
+    /// Receives what has arrived.
     ///
-    /// - Returns: the number of bytes read, 0 at the end of the stream.
-    func receive(into buffer: inout ByteBuffer, atMost limit: Int) throws(SystemError) -> SystemCall.Outcome {
+    /// Small requests on many connections share one buffer: an empty input is received through `shared` and gets only
+    /// the memory that it needs. A body that takes several calls is received directly.
+    ///
+    /// - Returns: the number of bytes; 0 at the end of the stream.
+    func receive(into input: inout ByteBuffer, through shared: inout ByteBuffer) throws(SystemError) -> SystemCall.Outcome
+    {
+        guard input.isEmpty else {
+            input.reserve(max(16 * 1024, min(input.count, 256 * 1024)))
+            return try receive(into: &input, atMost: 256 * 1024)
+        }
+        let outcome = try receive(into: &shared, atMost: 64 * 1024)
+        input.append(shared.readableBytes)
+        shared.consume(shared.count)
+        return outcome
+    }
+
+    /// Receives into the free part of the buffer.
+    private func receive(into buffer: inout ByteBuffer, atMost limit: Int) throws(SystemError) -> SystemCall.Outcome {
         let descriptor = descriptor
         let outcome = try SystemCall.attempt("recv") {
             buffer.withWritableBytes { free in
@@ -19,7 +35,7 @@ struct Socket {
         return outcome
     }
 
-    /// Hands the kernel as many of the queue's bytes as it takes.
+    /// Sends as many bytes as the kernel takes.
     func send(_ output: inout OutputQueue) throws(SystemError) -> SystemCall.Outcome {
         var sent = 0
         repeat {
@@ -47,7 +63,7 @@ struct Socket {
         return (outcome, offered)
     }
 
-    /// Sends several pieces with one call.
+    /// Sends several pieces with one system call.
     private static func send(_ pieces: [UnsafeRawBufferPointer], to descriptor: Int32) -> Int {
         var vectors = pieces.map { iovec(iov_base: UnsafeMutableRawPointer(mutating: $0.baseAddress), iov_len: $0.count) }
         return vectors.withUnsafeMutableBufferPointer { vectors in
@@ -58,18 +74,18 @@ struct Socket {
         }
     }
 
-    /// Turns a connection away for which there is no room, with an answer if the kernel takes it at once.
-    func refuse(with answer: inout OutputQueue) {
-        _ = try? send(&answer)
+    /// Closes a connection for which there is no room, after a response if the kernel takes it at once.
+    func refuse(with response: inout OutputQueue) {
+        _ = try? send(&response)
         finishSending()
-        // Bytes that stay unread would make the kernel reset the connection before the peer has read the answer.
+        // Unread bytes would make the kernel reset the connection before the peer has read the response.
         withUnsafeTemporaryAllocation(byteCount: 16 * 1024, alignment: 1) { bytes in
             _ = recv(descriptor, bytes.baseAddress, bytes.count, 0)
         }
         close()
     }
 
-    /// Tells the peer that no more will be sent.
+    /// Shuts down the sending side.
     func finishSending() {
         _ = shutdown(descriptor, Int32(SHUT_WR))
     }
@@ -86,7 +102,7 @@ struct Socket {
     }
 }
 
-/// A socket that accepts connections. Several share one address with `SO_REUSEPORT`: one for each event loop.
+/// A socket that accepts connections. Each event loop has one; they share the address with `SO_REUSEPORT`.
 struct ListeningSocket {
     let socket: Socket
 
@@ -115,13 +131,13 @@ struct ListeningSocket {
         self.socket = socket
     }
 
-    /// Fails if another process listens on the address, be it with `SO_REUSEPORT`: two servers that share a port by
-    /// mistake would each answer half of the requests.
-    static func assureFree(_ address: SocketAddress) throws(SystemError) {
+    /// Throws if another process listens on the address, even with `SO_REUSEPORT`: two servers that share a port by
+    /// mistake would each get half of the requests.
+    static func requireFree(_ address: SocketAddress) throws(SystemError) {
         try bound(to: address, shared: false).close()
     }
 
-    /// The address it is bound to, with the port that the kernel chose.
+    /// Returns the bound address, with the port that the kernel chose.
     func address() throws(SystemError) -> SocketAddress {
         var storage = sockaddr_storage()
         var length = socklen_t(MemoryLayout<sockaddr_storage>.size)
@@ -133,7 +149,7 @@ struct ListeningSocket {
         return SocketAddress(storage: storage, length: length)
     }
 
-    /// Takes one waiting connection; `nil` when there is none.
+    /// Accepts one waiting connection; `nil` if there is none.
     func accept() throws(SystemError) -> (socket: Socket, peer: IPAddress)? {
         var storage = sockaddr_storage()
         let outcome = try SystemCall.attempt("accept") {
@@ -141,7 +157,7 @@ struct ListeningSocket {
         }
         guard case .done(let descriptor) = outcome else { return nil }
         let accepted = Socket(descriptor: Int32(truncatingIfNeeded: descriptor))
-        // A failure here leaves Nagle's algorithm on: slower, not wrong.
+        // A failure leaves Nagle's algorithm on, which is slower but not wrong.
         try? accepted.set(Int32(IPPROTO_TCP), TCP_NODELAY, to: 1)
         return (accepted, IPAddress(storage) ?? .unspecified)
     }

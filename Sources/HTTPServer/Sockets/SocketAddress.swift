@@ -1,6 +1,6 @@
 import Glibc
 
-/// Where a server listens or a peer is: an IPv4 or IPv6 address with a port.
+/// An IPv4 or IPv6 address with a port.
 public struct SocketAddress: Sendable, CustomStringConvertible {
     private var storage: sockaddr_storage
     private let length: socklen_t
@@ -10,9 +10,9 @@ public struct SocketAddress: Sendable, CustomStringConvertible {
         self.length = length
     }
 
-    /// Resolves `HOST:PORT`; an IPv6 host stands in brackets (`[::1]:8080`); port 0 lets the kernel choose.
+    /// Resolves `HOST:PORT`. An IPv6 host is in brackets (`[::1]:8080`); with port 0 the kernel chooses one.
     ///
-    /// - Throws: ``SocketAddressError`` when the text is malformed or the host is unknown.
+    /// - Throws: ``SocketAddressError`` if the text is malformed or the host is unknown.
     public init(resolving text: String) throws(SocketAddressError) {
         let (host, port) = try Self.split(text)
         var hints = addrinfo()
@@ -62,7 +62,7 @@ public struct SocketAddress: Sendable, CustomStringConvertible {
 
     var family: Int32 { Int32(storage.ss_family) }
 
-    /// Whether only processes of this host can reach it (127.0.0.0/8 or ::1).
+    /// Whether only this host can reach it (127.0.0.0/8 or ::1).
     public var isLoopback: Bool {
         withUnsafeBytes(of: storage) { bytes in
             switch family {
@@ -85,7 +85,7 @@ public struct SocketAddress: Sendable, CustomStringConvertible {
         }
     }
 
-    /// `HOST:PORT` in numbers, an IPv6 host in brackets.
+    /// `HOST:PORT` with a numeric host, in brackets if IPv6.
     public var description: String {
         var host = [CChar](repeating: 0, count: Int(NI_MAXHOST))
         let code = withSockaddr { address, length in
@@ -97,7 +97,7 @@ public struct SocketAddress: Sendable, CustomStringConvertible {
     }
 }
 
-/// A listen address that cannot be used, and why.
+/// A listen address that cannot be used.
 public struct SocketAddressError: Error, Sendable, CustomStringConvertible {
     public let text: String
     public let reason: String

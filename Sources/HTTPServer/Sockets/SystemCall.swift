@@ -1,14 +1,14 @@
 import Glibc
 
-/// The one place where system calls are made into Swift: interrupted calls are repeated, "would block" is a value
-/// and not an error, and a bad descriptor, which only a bug of ours can cause, stops the process.
+/// Runs system calls: retries interrupted ones, returns "would block" as a value, throws other errors, and traps on a
+/// bad descriptor, which only a bug here can cause.
 enum SystemCall {
     enum Outcome {
         case done(Int)
         case wouldBlock
     }
 
-    /// Runs a call that may find nothing to do on a non-blocking descriptor.
+    /// Runs a call that may block, on a non-blocking descriptor.
     @inline(__always)
     static func attempt(_ name: StaticString, _ call: () -> Int) throws(SystemError) -> Outcome {
         while true {
@@ -31,7 +31,7 @@ enum SystemCall {
         }
     }
 
-    /// Nanoseconds of the monotonic clock.
+    /// The monotonic clock in nanoseconds.
     @inline(__always)
     static func monotonicNanoseconds() -> UInt64 {
         var time = timespec()
@@ -40,9 +40,9 @@ enum SystemCall {
     }
 }
 
-/// A system call that failed, and why.
+/// A failed system call.
 public struct SystemError: Error, Sendable, CustomStringConvertible {
-    /// The call's name, as in its manual page.
+    /// The name of the call, as in its manual page.
     public let call: String
     /// The value of `errno`.
     public let code: Int32
@@ -58,8 +58,8 @@ public struct SystemError: Error, Sendable, CustomStringConvertible {
 }
 
 extension SystemError {
-    /// Whether it concerns only the connection that was being accepted (accept(2), "Error handling").
-    var isOfThePeer: Bool {
+    /// Whether an error of `accept` concerns only the connection, so accepting may continue (accept(2), "Error handling").
+    var concernsOnlyThePeer: Bool {
         switch code {
         case ECONNABORTED, EPROTO, EPERM, ENETDOWN, ENOPROTOOPT, EHOSTDOWN, ENONET, EHOSTUNREACH, EOPNOTSUPP,
             ENETUNREACH:

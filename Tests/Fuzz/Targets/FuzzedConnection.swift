@@ -47,9 +47,9 @@ struct FuzzedConnection: ~Copyable {
     /// Carries out what the machine asks for, and takes its output as a quick reader does, until it waits.
     private mutating func run() {
         repeat {
-            machine.output.consume(machine.output.count)
+            machine.responses.output.consume(machine.responses.output.count)
             while step() {}
-        } while !machine.output.isEmpty
+        } while !machine.responses.output.isEmpty
     }
 
     private mutating func step() -> Bool {
@@ -120,9 +120,8 @@ struct FuzzedConnection: ~Copyable {
     }
 
     private mutating func answer(_ sequence: UInt64, _ response: Response) {
-        var statuses: [UInt16] = []
-        machine.answer(response, sequence: sequence, date: Self.date) { statuses.append($1.code) }
-        outcome.statuses += statuses
+        machine.responses.add(response, to: sequence)
+        while let (_, status) = machine.responses.writeNext(date: Self.date) { outcome.statuses.append(status.code) }
     }
 
     private func description(body: Range<Int>) -> String {
