@@ -1,3 +1,5 @@
+public import JSON
+
 /// The stored attributes of one user in their compact binary form: what a store keeps in a row and what a cache holds.
 ///
 /// ```

@@ -1,4 +1,4 @@
-public import JSON
+import JSON
 
 /// The checked value of a stored attribute.
 public enum AttributeValue: Sendable, Hashable {

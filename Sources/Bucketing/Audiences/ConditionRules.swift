@@ -1,4 +1,4 @@
-public import JSON
+import JSON
 
 
 /// What all conditions have in common.
