@@ -95,10 +95,10 @@ struct APIRoute {
         do {
             admission = try gate.admit(request, credential: wire.credential(of: request), to: scope)
         } catch {
-            if let token = error.token { responder.note(caller: token.name) }
+            if let token = error.token { responder.setCaller(token.name) }
             throw error.problem
         }
-        if let token = admission.token { responder.note(caller: token.name) }
+        if let token = admission.token { responder.setCaller(token.name) }
         if method != .get, let coding = request.field("content-encoding"), coding.lowercased() != "identity" {
             // RFC 9110 §8.4
             var problem = Problem(.unsupportedMediaType, "the body must be sent without Content-Encoding; got '\(coding)'")

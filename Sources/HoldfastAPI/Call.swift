@@ -100,7 +100,7 @@ private final class Steps: @unchecked Sendable {
         while responder.isOpen, let index = rest.first {
             rest.removeFirst()
             body(index)
-            if ContinuousClock.now > end, !rest.isEmpty { return responder.later { self.run() } }
+            if ContinuousClock.now > end, !rest.isEmpty { return responder.schedule { self.run() } }
         }
     }
 }

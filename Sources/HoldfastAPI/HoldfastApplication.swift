@@ -43,7 +43,7 @@ public final class HoldfastApplication: Application {
         Problem(failure.status, failure.detail).response
     }
 
-    public func requestWasAnswered(_ summary: RequestSummary) {
+    public func requestCompleted(_ summary: RequestSummary) {
         metrics.count(summary)
         guard services.options.accessLog else { return }
         var metadata: Logger.Metadata = [
@@ -90,7 +90,7 @@ public final class HoldfastApplication: Application {
         reader.close()
     }
 
-    func snapshot(_ connections: ConnectionStatistics) -> LoopSnapshot {
+    func snapshot(_ connections: ConnectionMetrics) -> LoopSnapshot {
         let labels = routes.map { "method=\"\($0.method.name)\",route=\"\($0.pattern)\"" } + ["method=\"\",route=\"\""]
         return LoopSnapshot(
             routeLabels: labels, metrics: metrics, connections: connections, cache: reader.cacheStatistics)

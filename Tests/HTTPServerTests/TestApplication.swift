@@ -63,7 +63,7 @@ final class TestApplication: Application {
         Response(failure.status, text: failure.detail)
     }
 
-    func requestWasAnswered(_ summary: RequestSummary) {}
+    func requestCompleted(_ summary: RequestSummary) {}
 
     func report(_ event: ServerEvent) {}
 }

@@ -21,7 +21,7 @@ public struct Responder: @unchecked Sendable {
 
     /// Sets the caller's name for ``RequestSummary/caller``. On the event loop only.
     @inline(__always)
-    public func note(caller name: String) {
+    public func setCaller(_ name: String) {
         target.setCaller(name, of: sequence)
     }
 
@@ -36,7 +36,7 @@ public struct Responder: @unchecked Sendable {
     }
 
     /// Schedules work on the event loop, after other requests have been served.
-    public func later(_ work: @escaping @Sendable () -> Void) {
+    public func schedule(_ work: @escaping @Sendable () -> Void) {
         target.loop.submit(work)
     }
 

@@ -2,7 +2,7 @@
 public protocol Application: AnyObject {
     var router: Router { get }
 
-    /// Whether ``requestWasAnswered(_:)`` gets what only an access log needs: target, `X-Forwarded-For` and caller.
+    /// Whether ``requestCompleted(_:)`` gets what only an access log needs: target, `X-Forwarded-For` and caller.
     var logsRequests: Bool { get }
 
     /// Called before the handlers of one loop iteration. All their requests have been received by then.
@@ -17,7 +17,7 @@ public protocol Application: AnyObject {
     func response(to failure: RequestFailure, at location: RequestFailure.Location) -> Response
 
     /// Called after each response was written to the connection's output.
-    func requestWasAnswered(_ summary: RequestSummary)
+    func requestCompleted(_ summary: RequestSummary)
 
     /// Called last, when the event loop ends.
     func stop()
@@ -73,7 +73,7 @@ public struct RequestSummary: Sendable {
     public let target: String?
     /// The values of `X-Forwarded-For`; `nil` unless ``Application/logsRequests``.
     public let forwardedFor: String?
-    /// As set by ``Responder/note(caller:)``.
+    /// As set by ``Responder/setCaller(_:)``.
     public let caller: String?
 }
 
@@ -94,7 +94,7 @@ public enum ServerEvent: Sendable {
 }
 
 /// Metrics of one event loop since its start.
-public struct ConnectionStatistics: Sendable {
+public struct ConnectionMetrics: Sendable {
     public var open = 0
     public var accepted: UInt64 = 0
     public var refused: UInt64 = 0

@@ -87,7 +87,7 @@ public final class HTTPServer: Sendable {
     ///
     /// - Parameter completion: called on the thread of one of the loops, or the caller's.
     public func collect<Value: Sendable>(
-        _ take: @escaping @Sendable (any Application, ConnectionStatistics) -> Value,
+        _ take: @escaping @Sendable (any Application, ConnectionMetrics) -> Value,
         completion: @escaping @Sendable ([Value]) -> Void
     ) {
         let references = workers.withLock { $0 }

@@ -43,7 +43,7 @@ public struct Limits: Sendable {
     public var responseSeconds: Double = 60
     /// Seconds that one loop iteration may take. After a longer one, the requests that arrived meanwhile are refused
     /// (503).
-    public var turnSeconds: Double = 2
+    public var loopDelaySeconds: Double = 2
 
     public init() {}
 }

@@ -8,7 +8,7 @@ final class Worker {
     let loop: EventLoop
     let configuration: HTTPServer.Configuration
     let application: any Application
-    var metrics = ConnectionStatistics()
+    var metrics = ConnectionMetrics()
     /// The start of the iteration in monotonic nanoseconds.
     private(set) var now = SystemCall.monotonicNanoseconds()
     /// The buffer that connections without unhandled input share for receiving.
@@ -55,7 +55,7 @@ final class Worker {
         self.configuration = configuration
         self.balance = balance
         self.application = application
-        longestIteration = configuration.limits.turnSeconds.nanoseconds
+        longestIteration = configuration.limits.loopDelaySeconds.nanoseconds
         let share = configuration.limits.unfinishedBodyBytes / max(1, configuration.eventLoops)
         // A single body within its limit always has room.
         mostUnfinishedBodyBytes = max(share, configuration.limits.headerBytes + configuration.limits.bodyBytes)
@@ -147,7 +147,7 @@ final class Worker {
         responses += 1
         let end = SystemCall.monotonicNanoseconds()
         lastResponse = end
-        application.requestWasAnswered(
+        application.requestCompleted(
             RequestSummary(
                 route: request.route, method: request.method, status: status, nanoseconds: end &- request.startedAt,
                 id: request.id, bytes: request.sentBytes, peer: peer, target: request.target,

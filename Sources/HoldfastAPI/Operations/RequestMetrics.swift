@@ -75,7 +75,7 @@ struct LoopSnapshot: Sendable {
     /// For each of the metrics' routes.
     let routeLabels: [String]
     let metrics: RequestMetrics
-    let connections: ConnectionStatistics
+    let connections: ConnectionMetrics
     let cache: CacheStatistics
 }
 

@@ -158,7 +158,7 @@ struct ServeOptions: ParsableArguments {
             (headerTimeout, "header-timeout", \ServeConfiguration.limits.headerSeconds),
             (bodyTimeout, "body-timeout", \.limits.bodySeconds), (idleTimeout, "idle-timeout", \.limits.idleSeconds),
             (writeTimeout, "write-timeout", \.limits.writeSeconds),
-            (maxLoopDelay, "max-loop-delay", \.limits.turnSeconds),
+            (maxLoopDelay, "max-loop-delay", \.limits.loopDelaySeconds),
         ] {
             var period = Period(seconds: result[keyPath: path])
             try settings.apply(option, name, to: &period)
