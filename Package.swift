@@ -123,7 +123,8 @@ let package = Package(
             swiftSettings: strict
         ),
         .target(
-            name: "TestSupport", dependencies: ["Bucketing", "JSON", "Storage"], path: "Tests/TestSupport", swiftSettings: strict),
+            name: "TestSupport", dependencies: ["Bucketing", "HTTPServer", "JSON", "Storage"], path: "Tests/TestSupport",
+            swiftSettings: strict),
         .testTarget(
             name: "BucketingTests", dependencies: ["Bucketing", "JSON", "TestSupport"], resources: [.copy("Vectors")], swiftSettings: strict),
         fuzz,

@@ -94,7 +94,7 @@ import Testing
         }
     }
 
-    /// Feeds the decoder as a connection does: what it leaves stays in front of what comes next.
+    /// Feeds the decoder as a connection does: unread bytes stay in front of the next ones.
     private func decode(_ bytes: [UInt8], pieces cuts: [Int] = [], limit: Int = 16 * 1024) -> Outcome {
         var decoder = ChunkedDecoder(maximumFraming: limit)
         var body: [UInt8] = []

@@ -1,8 +1,8 @@
 @testable import HTTPServer
 
-/// Drives a connection's machine as a socket would, without one. What a request asks for stands in its path: `/now…`
-/// is answered at once with its path as body, `/stream…` takes its body in pieces, `/unwanted` wants no body and is
-/// answered before it, anything else waits for ``answer(_:_:)``.
+/// Drives a connection's machine without a socket. The path of a request selects its handler: `/now…` responds at once
+/// with the path as body, `/stream…` streams the request body, `/unwanted` responds before the body and refuses it, any
+/// other path waits for ``respond(to:_:)``.
 final class MachineDriver {
     struct Seen: Equatable {
         var path: String
@@ -14,11 +14,11 @@ final class MachineDriver {
 
     var machine: ConnectionMachine
     var now: UInt64 = 1_000 * second
-    /// The requests that were handled, in order; a streamed one when its body was complete.
+    /// The handled requests, in order; a streamed one is added when its body is complete.
     private(set) var seen: [Seen] = []
     private(set) var pieces: [String] = []
     private(set) var completed: [UInt16] = []
-    /// The sequence numbers by path of those that wait for their answer.
+    /// The sequence numbers of requests that wait for their response, by path.
     private var sequences: [String: UInt64] = [:]
     private var isStreaming = false
     private var streamed = Seen(path: "", body: "")
@@ -40,7 +40,7 @@ final class MachineDriver {
         run()
     }
 
-    /// Carries out what the machine asks for, until it waits.
+    /// Carries out the machine's steps until it waits.
     func run() {
         while true {
             switch machine.nextStep(now: now) {
@@ -61,7 +61,7 @@ final class MachineDriver {
         }
     }
 
-    /// A streamed body that fails is the failure of its own request, any other one is answered on its own.
+    /// The failure of a streamed body is the response to its request; any other failure is a response of its own.
     private func refuse(_ failure: RequestFailure) {
         if isStreaming {
             machine.endAfterLast()
@@ -119,8 +119,8 @@ final class MachineDriver {
         while let (_, status) = machine.responses.writeNext(date: Self.date) { completed.append(status.code) }
     }
 
-    /// Answers the request of this path, with the path as body unless something else is given.
-    func answer(_ path: String, _ response: Response? = nil) {
+    /// Responds to the request of this path, by default with the path as body.
+    func respond(to path: String, _ response: Response? = nil) {
         guard let sequence = sequences[path] else { return }
         send(response ?? Response(.ok, text: path), sequence)
         run()
@@ -131,7 +131,7 @@ final class MachineDriver {
         _ = machine.responses.continueStream(.write(Array(text.utf8)), of: sequence, date: Self.date)
     }
 
-    /// - Returns: whether the connection goes on.
+    /// - Returns: whether the connection stays open.
     func fail(_ path: String, _ response: Response) -> Bool {
         guard let sequence = sequences[path] else { return false }
         let goesOn = machine.responses.continueStream(.fail(response), of: sequence, date: Self.date)
@@ -150,7 +150,7 @@ final class MachineDriver {
         run()
     }
 
-    /// What has been written since it was asked for last.
+    /// Returns the output since the last call.
     func takeOutput() -> String {
         var bytes: [UInt8] = []
         while !machine.responses.output.isEmpty {
@@ -162,15 +162,15 @@ final class MachineDriver {
         return String(decoding: bytes, as: UTF8.self)
     }
 
-    /// The bodies of the answers written since the last time, and the status of those without one.
-    func takeAnswers() -> [String] {
-        takeOutput().components(separatedBy: "HTTP/1.1 ").dropFirst().map { answer in
-            let parts = answer.components(separatedBy: "\r\n\r\n")
-            return parts.count > 1 && !parts[1].isEmpty ? parts[1] : String(answer.prefix(3))
+    /// Returns the bodies of the responses since the last call; the status of a response without a body.
+    func takeResponses() -> [String] {
+        takeOutput().components(separatedBy: "HTTP/1.1 ").dropFirst().map { response in
+            let parts = response.components(separatedBy: "\r\n\r\n")
+            return parts.count > 1 && !parts[1].isEmpty ? parts[1] : String(response.prefix(3))
         }
     }
 
-    /// What the machine waits for, and for how many seconds from now.
+    /// What the machine waits for, and how many seconds from now.
     var deadline: (reason: ConnectionMachine.Deadline, seconds: Double) {
         let (reason, time) = machine.deadline(lastWrite: lastWrite)
         return (reason, (Double(time) - Double(now)) / Double(Self.second))
@@ -182,10 +182,10 @@ final class MachineDriver {
     var mayGoOn: Bool { machine.mayGoOn }
     var mustLinger: Bool { machine.mustLinger }
     var owesNothing: Bool { machine.responses.isEmpty }
-    /// Bytes of answers that have not been taken.
+    /// Bytes of output that were not taken.
     var unsent: Int { machine.responses.output.count }
 
-    /// Whether there is a stream to be asked for more, which it then is.
+    /// Pulls the stream, if there is one to pull.
     func pullsStream() -> Bool { machine.streamToPull() != nil }
 
     func pass(seconds: UInt64) {
@@ -198,7 +198,7 @@ final class MachineDriver {
 }
 
 extension String {
-    /// The parts between the separators, the empty ones too.
+    /// The parts between the separators, including empty ones.
     func components(separatedBy separator: String) -> [String] {
         var parts: [String] = []
         var bytes = utf8[...]
@@ -211,7 +211,23 @@ extension String {
     }
 }
 
-/// A request with the one field that it must have, and more if given.
+/// A request with `Host` and the given fields.
 func request(_ method: String, _ path: String, _ fields: String..., body: String = "") -> String {
     "\(method) \(path) HTTP/1.1\r\nHost: a\r\n" + fields.map { $0 + "\r\n" }.joined() + "\r\n" + body
+}
+
+func get(_ path: String, _ fields: String...) -> String {
+    "GET \(path) HTTP/1.1\r\nHost: a\r\n" + fields.map { $0 + "\r\n" }.joined() + "\r\n"
+}
+
+func post(_ path: String, body: String, _ fields: String...) -> String {
+    "POST \(path) HTTP/1.1\r\nHost: a\r\nContent-Length: \(body.utf8.count)\r\n"
+        + fields.map { $0 + "\r\n" }.joined() + "\r\n" + body
+}
+
+/// A stream without any piece.
+final class EmptyStream: ResponseStream {
+    func produce(_ writer: StreamWriter) {
+        writer.finish()
+    }
 }

@@ -1,6 +1,6 @@
 @testable import HTTPServer
 
-/// A request head with its parts copied out, so that heads can be compared.
+/// A request head with copied parts, so that heads can be compared.
 struct ParsedHead: Equatable {
     var method: Method
     var path: String
@@ -26,13 +26,13 @@ struct ParsedHead: Equatable {
     }
 }
 
-/// What a parser makes of some bytes.
+/// The result of parsing some bytes.
 enum ParseOutcome: Equatable {
     case head(ParsedHead)
     case failure(UInt16)
     case incomplete
 
-    /// - Parameter cuts: how many bytes the parser has seen before each further call.
+    /// - Parameter cuts: the number of bytes available at each call before the last.
     static func of(
         _ bytes: [UInt8], cuts: some Sequence<Int> = [], maximumLength: Int = 16 * 1024, maximumFields: Int = 100
     ) -> ParseOutcome {

@@ -23,7 +23,7 @@ import Testing
         (.get, "/users/7", .route("/users/{id}", ["7"])),
         (.put, "/users/7", .route("/users/{id}", ["7"])),
         (.delete, "/users/7/items/a%20b", .route("/users/{id}/items/{item}", ["7", "a b"])),
-        // A literal goes before a parameter, but only where it can serve.
+        // A literal takes precedence over a parameter if it serves the method.
         (.get, "/users/me", .route("/users/me", [])),
         (.post, "/users/lookup", .route("/users/lookup", [])),
         (.get, "/users/lookup", .route("/users/{id}", ["lookup"])),

@@ -3,7 +3,7 @@ import Synchronization
 
 @testable import HTTPServer
 
-/// What the handlers of a ``TestApplication`` share with the test.
+/// What the handlers of a ``TestApplication`` tell the test.
 final class Observations: Sendable {
     let held = Mutex<[Responder]>([])
     let isHolding = DispatchSemaphore(value: 0)
@@ -11,17 +11,17 @@ final class Observations: Sendable {
     let streamWasLetGo = DispatchSemaphore(value: 0)
     let streamedBytes = Atomic<Int>(0)
 
-    func answerHeld() {
+    func respondToHeld() {
         for responder in held.withLock({ $0 }) { responder.send(Response(.ok, text: "held")) }
     }
 }
 
 extension DispatchSemaphore {
-    /// Whether the signal came within ten seconds.
+    /// Whether the signal arrives within ten seconds.
     func comes() -> Bool { wait(timeout: .now() + 10) == .success }
 }
 
-/// Handlers that answer in every way that there is.
+/// Handlers that respond in every possible way.
 final class TestApplication: Application {
     private let observations: Observations
     private(set) var router = Router([])
@@ -60,7 +60,9 @@ final class TestApplication: Application {
     }
 
     func response(to failure: RequestFailure, at location: RequestFailure.Location) -> Response {
-        Response(failure.status, text: failure.detail)
+        var response = Response(failure.status, text: failure.detail)
+        response.fields = [("X-Location", "\(location)")]
+        return response
     }
 
     func requestCompleted(_ summary: RequestSummary) {}
@@ -68,7 +70,7 @@ final class TestApplication: Application {
     func report(_ event: ServerEvent) {}
 }
 
-/// Counts a body, and answers with the count.
+/// Counts the bytes of a body and responds with the count.
 private final class Upload: BodyReceiver {
     private let responder: Responder
     private let observations: Observations
@@ -81,7 +83,7 @@ private final class Upload: BodyReceiver {
 
     var heldBytes: Int { 0 }
 
-    /// Pauses after each piece, and has reading go on from another thread.
+    /// Pauses after each piece; another thread resumes.
     func received(_ bytes: UnsafeRawBufferPointer) -> Bool {
         count += bytes.count
         let responder = responder
@@ -94,7 +96,7 @@ private final class Upload: BodyReceiver {
     func aborted() { observations.bodyWasAborted.signal() }
 }
 
-/// Has something to say only every tenth time that it is asked.
+/// Produces an empty piece nine times out of ten.
 private final class HesitantStream: ResponseStream {
     private var asked = 0
 

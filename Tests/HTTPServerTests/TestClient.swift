@@ -2,9 +2,9 @@ import Glibc
 
 @testable import HTTPServer
 
-/// A blocking client on a raw socket, which can do what no decent client does. A call that takes ten seconds fails.
+/// A blocking client on a raw socket, which can misbehave. Calls fail after ten seconds.
 final class TestClient {
-    struct Answer: Equatable {
+    struct ReceivedResponse: Equatable {
         var status: Int
         var head: String
         var body: String
@@ -13,7 +13,7 @@ final class TestClient {
     private var descriptor: Int32
     private var received: [UInt8] = []
 
-    /// - Parameter receiveBuffer: bytes of the kernel's buffer, for a client that reads slowly.
+    /// - Parameter receiveBuffer: size of the kernel's receive buffer, small for a slow reader.
     init(port: UInt16, receiveBuffer: Int32? = nil) throws(SystemError) {
         descriptor = try SystemCall.check("socket") { Glibc.socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0) }
         let socket = Socket(descriptor: descriptor)
@@ -52,8 +52,8 @@ final class TestClient {
         try send(Array(text.utf8))
     }
 
-    /// Reads the next answer; one with neither a length nor chunks is taken to have no body.
-    func answer() throws(SystemError) -> Answer {
+    /// Reads the next response. Without a length it has no body.
+    func response() throws(SystemError) -> ReceivedResponse {
         while true {
             if let end = received.firstRange(of: Array("\r\n\r\n".utf8)) {
                 let head = String(decoding: received[..<end.upperBound], as: UTF8.self)
@@ -61,7 +61,7 @@ final class TestClient {
                 if received.count >= end.upperBound + length {
                     let body = String(decoding: received[end.upperBound..<end.upperBound + length], as: UTF8.self)
                     received.removeFirst(end.upperBound + length)
-                    return Answer(status: Int(head.dropFirst(9).prefix(3)) ?? 0, head: head, body: body)
+                    return ReceivedResponse(status: Int(head.dropFirst(9).prefix(3)) ?? 0, head: head, body: body)
                 }
             }
             guard try receive() else { throw SystemError(call: "recv", code: EPIPE) }
@@ -94,7 +94,7 @@ final class TestClient {
         descriptor = -1
     }
 
-    /// Closes so that the peer sees a broken connection and not its end.
+    /// Closes with a reset instead of an orderly end.
     func reset() {
         var option = linger(l_onoff: 1, l_linger: 0)
         setsockopt(descriptor, SOL_SOCKET, SO_LINGER, &option, socklen_t(MemoryLayout<linger>.size))

@@ -29,7 +29,7 @@ enum ResponseEncoder {
         into output: inout ByteBuffer
     ) -> (status: Status, framing: Framing) {
         let isUnchanged = isNotModified(response, request)
-        let status = isUnchanged ? Status.notModified : response.status
+        let status = isUnchanged ? .notModified : response.status
         output.reserve(512)
         output.append("HTTP/1.1 ")
         output.append(decimal: Int(status.code))
@@ -105,6 +105,11 @@ enum ResponseEncoder {
         output.append(": ")
         output.append(field.value)
         output.append("\r\n")
+    }
+
+    /// Returns the status that is sent: 304 if the client's `If-None-Match` lists the entity tag.
+    static func status(of response: borrowing Response, to request: borrowing PendingRequest) -> Status {
+        isNotModified(response, request) ? .notModified : response.status
     }
 
     private static func isNotModified(_ response: borrowing Response, _ request: borrowing PendingRequest) -> Bool {

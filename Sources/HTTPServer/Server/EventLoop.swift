@@ -124,6 +124,14 @@ public final class EventLoop: @unchecked Sendable {
         return try selector.wait(milliseconds: milliseconds)
     }
 
+    /// Waits for jobs and runs them; for tests that drive the loop themselves.
+    ///
+    /// - Parameter limit: the longest wait in milliseconds.
+    package func runJobs(waitingAtMost limit: Int32) throws(SystemError) {
+        if try wait(atMost: limit, now: SystemCall.monotonicNanoseconds()) > 0 { clearWakeUp() }
+        runJobs()
+    }
+
     private func wakeIfAsleep() {
         guard isAsleep.exchange(false, ordering: .sequentiallyConsistent) else { return }
         var one: UInt64 = 1

@@ -10,7 +10,7 @@ public struct IPAddress: Sendable, Hashable {
     public var isIPv4: Bool { high == 0 && low >> 32 == 0xFFFF }
 
     /// `::`
-    static let unspecified = IPAddress(in6_addr())
+    public static let unspecified = IPAddress(in6_addr())
 
     private init(_ bytes: in6_addr) {
         (high, low) = withUnsafeBytes(of: bytes) {

@@ -1,9 +1,9 @@
 import TestSupport
 
-/// Ways of cutting an input into pieces: whole, byte by byte, and at places that follow from the bytes themselves, so
-/// that an input says by itself how it is cut.
+/// Ways to cut an input into pieces: a few, many, and single bytes. The positions are derived from the bytes, so a finding
+/// is reproducible from its input alone.
 enum Cuts {
-    /// The ends of the pieces, ascending, the last one at the end of the input.
+    /// Returns the ends of the pieces, ascending; the last one is the end of the input.
     static func all(of bytes: [UInt8]) -> [[Int]] {
         var random = generator(for: bytes)
         let few = (0..<Int.random(in: 1...3, using: &random)).map { _ in Int.random(in: 0...bytes.count, using: &random) }
@@ -16,7 +16,7 @@ enum Cuts {
         return [few.sorted() + [bytes.count], many, Array(1..<bytes.count + 1)]
     }
 
-    /// Random numbers that an input brings with it (FNV-1a is the seed).
+    /// Returns random numbers seeded by the input (FNV-1a).
     static func generator(for bytes: [UInt8]) -> SeededGenerator {
         SeededGenerator(seed: bytes.reduce(0xCBF2_9CE4_8422_2325) { ($0 ^ UInt64($1)) &* 0x100_0000_01B3 })
     }

@@ -1,7 +1,7 @@
 @testable import HTTPServer
 
 extension FuzzTarget {
-    /// A chunked body is the same, and ends at the same place, however its bytes come.
+    /// A chunked body and its end are the same however its bytes are cut.
     static let chunkedBody = FuzzTarget(name: "chunked-body") { bytes in
         let whole = try ChunkedOutcome(bytes, cuts: [bytes.count])
         for cuts in Cuts.all(of: bytes) {
@@ -12,7 +12,7 @@ extension FuzzTarget {
 
 private struct ChunkedOutcome: Equatable {
     var body: [UInt8] = []
-    /// Where the body ends; `nil` when it is not whole.
+    /// The position of the body's end; `nil` if it is incomplete.
     var end: Int?
     var failure: UInt16?
 
@@ -43,7 +43,7 @@ private struct ChunkedOutcome: Equatable {
                     return
                 }
             } catch {
-                // What came before may have been given out in other pieces, but not other bytes.
+                // The bytes before the failure must be the same, whatever the pieces.
                 failure = error.status.code
                 return
             }

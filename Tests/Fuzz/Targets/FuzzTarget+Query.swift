@@ -1,7 +1,7 @@
 @testable import HTTPServer
 
 extension FuzzTarget {
-    /// A decoded text is what was encoded, and the items of a query are those that were written into it.
+    /// Encoding and decoding a text, or writing and parsing a query, gives the original.
     static let query = FuzzTarget(name: "query") { bytes in
         for plusIsSpace in [false, true] {
             let decoded = bytes.withUnsafeBytes { PercentDecoding.decode($0, plusIsSpace: plusIsSpace) }

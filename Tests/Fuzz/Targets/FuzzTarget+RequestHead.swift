@@ -1,7 +1,8 @@
 @testable import HTTPServer
 
 extension FuzzTarget {
-    /// A head is the same however its bytes come, and no part of it can be taken for something else by another program.
+    /// A head is the same however its bytes are cut, and no part of it has characters that other programs read as a line
+    /// end.
     static let requestHead = FuzzTarget(name: "request-head") { bytes in
         let whole = HeadOutcome(bytes, cuts: [bytes.count])
         for cuts in Cuts.all(of: bytes) {
@@ -9,7 +10,7 @@ extension FuzzTarget {
         }
         if case .head(_, _, let texts) = whole {
             for text in texts where text.utf8.contains(where: { $0 == 0 || $0 == 0x0A || $0 == 0x0D }) {
-                throw Finding("a part of the head holds NUL, CR or LF: \(text.debugDescription)")
+                throw Finding("a part of the head contains NUL, CR or LF: \(text.debugDescription)")
             }
         }
     }

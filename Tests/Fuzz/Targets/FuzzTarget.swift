@@ -1,8 +1,8 @@
-/// One thing that must hold whatever bytes come.
+/// A property that must hold for any input.
 struct FuzzTarget: Sendable, CustomStringConvertible {
-    /// Names its corpus, too.
+    /// Also the name of its corpus.
     let name: String
-    /// - Throws: ``Finding`` when it does not hold. What must never happen at all, a crash, needs no words.
+    /// - Throws: ``Finding`` if the property does not hold. A crash is a finding by itself.
     let check: @Sendable ([UInt8]) throws -> Void
 
     var description: String { name }
@@ -13,7 +13,7 @@ struct FuzzTarget: Sendable, CustomStringConvertible {
     ]
 }
 
-/// What was found not to hold.
+/// A violated property.
 struct Finding: Error, CustomStringConvertible {
     let description: String
 
@@ -22,7 +22,7 @@ struct Finding: Error, CustomStringConvertible {
     }
 }
 
-/// Holds two results of one input against each other.
+/// Compares two results of one input.
 func expectSame<Value: Equatable>(_ left: Value, _ right: Value, _ claim: String) throws {
     guard left == right else { throw Finding("\(claim):\n\(left)\n\(right)") }
 }

@@ -1,7 +1,7 @@
 @testable import HTTPServer
 
-/// A connection's machine with handlers that answer at once: `/stream…` takes its body in pieces, `/unwanted` is
-/// answered before its body, anything else gets its body whole.
+/// A connection's machine with handlers that respond at once: `/stream…` streams the request body, `/unwanted` responds
+/// before the body, any other path buffers it.
 struct FuzzedConnection: ~Copyable {
     struct Outcome: Equatable {
         /// Method, path, query and body of each request.
@@ -13,7 +13,7 @@ struct FuzzedConnection: ~Copyable {
 
     private var machine: ConnectionMachine
     private var outcome = Outcome()
-    /// The streamed request in progress, and the body that has come of it.
+    /// The streamed request in progress, with the body so far.
     private var streamed: (sequence: UInt64, request: String, body: [UInt8])?
 
     private init() {
@@ -35,7 +35,7 @@ struct FuzzedConnection: ~Copyable {
         }
         connection.machine.inputEnded()
         connection.run()
-        guard connection.machine.isDone else { throw Finding("the input has ended and the connection waits on") }
+        guard connection.machine.isDone else { throw Finding("the input has ended and the connection still waits") }
         return connection.outcome
     }
 
@@ -44,7 +44,7 @@ struct FuzzedConnection: ~Copyable {
         connection.run()
     }
 
-    /// Carries out what the machine asks for, and takes its output as a quick reader does, until it waits.
+    /// Carries out the machine's steps and takes its output, as a fast reader does, until it waits.
     private mutating func run() {
         repeat {
             machine.responses.output.consume(machine.responses.output.count)
@@ -75,7 +75,7 @@ struct FuzzedConnection: ~Copyable {
         } else if path == "/unwanted" {
             outcome.requests.append(description(body: 0..<0))
             let keepsAlive = machine.head.keepsAlive && machine.head.body == .none
-            answer(begin(keepsAlive: keepsAlive), Response(.forbidden))
+            respond(begin(keepsAlive: keepsAlive), Response(.forbidden))
             machine.streamBody(isWanted: false)
         } else {
             machine.readBody()
@@ -84,7 +84,7 @@ struct FuzzedConnection: ~Copyable {
 
     private mutating func handle() {
         outcome.requests.append(description(body: machine.bodyRange))
-        answer(begin(), Response(.ok, entityTag: EntityTag(1), body: .bytes([0x61])))
+        respond(begin(), Response(.ok, entityTag: EntityTag(1), body: .bytes([0x61])))
         machine.handled(holdsNext: !machine.head.method.isSafe)
     }
 
@@ -92,20 +92,20 @@ struct FuzzedConnection: ~Copyable {
         guard let streamed else { return }
         self.streamed = nil
         outcome.requests.append(streamed.request + String(decoding: streamed.body, as: UTF8.self))
-        answer(streamed.sequence, Response(.ok, text: "streamed"))
+        respond(streamed.sequence, Response(.ok, text: "streamed"))
     }
 
     private mutating func refuse(_ failure: RequestFailure) {
         if let streamed {
             self.streamed = nil
             machine.endAfterLast()
-            return answer(streamed.sequence, Response(failure.status))
+            return respond(streamed.sequence, Response(failure.status))
         }
         let sequence = machine.begin(
             PendingRequest(
                 id: .given("id"), method: .get, isVersion11: true, keepsAlive: false, ifNoneMatch: nil, route: nil,
                 startedAt: 1, target: nil, response: nil))
-        answer(sequence, Response(failure.status))
+        respond(sequence, Response(failure.status))
     }
 
     private mutating func begin(keepsAlive: Bool? = nil) -> UInt64 {
@@ -119,7 +119,7 @@ struct FuzzedConnection: ~Copyable {
                 target: nil, response: nil))
     }
 
-    private mutating func answer(_ sequence: UInt64, _ response: Response) {
+    private mutating func respond(_ sequence: UInt64, _ response: Response) {
         machine.responses.add(response, to: sequence)
         while let (_, status) = machine.responses.writeNext(date: Self.date) { outcome.statuses.append(status.code) }
     }

@@ -1,0 +1,222 @@
+/// Collects the response to a request that has no connection, such as an operation of a batch or a request of a test.
+/// Confined to its event loop's thread.
+public final class ResponseCollector {
+    public let loop: EventLoop
+    private let request: PendingRequest
+    private let completion: (CollectedResponse) -> Void
+    /// The streamed response, until it ends.
+    private var streaming: Response?
+    private var body: [UInt8] = []
+    /// Whether the head of the streamed response would have been sent.
+    private var hasBegun = false
+    /// The receiver of a streamed request body, and the bytes that it has not received yet.
+    private var upload: (receiver: any BodyReceiver, rest: ArraySlice<UInt8>)?
+    public private(set) var isClosed = false
+
+    /// The size of the pieces in which a streamed request body is received.
+    private static let pieceBytes = 16 * 1024
+
+    fileprivate init(
+        _ request: PendingRequest, on loop: EventLoop, completion: @escaping (CollectedResponse) -> Void
+    ) {
+        self.request = request
+        self.loop = loop
+        self.completion = completion
+    }
+
+    /// Gives up the request as a closed connection does: the completion will not be called.
+    public func close() {
+        guard !isClosed else { return }
+        isClosed = true
+        streaming = nil
+        let receiver = upload?.receiver
+        upload = nil
+        receiver?.aborted()
+    }
+
+    private func complete(_ response: Response, body: [UInt8], isComplete: Bool = true) {
+        isClosed = true
+        streaming = nil
+        let status = ResponseEncoder.status(of: response, to: request)
+        completion(
+            CollectedResponse(
+                id: request.id, status: status,
+                contentType: status == .notModified ? nil : response.contentType, entityTag: response.entityTag, fields: response.fields,
+                body: ResponseEncoder.sendsBody(of: response, to: request) ? body : [], isComplete: isComplete))
+    }
+
+    // MARK: Streams
+
+    private func pull() {
+        guard !isClosed, case .stream(let source)? = streaming?.body else { return }
+        source.produce(StreamWriter(target: self, sequence: 0))
+    }
+
+    fileprivate func receive(_ body: [UInt8], with receiver: any BodyReceiver) {
+        upload = (receiver, body[...])
+        resumeReading()
+    }
+
+    private func nextPiece() -> ArraySlice<UInt8>? {
+        guard let piece = upload?.rest.prefix(Self.pieceBytes), !piece.isEmpty else { return nil }
+        upload?.rest.removeFirst(piece.count)
+        return piece
+    }
+}
+
+extension ResponseCollector: ResponseTarget {
+    func respond(_ response: Response, to sequence: UInt64) {
+        guard !isClosed, streaming == nil else { return }
+        switch response.body {
+        case .empty:
+            complete(response, body: [])
+        case .bytes(let bytes):
+            complete(response, body: bytes)
+        case .stream:
+            guard ResponseEncoder.sendsBody(of: response, to: request) else { return complete(response, body: []) }
+            streaming = response
+            pull()
+        }
+    }
+
+    func continueStream(_ event: StreamEvent, of sequence: UInt64) {
+        guard !isClosed, let response = streaming else { return }
+        switch event {
+        case .write(let bytes):
+            hasBegun = true
+            body += bytes
+            // Each piece is a job of its own, so that other requests are served in between.
+            let handover = Handover(value: self)
+            loop.submit { handover.value.pull() }
+        case .finish:
+            complete(response, body: body)
+        case .fail(let failure):
+            guard !hasBegun else { return complete(response, body: body, isComplete: false) }
+            streaming = nil
+            respond(failure, to: sequence)
+        }
+    }
+
+    func resumeReading() {
+        while let upload, let piece = nextPiece() {
+            guard piece.withUnsafeBytes(upload.receiver.received) else { return }
+        }
+        let receiver = upload?.receiver
+        upload = nil
+        receiver?.ended()
+    }
+
+    func setCaller(_ name: String, of sequence: UInt64) {}
+}
+
+@available(*, unavailable) extension ResponseCollector: Sendable {}
+
+/// A request that did not arrive over a connection.
+public struct LocalRequest: Sendable {
+    public var method: String
+    /// Path and query, percent-encoded.
+    public var target: String
+    public var fields: [(name: String, value: String)]
+    public var body: [UInt8]
+    /// The address that the request is to come from.
+    public var peer: IPAddress
+
+    public init(
+        _ method: String, _ target: String, fields: [(name: String, value: String)] = [], body: [UInt8] = [],
+        peer: IPAddress = .unspecified
+    ) {
+        self.method = method
+        self.target = target
+        self.fields = fields
+        self.body = body
+        self.peer = peer
+    }
+
+    /// Writes the request as bytes, so that it is parsed as strictly as one from a connection.
+    fileprivate func encoded() -> (bytes: [UInt8], headLength: Int, fields: Int) {
+        var text = "\(method) \(target) HTTP/1.1\r\n"
+        let hasHost = fields.contains { $0.name.lowercased() == "host" }
+        if !hasHost { text += "Host: local\r\n" }
+        for field in fields { text += "\(field.name): \(field.value)\r\n" }
+        let head = Array((text + "\r\n").utf8)
+        return (head + body, head.count, fields.count + (hasHost ? 0 : 1))
+    }
+}
+
+/// A response as its client would see it.
+public struct CollectedResponse: Sendable {
+    public let id: RequestID
+    /// 304 if `If-None-Match` lists the entity tag.
+    public let status: Status
+    public let contentType: StaticString?
+    public let entityTag: EntityTag?
+    public let fields: [(name: StaticString, value: String)]
+    /// The whole body; empty for `HEAD` and where the status forbids one.
+    public let body: [UInt8]
+    /// `false` if a streamed body failed after its first piece; a connection would have been cut.
+    public let isComplete: Bool
+}
+
+extension Application {
+    /// Handles a request without a connection, on the loop's thread. The limits of connections do not apply, except
+    /// that of a buffered body.
+    ///
+    /// - Parameter completion: called once on the loop's thread, before this method returns or later.
+    /// - Returns: the collector, to give up the request.
+    @discardableResult
+    public func respond(
+        to local: LocalRequest, on loop: EventLoop, limits: Limits = Limits(),
+        completion: @escaping (CollectedResponse) -> Void
+    ) -> ResponseCollector {
+        let (bytes, headLength, fields) = local.encoded()
+        return bytes.withUnsafeBytes { bytes -> ResponseCollector in
+            do throws(RequestFailure) {
+                var parser = RequestHeadParser(maximumLength: headLength + 1, maximumFields: .max)
+                // A line end in a field would make another field, or end the head early.
+                guard let head = try parser.parse(bytes), head.length == headLength, head.fields.count == fields else {
+                    throw RequestFailure(.badRequest, "a header field must not contain line ends")
+                }
+                return respond(to: local, head, bytes, on: loop, limits, completion)
+            } catch {
+                let request = PendingRequest(refused: .generated(loop: 0, count: 0), at: 0)
+                let collector = ResponseCollector(request, on: loop, completion: completion)
+                collector.respond(response(to: error, at: .none), to: 0)
+                return collector
+            }
+        }
+    }
+
+    private func respond(
+        to local: LocalRequest, _ head: RequestHead, _ bytes: UnsafeRawBufferPointer, on loop: EventLoop,
+        _ limits: Limits, _ completion: @escaping (CollectedResponse) -> Void
+    ) -> ResponseCollector {
+        let match = router.match(head.method, path: head.path, in: bytes)
+        let id = head.value(of: "x-request-id", in: bytes).flatMap(RequestID.init)
+        var pending = PendingRequest(
+            id: id ?? .generated(loop: 0, count: 0), method: head.method, isVersion11: true, keepsAlive: true,
+            ifNoneMatch: nil, route: match.route, startedAt: 0, target: nil, response: nil)
+        if head.method.isSafe { pending.ifNoneMatch = head.joinedValue(of: "if-none-match", in: bytes) }
+        let collector = ResponseCollector(pending, on: loop, completion: completion)
+        guard case .route(let index, let parameters) = match else {
+            collector.respond(responseWithoutRoute(match, to: head, in: bytes), to: 0)
+            return collector
+        }
+        let responder = Responder(target: collector, sequence: 0)
+        func request(body: Range<Int>) -> Request {
+            Request(
+                head: head, bytes: bytes, bodyRange: body, parameters: parameters, id: pending.id, peer: local.peer)
+        }
+        switch router.routes[index].handler {
+        case .buffered where local.body.count > limits.bodyBytes:
+            let failure = RequestFailure.bodyTooLarge(limit: limits.bodyBytes)
+            collector.respond(response(to: failure, at: .route(index)), to: 0)
+        case .buffered(let handler):
+            handler(request(body: head.length..<bytes.count), responder)
+        case .streamed(let handler):
+            if let receiver = handler(request(body: 0..<0), responder) {
+                collector.receive(local.body, with: receiver)
+            }
+        }
+        return collector
+    }
+}
