@@ -46,35 +46,65 @@ public final class HoldfastClient: Sendable {
 
     // MARK: The user
 
-    /// Where the flags come from after ``HoldfastClient/initialize(user:timeout:)``.
+    /// Where the flags come from after ``HoldfastClient/initialize(user:timeout:)``, and why they are not new.
     public enum Freshness: Sendable, Equatable {
         /// The server responded in time.
         case server
-        /// The server was late; the cached evaluations of an earlier run are used until it responds.
-        case cache
-        /// The server was late and nothing is cached for this user; calls return their defaults until it responds.
-        case nothing
+        /// The evaluations of an earlier run, until a poll succeeds.
+        case cache(HoldfastError)
+        /// Nothing is cached for this user: calls return their defaults until a poll succeeds.
+        case nothing(HoldfastError)
+
+        public var error: HoldfastError? {
+            switch self {
+            case .server: nil
+            case .cache(let error), .nothing(let error): error
+            }
+        }
     }
 
-    /// Sets the current user and fetches the flags. The cached flags of the user, or none, replace those of a former
-    /// user at once, and listeners are notified of the difference.
+    /// Sets the current user without waiting. When this returns, the cached flags of the user, or none, have replaced
+    /// those of a former user, and listeners are notified of the difference. The flags are fetched in the background.
     ///
-    /// - Parameter timeout: after this time the call returns; a later response is still used.
-    /// - Throws: ``HoldfastError/invalidArgument(_:)`` for an invalid user id, ``HoldfastError/destroyed``. An
-    ///   unreachable server is not an error: polling retries each minute, and ``fetchError`` has the reason.
+    /// - Throws: ``HoldfastError/invalidArgument(_:)`` for an invalid user id, ``HoldfastError/destroyed``.
+    public func start(user: HoldfastUser) throws(HoldfastError) {
+        try begin(user)
+        fetchInBackground()
+    }
+
+    /// Sets the current user and waits until the flags are fetched or the time is over; see ``start(user:)``.
+    ///
+    /// An unreachable server is not an error of this call: ``Freshness/error`` has the reason, polling retries each
+    /// minute, and a later response is still used.
+    ///
+    /// - Throws: ``HoldfastError/invalidArgument(_:)`` for an invalid user id, ``HoldfastError/destroyed``.
     @discardableResult
     public func initialize(
         user: HoldfastUser, timeout: Duration = .seconds(5)
     ) async throws(HoldfastError) -> Freshness {
+        try begin(user)
+        guard let error = await firstFetch(timeout) else { return .server }
+        return flags.evaluations == nil ? .nothing(error) : .cache(error)
+    }
+
+    func begin(_ user: HoldfastUser) throws(HoldfastError) {
         try HoldfastUser.check(id: user.id)
         guard !core.isDestroyed else { throw .destroyed }
-        if flags.begin(user) {
-            core.start { [flags, fetches] in await flags.poll { await fetches.run() } }
-        }
+        guard flags.begin(user) else { return }
+        core.start { [flags, fetches] in await flags.poll { await fetches.run() } }
+    }
+
+    func fetchInBackground() {
+        Task { [fetches] in await fetches.run() }
+        flags.startListening { [fetches] in await fetches.run() }
+    }
+
+    /// - Returns: the error of the fetch, or ``HoldfastError/timedOut``.
+    func firstFetch(_ timeout: Duration) async -> HoldfastError? {
         let outcome = await value(within: timeout, core.clock) { [fetches] in await fetches.run() }
         flags.startListening { [fetches] in await fetches.run() }
-        if case .some(.none) = outcome { return .server }
-        return flags.evaluations == nil ? .nothing : .cache
+        guard let outcome else { return Task.isCancelled ? .cancelled : .timedOut }
+        return outcome
     }
 
     /// Why the last fetch for the current user failed; `nil` after a success or before the first response.
@@ -90,6 +120,12 @@ public final class HoldfastClient: Sendable {
         Task { [fetches] in await fetches.run() }
     }
 
+    // Literals are attribute values.
+    @_disfavoredOverload
+    public func updateUserAttributes(_ attributes: [String: String]) {
+        updateUserAttributes(attributes.mapValues { UserAttributeValue.string($0) })
+    }
+
     // MARK: Updates
 
     /// Fetches the flags now.
@@ -103,18 +139,59 @@ public final class HoldfastClient: Sendable {
         if let error = outcome { throw error }
     }
 
-    /// Calls a function with the keys of changed flags, on an arbitrary thread.
+    /// Calls a function with the keys of changed flags, on an arbitrary thread: after a poll, a fetch or a change of user.
+    ///
+    /// - Returns: a key with which the listener can be removed.
     @discardableResult
     public func addUpdateListener(_ listener: @escaping @Sendable (Set<String>) -> Void) -> ListenerToken {
-        flags.observe(listener)
+        flags.addAppListener(listener)
+    }
+
+    /// Calls a function on the main actor with the keys of changed flags; see ``addUpdateListener(_:)``.
+    @discardableResult
+    public func addMainActorUpdateListener(
+        _ listener: @escaping @MainActor @Sendable (Set<String>) -> Void
+    ) -> ListenerToken {
+        flags.addAppListener { keys in Task { @MainActor in listener(keys) } }
+    }
+
+    public func removeUpdateListener(_ key: ListenerToken) {
+        key.cancel()
+    }
+
+    /// Removes all listeners of the app. Streams and services of this library go on.
+    public func clearUpdateListeners() {
+        flags.clearAppListeners()
+    }
+
+    /// Calls a function after each fetch and poll with its error, `nil` after a success, on an arbitrary thread.
+    @discardableResult
+    public func addFetchListener(_ listener: @escaping @Sendable (HoldfastError?) -> Void) -> ListenerToken {
+        flags.observeFetches(listener)
     }
 
     /// Returns a stream of the keys of changed flags.
     public func updates() -> AsyncStream<Set<String>> {
         let (stream, continuation) = AsyncStream<Set<String>>.makeStream(bufferingPolicy: .bufferingNewest(100))
-        let token = flags.observe { continuation.yield($0) }
+        let token = observeFlags { continuation.yield($0) }
         continuation.onTermination = { _ in token.cancel() }
         return stream
+    }
+
+    /// Adds a listener of the library's own, which ``clearUpdateListeners()`` keeps.
+    func observeFlags(_ listener: @escaping @Sendable (Set<String>) -> Void) -> ListenerToken {
+        flags.observe(listener)
+    }
+
+    /// Fetches the flags and sends queued events, for a background task of the operating system.
+    ///
+    /// - Parameter timeout: longest time for the flags.
+    /// - Throws: the first error; both are tried.
+    public func refreshInBackground(timeout: Duration = .seconds(25)) async throws(HoldfastError) {
+        var failure: HoldfastError?
+        do throws(HoldfastError) { try await fetchEvaluations(timeout: timeout) } catch { failure = error }
+        try await flush()
+        if let failure { throw failure }
     }
 
     /// Call when the app enters the background: polls less often, stops listening for changes, and sends queued events.
@@ -190,5 +267,6 @@ public final class HoldfastClient: Sendable {
     public func destroy() {
         flags.stopListening()
         core.destroy()
+        endShared()
     }
 }

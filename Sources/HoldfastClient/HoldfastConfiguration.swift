@@ -27,13 +27,18 @@ public struct HoldfastConfiguration: Sendable {
     public var listensToChanges = true
     /// Whether the first evaluation of a flag under test reports an exposure.
     public var reportsExposures = true
+    /// Version of the app, sent with evaluations as the attribute `app_version` unless the user has one.
+    public var appVersion: String?
+    /// Receives log messages. By default nothing is logged.
+    public var logger: HoldfastLogger?
     /// Whether evaluations carry the steps of each decision; see ``EvaluationDetails/messages``.
     public var includesReasons = false
 
-    /// Longest time that an event waits for a batch to fill; at least 100 ms.
-    public var flushInterval: Duration = .seconds(30)
+    /// Longest time that an event waits for a batch to fill; at least 100 ms, so that server apps can report without
+    /// delay. Apps on a battery should keep 60 s.
+    public var flushInterval: Duration = .seconds(60)
     /// Events per request, 1 to 1,000. A full batch is sent at once.
-    public var batchSize = 100
+    public var batchSize = 50
     /// Maximum number of queued events, 1 to 1,000,000. A full queue drops the oldest postponed event, or the new event
     /// if none is postponed, and notifies observers.
     public var queueSize = 10_000

@@ -8,6 +8,8 @@ public enum HoldfastError: Error, Sendable, Equatable {
     case directoryInUse(String)
     /// The directory cannot be read or written.
     case storage(String)
+    /// ``HoldfastClient/shared`` exists already.
+    case alreadyStarted
     /// There is no current user: ``HoldfastClient/initialize(user:timeout:)`` was not called.
     case notInitialized
     /// The client was destroyed.
@@ -16,6 +18,10 @@ public enum HoldfastError: Error, Sendable, Equatable {
     case timedOut
     /// The server cannot be reached, or the connection failed.
     case unreachable(String)
+    /// The token is missing, unknown, or has not the scope that the request requires (401, 403).
+    case unauthorized(detail: String)
+    /// The server has no project with the configured SDK key, or several projects and no SDK key is configured.
+    case unknownProject(detail: String)
     /// The server refused the request (4xx). Repeating it does not help.
     ///
     /// - Parameter pointer: JSON pointer (RFC 6901) to the wrong member of the request, if the server names it.

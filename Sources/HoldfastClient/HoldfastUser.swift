@@ -12,6 +12,48 @@ public struct HoldfastUser: Sendable, Equatable, Codable {
         self.attributes = attributes
     }
 
+    // Literals are attribute values.
+    @_disfavoredOverload
+    public init(id: String, attributes: [String: String]) {
+        self.init(id: id, attributes: attributes.mapValues { .string($0) })
+    }
+
+    /// Attributes of the app and the device: `app_version` if it is given, `os_name`, `os_version`, `device_model` and
+    /// `language` (ISO 639).
+    public static func standardAttributes(appVersion: String? = nil) -> [String: UserAttributeValue] {
+        let version = ProcessInfo.processInfo.operatingSystemVersion
+        var attributes: [String: UserAttributeValue] = [
+            "os_name": .string(operatingSystem), "device_model": .string(deviceModel),
+            "os_version": .string("\(version.majorVersion).\(version.minorVersion).\(version.patchVersion)"),
+        ]
+        attributes["app_version"] = appVersion.map { .string($0) }
+        attributes["language"] = Locale.current.language.languageCode.map { .string($0.identifier) }
+        return attributes
+    }
+
+    private static var operatingSystem: String {
+        #if os(iOS)
+            "ios"
+        #elseif os(macOS)
+            "macos"
+        #elseif os(tvOS)
+            "tvos"
+        #elseif os(watchOS)
+            "watchos"
+        #elseif os(visionOS)
+            "visionos"
+        #else
+            "linux"
+        #endif
+    }
+
+    /// Such as `iPhone14,5` or `x86_64`.
+    private static var deviceModel: String {
+        var system = utsname()
+        guard uname(&system) == 0 else { return "unknown" }
+        return withUnsafeBytes(of: &system.machine) { String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self) }
+    }
+
     public static func == (left: HoldfastUser, right: HoldfastUser) -> Bool {
         left.id.hasSameBytes(as: right.id) && left.attributes == right.attributes
     }

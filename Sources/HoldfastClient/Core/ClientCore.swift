@@ -40,6 +40,7 @@ final class ClientCore: Sendable {
                 return (kind, schedule)
             })
         for schedule in deliveries.values { start { await schedule.run() } }
+        if let logger = configuration.logger { notices.observe { $0.log(to: logger) } }
     }
 
     var isDestroyed: Bool { lock.withLock { $0 == nil } }
@@ -50,6 +51,10 @@ final class ClientCore: Sendable {
     /// Returns the queued events of a kind, oldest first.
     func waiting(_ kind: EventKind) -> [HoldfastEvent] {
         queue.all(of: kind).compactMap { HoldfastEvent($0.kind, $0.payload) }
+    }
+
+    func log(_ level: HoldfastLogLevel, _ message: String, _ metadata: [String: String] = [:]) {
+        configuration.logger?(level, message, metadata)
     }
 
     /// Starts a task that is cancelled when the client is destroyed.
@@ -124,7 +129,10 @@ final class ClientCore: Sendable {
         for task in running.withLock({ $0 }) { task.cancel() }
         server.transport.close()
         queue.close()
-        lock.withLock { $0 = nil }
+        lock.withLock { lock in
+            lock?.unlock()
+            lock = nil
+        }
     }
 }
 

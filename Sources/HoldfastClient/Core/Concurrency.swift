@@ -198,12 +198,19 @@ final class Listeners<Value: Sendable>: Sendable {
 }
 
 /// Removes a listener. The listener stays registered even if the token is discarded.
-public struct ListenerToken: Sendable {
+public struct ListenerToken: Sendable, Hashable {
+    private static let count = Atomic<UInt64>(0)
+
+    private let id = Self.count.wrappingAdd(1, ordering: .relaxed).newValue
     private let end: @Sendable () -> Void
 
     init(_ end: @escaping @Sendable () -> Void) {
         self.end = end
     }
+
+    public static func == (left: ListenerToken, right: ListenerToken) -> Bool { left.id == right.id }
+
+    public func hash(into hasher: inout Hasher) { hasher.combine(id) }
 
     /// Removes the listener; a call in progress finishes.
     public func cancel() {

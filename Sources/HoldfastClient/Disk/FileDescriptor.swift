@@ -27,6 +27,11 @@ final class FileDescriptor: Sendable {
         flock(number, LOCK_EX | LOCK_NB) == 0
     }
 
+    /// Releases the lock, also if a child process that is being started has inherited the file.
+    func unlock() {
+        flock(number, LOCK_UN)
+    }
+
     func append(_ bytes: [UInt8]) throws(HoldfastError) {
         var rest = bytes[...]
         while !rest.isEmpty {

@@ -47,11 +47,14 @@ final class Evaluations: Sendable {
         let string: String?
         let int: Int?
         let double: Double?
+        /// Counts the evaluations that return the variation.
+        let counter: EvaluationCounts.Counter
         /// Whether the exposure was reported, or there is none to report.
         private let isReported: Atomic<Bool>
 
-        fileprivate init(_ details: EvaluationDetails, isReported: Bool) {
+        fileprivate init(_ details: EvaluationDetails, isReported: Bool, counts: EvaluationCounts) {
             self.details = details
+            counter = counts.counter(details.flagKey, details.variationKey, details.reason)
             bool = details.variationValue?.bool
             string = details.variationValue?.text
             int = details.variationValue?.int
@@ -77,7 +80,7 @@ final class Evaluations: Sendable {
     /// - Parameters:
     ///   - former: the previous snapshot; its reported exposures are not reported again.
     ///   - reports: whether exposures are reported.
-    init(_ content: Content, after former: Evaluations?, reports: Bool) {
+    init(_ content: Content, after former: Evaluations?, reports: Bool, counts: EvaluationCounts) {
         self.content = content
         let former = former.flatMap { $0.content.userID.hasSameBytes(as: content.userID) ? $0 : nil }
         all = content.evaluations.map { EvaluationDetails($0, of: content) }
@@ -86,7 +89,8 @@ final class Evaluations: Sendable {
                 let known = former?[details.flagKey]
                 let isSame = known?.details.experimentID == details.experimentID && known?.details.variationID == details.variationID
                 let hasReport = reports && details.experimentID != nil && details.variationID != nil
-                return (Key(details.flagKey), Flag(details, isReported: !hasReport || (isSame && known?.wasReported == true)))
+                let isReported = !hasReport || (isSame && known?.wasReported == true)
+                return (Key(details.flagKey), Flag(details, isReported: isReported, counts: counts))
             }, uniquingKeysWith: { _, last in last })
     }
 

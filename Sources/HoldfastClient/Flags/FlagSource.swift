@@ -20,6 +20,9 @@ final class FlagSource: Sendable {
     private let current = Mutex<Evaluations?>(nil)
     private let scheduleChanged = Signal()
     private let listeners = Listeners<Set<String>>()
+    private let appListeners = Listeners<Set<String>>()
+    private let fetchListeners = Listeners<HoldfastError?>()
+    let counts = EvaluationCounts()
 
     private static let cacheName = "evaluations.cache"
     /// The server sends a comment every 15 s.
@@ -37,8 +40,26 @@ final class FlagSource: Sendable {
     @inline(__always)
     var evaluations: Evaluations? { current.withLock { $0 } }
 
+    /// Adds a listener of the library's own, which ``clearAppListeners()`` keeps.
     func observe(_ listener: @escaping @Sendable (Set<String>) -> Void) -> ListenerToken {
         listeners.add(listener)
+    }
+
+    func addAppListener(_ listener: @escaping @Sendable (Set<String>) -> Void) -> ListenerToken {
+        appListeners.add(listener)
+    }
+
+    func clearAppListeners() { appListeners.removeAll() }
+
+    /// Adds a listener that is called with the error of each fetch, `nil` after a success.
+    func observeFetches(_ listener: @escaping @Sendable (HoldfastError?) -> Void) -> ListenerToken {
+        fetchListeners.add(listener)
+    }
+
+    private func notify(_ changed: Set<String>) {
+        guard !changed.isEmpty else { return }
+        listeners.notify(changed)
+        appListeners.notify(changed)
     }
 
     // MARK: The user
@@ -59,7 +80,7 @@ final class FlagSource: Sendable {
             guard !isSame else { return (false, []) }
             return (former == nil, Evaluations.changes(from: show(known), to: known))
         }
-        if !changed.isEmpty { listeners.notify(changed) }
+        notify(changed)
         return isFirst
     }
 
@@ -79,7 +100,7 @@ final class FlagSource: Sendable {
         guard let content = core.cache.read(Self.cacheName, as: Evaluations.Content.self),
             content.userID.hasSameBytes(as: userID)
         else { return nil }
-        return Evaluations(content, after: nil, reports: core.configuration.reportsExposures)
+        return Evaluations(content, after: nil, reports: core.configuration.reportsExposures, counts: counts)
     }
 
     // MARK: Fetching
@@ -104,13 +125,16 @@ final class FlagSource: Sendable {
     func fetch() async -> HoldfastError? {
         let (user, known) = state.withLock { ($0.user, evaluations) }
         guard let user else { return .notInitialized }
+        let start = core.clock.now
         do throws(HoldfastError) {
             let changed = try await fetch(user, known)
-            attempted(nil)
-            if !changed.isEmpty { listeners.notify(changed) }
+            attempted(nil, since: start)
+            notify(changed)
+            fetchListeners.notify(nil)
             return nil
         } catch {
-            attempted(error)
+            attempted(error, since: start)
+            fetchListeners.notify(error)
             return error
         }
     }
@@ -118,15 +142,20 @@ final class FlagSource: Sendable {
     private func fetch(_ user: HoldfastUser, _ known: Evaluations?) async throws(HoldfastError) -> Set<String> {
         let body = try HoldfastServer.encode(
             Request(
-                userID: user.id, attributes: user.attributes, sdkKey: core.configuration.sdkKey,
+                userID: user.id, attributes: attributes(of: user), sdkKey: core.configuration.sdkKey,
                 includeReasons: core.configuration.includesReasons ? true : nil))
         var fields: [String: String] = [:]
         fields["If-None-Match"] = known?.content.entityTag
-        let response = try await core.server.request("POST", "v1/evaluations", body: body, fields: fields)
+        let response: HoldfastServer.Response
+        do throws(HoldfastError) {
+            response = try await core.server.request("POST", "v1/evaluations", body: body, fields: fields)
+        } catch .refused(status: 404, let detail, _) {
+            throw .unknownProject(detail: detail)
+        }
         guard response.status != 304 else { return [] }
         var content = try HoldfastServer.decode(Evaluations.Content.self, response.body)
         content.entityTag = response.fields["etag"]
-        let fetched = Evaluations(content, after: known, reports: core.configuration.reportsExposures)
+        let fetched = Evaluations(content, after: known, reports: core.configuration.reportsExposures, counts: counts)
         // The user may have changed meanwhile; the fetch for the new user is already on its way.
         let changed = state.withLock { state -> Set<String>? in
             guard state.user?.id.hasSameBytes(as: user.id) == true else { return nil }
@@ -137,11 +166,22 @@ final class FlagSource: Sendable {
         return changed
     }
 
-    private func attempted(_ failure: HoldfastError?) {
+    private func attributes(of user: HoldfastUser) -> [String: UserAttributeValue] {
+        guard let version = core.configuration.appVersion else { return user.attributes }
+        return user.attributes.merging(["app_version": .string(version)]) { own, _ in own }
+    }
+
+    private func attempted(_ failure: HoldfastError?, since start: Date) {
+        if let failure {
+            core.log(.warning, "flags could not be fetched", ["error": "\(failure)"])
+        } else {
+            core.log(.debug, "flags fetched")
+        }
         state.withLock { state in
             state.failure = failure
             state.lastAttempt = core.clock.now
-            state.delay = state.schedule.next(succeeded: failure == nil, interval: interval(state))
+            state.delay = state.schedule.next(
+                succeeded: failure == nil, interval: interval(state), attemptedAt: start, now: core.clock.now)
         }
         scheduleChanged.ring()
     }
@@ -230,21 +270,26 @@ final class FlagSource: Sendable {
     }
 }
 
-/// The time of the next poll: after the interval; after a failure each minute, five times, and then after the interval.
+/// The time of the next poll: after the interval; after a failure each minute, five times, and then when the interval is
+/// over that began with the first of these polls.
 struct PollSchedule: Sendable {
     static let retryInterval = Duration.seconds(60)
     static let retries = 5
 
     private var failures = 0
+    private var start = Date.distantPast
 
     /// - Parameter interval: the regular time between two polls.
-    mutating func next(succeeded: Bool, interval: Duration) -> Duration {
-        failures = succeeded ? 0 : failures + 1
-        guard !succeeded else { return interval }
-        guard failures <= Self.retries else {
+    /// - Returns: the time until the next poll.
+    mutating func next(succeeded: Bool, interval: Duration, attemptedAt attempt: Date, now: Date) -> Duration {
+        guard !succeeded else {
             failures = 0
             return interval
         }
-        return min(Self.retryInterval, interval)
+        if failures == 0 { start = attempt }
+        failures += 1
+        guard failures > Self.retries else { return min(Self.retryInterval, interval) }
+        failures = 0
+        return max(interval - .seconds(max(0, now.timeIntervalSince(start))), min(Self.retryInterval, interval))
     }
 }

@@ -6,33 +6,37 @@ extension HoldfastClient {
     /// - Returns: `defaultValue` if the flag is unknown or not fetched yet, the user has no variation, or the value has
     ///   another type.
     public func boolVariation(flagKey: String, variable: String? = nil, defaultValue: Bool) -> Bool {
-        guard let flag = use(flagKey) else { return defaultValue }
-        guard let variable else { return flag.bool ?? defaultValue }
-        return flag.details.variables[variable]?.bool ?? defaultValue
+        evaluate(flagKey, defaultValue) { flag in
+            guard let variable else { return flag.bool }
+            return flag.details.variables[variable]?.bool
+        }
     }
 
     /// Returns the value of a flag's variation as a string. Parameters and result are those of
     /// ``boolVariation(flagKey:variable:defaultValue:)``.
     public func stringVariation(flagKey: String, variable: String? = nil, defaultValue: String) -> String {
-        guard let flag = use(flagKey) else { return defaultValue }
-        guard let variable else { return flag.string ?? defaultValue }
-        return flag.details.variables[variable]?.text ?? defaultValue
+        evaluate(flagKey, defaultValue) { flag in
+            guard let variable else { return flag.string }
+            return flag.details.variables[variable]?.text
+        }
     }
 
     /// Returns the value of a flag's variation as an integer. Parameters and result are those of
     /// ``boolVariation(flagKey:variable:defaultValue:)``.
     public func intVariation(flagKey: String, variable: String? = nil, defaultValue: Int) -> Int {
-        guard let flag = use(flagKey) else { return defaultValue }
-        guard let variable else { return flag.int ?? defaultValue }
-        return flag.details.variables[variable]?.int ?? defaultValue
+        evaluate(flagKey, defaultValue) { flag in
+            guard let variable else { return flag.int }
+            return flag.details.variables[variable]?.int
+        }
     }
 
     /// Returns the value of a flag's variation as a number. Parameters and result are those of
     /// ``boolVariation(flagKey:variable:defaultValue:)``.
     public func doubleVariation(flagKey: String, variable: String? = nil, defaultValue: Double) -> Double {
-        guard let flag = use(flagKey) else { return defaultValue }
-        guard let variable else { return flag.double ?? defaultValue }
-        return flag.details.variables[variable]?.double ?? defaultValue
+        evaluate(flagKey, defaultValue) { flag in
+            guard let variable else { return flag.double }
+            return flag.details.variables[variable]?.double
+        }
     }
 
     /// Returns the value of a flag's variation, decoded from JSON; a string that holds JSON counts. Parameters and result
@@ -41,16 +45,17 @@ extension HoldfastClient {
     /// For the value as it is, use ``HoldfastValue`` as type; for all variables of a flag, see
     /// ``EvaluationDetails/variables``.
     public func jsonVariation<Value: Decodable>(flagKey: String, variable: String? = nil, defaultValue: Value) -> Value {
-        guard let flag = use(flagKey) else { return defaultValue }
-        let value = if let variable { flag.details.variables[variable] } else { flag.details.variationValue }
-        return value?.decoded(as: Value.self) ?? defaultValue
+        evaluate(flagKey, defaultValue) { flag in
+            let value = if let variable { flag.details.variables[variable] } else { flag.details.variationValue }
+            return value?.decoded(as: Value.self)
+        }
     }
 
     /// Returns whether the user's variation turns a flag on.
     ///
     /// - Returns: `defaultValue` if the flag is unknown or not fetched yet; `false` without a variation.
     public func isEnabled(flagKey: String, defaultValue: Bool = false) -> Bool {
-        use(flagKey)?.details.isEnabled ?? defaultValue
+        evaluate(flagKey, defaultValue) { $0.details.isEnabled }
     }
 
     /// Returns the evaluation of a flag for the current user. Reports no exposure: an app that acts on the value calls
@@ -66,17 +71,37 @@ extension HoldfastClient {
         flags.evaluations?.all ?? []
     }
 
-    /// Reports the exposure to a flag on its first use.
-    func reportUse(flagKey: String) {
-        _ = use(flagKey)
+    /// Returns how often each flag was evaluated with which result, since the client was created or the counts were
+    /// reset. Defaults count with the reason for which they were returned.
+    public func evaluationCounts(resetting: Bool = false) -> [EvaluationCount] {
+        flags.counts.all(resetting: resetting)
     }
 
-    /// Returns a flag and reports the exposure on the first use.
+    /// Counts an evaluation whose value the app has read otherwise.
+    func reportUse(flagKey: String) {
+        evaluate(flagKey, ()) { _ in () }
+    }
+
+    /// Evaluates a flag: counts the evaluation, and reports the exposure on the first that returns the variation.
     @inline(__always)
-    private func use(_ flagKey: String) -> Evaluations.Flag? {
-        guard let evaluations = flags.evaluations, let flag = evaluations[flagKey] else { return nil }
+    private func evaluate<Value>(
+        _ flagKey: String, _ defaultValue: Value, _ value: (Evaluations.Flag) -> Value?
+    ) -> Value {
+        guard let evaluations = flags.evaluations else { return count(flagKey, .notFetched, defaultValue) }
+        guard let flag = evaluations[flagKey] else { return count(flagKey, .flagNotFound, defaultValue) }
+        guard let value = value(flag) else {
+            return count(flagKey, flag.details.variationKey == nil ? flag.details.reason : .wrongType, defaultValue)
+        }
+        flag.counter.increment()
         if flag.takeReport() { report(flag, evaluations.content.userID) }
-        return flag
+        return value
+    }
+
+    /// Counts a default.
+    @inline(never)
+    private func count<Value>(_ flagKey: String, _ reason: EvaluationReason, _ defaultValue: Value) -> Value {
+        flags.counts.counter(flagKey, nil, reason).increment()
+        return defaultValue
     }
 
     private func report(_ flag: Evaluations.Flag, _ userID: String) {

@@ -26,7 +26,7 @@ public struct HoldfastRemoteConfigKeeper: RemoteConfigKeeper {
     }
 
     public func observe(_ listener: @escaping @Sendable () -> Void) -> ListenerToken {
-        client.addUpdateListener { _ in listener() }
+        client.observeFlags { _ in listener() }
     }
 
     public func didRead(_ name: String) {

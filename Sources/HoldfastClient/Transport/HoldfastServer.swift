@@ -82,6 +82,10 @@ struct HoldfastServer: Sendable {
             throw .invalidResponse("status \(response.status), but Holdfast never redirects")
         case 408, 425, 429, 500...:
             throw .unavailable(status: response.status, retryAfter: RetryAfter.parse(response.fields["retry-after"]))
+        case 401:
+            throw .unauthorized(detail: Problem(response)?.text ?? "no details")
+        case 403 where Problem(response) != nil:
+            throw .unauthorized(detail: Problem(response)?.text ?? "no details")
         default:
             let problem = try? JSONDecoder().decode(Problem.self, from: response.body)
             throw .refused(

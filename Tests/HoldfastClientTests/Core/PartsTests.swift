@@ -52,18 +52,35 @@ import Testing
 }
 
 @Suite struct PollScheduleTests {
-    @Test func `A failure is retried each minute five times, then after the interval, then each minute again`() {
+    /// The delays after failures, each of which comes when the former delay is over.
+    private func delays(_ count: Int, interval: Int, _ schedule: inout PollSchedule, from start: Date = .distantPast) -> [Duration] {
+        var now = start
+        return (0..<count).map { _ in
+            let delay = schedule.next(succeeded: false, interval: .seconds(interval), attemptedAt: now, now: now)
+            now.addTimeInterval(delay.inSeconds)
+            return delay
+        }
+    }
+
+    @Test(arguments: [
+        (600, [60, 60, 60, 60, 60, 300, 60]), (3_600, [60, 60, 60, 60, 60, 3_300, 60]),
+        (90, [60, 60, 60, 60, 60, 60, 60]), (60, [60, 60, 60, 60, 60, 60, 60]),
+    ])
+    func `A failure is retried each minute five times, then when the interval is over, then each minute again`(
+        interval: Int, expected: [Int]
+    ) {
         var schedule = PollSchedule()
-        let delays = (0..<7).map { _ in schedule.next(succeeded: false, interval: .seconds(600)) }
-        #expect(delays == Array(repeating: .seconds(60), count: 5) + [.seconds(600), .seconds(60)])
+        #expect(delays(7, interval: interval, &schedule) == expected.map { .seconds($0) })
     }
 
     @Test func `A success is followed by the interval and five new retries`() {
         var schedule = PollSchedule()
-        for _ in 0..<4 { _ = schedule.next(succeeded: false, interval: .seconds(600)) }
-        #expect(schedule.next(succeeded: true, interval: .seconds(600)) == .seconds(600))
-        let delays = (0..<6).map { _ in schedule.next(succeeded: false, interval: .seconds(600)) }
-        #expect(delays == Array(repeating: .seconds(60), count: 5) + [.seconds(600)])
+        _ = delays(4, interval: 600, &schedule)
+        let now = Date(timeIntervalSince1970: 0)
+        #expect(schedule.next(succeeded: true, interval: .seconds(600), attemptedAt: now, now: now) == .seconds(600))
+        #expect(
+            delays(6, interval: 600, &schedule, from: now)
+                == Array(repeating: .seconds(60), count: 5) + [.seconds(300)])
     }
 }
 
@@ -110,8 +127,8 @@ import Testing
         let configuration = HoldfastConfiguration(endpoint: Client.endpoint)
         #expect(configuration.pollingInterval == .seconds(600))
         #expect(configuration.backgroundPollingInterval == .seconds(3_600))
-        #expect(configuration.flushInterval == .seconds(30))
-        #expect(configuration.batchSize == 100)
+        #expect(configuration.flushInterval == .seconds(60))
+        #expect(configuration.batchSize == 50)
         #expect(configuration.queueSize == 10_000)
         try configuration.check()
     }

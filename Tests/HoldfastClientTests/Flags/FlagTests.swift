@@ -117,7 +117,7 @@ import Testing
         async let freshness = second.client.initialize(user: Self.ada, timeout: .seconds(3))
         await second.clock.untilSleeping(for: .seconds(3))
         second.clock.advance(by: .seconds(3))
-        #expect(try await freshness == .cache)
+        #expect(try await freshness == .cache(.timedOut))
         #expect(second.client.isEnabled(flagKey: "checkout", defaultValue: false))
         var updates = second.client.updates().makeAsyncIterator()
         gate.open()
@@ -132,9 +132,9 @@ import Testing
         first.client.destroy()
         let down = StubServer { _ throws(HoldfastError) in throw .unreachable("it is down") }
         let second = try Client(directory: directory, server: down)
-        #expect(try await second.client.initialize(user: HoldfastUser(id: "bob")) == .nothing)
+        #expect(try await second.client.initialize(user: HoldfastUser(id: "bob")) == .nothing(.unreachable("it is down")))
         #expect(second.client.isEnabled(flagKey: "checkout", defaultValue: false) == false)
-        #expect(try await second.client.initialize(user: Self.ada) == .cache)
+        #expect(try await second.client.initialize(user: Self.ada) == .cache(.unreachable("it is down")))
         #expect(second.client.isEnabled(flagKey: "checkout", defaultValue: false))
     }
 
@@ -159,11 +159,11 @@ import Testing
         let told = Mutex<[Set<String>]>([])
         test.client.addUpdateListener { keys in told.withLock { $0.append(keys) } }
         test.server.answer { _ throws(HoldfastError) in throw .unreachable("it is down") }
-        #expect(try await test.client.initialize(user: HoldfastUser(id: "bob")) == .nothing)
+        #expect(try await test.client.initialize(user: HoldfastUser(id: "bob")) == .nothing(.unreachable("it is down")))
         #expect(told.withLock { $0 } == [["checkout", "banner"]])
         #expect(test.client.fetchError == .unreachable("it is down"))
         // The cache has the former user still.
-        #expect(try await test.client.initialize(user: Self.ada) == .cache)
+        #expect(try await test.client.initialize(user: Self.ada) == .cache(.unreachable("it is down")))
         #expect(told.withLock { $0 } == [["checkout", "banner"], ["checkout", "banner"]])
         test.server.answer { call throws(HoldfastError) in Client.usual(call) }
         try await test.client.fetchEvaluations()
@@ -171,22 +171,24 @@ import Testing
         #expect(told.withLock { $0.count } == 2)
     }
 
-    @Test func `A failed poll is retried each minute five times, and a success goes back to the interval`() async throws {
+    @Test func `A failed poll is retried each minute five times, and then when the interval is over`() async throws {
+        // 10:00 fails, 10:01 to 10:05 fail, the next poll is at 10:10.
         let test = try Client(server: StubServer { _ throws(HoldfastError) in .status(500) })
-        #expect(try await test.client.initialize(user: Self.ada) == .nothing)
+        #expect(try await test.client.initialize(user: Self.ada) == .nothing(.unavailable(status: 500, retryAfter: nil)))
         for attempt in 1...5 {
             await test.clock.untilSleeping(for: .seconds(60))
             test.clock.advance(by: .seconds(60))
             await test.server.untilCalled("/v1/evaluations", count: 1 + attempt)
         }
-        await test.clock.untilSleeping(for: .seconds(600))
-        test.clock.advance(by: .seconds(600))
+        await test.clock.untilSleeping(for: .seconds(300))
+        test.clock.advance(by: .seconds(300))
         await test.server.untilCalled("/v1/evaluations", count: 7)
+        // 10:10 fails, 10:11 succeeds, the next poll is at 10:21.
         await test.clock.untilSleeping(for: .seconds(60))
         test.server.answer { call throws(HoldfastError) in Client.usual(call) }
         test.clock.advance(by: .seconds(60))
         await test.clock.untilSleeping(for: .seconds(600))
-        #expect(test.client.isEnabled(flagKey: "checkout", defaultValue: false))
+        #expect(test.client.isEnabled(flagKey: "checkout"))
         #expect(test.server.calls("/v1/evaluations").count == 8)
     }
 
@@ -240,8 +242,10 @@ import Testing
     {
         let test = try Client()
         try await test.client.initialize(user: Self.ada)
+        // A call that returns its default shows no variation.
+        _ = test.client.boolVariation(flagKey: "checkout", defaultValue: false)
         #expect(test.client.waitingEvents == 0)
-        for _ in 0..<10 { _ = test.client.boolVariation(flagKey: "checkout", defaultValue: false) }
+        for _ in 0..<10 { _ = test.client.stringVariation(flagKey: "checkout", defaultValue: "") }
         _ = test.client.boolVariation(flagKey: "banner", defaultValue: false)
         _ = test.client.evaluationDetails(flagKey: "checkout")
         #expect(test.client.waitingEvents == 1)

@@ -123,6 +123,25 @@ import Testing
         client.destroy()
     }
 
+    @Test func `An unknown project is an error of its own`() async throws {
+        try await server.putDatafile(revision: 1)
+        let client = try server.client(in: directory) { $0.sdkKey = "nowhere" }
+        guard case .nothing(.unknownProject(let detail)) = try await client.initialize(user: Self.ada, timeout: .seconds(60)) else {
+            Issue.record("\(String(describing: client.fetchError))")
+            return
+        }
+        #expect(detail.contains("nowhere"))
+        client.destroy()
+    }
+
+    @Test func `Reasons of a decision reach the app`() async throws {
+        try await server.putDatafile(revision: 1)
+        let client = try server.client(in: directory) { $0.includesReasons = true }
+        try await client.initialize(user: Self.ada, timeout: .seconds(60))
+        #expect(client.evaluationDetails(flagKey: "checkout")?.messages.isEmpty == false)
+        client.destroy()
+    }
+
     @Test func `A token that the server does not know is an error with the server's words`() async throws {
         let tokens = directory.path("tokens")
         try "write app a-secret-that-is-long-enough\n".write(toFile: tokens, atomically: false, encoding: .utf8)
@@ -131,7 +150,7 @@ import Testing
         let client = try guarded.client(in: TemporaryDirectory()) { $0.token = "another-secret-altogether" }
         try await client.initialize(user: Self.ada, timeout: .seconds(60))
         let error = await #expect(throws: HoldfastError.self) { try await client.fetchEvaluations() }
-        guard case .refused(401, let detail, _) = error else {
+        guard case .unauthorized(let detail) = error else {
             Issue.record("\(String(describing: error))")
             return
         }

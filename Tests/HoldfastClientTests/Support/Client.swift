@@ -18,6 +18,8 @@ struct Client {
         self.clock = clock ?? ManualClock()
         var configuration = HoldfastConfiguration(endpoint: Self.endpoint, directory: self.directory.url)
         configuration.listensToChanges = false
+        configuration.flushInterval = .seconds(30)
+        configuration.batchSize = 100
         change(&configuration)
         client = try HoldfastClient(configuration: configuration, transport: self.server, clock: self.clock)
     }

@@ -1,0 +1,104 @@
+import Synchronization
+
+/// The client of an app that has one user at a time.
+extension HoldfastClient {
+    private static let current = Mutex<HoldfastClient?>(nil)
+
+    /// Whether ``shared`` may be used.
+    public static var isStarted: Bool { current.withLock { $0 != nil } }
+
+    /// The client that ``start(configuration:user:transport:clock:)`` created.
+    ///
+    /// - Precondition: a client was started and not destroyed.
+    public static var shared: HoldfastClient {
+        guard let client = current.withLock({ $0 }) else {
+            preconditionFailure("HoldfastClient.start or HoldfastClient.initialize must be called first")
+        }
+        return client
+    }
+
+    /// Creates the shared client and sets its user. When this returns, the flags that an earlier run has cached for the
+    /// user can be read from ``shared``; the flags are fetched in the background.
+    ///
+    /// - Throws: ``HoldfastError/alreadyStarted`` and errors of ``init(configuration:transport:clock:)`` and
+    ///   ``start(user:)``.
+    @discardableResult
+    public static func start(
+        configuration: HoldfastConfiguration, user: HoldfastUser, transport: (any HoldfastTransport)? = nil,
+        clock: any HoldfastClock = SystemClock()
+    ) throws(HoldfastError) -> HoldfastClient {
+        let client = try makeShared(configuration, user, transport, clock)
+        client.fetchInBackground()
+        return client
+    }
+
+    /// Creates the shared client, sets its user, and calls back on the main actor as soon as the flags are fetched or the
+    /// time is over. An error means that the flags are those of an earlier run, or none; polling goes on.
+    ///
+    /// - Throws: as ``start(configuration:user:transport:clock:)``.
+    public static func initialize(
+        configuration: HoldfastConfiguration, user: HoldfastUser, timeout: Duration = .seconds(5),
+        transport: (any HoldfastTransport)? = nil, clock: any HoldfastClock = SystemClock(),
+        completion: @escaping @MainActor @Sendable (HoldfastError?) -> Void
+    ) throws(HoldfastError) {
+        let client = try makeShared(configuration, user, transport, clock)
+        Task {
+            let error = await client.firstFetch(timeout)
+            await completion(error)
+        }
+    }
+
+    private static func makeShared(
+        _ configuration: HoldfastConfiguration, _ user: HoldfastUser, _ transport: (any HoldfastTransport)?,
+        _ clock: any HoldfastClock
+    ) throws(HoldfastError) -> HoldfastClient {
+        try current.withLock { current throws(HoldfastError) in
+            guard current == nil else { throw .alreadyStarted }
+            let client = try HoldfastClient(configuration: configuration, transport: transport, clock: clock)
+            try client.begin(user)
+            current = client
+            return client
+        }
+    }
+
+    /// Ends ``shared`` if it is this client.
+    func endShared() {
+        // Released outside the lock: its deinit comes here again.
+        let former = Self.current.withLock { current in
+            guard current === self else { return HoldfastClient?.none }
+            defer { current = nil }
+            return current
+        }
+        withExtendedLifetime(former) {}
+    }
+}
+
+// MARK: - Completion handlers
+
+extension HoldfastClient {
+    /// ``fetchEvaluations(timeout:)`` with a completion handler.
+    public func fetchEvaluations(
+        timeout: Duration = .seconds(30), completion: @escaping @MainActor @Sendable (HoldfastError?) -> Void
+    ) {
+        Task { [self] in
+            do throws(HoldfastError) {
+                try await fetchEvaluations(timeout: timeout)
+                await completion(nil)
+            } catch {
+                await completion(error)
+            }
+        }
+    }
+
+    /// ``flush()`` with a completion handler.
+    public func flush(completion: @escaping @MainActor @Sendable (HoldfastError?) -> Void) {
+        Task { [self] in
+            do throws(HoldfastError) {
+                try await flush()
+                await completion(nil)
+            } catch {
+                await completion(error)
+            }
+        }
+    }
+}
