@@ -5,12 +5,14 @@ import Testing
 
 @testable import HoldfastCore
 
-@Suite struct ProfileBodyTests {
+@Suite struct ProfileInputTests {
     /// What the body is by the parser alone, and what by the quick scanner where that takes it.
-    private func read(_ text: [UInt8]) -> (parsed: ProfileInput?, scanned: ProfileInput?) {
+    private func read(
+        _ text: [UInt8], pathUserID: Identifier? = nil
+    ) -> (parsed: ProfileInput?, scanned: ProfileInput?) {
         text.withUnsafeBytes { bytes in
-            let parsed = (try? ProfileInput.parse(bytes)).flatMap { try? ProfileInput($0) }
-            return (parsed, PlainProfileScanner.scan(bytes))
+            let parsed = (try? ProfileInput.parse(bytes)).flatMap { try? ProfileInput($0, pathUserID: pathUserID) }
+            return (parsed, PlainProfileScanner.scan(bytes, pathUserID: pathUserID))
         }
     }
 
@@ -39,6 +41,17 @@ import Testing
         #expect(read(Array(text.utf8)).scanned == nil)
     }
 
+    @Test func `A body may leave out the user that the path names, and must agree with it`() throws {
+        let map = #""experiment_bucket_map":{"e":{"variation_id":"v"}}"#
+        for body in ["{\(map)}", #"{"user_id":"u",\#(map)}"#] {
+            let (parsed, scanned) = read(Array(body.utf8), pathUserID: "u")
+            #expect(parsed?.userID == "u" && scanned?.userID == "u")
+            #expect(scanned?.assignments == parsed?.assignments)
+        }
+        #expect(read(Array("{\(map)}".utf8)).scanned == nil)
+        #expect(read(Array(#"{"user_id":"other",\#(map)}"#.utf8), pathUserID: "u").scanned == nil)
+    }
+
     @Test(arguments: 0..<4 as Range<UInt64>)
     func `What the scanner takes, the parser takes, and both read the same`(seed: UInt64) {
         var random = SeededGenerator(seed: seed)
@@ -56,7 +69,7 @@ import Testing
                 default: text.insert(pieces.randomElement(using: &random) ?? 0, at: place)
                 }
             }
-            let (parsed, scanned) = read(text)
+            let (parsed, scanned) = read(text, pathUserID: seed % 2 == 0 ? nil : "user1")
             guard let scanned else { continue }
             taken += 1
             #expect(scanned.userID == parsed?.userID && scanned.assignments == parsed?.assignments, "\(String(decoding: text, as: UTF8.self))")

@@ -127,4 +127,22 @@ import Testing
         }
         #expect(accepted > 100)
     }
+
+    @Test func `A character is read and written alike at every place of a string`() throws {
+        for length in 0..<20 {
+            for place in 0...length {
+                let (before, behind) = (String(repeating: "x", count: place), String(repeating: "y", count: length - place))
+                for (json, character) in [(#"\n"#, "\n"), (#"\""#, "\""), (#"\\"#, "\\"), ("é", "é"), ("\u{7F}", "\u{7F}"), ("😀", "😀")] {
+                    let text = Array("\"\(before)\(json)\(behind)\"".utf8)
+                    let value = JSONValue.string(before + character + behind)
+                    #expect(try JSONParser().parse(text) == value)
+                    #expect(value.encoded() == text)
+                }
+                #expect(throws: JSONError.self) { try JSONParser().parse(Array("\"\(before)\u{1F}\(behind)\"".utf8)) }
+                #expect(throws: JSONError.self) { try JSONParser().parse(Array("\"\(before)\(behind)".utf8)) }
+                let broken = Array("\"\(before)".utf8) + [0xC3] + Array("\(behind)\"".utf8)
+                #expect(throws: JSONError.self) { try JSONParser().parse(broken) }
+            }
+        }
+    }
 }
