@@ -1,12 +1,12 @@
 import JSON
 
 /// One condition on one attribute of the user.
-struct AttributeCondition: Sendable {
+package struct AttributeCondition: Sendable {
     /// The attribute; `nil` if the condition names none, which no user has.
-    let name: String?
-    let kind: Kind
+    package let name: String?
+    package let kind: Kind
 
-    enum Kind: Sendable {
+    package enum Kind: Sendable {
         case test(AttributeTest)
         /// Whether the request names this segment.
         case qualified(Identifier)
@@ -49,7 +49,7 @@ extension AttributeCondition {
     /// What the request says of an attribute goes before what is stored, even if it is `null`.
     private func answer(_ test: AttributeTest, _ user: User) -> Bool? {
         if let name, let given = user.attributes[name] { return test.answer(given) }
-        if let name, let known = user.known { return known.withValue(of: Identifier(name)) { test.answer($0) } }
+        if let name, let known = user.known { return known.answer(test, attribute: Identifier(name)) }
         return test.answer(JSONValue?.none)
     }
 

@@ -1,7 +1,7 @@
 import JSON
 
 /// What a condition asks of the value of an attribute, its own value parsed beforehand.
-enum AttributeTest: Sendable {
+public enum AttributeTest: Sendable {
     case exists
     case equalsString(String)
     case equalsBool(Bool)
@@ -55,7 +55,8 @@ enum AttributeTest: Sendable {
 
     /// - Parameter value: `nil` if the user has none.
     /// - Returns: `nil` where the value cannot answer the test.
-    func answer(_ value: (some ConditionOperand)?) -> Bool? {
+    @inlinable
+    public func answer(_ value: (some ConditionOperand)?) -> Bool? {
         switch self {
         case .exists: !(value?.isNull ?? true)
         case .equalsString(let text): value?.equals(text)
@@ -69,6 +70,28 @@ enum AttributeTest: Sendable {
                 .flatMap { $0.compared(toTarget: target) }
                 .map { comparison.holds($0, 0) }
         case .unsupportedValue: nil
+        }
+    }
+}
+
+extension AttributeTest {
+    /// How two values must compare.
+    public enum Comparison: Sendable {
+        case equal
+        case greater
+        case greaterOrEqual
+        case less
+        case lessOrEqual
+
+        @inlinable
+        public func holds<Value: Comparable>(_ left: Value, _ right: Value) -> Bool {
+            switch self {
+            case .equal: left == right
+            case .greater: left > right
+            case .greaterOrEqual: left >= right
+            case .less: left < right
+            case .lessOrEqual: left <= right
+            }
         }
     }
 }

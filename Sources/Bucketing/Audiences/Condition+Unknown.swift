@@ -15,7 +15,7 @@ extension Condition {
         case .audience(_, let condition), .remembered(_, let condition):
             return condition.evaluate(for: user, unknown: &unknown)
         case .segment(let name):
-            return user.known?.schema.segments[name]?.condition.evaluate(for: user, unknown: &unknown)
+            return user.known?.segment(name)?.condition.evaluate(for: user, unknown: &unknown)
         case .missingAudience, .invalid: return nil
         }
     }

@@ -1,6 +1,6 @@
 /// A tree of conditions, ready to be evaluated. Its logic has three values: an answer that is unknown, because an
 /// attribute is missing or of the wrong type, is `nil`.
-indirect enum Condition: Sendable {
+package indirect enum Condition: Sendable {
     case and([Condition])
     case or([Condition])
     case not(Condition?)
@@ -78,7 +78,7 @@ extension Condition {
     }
 
     private static func segment(_ name: Identifier, _ user: User, _ reasons: inout Reasons) -> Bool? {
-        guard let segment = user.known?.schema.segments[name] else {
+        guard let segment = user.known?.segment(name) else {
             reasons.add("there is no segment \"\(name)\"")
             return nil
         }

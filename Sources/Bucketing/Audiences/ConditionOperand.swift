@@ -2,7 +2,7 @@ import JSON
 
 /// A value of an attribute as conditions look at it: out of a request's JSON or out of a stored record. Each answer is
 /// `nil` if the value is of another kind.
-protocol ConditionOperand {
+public protocol ConditionOperand {
     var isNull: Bool { get }
     var bool: Bool? { get }
     /// A number from -2^53 to 2^53; the reference SDK takes no other.
@@ -17,13 +17,14 @@ protocol ConditionOperand {
 }
 
 extension ConditionOperand {
-    static func usable(_ number: Double) -> Double? {
+    @inlinable
+    public static func usable(_ number: Double) -> Double? {
         abs(number) <= Double(1 << 53) ? number : nil
     }
 }
 
 extension JSONValue: ConditionOperand {
-    var usableNumber: Double? {
+    public var usableNumber: Double? {
         switch self {
         case .integer(let integer): integer.magnitude <= 1 << 53 ? Double(integer) : nil
         case .number(let number): Self.usable(number)
@@ -31,15 +32,15 @@ extension JSONValue: ConditionOperand {
         }
     }
 
-    var text: String? { string }
+    public var text: String? { string }
 
-    func equals(_ text: String) -> Bool? {
+    public func equals(_ text: String) -> Bool? {
         string.map { $0.hasSameBytes(as: text) }
     }
 
-    func contains(_ text: String) -> Bool? {
+    public func contains(_ text: String) -> Bool? {
         string.map { $0.containsBytes(of: text) }
     }
 
-    func momentOrder(to text: String) -> Int? { nil }
+    public func momentOrder(to text: String) -> Int? { nil }
 }

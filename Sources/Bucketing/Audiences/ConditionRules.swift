@@ -2,17 +2,17 @@ import JSON
 
 
 /// What all conditions have in common.
-enum ConditionRules {
-    static let matches = [
+package enum ConditionRules {
+    package static let matches = [
         "exact", "exists", "substring", "gt", "ge", "lt", "le",
         "semver_eq", "semver_gt", "semver_ge", "semver_lt", "semver_le",
     ]
 
     /// What a condition on an attribute may say.
-    static let members = ["type", "name", "match", "value"]
+    package static let members = ["type", "name", "match", "value"]
 
     /// What is wrong with a leaf that has other members than these.
-    static func unknownMember(of leaf: JSONObject, knowing known: [String], at place: JSONPointer) -> JSONFault? {
+    package static func unknownMember(of leaf: JSONObject, knowing known: [String], at place: JSONPointer) -> JSONFault? {
         guard let member = leaf.members.first(where: { !known.contains($0.key) }) else { return nil }
         let list = known.map { "`\($0)`" }.joined(separator: ", ")
         return JSONFault(
@@ -21,7 +21,7 @@ enum ConditionRules {
     }
 
     /// What stands where something else must, as an error message names it.
-    static func found(_ value: JSONValue?) -> String {
+    package static func found(_ value: JSONValue?) -> String {
         switch value {
         case nil: "nothing"
         case .string(let text)?: "'\(text)'"
@@ -30,7 +30,7 @@ enum ConditionRules {
     }
 
     /// Looks at each leaf of conditions, and finds what is wrong around them.
-    static func faults(
+    package static func faults(
         in value: JSONValue, at place: JSONPointer, leaf: (JSONObject, JSONPointer) -> [JSONFault]
     ) -> [JSONFault] {
         switch value {

@@ -1,9 +1,9 @@
 /// What audiences and segments have answered for one user, so that conditions which many experiments share are evaluated
 /// once. For one request, on one thread, and with reasons always or never.
-final class RememberedAnswers: @unchecked Sendable {
+package final class RememberedAnswers: @unchecked Sendable {
     // Safe: a user that has one is handed from one decision to the next, never to two at once.
 
-    enum Subject: Hashable, Sendable {
+    package enum Subject: Hashable, Sendable {
         case audience(Identifier)
         case segment(Identifier)
     }

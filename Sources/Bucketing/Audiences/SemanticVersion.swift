@@ -2,7 +2,7 @@ import JSON
 
 /// A version as audience conditions compare it, which is looser than semver.org: `2.1` and `3.7.1-rc.1+x` are both
 /// versions. The rules are those of the reference SDK's `compare_user_version_with_target_version`.
-struct SemanticVersion: Sendable {
+public struct SemanticVersion: Sendable {
     /// Up to three numbers, then whatever follows the first `-` or `+` as one text.
     private let parts: [Part]
     private let isPreRelease: Bool
@@ -34,7 +34,7 @@ struct SemanticVersion: Sendable {
         }
     }
 
-    init?(_ text: String) {
+    public init?(_ text: String) {
         let bytes = text.utf8
         guard !bytes.contains(UInt8(ascii: " ")) else { return nil }
         let suffixStart = bytes.firstIndex { $0 == UInt8(ascii: "-") || $0 == UInt8(ascii: "+") }
@@ -55,7 +55,7 @@ struct SemanticVersion: Sendable {
     /// How this version of a user compares with the target of a condition: below, at or above 0.
     ///
     /// - Returns: `nil` where a number would have to be compared with a text.
-    func compared(toTarget target: SemanticVersion) -> Int? {
+    public func compared(toTarget target: SemanticVersion) -> Int? {
         for (index, targetPart) in target.parts.enumerated() {
             guard index < parts.count else {
                 return target.isPreRelease || target.isBuild ? 1 : -1

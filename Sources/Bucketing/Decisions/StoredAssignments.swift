@@ -3,11 +3,11 @@ public protocol StoredAssignments: Sendable {
     func assignment(experimentID: Identifier) -> StoredAssignment?
 
     /// What audiences find where the request says nothing; `nil` if nothing is stored, or nobody asks for it.
-    var attributes: StoredAttributes? { get }
+    var attributes: (any AttributeSource)? { get }
 }
 
 extension StoredAssignments {
-    public var attributes: StoredAttributes? { nil }
+    public var attributes: (any AttributeSource)? { nil }
 }
 
 extension [Identifier: StoredAssignment]: StoredAssignments {

@@ -6,7 +6,7 @@ public struct User: Sendable {
     /// What audiences ask for, as it came in a JSON text.
     public var attributes: JSONObject
     /// What is stored of the user, where ``attributes`` does not say it.
-    var known: StoredAttributes?
+    var known: (any AttributeSource)?
     /// The segments that `qualified` conditions ask for.
     public var qualifiedSegments: [Identifier]
     /// Of several for one flag and rule the last counts.

@@ -1,5 +1,5 @@
 /// A day of the proleptic Gregorian calendar, in a year that has four digits.
-struct CalendarDate: Sendable {
+package struct CalendarDate: Sendable {
     let year: Int
     let month: Int
     let day: Int
@@ -14,7 +14,7 @@ struct CalendarDate: Sendable {
     }
 
     /// `yyyy-mm-dd`
-    init?(_ text: some Collection<UInt8>) {
+    package init?(_ text: some Collection<UInt8>) {
         var digits = DigitReader(text)
         guard let year = digits.number(4), digits.skip("-"), let month = digits.number(2), digits.skip("-"),
             let day = digits.number(2), digits.isAtEnd
@@ -55,7 +55,7 @@ struct CalendarDate: Sendable {
 
 extension CalendarDate: CustomStringConvertible {
     /// `yyyy-mm-dd`
-    var description: String {
+    package var description: String {
         "\(year.padded(to: 4))-\(month.padded(to: 2))-\(day.padded(to: 2))"
     }
 }

@@ -6,7 +6,7 @@ public struct StickyAssignments: StoredAssignments {
     public let profile: ProfileRecord?
     /// By experiment id.
     public let forced: [Identifier: Identifier]?
-    public let attributes: StoredAttributes?
+    public let attributes: (any AttributeSource)?
     /// `nil` for a profile that is walked in no time.
     private let index: AssignmentIndex?
 

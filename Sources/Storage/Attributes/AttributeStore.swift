@@ -1,19 +1,54 @@
 public import Bucketing
 
-/// Where the attributes of users are kept, their schema, and segments of users. The promises of ``ProfileStore`` hold
-/// here too, and changes of the schema and of segments leave a note in the audit log. The schema and the segments count as changes of ``ProjectStore/projectChanges()``.
+/// A change of one user's attributes, applied atomically.
+public struct AttributeChange: Sendable {
+    public enum Operation: Sendable {
+        /// Updates keyed by attribute number; other attributes keep their values.
+        case update([UInt32: AttributeUpdate])
+        case removeAll
+    }
+
+    public var userID: Identifier
+    public var operation: Operation
+
+    public init(userID: Identifier, operation: Operation) {
+        self.userID = userID
+        self.operation = operation
+    }
+}
+
+/// The result of an ``AttributeChange``.
+public enum AttributeChangeResult: Sendable, Equatable {
+    /// The numbers of the attributes whose value changed or was removed. If there are none, nothing was written.
+    case applied(changed: [UInt32])
+    /// An attribute to be set has been deleted in the meantime. Nothing was stored.
+    case schemaHasChanged
+}
+
+/// The result of defining an attribute.
+public enum AttributeDefinitionResult: Sendable, Equatable {
+    case created(AttributeDefinition)
+    case changed(AttributeDefinition)
+    case unchanged(AttributeDefinition)
+    /// The name belongs to an attribute of another type, whose values would become invalid. Nothing was stored.
+    case otherType(AttributeDefinition)
+}
+
+/// Stores user attributes, their schema, and segments, with the guarantees of ``ProfileStore``.
+///
+/// Changes of the schema and of segments are recorded in the audit log and raise ``ProjectStore/projectChanges()``.
 public protocol AttributeStore: Sendable {
-    /// A reader for the exclusive use of one thread.
+    /// Makes a reader for the exclusive use of one thread.
     ///
     /// - Throws: ``StorageError/unavailable(reason:)``, ``StorageError/closed``
     func makeUserReader() throws(StorageError) -> sending any UserReader
 
-    /// Applies a change after those submitted before it.
+    /// Applies a change after those submitted earlier.
     func submit(
         _ change: AttributeChange, completion: @escaping @Sendable (Result<AttributeChangeResult, StorageError>) -> Void
     )
 
-    /// Applies changes in their order, after those submitted before them: one submission, each with its own result.
+    /// Applies changes in order, after those submitted earlier. Each has its own result.
     func submit(
         _ changes: [AttributeChange],
         completion: @escaping @Sendable ([Result<AttributeChangeResult, StorageError>]) -> Void
@@ -21,18 +56,19 @@ public protocol AttributeStore: Sendable {
 
     // MARK: The schema
 
-    /// The attributes and segments that are defined. Blocks, and is not for an event loop.
+    /// Returns the defined attributes and segments. Blocks; do not call it on an event loop.
     func attributeSchema() throws(StorageError) -> AttributeSchema
 
-    /// Defines an attribute, or gives a selection other values; the number of the definition does not count.
+    /// Defines an attribute, or changes the allowed values of a selection. Ignores the definition's number.
     func putAttribute(
         _ definition: AttributeDefinition, by author: Author,
         completion: @escaping @Sendable (Result<AttributeDefinitionResult, StorageError>) -> Void
     )
 
-    /// Deletes an attribute. Its values are gone for every reader who knows of it, and are deleted in the background.
+    /// Deletes an attribute. Readers that know the new schema no longer see its values, which are deleted in the
+    /// background.
     ///
-    /// - Parameter completion: called with whether there was one.
+    /// - Parameter completion: called with whether it existed.
     func removeAttribute(
         _ name: Identifier, by author: Author,
         completion: @escaping @Sendable (Result<Bool, StorageError>) -> Void
@@ -45,17 +81,17 @@ public protocol AttributeStore: Sendable {
         _ segment: Segment, by author: Author, completion: @escaping @Sendable (Result<Bool, StorageError>) -> Void
     )
 
-    /// - Parameter completion: called with whether there was one.
+    /// - Parameter completion: called with whether it existed.
     func removeSegment(
         _ name: Identifier, by author: Author, completion: @escaping @Sendable (Result<Bool, StorageError>) -> Void
     )
 
-    /// Looks through the users who have attributes, in the order of their ids' bytes, without making changes or
-    /// readers wait. A user's attributes are as they are when the look reaches the user.
+    /// Scans the users who have attributes, in the byte order of their ids, without blocking writers or other readers.
+    /// The scan is not a snapshot: it sees each user's attributes at the moment it reaches the user.
     ///
     /// - Parameters:
-    ///   - scope: how far to look.
-    ///   - completion: called on a thread of the store's choice.
+    ///   - scope: whether to list a page of users or to count all.
+    ///   - completion: called on any thread.
     func scan(
         _ matcher: SegmentMatcher, _ scope: SegmentScan, completion: @escaping @Sendable (Result<SegmentPage, StorageError>) -> Void
     )
@@ -66,6 +102,6 @@ public typealias UserReader = ProfileReader & AttributeReader
 
 /// Reads attributes on one thread, in the batches of a ``ProfileReader``.
 public protocol AttributeReader: AnyObject {
-    /// The attributes of a user; `nil` when there are none.
+    /// Reads the attributes of a user; `nil` if there are none.
     func attributes(of userID: Identifier, _ completion: @escaping (Result<AttributeRecord?, StorageError>) -> Void)
 }

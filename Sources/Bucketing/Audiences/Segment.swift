@@ -6,8 +6,8 @@ public struct Segment: Sendable {
     public let name: Identifier
     /// As an audience of a datafile has them.
     public let conditions: JSONValue
-    let condition: Condition
-    let mentions: Mentions
+    package let condition: Condition
+    package let mentions: Mentions
 
     public init(name: Identifier, conditions: JSONValue) {
         self.name = name
@@ -20,4 +20,13 @@ public struct Segment: Sendable {
     public func asks(for attribute: Identifier) -> Bool {
         mentions.attributes.contains(attribute)
     }
+}
+
+/// The stored attributes of one user and the segments that are defined, as conditions look them up.
+public protocol AttributeSource: Sendable {
+    /// Returns how a test answers for the stored value of an attribute; `nil` if that is unknown.
+    func answer(_ test: AttributeTest, attribute: Identifier) -> Bool?
+
+    /// Returns the segment of a name; `nil` if none is defined.
+    func segment(_ name: Identifier) -> Segment?
 }

@@ -1,6 +1,79 @@
+import Bucketing
 import JSON
 
-/// One value of an ``AttributeRecord`` where its bytes lie.
+/// Iterates over the fields of an ``AttributeRecord`` in place. It trusts no byte: a malformed field ends the iteration.
+struct AttributeFields {
+    private let bytes: UnsafeRawBufferPointer
+    private var position = 1
+
+    /// - Returns: `nil` for an unknown version of the format.
+    init?(_ bytes: UnsafeRawBufferPointer) {
+        guard bytes.first == AttributeRecord.version else { return nil }
+        self.bytes = bytes
+    }
+
+    /// Returns the field of one attribute.
+    func field(_ number: UInt32) -> AttributeField? {
+        var iterator = self
+        while let field = iterator.next() {
+            if field.number >= number { return field.number == number ? field : nil }
+        }
+        return nil
+    }
+
+    mutating func next() -> AttributeField? {
+        var end = position
+        guard let tag = AttributeFields.varint(bytes, &end),
+            let kind = AttributeField.Kind(rawValue: UInt8(tag & 7)), let number = UInt32(exactly: tag >> 3)
+        else { return nil }
+        var length = 0
+        switch kind {
+        case .no, .yes: break
+        case .number: length = 8
+        case .text, .moment, .selection:
+            guard let stated = AttributeFields.varint(bytes, &end).flatMap({ Int(exactly: $0) }) else { return nil }
+            length = stated
+        }
+        guard length <= bytes.count - end else { return nil }
+        let content = end..<end + length
+        defer { position = content.upperBound }
+        return AttributeField(
+            number: number, kind: kind, content: UnsafeRawBufferPointer(rebasing: bytes[content]),
+            encoded: UnsafeRawBufferPointer(rebasing: bytes[position..<content.upperBound]))
+    }
+
+    /// Reads seven bits per byte, lowest first; bit 7 is set if another byte follows.
+    @inline(__always)
+    static func varint(_ bytes: UnsafeRawBufferPointer, _ position: inout Int) -> UInt64? {
+        var value: UInt64 = 0
+        var shift: UInt64 = 0
+        while position < bytes.count {
+            let byte = bytes[position]
+            guard shift < 63 || byte <= 1 else { return nil }
+            position += 1
+            value |= UInt64(byte & 0x7F) << shift
+            if byte < 0x80 { return value }
+            shift += 7
+        }
+        return nil
+    }
+
+    /// Whether the fields are well formed, in ascending order, and use up all bytes.
+    var areSound: Bool {
+        var iterator = self
+        var former: UInt32?
+        while let field = iterator.next() {
+            if let former, former >= field.number { return false }
+            former = field.number
+            guard field.isSound else { return false }
+        }
+        return iterator.position == bytes.count
+    }
+}
+
+@available(*, unavailable) extension AttributeFields: Sendable {}
+
+/// One value of an ``AttributeRecord``, in place.
 struct AttributeField {
     enum Kind: UInt8 {
         case no = 0
@@ -14,10 +87,10 @@ struct AttributeField {
     let number: UInt32
     let kind: Kind
     let content: UnsafeRawBufferPointer
-    /// The whole field.
+    /// The whole field, tag included.
     let encoded: UnsafeRawBufferPointer
 
-    /// The value by itself.
+    /// A copy of the value.
     var value: AttributeValue {
         switch kind {
         case .no: .bool(false)
@@ -29,9 +102,9 @@ struct AttributeField {
         }
     }
 
-    /// Writes the value as the API has it, from where its bytes lie: a record may be of many megabytes.
+    /// Writes the value as the API presents it, without copying it first: a record may have many megabytes.
     ///
-    /// - Parameter isMultiple: whether a selection is an array, even of one.
+    /// - Parameter isMultiple: whether a selection becomes an array, even with one value.
     func append(to writer: inout JSONWriter, isMultiple: Bool) {
         switch kind {
         case .no: writer.bool(false)
@@ -40,12 +113,12 @@ struct AttributeField {
             if let integer = Int64(exactly: double) { writer.integer(integer) } else { writer.number(double) }
         case .text, .moment: writer.string(utf8: content.assumingMemoryBound(to: UInt8.self))
         case .selection:
-            var walk = options
+            var iterator = options
             guard isMultiple else {
-                return writer.string(utf8: (walk.next() ?? .init(start: nil, count: 0)).assumingMemoryBound(to: UInt8.self))
+                return writer.string(utf8: (iterator.next() ?? .init(start: nil, count: 0)).assumingMemoryBound(to: UInt8.self))
             }
             writer.beginArray()
-            while let option = walk.next() { writer.string(utf8: option.assumingMemoryBound(to: UInt8.self)) }
+            while let option = iterator.next() { writer.string(utf8: option.assumingMemoryBound(to: UInt8.self)) }
             writer.endArray()
         }
     }
@@ -60,7 +133,7 @@ struct AttributeField {
         Identifier(String(decoding: bytes, as: UTF8.self))
     }
 
-    /// Whether the value is one that was written here.
+    /// Whether the content is a valid value of its kind.
     var isSound: Bool {
         switch kind {
         case .no, .yes: true
@@ -71,11 +144,11 @@ struct AttributeField {
     }
 
     private var isSoundSelection: Bool {
-        var walk = options
-        while let option = walk.next() {
+        var iterator = options
+        while let option = iterator.next() {
             guard Self.isText(option) else { return false }
         }
-        return walk.isAtEnd
+        return iterator.isAtEnd
     }
 
     private static func isText(_ bytes: UnsafeRawBufferPointer) -> Bool {
@@ -100,7 +173,7 @@ extension AttributeField: ConditionOperand {
         kind == .text || kind == .moment ? String(decoding: content, as: UTF8.self) : nil
     }
 
-    /// Of a selection any value may be the one.
+    /// Any value of a selection may match.
     func equals(_ text: String) -> Bool? {
         compare(text) { $0.count == $1.count && $0.elementsEqual($1) }
     }
@@ -133,7 +206,7 @@ extension AttributeField: ConditionOperand {
 
 @available(*, unavailable) extension AttributeField: Sendable {}
 
-/// The values of a selection where their bytes lie.
+/// The values of a selection, in place.
 private struct AttributeOptions: Sequence, IteratorProtocol {
     let content: UnsafeRawBufferPointer
     private var position = 0

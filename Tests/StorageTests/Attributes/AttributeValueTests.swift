@@ -1,5 +1,6 @@
 import Bucketing
 import JSON
+import Storage
 import Testing
 
 /// What each type of attribute takes, and in which form.

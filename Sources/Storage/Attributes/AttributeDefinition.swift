@@ -1,22 +1,41 @@
+public import Bucketing
 public import JSON
 
-/// One attribute of the schema that an admin keeps.
+/// The type of a stored attribute's values.
+public enum AttributeType: String, Sendable, CaseIterable {
+    /// UTF-8 of up to ``AttributeDefinition/longestText`` bytes.
+    case string
+    case number
+    case boolean
+    /// ISO 3166-1 alpha-2 in lower case.
+    case country
+    /// `yyyy-mm-dd`
+    case date
+    /// `HH:MM` on the 24-hour clock, without a time zone.
+    case time
+    /// RFC 3339, kept in UTC.
+    case timestamp
+    /// One or more of the values that the definition allows.
+    case selection
+}
+
+/// The definition of one attribute in the schema that admins maintain.
 public struct AttributeDefinition: Sendable, Equatable {
     /// 1 to 255 bytes.
     public let name: Identifier
-    /// What records call it; never given to another attribute, even when this one is gone.
+    /// Identifies the attribute in records. Never reused, even after the attribute is deleted.
     public let number: UInt32
     public let type: AttributeType
-    /// What a selection allows, each once; empty for all other types.
+    /// The distinct values that a selection allows; empty for all other types.
     public let allowedValues: [Identifier]
-    /// Whether a user may have several of the allowed values.
+    /// Whether a user may have several of the allowed values at once.
     public let isMultiple: Bool
-    /// Where each of the allowed values is.
-    private let places: [Identifier: Int]
+    /// The index of each allowed value.
+    private let indices: [Identifier: Int]
 
-    /// Bytes of the longest value of the type `string`.
+    /// The maximum length of a `string` value, in bytes of UTF-8.
     public static let longestText = 1_024
-    /// Values that a selection may allow, and that may be given of one at once.
+    /// The maximum number of values that a selection allows, and that one request may set.
     public static let mostValues = 1_000
 
     public init(
@@ -28,14 +47,14 @@ public struct AttributeDefinition: Sendable, Equatable {
         self.type = type
         self.allowedValues = allowedValues
         self.isMultiple = isMultiple
-        places = Dictionary(allowedValues.enumerated().map { ($1, $0) }, uniquingKeysWith: { first, _ in first })
+        indices = Dictionary(allowedValues.enumerated().map { ($1, $0) }, uniquingKeysWith: { first, _ in first })
     }
 }
 
 extension AttributeDefinition {
-    /// Checks a value that came from outside, and brings it into the form in which it is stored and compared.
+    /// Validates a value from a request and normalizes it to the form that is stored and compared.
     ///
-    /// - Throws: ``AttributeRefusal``, which says what the attribute takes.
+    /// - Throws: ``AttributeRefusal``, which says what values the attribute accepts.
     public func value(_ json: JSONValue) throws(AttributeRefusal) -> AttributeValue {
         switch type {
         case .string: .text(try text(json))
@@ -67,7 +86,7 @@ extension AttributeDefinition {
         guard let number = json.double, number.isFinite else {
             throw AttributeRefusal("`\(name)` must be a number; got \(json.kind)")
         }
-        // What a double cannot hold would come back as another number.
+        // A greater integer would lose precision and come back as another number.
         if case .integer(let integer) = json, integer.magnitude > 1 << 53 {
             throw AttributeRefusal("`\(name)` must be from -2^53 to 2^53 as a whole number; got \(integer)")
         }
@@ -117,12 +136,12 @@ extension AttributeDefinition {
         guard !given.isEmpty else { throw AttributeRefusal("`\(name)` must have a value; DELETE removes an attribute") }
         var chosen: Set<Int> = []
         for value in given {
-            guard let place = places[value] else {
+            guard let index = indices[value] else {
                 let list = allowedValues.prefix(20).map { Self.quoted($0.string) }.joined(separator: ", ")
                 let more = allowedValues.count > 20 ? ", …" : ""
                 throw AttributeRefusal("`\(name)` must be one of \(list)\(more); got \(Self.quoted(value.string))")
             }
-            chosen.insert(place)
+            chosen.insert(index)
         }
         return chosen.sorted().map { allowedValues[$0] }
     }
@@ -137,7 +156,7 @@ extension AttributeDefinition {
         return values
     }
 
-    /// `One; Two`: between semicolons, without the blanks around.
+    /// Splits `One; Two` at its semicolons and trims the blanks around each value.
     private static func separated(_ text: String) throws(AttributeRefusal) -> [Identifier] {
         let parts = text.utf8.split(separator: UInt8(ascii: ";"))
         try check(count: parts.count)
@@ -154,9 +173,37 @@ extension AttributeDefinition {
         }
     }
 
-    /// At most 64 characters of a text, for a message.
+    /// Quotes at most 64 characters of a text for an error message.
     private static func quoted(_ text: String) -> String {
         let head = text.prefix(64)
         return "'\(head)\(head.endIndex == text.endIndex ? "" : "…")'"
     }
+}
+
+/// Why an attribute does not accept a value.
+public struct AttributeRefusal: Error, Sendable, Equatable, CustomStringConvertible {
+    public let description: String
+
+    init(_ description: String) {
+        self.description = description
+    }
+}
+
+/// The officially assigned country codes of ISO 3166-1 alpha-2, in lower case.
+private enum CountryCode {
+    static func isAssigned(_ text: String) -> Bool {
+        guard text.utf8.count == 2 else { return false }
+        return assigned.contains(text)
+    }
+
+    private static let assigned = Set(
+        """
+        ad ae af ag ai al am ao aq ar as at au aw ax az ba bb bd be bf bg bh bi bj bl bm bn bo bq br bs bt bv bw by bz
+        ca cc cd cf cg ch ci ck cl cm cn co cr cu cv cw cx cy cz de dj dk dm do dz ec ee eg eh er es et fi fj fk fm fo fr
+        ga gb gd ge gf gg gh gi gl gm gn gp gq gr gs gt gu gw gy hk hm hn hr ht hu id ie il im in io iq ir is it je jm jo jp
+        ke kg kh ki km kn kp kr kw ky kz la lb lc li lk lr ls lt lu lv ly ma mc md me mf mg mh mk ml mm mn mo mp mq mr ms mt
+        mu mv mw mx my mz na nc ne nf ng ni nl no np nr nu nz om pa pe pf pg ph pk pl pm pn pr ps pt pw py qa re ro rs ru rw
+        sa sb sc sd se sg sh si sj sk sl sm sn so sr ss st sv sx sy sz tc td tf tg th tj tk tl tm tn to tr tt tv tw tz
+        ua ug um us uy uz va vc ve vg vi vn vu wf ws ye yt za zm zw
+        """.split(whereSeparator: \.isWhitespace).map(String.init))
 }

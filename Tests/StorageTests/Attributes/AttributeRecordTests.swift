@@ -1,4 +1,5 @@
 import Bucketing
+import Storage
 import TestSupport
 import Testing
 

@@ -1,7 +1,7 @@
+public import Bucketing
 import JSON
 
-/// The conditions of a segment, tied to the numbers that records have for attributes: made for looking through
-/// millions of records where their bytes lie.
+/// The conditions of a segment, compiled to attribute numbers so that a scan evaluates millions of records in place.
 public struct SegmentMatcher: Sendable {
     private let test: BoundCondition
 
@@ -9,20 +9,20 @@ public struct SegmentMatcher: Sendable {
         test = BoundCondition(segment.condition, schema)
     }
 
-    /// Whether the conditions hold for the user of a record; damaged bytes are as good as no attributes.
+    /// Whether a record meets the conditions. A damaged record counts as one without attributes.
     public func matches(_ record: UnsafeRawBufferPointer) -> Bool {
         guard let fields = AttributeFields(record) else { return false }
         return test.answer(fields) ?? false
     }
 }
 
-/// A ``Condition`` whose leaves ask for numbers instead of names.
+/// A `Condition` whose leaves refer to attributes by number instead of by name.
 private indirect enum BoundCondition: Sendable {
     case and([BoundCondition])
     case or([BoundCondition])
     case not(BoundCondition)
     case attribute(UInt32, AttributeTest)
-    /// What no stored attribute can answer, with its answer.
+    /// A leaf that does not depend on stored attributes.
     case constant(Bool?)
 
     init(_ condition: Condition, _ schema: AttributeSchema) {
@@ -59,7 +59,7 @@ private indirect enum BoundCondition: Sendable {
         }
     }
 
-    /// One decisive answer decides, even when another is unknown.
+    /// A decisive operand settles the result even if another is unknown.
     private static func answer(_ conditions: [BoundCondition], _ fields: AttributeFields, decisive: Bool) -> Bool? {
         var sawUnknown = false
         for condition in conditions {
@@ -71,4 +71,26 @@ private indirect enum BoundCondition: Sendable {
         }
         return sawUnknown ? nil : !decisive
     }
+}
+
+/// The extent of a segment scan.
+public enum SegmentScan: Sendable {
+    /// A page of users that follow this one; `nil` starts at the first user.
+    case users(after: Identifier?)
+    /// All users; they are counted but not listed.
+    case size
+}
+
+/// The result of a segment scan.
+public struct SegmentPage: Sendable {
+    /// Users of the segment in the byte order of their ids; empty if they were only counted, or if none are left.
+    public var userIDs: [Identifier] = []
+    /// The last user that was scanned; `nil` once all users were scanned.
+    public var last: Identifier?
+    /// The number of users found in the segment.
+    public var matches = 0
+    /// The number of users scanned.
+    public var examined = 0
+
+    public init() {}
 }

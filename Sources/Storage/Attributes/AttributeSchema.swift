@@ -1,6 +1,8 @@
-/// The attributes and segments that admins have defined, as they are at one moment.
+public import Bucketing
+
+/// An immutable snapshot of the attributes and segments that admins have defined.
 public final class AttributeSchema: Sendable {
-    /// In the order of their names' bytes.
+    /// In the byte order of their names.
     public let attributes: [AttributeDefinition]
     public let segments: [Identifier: Segment]
     private let byName: [Identifier: AttributeDefinition]
@@ -25,10 +27,33 @@ public final class AttributeSchema: Sendable {
         byNumber[number]
     }
 
-    /// The names of the defined attributes that conditions ask for, by themselves or through segments.
+    /// Returns the names of the defined attributes that conditions use, directly or through segments.
     public func attributes(for mentions: Mentions) -> [String] {
         var names = mentions.attributes
         for name in mentions.segments { names.formUnion(segments[name]?.mentions.attributes ?? []) }
         return attributes.map(\.name).filter(names.contains).map(\.string)
+    }
+}
+
+/// A user's stored attributes together with the schema that names them.
+public struct StoredAttributes: AttributeSource {
+    private let schema: AttributeSchema
+    private let record: AttributeRecord?
+
+    /// - Parameter record: `nil` if nothing is stored, or no condition needs it.
+    public init(schema: AttributeSchema, record: AttributeRecord?) {
+        self.schema = schema
+        self.record = record
+    }
+
+    public func answer(_ test: AttributeTest, attribute name: Identifier) -> Bool? {
+        guard let record, let definition = schema.attribute(name) else { return test.answer(AttributeField?.none) }
+        return record.bytes.withUnsafeBytes { bytes in
+            test.answer(AttributeFields(bytes)?.field(definition.number))
+        }
+    }
+
+    public func segment(_ name: Identifier) -> Segment? {
+        schema.segments[name]
     }
 }

@@ -1,6 +1,7 @@
+public import Bucketing
 public import JSON
 
-/// Checks the conditions of a segment against the schema.
+/// Validates the conditions of a segment against the schema.
 public struct SegmentRules {
     private let schema: AttributeSchema
     private var faults: [JSONFault] = []
@@ -9,8 +10,8 @@ public struct SegmentRules {
         self.schema = schema
     }
 
-    /// - Parameter place: where the conditions stand.
-    /// - Returns: everything that would keep a condition from ever being answered.
+    /// - Parameter place: where the conditions are in the request.
+    /// - Returns: each fault that would make a condition unanswerable.
     public static func faults(
         in conditions: JSONValue, at place: JSONPointer, schema: AttributeSchema
     ) -> [JSONFault] {
@@ -50,7 +51,7 @@ public struct SegmentRules {
         }
     }
 
-    /// The value of `exact` must be one that the attribute can have, as it is stored.
+    /// The value of `exact` must be a valid value of the attribute, in the form in which it is stored.
     private mutating func checkExact(_ value: JSONValue, of attribute: AttributeDefinition, _ place: JSONPointer) {
         do throws(AttributeRefusal) {
             let stored = try attribute.value(value)

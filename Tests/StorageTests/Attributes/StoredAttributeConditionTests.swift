@@ -1,5 +1,6 @@
 import Bucketing
 import JSON
+import Storage
 import Testing
 
 /// Conditions on stored attributes: in decisions, where the request says nothing, and in segments.
@@ -107,7 +108,7 @@ import Testing
     }
 
     private struct Known: StoredAssignments {
-        let attributes: StoredAttributes?
+        let attributes: (any AttributeSource)?
 
         func assignment(experimentID: Identifier) -> StoredAssignment? { nil }
     }
