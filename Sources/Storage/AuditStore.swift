@@ -1,16 +1,136 @@
 public import Bucketing
+public import JSON
 
-/// Which entries of the audit log are asked for; what is `nil` does not matter.
+#if canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#elseif canImport(Darwin)
+import Darwin
+#endif
+
+/// Who makes a change, and through which request.
+public struct Author: Sendable, Hashable {
+    /// The name of a token, or of another actor: that name has two words, which no token's name has.
+    public var name: String
+    /// Empty if there is no request.
+    public var requestID: String
+
+    public init(name: String, requestID: String = "") {
+        self.name = name
+        self.requestID = requestID
+    }
+
+    /// The name of everyone on a server without tokens. No token may have it.
+    public static let anonymousName = "anonymous"
+
+    /// The system user that runs this process; the author of what happens at its start and of commands.
+    public static let processUser: Author = {
+        let identifier = geteuid()
+        let name = getpwuid(identifier).map { String(cString: $0.pointee.pw_name) }
+        return Author(name: "user \(name ?? String(identifier))")
+    }()
+}
+
+/// An action of an admin, as the audit log names it.
+public enum AuditAction: String, Sendable, CaseIterable {
+    /// A variation was set for a user; the target is the experiment's id.
+    case overrideSet = "override.set"
+    /// A user's assignment was removed, an override or not; the target is the experiment's id.
+    case assignmentRemove = "assignment.remove"
+    /// Everything stored about a user was erased. The entry does not name the user.
+    case profileErase = "profile.erase"
+    /// A variation was forced on a user for a test; the target is the experiment's key.
+    case forcedVariationSet = "forced_variation.set"
+    /// A forced variation was removed; the target is the experiment's key.
+    case forcedVariationRemove = "forced_variation.remove"
+    /// A datafile was activated; the target is the SDK key.
+    case datafilePut = "datafile.put"
+    /// An experiment was created or changed; the target is its key.
+    case experimentPut = "experiment.put"
+    /// An experiment was archived; the target is its key.
+    case experimentArchive = "experiment.archive"
+    /// An experiment was deleted, by an earlier release; the target is its key.
+    case experimentDelete = "experiment.delete"
+    /// An attribute was defined, or the values of a selection were changed; the target is its name.
+    case attributePut = "attribute.put"
+    /// An attribute was deleted with all its values; the target is its name.
+    case attributeDelete = "attribute.delete"
+    /// A segment was defined or its conditions were changed; the target is its name.
+    case segmentPut = "segment.put"
+    /// A segment was deleted; the target is its name.
+    case segmentDelete = "segment.delete"
+    /// The access tokens were reloaded; the target is their file.
+    case tokensReload = "tokens.reload"
+    /// The database was migrated; the target is its new version.
+    case databaseMigrate = "database.migrate"
+}
+
+/// A recorded action of an admin.
+public struct AuditEntry: Sendable, Equatable {
+    /// Ascending in time.
+    public var id: Int64
+    public var recordedAt: Timestamp
+    public var author: Author
+    /// An ``AuditAction``, or an action of a newer release.
+    public var action: String
+    /// `nil` if the action is not about a user, or if the user has been erased since.
+    public var userID: Identifier?
+    /// What was changed; see ``AuditAction``.
+    public var target: String
+    /// JSON; `nil` if there was nothing before, or if the user has been erased since.
+    public var before: [UInt8]?
+    /// JSON; `nil` if there is nothing after, or if the user has been erased since.
+    public var after: [UInt8]?
+
+    public init(
+        id: Int64, recordedAt: Timestamp, author: Author, action: String, userID: Identifier?, target: String,
+        before: [UInt8]?, after: [UInt8]?
+    ) {
+        self.id = id
+        self.recordedAt = recordedAt
+        self.author = author
+        self.action = action
+        self.userID = userID
+        self.target = target
+        self.before = before
+        self.after = after
+    }
+}
+
+/// The description of a change for the audit log, without its author.
+public struct AuditNote: Sendable {
+    public var action: AuditAction
+    public var userID: Identifier?
+    public var target: String
+    /// `null` if there was nothing.
+    public var before: JSONValue
+    /// `null` if there is nothing.
+    public var after: JSONValue
+
+    public init(
+        _ action: AuditAction, of target: String, userID: Identifier? = nil, before: JSONValue = .null,
+        after: JSONValue = .null
+    ) {
+        self.action = action
+        self.userID = userID
+        self.target = target
+        self.before = before
+        self.after = after
+    }
+}
+
+/// A query of the audit log; members that are `nil` do not restrict it.
 public struct AuditQuery: Sendable {
     public var author: String?
     public var action: AuditAction?
     public var userID: Identifier?
     public var target: String?
-    /// Entries recorded at this moment or later.
+    /// Entries recorded at this time or later.
     public var since: Timestamp?
-    /// Entries recorded before this moment.
+    /// Entries recorded before this time.
     public var until: Timestamp?
-    /// Entries older than the one of this id.
+    /// Entries older than the one with this id.
     public var after: Int64?
     public var limit: Int
 
@@ -19,24 +139,25 @@ public struct AuditQuery: Sendable {
     }
 }
 
-/// Where the actions of admins are kept. An entry is part of the transaction of the change that it tells of: neither
-/// is there without the other. What changed nothing is not recorded.
+/// Stores the audit log: the actions of admins.
+///
+/// An entry is written in the same transaction as its change. Actions that change nothing are not recorded.
 public protocol AuditStore: Sendable {
-    /// Applies an admin's change of a profile and records it; otherwise as ``ProfileStore/submit(_:completion:)``.
+    /// Applies an admin's change of a profile and records it; otherwise like ``ProfileStore/submit(_:completion:)``.
     ///
-    /// Erasing a user takes the user out of the entries that are there: the id, and what was before and after.
+    /// Erasing a user also removes the user's id and the values before and after from existing entries.
     func submit(
         _ change: ProfileChange, by author: Author,
         completion: @escaping @Sendable (Result<ProfileChangeResult, StorageError>) -> Void
     )
 
-    /// Records what was done elsewhere than in the store.
+    /// Records an action that took place outside the store.
     func record(
         _ note: AuditNote, by author: Author, completion: @escaping @Sendable (Result<Void, StorageError>) -> Void)
 
-    /// Entries, the newest first.
+    /// Finds entries, newest first.
     ///
-    /// - Parameter completion: called on a thread of the store's choice.
+    /// - Parameter completion: called on any thread.
     func auditEntries(
         _ query: AuditQuery, completion: @escaping @Sendable (Result<[AuditEntry], StorageError>) -> Void)
 }

@@ -1,8 +1,8 @@
 public import Bucketing
 
-/// A datafile as it is or was in force.
+/// A datafile that is or was active.
 public struct StoredDatafile: Sendable {
-    /// Counts the datafiles of all projects; greater is later.
+    /// Ascending across the datafiles of all projects.
     public var version: Int64
     public var sdkKey: String
     /// The datafile's own revision.
@@ -10,7 +10,7 @@ public struct StoredDatafile: Sendable {
     /// JSON.
     public var content: [UInt8]
     public var storedAt: Timestamp
-    /// The name of the token that brought it, or where else it came from.
+    /// The name of its ``Author``.
     public var author: String
 
     public init(
@@ -25,7 +25,7 @@ public struct StoredDatafile: Sendable {
     }
 }
 
-/// A variation that is forced on one user for a test, without being stored in the profile.
+/// A variation that is forced on a user for a test; it is not part of the profile.
 public struct ForcedVariation: Sendable, Hashable {
     public var sdkKey: String
     public var userID: Identifier
@@ -40,41 +40,41 @@ public struct ForcedVariation: Sendable, Hashable {
     }
 }
 
-/// Where datafiles and forced variations are kept, for all processes that share the store. The promises of
-/// ``ProfileStore`` hold here too.
+/// Stores datafiles and forced variations for all processes that share the store, with the guarantees of
+/// ``ProfileStore``.
 ///
-/// What reads here blocks, and is not for an event loop: these are small and rarely change, and are kept in memory by
-/// those who need them.
+/// Reads block; do not call them on an event loop. The data is small and rarely changes, so that its users keep it in
+/// memory.
 public protocol ProjectStore: Sendable {
-    /// A number that rises with every change, in whatever process.
+    /// Returns a counter that every change raises, in any process.
     func projectChanges() throws(StorageError) -> Int64
 
-    /// The datafiles in force whose version is greater than `version`.
+    /// Returns the active datafiles whose version is greater than `version`.
     func datafiles(after version: Int64) throws(StorageError) -> [StoredDatafile]
 
-    /// The last datafiles of one project, the newest first, with empty content.
+    /// Returns the last datafiles of a project, newest first, without their content.
     func datafileHistory(sdkKey: String, limit: Int) throws(StorageError) -> [StoredDatafile]
 
-    /// The last datafile of one project that an author put in force, if any.
+    /// Returns the last datafile of a project that an author activated, if any.
     func lastDatafile(sdkKey: String, by author: Author) throws(StorageError) -> StoredDatafile?
 
-    /// All forced variations.
+    /// Returns all forced variations.
     func forcedVariations() throws(StorageError) -> [ForcedVariation]
 
-    /// Puts a datafile in force, and records that in the audit log.
+    /// Activates a datafile and records that in the audit log.
     ///
     /// - Parameters:
-    ///   - note: the store adds the version and the revision before and after.
-    ///   - replacing: the version that must be in force, 0 for none; `nil`: whichever is. So nobody's edit is lost.
-    ///   - completion: called with the datafile as stored, or `nil` when another version was in force.
+    ///   - note: the store adds the versions and revisions before and after.
+    ///   - replacing: the version that must be active, 0 for none, so that no concurrent edit is lost; `nil` accepts any.
+    ///   - completion: called with the stored datafile, or `nil` if another version was active.
     func putDatafile(
         _ content: [UInt8], sdkKey: String, revision: String, replacing: Int64?, note: AuditNote, by author: Author,
         completion: @escaping @Sendable (Result<StoredDatafile?, StorageError>) -> Void
     )
 
-    /// Forces a variation on a user, or with `nil` no longer does, and records it in the audit log.
+    /// Forces a variation on a user, or with `nil` removes the forced one, and records that in the audit log.
     ///
-    /// - Parameter completion: called with the variation that was forced before, if any.
+    /// - Parameter completion: called with the variation forced before, if any.
     func setForcedVariation(
         _ variationKey: Identifier?, experimentKey: Identifier, userID: Identifier, sdkKey: String, by author: Author,
         completion: @escaping @Sendable (Result<Identifier?, StorageError>) -> Void

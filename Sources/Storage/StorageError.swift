@@ -1,26 +1,26 @@
-/// Why a store could not do what it was asked.
+/// Why a store refused or failed an operation.
 public enum StorageError: Error, Hashable, Sendable {
-    /// The profile would hold more assignments than the limit allows. Nothing was stored.
+    /// The change would make the profile exceed its assignment limit. Nothing was stored.
     case tooManyAssignments(limit: Int)
-    /// The profile is not as the change's ``ProfileChange/condition`` demands. Nothing was stored.
+    /// The profile does not meet the change's ``ProfileChange/condition``. Nothing was stored.
     case conditionFailed
-    /// More writes are waiting than the limit allows. Nothing was stored; the caller may try again.
+    /// Too many writes are waiting. Nothing was stored; the caller may retry.
     case overloaded
-    /// The store failed (disk full, locked, unreadable, …). Nothing is acknowledged.
+    /// The store failed: disk full, locked, unreadable… Nothing was acknowledged.
     case unavailable(reason: String)
-    /// A decision was made with another datafile than the newest at the commit. Nothing was stored; the caller decides
-    /// again with the newest.
+    /// The decision did not use the newest datafile at the commit. Nothing was stored; the caller should decide again
+    /// with the newest one.
     case staleDatafile
-    /// What is stored of one user cannot be read; others are not affected. Nothing is acknowledged.
+    /// The stored data of this user is unreadable; other users are not affected. Nothing was acknowledged.
     case damaged(reason: String)
-    /// The user was erased while the change waited for its transaction. Nothing was stored; the caller may try again.
+    /// The user was erased while the change waited for its transaction. Nothing was stored; the caller may retry.
     case erased
     /// The store is closed or closing.
     case closed
 }
 
 extension StorageError {
-    /// Whether the same could be done for other users.
+    /// Whether the error concerns this user only, so that the operation may succeed for others.
     public var concernsOneUser: Bool {
         switch self {
         case .tooManyAssignments, .conditionFailed, .damaged, .erased: true

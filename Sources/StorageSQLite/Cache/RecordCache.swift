@@ -1,46 +1,45 @@
 import Bucketing
 import JSON
 
-/// The records of the users that were asked for most recently, in a bounded and compact form: one piece of memory as
-/// a ring, in which new entries overwrite the oldest, and a table of places in it. An entry costs its bytes and 16
-/// more, and about 8 in the table; nothing is allocated for it.
+/// A bounded cache of user records: a ring buffer, in which new entries overwrite the oldest, and a hash table of positions
+/// in it. An entry costs its bytes plus 16, and about 8 in the table. It needs no allocation.
 ///
 /// ```
 /// ring   | … oldest entry | … | newest entry | free … |
 /// entry  hash 4 | key length 4 | value length 4 | flags 4 | key | value | padding to 8
-/// table  place of an entry in units of 8 bytes, plus 1; 0: free. Linear probing from the hash.
+/// table  position of an entry in units of 8 bytes, plus 1; 0: free. Linear probing from the hash.
 /// ```
 final class RecordCache {
-    /// What is known of a user.
+    /// The result of a lookup.
     enum Finding: Equatable {
         case unknown
-        /// There is no profile.
+        /// The user has no record.
         case absent
         case record([UInt8])
     }
 
     private static let headerSize = 16
-    /// Slots at first; the table doubles before it is more than half full.
+    /// The initial number of slots; the table doubles before it is more than half full.
     private static let firstTableSize = 1_024
     private static let absentLength = UInt32.max
     private static let alive: UInt32 = 1
     private static let dead: UInt32 = 2
-    /// Fills the end of the ring where no entry fits any more.
+    /// Marks the unused end of the ring, where the next entry did not fit.
     private static let filler: UInt32 = 3
 
     private let ring: UnsafeMutableRawPointer
-    /// Bytes of the ring; a multiple of 8.
+    /// The size of the ring in bytes; a multiple of 8.
     private let capacity: Int
-    /// Where the oldest entry begins, and where the next one will.
+    /// The offsets of the oldest entry and of the next one.
     private var oldest = 0
     private var next = 0
-    /// Bytes between `oldest` and `next`, dead entries and fillers included.
+    /// The number of bytes between `oldest` and `next`, including dead entries and fillers.
     private(set) var usedBytes = 0
     private(set) var count = 0
-    /// Not an array, whose every element would be asked for through a call.
+    /// Not an array: each access to an element would be a call.
     private var table: UnsafeMutableBufferPointer<UInt32>
 
-    /// - Parameter bytes: of the ring; the memory is taken from the system as it fills.
+    /// - Parameter bytes: the size of the ring. The system provides the memory as it fills.
     init(bytes: Int) {
         capacity = max(4_096, min(bytes, Int(UInt32.max - 1) * 8)) & ~7
         ring = UnsafeMutableRawPointer.allocate(byteCount: capacity, alignment: 8)
@@ -58,23 +57,23 @@ final class RecordCache {
         return table
     }
 
-    /// What is known of a user.
+    /// Looks up a user.
     func find(_ key: UserKey) -> Finding {
         guard let slot = slot(of: key) else { return .unknown }
-        let entry = place(slot)
+        let entry = position(slot)
         let length = load(entry + 8)
         guard length != Self.absentLength else { return .absent }
         let start = ring + entry + Self.headerSize + key.bytes.count
         return .record(Array(UnsafeRawBufferPointer(start: start, count: Int(length))))
     }
 
-    /// Keeps what was found out; `nil` stands for "there is no profile".
+    /// Caches the record of a user; `nil` if the user has none.
     func insert(_ key: UserKey, _ record: [UInt8]?) {
         guard let record else { return put(nil, key, in: slot(of: key)) }
         record.withUnsafeBytes { put($0, key, in: slot(of: key)) }
     }
 
-    /// Keeps what is new of a user of whom something is known.
+    /// Updates the record of a cached user.
     func replace(_ key: UserKey, _ record: UnsafeRawBufferPointer?) {
         if let slot = slot(of: key) { put(record, key, in: slot) }
     }
@@ -95,15 +94,15 @@ final class RecordCache {
 
     // MARK: The ring
 
-    /// - Parameter slot: of the user's present entry.
+    /// - Parameter slot: the slot of the user's present entry, if any.
     private func put(_ record: UnsafeRawBufferPointer?, _ key: UserKey, in slot: Int?) {
         let size = Self.size(key.bytes.count, record?.count ?? 0)
         if let slot {
-            // Mostly only a variation has changed; a new entry would push out an older one.
-            if self.size(entryAt: place(slot)) == size { return fill(place(slot), key.bytes.count, record) }
+            // Mostly only a variation has changed. Overwriting in place evicts nothing.
+            if self.size(entryAt: position(slot)) == size { return fill(position(slot), key.bytes.count, record) }
             remove(slot)
         }
-        // An entry that would push out a good part of the others is not worth it.
+        // Do not cache an entry that would evict a large part of the others.
         guard size <= capacity / 8 else { return }
         makeRoom(size)
         let entry = next
@@ -121,7 +120,7 @@ final class RecordCache {
         addToTable(entry, hash)
     }
 
-    /// Frees `size` bytes in one piece at `next`.
+    /// Frees `size` contiguous bytes at `next`.
     private func makeRoom(_ size: Int) {
         if capacity - next < size {
             let rest = capacity - next
@@ -133,7 +132,7 @@ final class RecordCache {
         free(size)
     }
 
-    /// Drops the oldest entries until `size` bytes are free.
+    /// Evicts the oldest entries until `size` bytes are free.
     private func free(_ size: Int) {
         while capacity - usedBytes < size {
             let rest = capacity - oldest
@@ -158,7 +157,7 @@ final class RecordCache {
         return Self.size(Int(load(entry + 4)), length == Self.absentLength ? 0 : Int(length))
     }
 
-    /// Writes the value of an entry that has the room for it.
+    /// Writes the value of an entry of the right size.
     private func fill(_ entry: Int, _ keyLength: Int, _ record: UnsafeRawBufferPointer?) {
         store(record.map { UInt32(truncatingIfNeeded: $0.count) } ?? Self.absentLength, at: entry + 8)
         guard let record, let base = record.baseAddress else { return }
@@ -173,14 +172,14 @@ final class RecordCache {
         ring.storeBytes(of: value, toByteOffset: offset, as: UInt32.self)
     }
 
-    /// The half of a hash that is kept.
+    /// The half of a hash that entries store.
     private static func hash(_ key: UserKey) -> UInt32 {
         UInt32(truncatingIfNeeded: key.hash)
     }
 
     // MARK: The table
 
-    private func place(_ slot: Int) -> Int {
+    private func position(_ slot: Int) -> Int {
         (Int(table[slot]) - 1) * 8
     }
 
@@ -190,7 +189,7 @@ final class RecordCache {
         let mask = table.count - 1
         var slot = Int(hash) & mask
         while table[slot] != 0 {
-            let entry = place(slot)
+            let entry = position(slot)
             if load(entry) == hash, load(entry + 4) == bytes.count,
                 UnsafeRawBufferPointer(start: ring + entry + Self.headerSize, count: bytes.count).hasSameBytes(as: bytes)
             {
@@ -232,10 +231,10 @@ final class RecordCache {
         remove(slot)
     }
 
-    /// Takes an entry out of the table and moves up those behind it that would not be found otherwise (Knuth,
-    /// The Art of Computer Programming, volume 3, 6.4, algorithm R). Its bytes stay until the ring comes round.
+    /// Removes an entry from the table and moves later ones up that linear probing would no longer find (Knuth, The Art of
+    /// Computer Programming, volume 3, 6.4, algorithm R). Its bytes stay in the ring until they are overwritten.
     private func remove(_ slot: Int) {
-        store(Self.dead, at: place(slot) + 12)
+        store(Self.dead, at: position(slot) + 12)
         count -= 1
         let mask = table.count - 1
         var hole = slot
@@ -243,7 +242,7 @@ final class RecordCache {
         while true {
             scan = (scan + 1) & mask
             if table[scan] == 0 { break }
-            let home = Int(load(place(scan))) & mask
+            let home = Int(load(position(scan))) & mask
             if (scan - home) & mask >= (scan - hole) & mask {
                 table[hole] = table[scan]
                 hole = scan
@@ -254,3 +253,28 @@ final class RecordCache {
 }
 
 @available(*, unavailable) extension RecordCache: Sendable {}
+
+/// The bytes of a user's id, in place, and their hash.
+struct UserKey {
+    let bytes: UnsafeRawBufferPointer
+    /// Seeded randomly in each process, so that nobody can choose ids that collide in a table.
+    let hash: UInt64
+}
+
+extension UserKey {
+    init(_ bytes: UnsafeRawBufferPointer) {
+        var hasher = Hasher()
+        hasher.combine(bytes: bytes)
+        self.init(bytes: bytes, hash: UInt64(bitPattern: Int64(hasher.finalize())))
+    }
+}
+
+@available(*, unavailable) extension UserKey: Sendable {}
+
+extension Identifier {
+    /// Lends the key for the duration of the call.
+    func withKey<Result>(_ body: (UserKey) -> Result) -> Result {
+        var text = string
+        return text.withUTF8 { body(UserKey(UnsafeRawBufferPointer($0))) }
+    }
+}

@@ -1,14 +1,13 @@
 import Dispatch
 import Synchronization
 
-/// Copies the write-ahead log into the database from time to time, so that it can start anew.
+/// Copies the write-ahead log into the database, so that the log can restart.
 ///
-/// SQLite would do all of it within a commit, which then takes as long as thousands of pages take. Here another
-/// connection copies nearly everything while commits go on, and makes it durable, again and again until few pages are
-/// added meanwhile; those are left to the writer.
+/// SQLite would do this within a commit, which would then wait for thousands of pages. Here another connection copies
+/// while commits go on, and syncs, in passes until a pass finds few new pages. The writer copies those.
 ///
-/// A checkpoint that fails is no failure of a commit, whose pages are safe in the log; the next one tries again, and
-/// copies all of the log.
+/// A failed checkpoint does not fail a commit, whose pages are safe in the log. The next checkpoint copies the whole log
+/// again.
 final class Checkpointer: Sendable {
     private enum Stage {
         case idle
@@ -18,16 +17,16 @@ final class Checkpointer: Sendable {
 
     private struct State {
         var stage = Stage.idle
-        /// Pages in the log at which to start.
+        /// The number of pages in the log that starts a checkpoint.
         var threshold: Int
         var failures: UInt64 = 0
     }
 
-    /// What copies, one at a time.
+    /// The connection that copies; one checkpoint runs at a time.
     private struct Copier {
-        /// Open from the first use on: the system tells of what it could not write those who had the file open then.
+        /// Stays open once used: the kernel reports a failed write-back only to descriptors that were open at that time.
         var connection: Connection?
-        /// Whether something may be missing in the database that the log counts as copied.
+        /// Whether the database may lack pages that the log counts as copied.
         var mustCopyAll = false
 
         mutating func openConnection(_ file: DatabaseFile) throws(SQLiteError) -> Connection {
@@ -46,15 +45,15 @@ final class Checkpointer: Sendable {
             mustCopyAll = false
         }
 
-        mutating func takeNote(of error: SQLiteError) {
+        mutating func note(_ error: SQLiteError) {
             if !error.isBusy { mustCopyAll = true }
         }
     }
 
-    /// Seconds that commits may be held up until the readers have let go of the log. They hold on to it for one batch.
+    /// How long commits may wait, in seconds, until readers have released the log. Readers hold it for one batch.
     private static let patience = 0.1
 
-    /// Pages of a pass after which so few are left to the writer that they are copied in about the time of a commit.
+    /// A pass that copies at most this many pages is the last: the writer copies the rest in about the time of a commit.
     private static let fewPages = 2_048
     private static let passes = 4
 
@@ -63,7 +62,7 @@ final class Checkpointer: Sendable {
     private let copier = Mutex(Copier())
     private let queue = DispatchQueue(label: "sqlite-checkpoint", qos: .utility)
     private let file: DatabaseFile
-    /// How many the log may have before it is copied.
+    /// The configured number of pages in the log that starts a checkpoint.
     private let pages: Int
     private let report: @Sendable (StoreEvent) -> Void
 
@@ -74,7 +73,7 @@ final class Checkpointer: Sendable {
         state = Mutex(State(threshold: pages))
     }
 
-    /// Called after each commit, on the writer's queue.
+    /// Notes a commit; called on the writer's queue.
     func logHasGrown(on connection: Connection) {
         let stage = state.withLock { state in
             if state.stage == .idle, connection.logPages >= state.threshold {
@@ -86,9 +85,9 @@ final class Checkpointer: Sendable {
         if stage == .nearlyDone { finish(on: connection) }
     }
 
-    /// Waits for what is under way.
+    /// Waits for a running checkpoint.
     ///
-    /// - Parameter connection: the writer's, which is closed next, and then copies the rest if it is the last.
+    /// - Parameter connection: the writer's, which is closed next. If it is the last one, closing it copies the rest.
     func close(before connection: Connection?) {
         queue.sync { copier.withLock { $0.connection = nil } }
         if copier.withLock({ $0.mustCopyAll }) { connection?.setCheckpointOnClose(false) }
@@ -99,7 +98,7 @@ final class Checkpointer: Sendable {
             do throws(SQLiteError) {
                 try copyInPasses(copier.openConnection(file), &copier)
             } catch {
-                copier.takeNote(of: error)
+                copier.note(error)
                 hasFailed(error, on: copier.connection)
                 if error.asksForReopening { copier.connection = nil }
             }
@@ -120,13 +119,13 @@ final class Checkpointer: Sendable {
 
     private func finish(on connection: Connection) {
         let isComplete = copier.withLock { copier in
-            // All of the log would be too much to be copied between two commits.
+            // The whole log is too much to copy between two commits.
             guard !copier.mustCopyAll else { return false }
             do throws(SQLiteError) {
                 let result = try connection.checkpoint(.restart, lockTimeout: Self.patience)
                 return result.copied == result.pages
             } catch {
-                copier.takeNote(of: error)
+                copier.note(error)
                 hasFailed(error, on: connection)
                 return false
             }
@@ -134,13 +133,13 @@ final class Checkpointer: Sendable {
         if isComplete { isFailing.store(false, ordering: .relaxed) }
         state.withLock { state in
             state.stage = .idle
-            // Somebody who reads an old state for long keeps the log; to hold up commits often would be in vain.
+            // A long-running reader pins the log; delaying commits more often would not help.
             state.threshold = isComplete ? pages : max(pages, connection.logPages * 2)
         }
     }
 
-    /// Copies a log that was deleted, of which the connection still has hold: it is gone for good with the last process
-    /// that has. Not when another log has taken its place, as that belongs to another state of the database.
+    /// Copies a deleted log that the connection still has open: its contents are lost once the last process closes it. Does
+    /// nothing if another log has taken its place, because that belongs to another state of the database.
     func copyDeletedLog(on connection: Connection) {
         guard file.lacksOnlyLog else { return }
         copier.withLock { copier in
@@ -149,14 +148,14 @@ final class Checkpointer: Sendable {
                 _ = try connection.checkpoint(.passive)
                 try connection.synchronizeDatabase()
             } catch {
-                copier.takeNote(of: error)
+                copier.note(error)
                 hasFailed(error, on: connection)
             }
         }
     }
 
-    /// Other processes go by what the log's index counts as copied, and one that opens the database from now on is not
-    /// told of the failure: they are not to take for copied what may be lost.
+    /// Resets the count of copied pages. Other processes rely on it, and the kernel does not report the failure to one that
+    /// opens the database later: they must not count pages as copied that may be lost.
     private func hasFailed(_ error: SQLiteError, on connection: Connection?) {
         guard !error.isBusy else { return }
         state.withLock { $0.failures += 1 }
@@ -164,6 +163,6 @@ final class Checkpointer: Sendable {
         try? connection?.forgetCopiedPages()
     }
 
-    /// Checkpoints that failed, not counting those that another connection was in the way of.
+    /// The number of failed checkpoints, except those that another connection blocked.
     var failures: UInt64 { state.withLock { $0.failures } }
 }

@@ -4,38 +4,38 @@ import JSON
 import Migrations
 import Storage
 
-/// The file of a Holdfast database: recognises it, brings it to this program's version, and opens connections to it.
+/// The file of a Holdfast database: recognizes it, migrates it to this program's version, and opens connections.
 struct DatabaseFile: Sendable {
     let path: String
-    /// As they were when ``opened()`` was called; empty before.
+    /// The files as of ``opened()``; empty before.
     private var openFiles: [OpenFile] = []
 
     init(path: String) {
         self.path = path
     }
 
-    /// "HdFt", which marks the file as ours (`PRAGMA application_id`).
+    /// "HdFt" in `PRAGMA application_id`, which marks a Holdfast database.
     private static let applicationID: Int64 = 0x4864_4674
     private static let pageSize = 1_024
     static var version: Int64 { Int64(Migrations.all.count) }
 
-    /// Makes the file if there is none, and brings an older one up to date in one transaction. A file that is not ours,
-    /// or newer than this program, is refused before anything is written to it.
+    /// Creates the file if it does not exist, and migrates an older one in one transaction. A file of another program or of
+    /// a newer release is refused before anything is written to it.
     ///
-    /// - Returns: the version that the file had; 0 for a new one.
+    /// - Returns: the file's former version; 0 for a new one.
     @discardableResult
     func prepare(lockTimeout: Double) throws(DatabaseError) -> Int64 {
         try recognise()
         createPrivately()
         return try naming {
             let connection = try Connection(path: path, access: .create, lockTimeout: lockTimeout)
-            // The write-ahead log may know of a newer version than the file; it stays as it is if that is refused.
+            // The write-ahead log may hold a newer version than the file. If that is refused, the log must stay as it is.
             connection.setCheckpointOnClose(false)
             let former = try connection.integer("PRAGMA user_version")
             try checkVersion(former)
-            // Profiles are small and changed one by one: small pages make small commits.
+            // Profiles are small and change one by one, so that small pages make small commits.
             if former == 0 { try connection.execute("PRAGMA page_size = \(Self.pageSize)") }
-            // In this order, so that the file itself says from the first that it is ours.
+            // Before the switch to the write-ahead log, so that the file itself is marked as ours from the start.
             if former < Self.version { try migrate(connection) }
             connection.setCheckpointOnClose(true)
             try useWriteAheadLog(connection)
@@ -43,21 +43,21 @@ struct DatabaseFile: Sendable {
         }
     }
 
-    /// Refuses what is not a database of ours by its first bytes alone, so that nothing can come of it. What does not
-    /// exist or is empty is to become ours.
+    /// Refuses a file that is not a Holdfast database, by its first bytes alone, without side effects. A missing or empty
+    /// file is accepted.
     func recognise() throws(DatabaseError) {
         guard sizes.database > 0 else { return }
         guard let header = try naming({ try DatabaseHeader(path: path) }) else {
-            throw DatabaseError(path, "it is not a SQLite database")
+            throw DatabaseError(path, "it must be a SQLite database")
         }
         guard header.applicationID == Self.applicationID else {
-            throw DatabaseError(path, "it is a SQLite database of another program")
+            throw DatabaseError(path, "it must be a Holdfast database; it belongs to another program")
         }
         try checkVersion(header.version)
     }
 
-    /// Only its owner may read a new database. SQLite gives the files beside it the same mode. What goes wrong here,
-    /// goes wrong again when SQLite opens the file, and is told then.
+    /// Creates the file readable by its owner only; SQLite gives the files beside it the same mode. A failure here recurs
+    /// and is reported when SQLite opens the file.
     private func createPrivately() {
         let descriptor = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
         if descriptor >= 0 { close(descriptor) }
@@ -66,11 +66,11 @@ struct DatabaseFile: Sendable {
     private func checkVersion(_ found: Int64) throws(DatabaseError) {
         guard !(0...Self.version).contains(found) else { return }
         throw DatabaseError(
-            path, "its version is \(found), and this program knows versions up to \(Self.version): it was written by a "
-                + "newer release")
+            path, "its version must be at most \(Self.version), which this program knows; it is \(found): a newer release "
+                + "wrote it")
     }
 
-    /// Adds to what SQLite says which file it is about.
+    /// Adds the file's path to errors of SQLite.
     private func naming<Value>(_ body: () throws -> Value) throws(DatabaseError) -> Value {
         do {
             return try body()
@@ -83,8 +83,8 @@ struct DatabaseFile: Sendable {
         }
     }
 
-    /// Lasting; SQLite does not wait for the lock that the first switch of a file needs, when several processes make
-    /// the file at once.
+    /// Switches to the write-ahead log, permanently. When several processes create the file at once, SQLite does not wait
+    /// for the lock that the first switch needs; this does.
     private func useWriteAheadLog(_ connection: Connection) throws(SQLiteError) {
         var tries = 0
         while true {
@@ -98,8 +98,8 @@ struct DatabaseFile: Sendable {
         }
     }
 
-    /// All steps that are missing, with the number of the last, in one transaction. Another process may have done
-    /// the same meanwhile; the version that counts is the one read under the lock.
+    /// Applies all missing steps, and sets the version, in one transaction. Another process may have done so in the
+    /// meantime; only the version read under the lock counts.
     private func migrate(_ connection: Connection) throws {
         try connection.execute("BEGIN IMMEDIATE")
         do {
@@ -112,7 +112,7 @@ struct DatabaseFile: Sendable {
                 let note = AuditNote(
                     .databaseMigrate, of: "\(Self.version)", before: ["version": .integer(version)],
                     after: ["version": .integer(Self.version)])
-                try AuditRows.insert(note, by: .processUser, at: systemWallClock(), on: connection)
+                try AuditRows.insert(AuditEntry(note, by: .processUser, at: systemWallClock()), on: connection)
             }
             try connection.execute("PRAGMA application_id = \(Self.applicationID)")
             try connection.execute("PRAGMA user_version = \(Self.version)")
@@ -123,18 +123,18 @@ struct DatabaseFile: Sendable {
         }
     }
 
-    /// A connection that reads. It reads only, whatever it is asked.
+    /// Opens a connection that refuses to write.
     func reader(lockTimeout: Double) throws(SQLiteError) -> Connection {
         let connection = try connect(.write, lockTimeout: lockTimeout)
         try connection.execute("PRAGMA query_only = ON; PRAGMA cache_size = -2048")
         return connection
     }
 
-    /// A connection that writes. What it has committed survives a loss of power.
+    /// Opens a connection for writing. Its commits survive a power loss.
     func writer(lockTimeout: Double) throws(SQLiteError) -> Connection {
         let connection = try connect(.commit, lockTimeout: lockTimeout)
-        // Without spills nothing is appended to the log but by a commit, so that none of what is collected for one
-        // write to it (see Access.commit) outlives its transaction.
+        // Without spills only a commit appends to the log, so that the blocks collected for one write (see
+        // Access.commit) do not outlive their transaction.
         try connection.execute(
             """
             PRAGMA synchronous = FULL;
@@ -146,7 +146,7 @@ struct DatabaseFile: Sendable {
         return connection
     }
 
-    /// A connection that has read something, before which SQLite knows nothing of the log.
+    /// Opens a connection and reads something, so that SQLite opens the log.
     func connect(_ access: Connection.Access, lockTimeout: Double) throws(SQLiteError) -> Connection {
         try expectInPlace()
         let connection = try Connection(path: path, access: access, lockTimeout: lockTimeout)
@@ -157,9 +157,9 @@ struct DatabaseFile: Sendable {
 
     // MARK: The files in place
 
-    /// One of the files that SQLite has open.
+    /// A file that SQLite has open.
     private struct OpenFile: Sendable {
-        /// What an operator knows it as.
+        /// The name for operators.
         let name: String
         let path: String
         let isLog: Bool
@@ -173,12 +173,12 @@ struct DatabaseFile: Sendable {
         }
     }
 
-    /// What tells one file from another in its place.
+    /// Distinguishes a file from another one at the same path.
     private struct Identity: Equatable {
         let device: dev_t
         let inode: ino_t
 
-        /// `nil`: there is no such file.
+        /// - Returns: `nil` if the file does not exist.
         init?(path: String) {
             var status = stat()
             guard stat(path, &status) == 0 else { return nil }
@@ -186,7 +186,8 @@ struct DatabaseFile: Sendable {
         }
     }
 
-    /// The file with what is in place now, which must stay there: SQLite deletes none of it while a connection is open.
+    /// Returns the file with the identity of all its parts, which must stay in place: SQLite deletes none of them while a
+    /// connection is open.
     func opened() -> DatabaseFile {
         var file = self
         file.openFiles = [
@@ -198,14 +199,15 @@ struct DatabaseFile: Sendable {
         return file
     }
 
-    /// What is written to a file that nobody finds again is lost, however often it is synchronised.
+    /// Checks that all files are still in place: writes to a file that was moved or deleted are lost, even when synced.
     ///
-    /// - Throws: ``SQLiteError/fileHasMoved`` when the path of a file no longer leads to the one that was opened.
+    /// - Throws: ``SQLiteError/fileHasMoved`` if a path no longer leads to the open file.
     func expectInPlace() throws(SQLiteError) {
         for file in openFiles where Identity(path: file.path) != file.identity { throw file.hasMoved }
     }
 
-    /// What is open can be read when its files are gone, but not when somebody writes to another log by the same index.
+    /// Checks that no other log has taken the place of the open one. Deleted files remain readable, but not once somebody
+    /// writes to another log through the same index.
     ///
     /// - Throws: ``SQLiteError/fileHasMoved``
     func expectNoOtherLog() throws(SQLiteError) {
@@ -214,17 +216,40 @@ struct DatabaseFile: Sendable {
         }
     }
 
-    /// Whether the log was deleted, and nobody has made another since.
+    /// Whether the log was deleted and nobody has created another.
     var lacksOnlyLog: Bool {
         openFiles.allSatisfy { Identity(path: $0.path) == ($0.isLog ? nil : $0.identity) }
     }
 
-    /// Bytes of the file and of its write-ahead log.
+    /// The sizes of the file and of its write-ahead log, in bytes.
     var sizes: (database: Int, log: Int) {
         func size(_ path: String) -> Int {
             var status = stat()
             return stat(path, &status) == 0 ? Int(status.st_size) : 0
         }
         return (size(path), size(path + "-wal"))
+    }
+}
+
+/// The header in the first 100 bytes of a database file (https://www.sqlite.org/fileformat.html#the_database_header),
+/// read without side effects.
+struct DatabaseHeader {
+    /// `PRAGMA application_id`
+    let applicationID: Int64
+    /// `PRAGMA user_version`
+    let version: Int64
+
+    private static let length = 100
+    private static let magic = Array("SQLite format 3\0".utf8)
+
+    /// - Returns: `nil` if the file is not a database.
+    init?(path: String) throws(SQLiteError) {
+        let connection = try Connection(path: path, access: .read, lockTimeout: 0)
+        guard let bytes = connection.firstBytes(Self.length), bytes.starts(with: Self.magic) else { return nil }
+        func number(at offset: Int) -> Int64 {
+            Int64(Int32(bitPattern: bytes[offset..<offset + 4].reduce(0) { $0 << 8 | UInt32($1) }))
+        }
+        version = number(at: 60)
+        applicationID = number(at: 68)
     }
 }

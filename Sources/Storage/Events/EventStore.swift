@@ -1,0 +1,150 @@
+public import Bucketing
+
+/// A user was exposed to an experiment: the variation took effect, or could have.
+public struct Exposure: Sendable, Equatable {
+    public var userID: Identifier
+    public var experimentID: Identifier
+    public var experimentKey: Identifier
+    public var variationID: Identifier
+    public var happenedAt: Timestamp
+    /// Whether the caller, the whitelist or an admin chose the variation, instead of chance.
+    public var isForced: Bool
+    public var sdkKey: String
+    /// A JSON object.
+    public var payload: [UInt8]
+
+    public init(
+        userID: Identifier, experimentID: Identifier, experimentKey: Identifier, variationID: Identifier,
+        happenedAt: Timestamp, isForced: Bool, sdkKey: String, payload: [UInt8] = Array("{}".utf8)
+    ) {
+        self.userID = userID
+        self.experimentID = experimentID
+        self.experimentKey = experimentKey
+        self.variationID = variationID
+        self.happenedAt = happenedAt
+        self.isForced = isForced
+        self.sdkKey = sdkKey
+        self.payload = payload
+    }
+}
+
+/// The stored first exposure of a user to an experiment.
+public struct StoredExposure: Sendable {
+    /// Greater than the numbers of all exposures stored or changed earlier.
+    public var number: Int64
+    /// Time and variation are those of the first exposure; it is forced if any exposure was.
+    public var exposure: Exposure
+    /// Whether the user was exposed to several variations.
+    public var isCrossed: Bool
+
+    public init(number: Int64, exposure: Exposure, isCrossed: Bool) {
+        self.number = number
+        self.exposure = exposure
+        self.isCrossed = isCrossed
+    }
+
+    /// Whether results include the user.
+    public var isCounted: Bool { !isCrossed && !exposure.isForced }
+}
+
+/// A user reached a goal.
+public struct GoalEvent: Sendable, Equatable {
+    public var userID: Identifier
+    public var goal: Identifier
+    /// Finite; its unit is up to the goal.
+    public var value: Double
+    public var happenedAt: Timestamp
+    public var receivedAt: Timestamp
+    /// The sender's id of the event. Only the first of a user's events with one id is stored.
+    public var senderID: Identifier?
+    /// Empty if the sender named no project.
+    public var sdkKey: String
+    /// A JSON object.
+    public var payload: [UInt8]
+
+    public init(
+        userID: Identifier, goal: Identifier, value: Double, happenedAt: Timestamp, receivedAt: Timestamp,
+        senderID: Identifier? = nil, sdkKey: String = "", payload: [UInt8] = Array("{}".utf8)
+    ) {
+        self.userID = userID
+        self.goal = goal
+        self.value = value
+        self.happenedAt = happenedAt
+        self.receivedAt = receivedAt
+        self.senderID = senderID
+        self.sdkKey = sdkKey
+        self.payload = payload
+    }
+}
+
+/// A stored goal event.
+public struct StoredGoalEvent: Sendable {
+    /// Greater than the numbers of all events stored earlier.
+    public var number: Int64
+    public var event: GoalEvent
+
+    public init(number: Int64, event: GoalEvent) {
+        self.number = number
+        self.event = event
+    }
+}
+
+/// Something that happened to a user.
+public enum UserEvent: Sendable {
+    case exposure(Exposure)
+    case goal(GoalEvent)
+
+    public var userID: Identifier {
+        switch self {
+        case .exposure(let exposure): exposure.userID
+        case .goal(let event): event.userID
+        }
+    }
+}
+
+/// An event and the time at which this process received it.
+public struct ReceivedEvent: Sendable {
+    public var event: UserEvent
+    /// Nanoseconds of the monotonic clock, which all processes on a machine share.
+    public var receivedAt: UInt64
+
+    public init(_ event: UserEvent, receivedAt: UInt64) {
+        self.event = event
+        self.receivedAt = receivedAt
+    }
+}
+
+/// The result of recording an event.
+public enum EventOutcome: Sendable {
+    case stored
+    /// The event was known already. Nothing was written.
+    case repeated
+}
+
+/// Stores exposures and goal events, and keeps the tallies of variations up to date as they arrive.
+///
+/// For each user and experiment it keeps the first exposure, by the time at which it happened. Later ones only show
+/// whether the user stays in one variation. Results count the goal events since the first exposure and, for
+/// comparison, those before it; see ``EventRules``.
+public protocol EventStore: Sendable {
+    /// Stores events in order, in one transaction. Events of a user whom another process has erased since they were
+    /// received are dropped: they count as stored before the erasure.
+    ///
+    /// - Parameter completion: called with the outcome of each event once all are durable, or once all have failed.
+    func record(
+        _ events: [ReceivedEvent], completion: @escaping @Sendable (Result<[EventOutcome], StorageError>) -> Void)
+
+    /// Returns exposures in the order of their numbers. Blocks; do not call it on an event loop.
+    func exposures(after number: Int64, limit: Int) throws(StorageError) -> [StoredExposure]
+
+    /// Returns goal events in the order of their numbers. Blocks; do not call it on an event loop.
+    func goalEvents(after number: Int64, limit: Int) throws(StorageError) -> [StoredGoalEvent]
+
+    /// Returns the tally of each variation for a goal, in the byte order of variation ids. Reads only what was tallied
+    /// before. Blocks; do not call it on an event loop.
+    func tallies(experimentID: Identifier, goal: Identifier) throws(StorageError) -> [VariationTally]
+
+    /// Returns the goals that users of an experiment reached before or since their exposure. Blocks; do not call it on
+    /// an event loop.
+    func goals(experimentID: Identifier, limit: Int) throws(StorageError) -> [Identifier]
+}

@@ -1,0 +1,163 @@
+public import Bucketing
+
+/// Counts and sums over the users of one variation, for one goal.
+public struct VariationTally: Sendable, Equatable {
+    public var variationID: Identifier
+    /// Users included in results.
+    public var counted = 0
+    /// Users excluded because they were exposed to several variations; counted under their first one.
+    public var crossed = 0
+    /// Users excluded because the variation was forced on them.
+    public var forced = 0
+    public var goal = GoalTally()
+
+    public init(variationID: Identifier) {
+        self.variationID = variationID
+    }
+}
+
+/// Sums over the counted users of a variation. y is a user's value since the first exposure, x the value before it.
+public struct GoalTally: Sendable, Equatable {
+    /// Events since the first exposure.
+    public var events = 0
+    /// Users with an event since the first exposure; before it; both.
+    public var converted = 0
+    public var convertedBefore = 0
+    public var convertedBoth = 0
+    public var y = CompensatedSum.zero
+    public var yy = CompensatedSum.zero
+    public var x = CompensatedSum.zero
+    public var xx = CompensatedSum.zero
+    public var xy = CompensatedSum.zero
+
+    public init() {}
+
+    public static func + (left: Self, right: Self) -> Self {
+        var sum = left
+        sum.events += right.events
+        sum.converted += right.converted
+        sum.convertedBefore += right.convertedBefore
+        sum.convertedBoth += right.convertedBoth
+        sum.y = left.y + right.y
+        sum.yy = left.yy + right.yy
+        sum.x = left.x + right.x
+        sum.xx = left.xx + right.xx
+        sum.xy = left.xy + right.xy
+        return sum
+    }
+
+    public static prefix func - (tally: Self) -> Self {
+        var negative = tally
+        negative.events = -tally.events
+        negative.converted = -tally.converted
+        negative.convertedBefore = -tally.convertedBefore
+        negative.convertedBoth = -tally.convertedBoth
+        negative.y = -tally.y
+        negative.yy = -tally.yy
+        negative.x = -tally.x
+        negative.xx = -tally.xx
+        negative.xy = -tally.xy
+        return negative
+    }
+}
+
+/// The changes that one transaction makes to the tallies of variations, gathered so that each row is written once.
+public struct TallyChanges: Sendable {
+    public struct Variation: Hashable, Sendable {
+        public var experimentID: Identifier
+        public var variationID: Identifier
+    }
+
+    public struct VariationGoal: Hashable, Sendable {
+        public var variation: Variation
+        public var goal: Identifier
+    }
+
+    /// What to add to the user counts of each variation.
+    public private(set) var users: [Variation: VariationTally] = [:]
+    /// What to add to the sums of each variation and goal.
+    public private(set) var goals: [VariationGoal: GoalTally] = [:]
+
+    public init() {}
+
+    public var isEmpty: Bool { users.isEmpty && goals.isEmpty }
+
+    /// Adds users like this one, or with a negative number removes them.
+    mutating func add(_ number: Int, _ stored: StoredExposure) {
+        let exposure = stored.exposure
+        let variation = Variation(experimentID: exposure.experimentID, variationID: exposure.variationID)
+        var tally = users[variation] ?? VariationTally(variationID: exposure.variationID)
+        if exposure.isForced {
+            tally.forced += number
+        } else if stored.isCrossed {
+            tally.crossed += number
+        } else {
+            tally.counted += number
+        }
+        users[variation] = tally
+    }
+
+    /// Adds to the sums of the exposure's variation.
+    mutating func add(_ tally: GoalTally, _ exposure: Exposure, _ goal: Identifier) {
+        let variation = Variation(experimentID: exposure.experimentID, variationID: exposure.variationID)
+        let key = VariationGoal(variation: variation, goal: goal)
+        goals[key] = goals[key].map { $0 + tally } ?? tally
+    }
+}
+
+/// A sum kept as two numbers, about 106 bits: adding a value and subtracting it later leaves no residue, and variances
+/// can be computed from sums of squares.
+///
+/// Knuth, The Art of Computer Programming, volume 2, 4.2.2 (the exact error of a sum); Dekker, A floating-point
+/// technique for extending the available precision, 1971.
+public struct CompensatedSum: Sendable, Equatable {
+    /// The sum, rounded to one number.
+    public private(set) var value: Double
+    /// The rounding error of ``value``, at most half a unit in its last place.
+    public private(set) var rest: Double
+
+    public static let zero = CompensatedSum(0)
+
+    public init(_ value: Double, rest: Double = 0) {
+        self.value = value
+        self.rest = rest
+    }
+
+    /// The exact product of two numbers.
+    public init(product left: Double, _ right: Double) {
+        value = left * right
+        rest = (-value).addingProduct(left, right)
+    }
+
+    private init(exactly left: Double, plus right: Double) {
+        value = left + right
+        let rounded = value - left
+        rest = (left - (value - rounded)) + (right - rounded)
+    }
+
+    public static func + (left: Self, right: Self) -> Self {
+        let high = Self(exactly: left.value, plus: right.value)
+        let low = Self(exactly: left.rest, plus: right.rest)
+        let sum = Self(exactly: high.value, plus: high.rest + low.value)
+        return Self(exactly: sum.value, plus: sum.rest + low.rest)
+    }
+
+    public static prefix func - (sum: Self) -> Self {
+        Self(-sum.value, rest: -sum.rest)
+    }
+
+    public static func - (left: Self, right: Self) -> Self {
+        left + -right
+    }
+
+    public static func * (left: Self, right: Self) -> Self {
+        let product = Self(product: left.value, right.value)
+        return Self(exactly: product.value, plus: product.rest + (left.value * right.rest + left.rest * right.value))
+    }
+
+    public static func / (left: Self, right: Double) -> Self {
+        let quotient = left.value / right
+        let remainder = left - Self(product: quotient, right)
+        return Self(exactly: quotient, plus: remainder.value / right)
+    }
+}

@@ -1,0 +1,102 @@
+public import Bucketing
+
+/// A user's variation in one experiment, and where it came from.
+public struct Assignment: Hashable, Sendable {
+    public enum Source: UInt8, Sendable, CaseIterable {
+        /// Saved by an app server.
+        case saved = 1
+        /// Decided by this server.
+        case bucketed = 2
+        /// Set by an admin. It stays until an admin removes it and never expires.
+        case override = 3
+    }
+
+    public var variationID: Identifier
+    public var source: Source
+    /// When the user first got this variation.
+    public var assignedAt: Timestamp
+    /// When the assignment was last saved.
+    public var updatedAt: Timestamp
+    /// When the assignment expires: the first moment at which it is gone. `nil` means never.
+    public var expiresAt: Timestamp?
+
+    public init(
+        variationID: Identifier, source: Source, assignedAt: Timestamp, updatedAt: Timestamp, expiresAt: Timestamp?
+    ) {
+        self.variationID = variationID
+        self.source = source
+        self.assignedAt = assignedAt
+        self.updatedAt = updatedAt
+        self.expiresAt = expiresAt
+    }
+}
+
+/// The experiment bucket map of a profile: a variation for each experiment, without metadata.
+public struct ExperimentBucketMap: Sendable, Hashable {
+    public struct Entry: Sendable, Hashable {
+        public let experimentID: Identifier
+        public let variationID: Identifier
+
+        public init(experimentID: Identifier, variationID: Identifier) {
+            self.experimentID = experimentID
+            self.variationID = variationID
+        }
+    }
+
+    /// One entry per experiment, in the byte order of experiment ids.
+    public let entries: [Entry]
+
+    public static let empty = ExperimentBucketMap(checked: [])
+
+    /// - Parameter entries: in any order. The last of several for one experiment wins.
+    public init(_ entries: [Entry]) {
+        if Self.isAscending(entries) {
+            self.entries = entries
+            return
+        }
+        let sorted = entries.sorted { $0.experimentID < $1.experimentID }
+        if Self.isAscending(sorted) {
+            self.entries = sorted
+            return
+        }
+        let last = Dictionary(entries.map { ($0.experimentID, $0) }, uniquingKeysWith: { $1 })
+        self.entries = last.values.sorted { $0.experimentID < $1.experimentID }
+    }
+
+    private init(checked entries: [Entry]) {
+        self.entries = entries
+    }
+
+    private static func isAscending(_ entries: [Entry]) -> Bool {
+        guard var former = entries.first?.experimentID else { return true }
+        for entry in entries.dropFirst() {
+            guard former < entry.experimentID else { return false }
+            former = entry.experimentID
+        }
+        return true
+    }
+
+    func contains(_ experimentID: Identifier) -> Bool {
+        var rest = entries[...]
+        while let middle = rest.indices.middle {
+            let found = rest[middle].experimentID
+            if found == experimentID { return true }
+            rest = found < experimentID ? rest[(middle + 1)...] : rest[..<middle]
+        }
+        return false
+    }
+}
+
+extension Range<Int> {
+    fileprivate var middle: Int? { isEmpty ? nil : lowerBound + count / 2 }
+}
+
+extension ExperimentBucketMap: ExpressibleByDictionaryLiteral {
+    public init(dictionaryLiteral entries: (Identifier, Identifier)...) {
+        self.init(entries.map { Entry(experimentID: $0, variationID: $1) })
+    }
+
+    public init(_ variations: [Identifier: Identifier]) {
+        self.init(variations.map { Entry(experimentID: $0.key, variationID: $0.value) })
+    }
+}

@@ -1,0 +1,115 @@
+public import Bucketing
+public import JSON
+
+extension AuditEntry {
+    /// The maximum size of the values before and after a change, in bytes. Of a greater one only its size is kept.
+    private static let maximumDetail = 4_096
+    /// The maximum size of a target, in bytes.
+    private static let maximumTarget = 1_024
+
+    /// Makes the entry of a note, with bounded details. The store assigns the id.
+    public init(_ note: AuditNote, by author: Author, at now: Timestamp) {
+        self.init(
+            id: 0, recordedAt: now, author: author, action: note.action.rawValue, userID: note.userID,
+            target: String(decoding: note.target.utf8.prefix(Self.maximumTarget), as: UTF8.self),
+            before: Self.detail(note.before), after: Self.detail(note.after))
+    }
+
+    private static func detail(_ value: JSONValue) -> [UInt8]? {
+        guard !value.isNull else { return nil }
+        let bytes = value.encoded()
+        guard bytes.count > maximumDetail else { return bytes }
+        let omitted: JSONValue = ["omitted_bytes": .integer(Int64(bytes.count))]
+        return omitted.encoded()
+    }
+
+    /// Removes what identifies an erased user. That something was done, when and by whom stays.
+    public mutating func anonymize() {
+        (userID, before, after) = (nil, nil, nil)
+    }
+
+    /// Whether a query asks for the entry, its limit aside.
+    public func matches(_ query: AuditQuery) -> Bool {
+        (query.author.map { $0 == author.name } ?? true) && (query.action.map { $0.rawValue == action } ?? true)
+            && (query.userID.map { $0 == userID } ?? true) && (query.target.map { $0 == target } ?? true)
+            && (query.since.map { recordedAt >= $0 } ?? true) && (query.until.map { recordedAt < $0 } ?? true)
+            && (query.after.map { id < $0 } ?? true)
+    }
+}
+
+extension AuditNote {
+    /// Describes an admin's change of a profile; `nil` for the changes that app servers make.
+    init?(_ change: ProfileChange, from former: ProfileRecord?, to profile: ProfileRecord?) {
+        switch change.operation {
+        case .override(let experimentID, _):
+            self.init(
+                .overrideSet, of: experimentID.string, userID: change.userID, before: Self.describe(former?[experimentID]),
+                after: Self.describe(profile?[experimentID]))
+        case .remove(let experimentID):
+            self.init(
+                .assignmentRemove, of: experimentID.string, userID: change.userID,
+                before: Self.describe(former?[experimentID]))
+        case .erase:
+            self.init(.profileErase, of: "")
+        case .replace, .merge, .assign:
+            return nil
+        }
+    }
+
+    private static func describe(_ assignment: Assignment?) -> JSONValue {
+        guard let assignment else { return .null }
+        return ["variation_id": .string(assignment.variationID.string), "source": .string("\(assignment.source)")]
+    }
+
+    /// Describes a forced variation, or with `nil` its removal.
+    init(
+        forcing variationKey: Identifier?, replacing former: Identifier?, experimentKey: Identifier, sdkKey: String,
+        userID: Identifier
+    ) {
+        func describe(_ variationKey: Identifier?) -> JSONValue {
+            guard let variationKey else { return .null }
+            return ["variation_key": .string(variationKey.string), "sdk_key": .string(sdkKey)]
+        }
+        self.init(
+            variationKey == nil ? .forcedVariationRemove : .forcedVariationSet, of: experimentKey.string, userID: userID,
+            before: describe(former), after: describe(variationKey))
+    }
+
+    /// Describes the definition of an attribute; `nil` if it changed nothing.
+    public init?(_ result: AttributeDefinitionResult, replacing former: AttributeDefinition?) {
+        switch result {
+        case .created(let stored), .changed(let stored):
+            self.init(
+                .attributePut, of: stored.name.string, before: former?.document ?? .null, after: stored.document)
+        case .unchanged, .otherType: return nil
+        }
+    }
+
+    /// Describes the removal of an attribute.
+    public init(removing former: AttributeDefinition) {
+        self.init(.attributeDelete, of: former.name.string, before: former.document)
+    }
+
+    /// Describes the definition of a segment.
+    ///
+    /// - Parameter former: the conditions of the segment before; `nil` if it is new.
+    public init(_ segment: Segment, replacing former: JSONValue?) {
+        self.init(.segmentPut, of: segment.name.string, before: former ?? .null, after: segment.conditions)
+    }
+
+    /// Adds to a note about a datafile the versions and revisions before and after; the log does not keep the content.
+    public func activating(_ datafile: StoredDatafile, replacing former: StoredDatafile?) -> AuditNote {
+        var note = self
+        note.before = former.map { Self.describe($0, before) } ?? .null
+        note.after = Self.describe(datafile, after)
+        return note
+    }
+
+    private static func describe(_ datafile: StoredDatafile, _ detail: JSONValue) -> JSONValue {
+        var description = JSONObject()
+        description["version"] = .integer(datafile.version)
+        description["revision"] = .string(datafile.revision)
+        for member in detail.object ?? JSONObject() { description[member.key] = member.value }
+        return .object(description)
+    }
+}

@@ -1,0 +1,206 @@
+import Bucketing
+
+/// The rules of exposures and goal events: what is stored, and how the tallies of variations follow. Whatever the order
+/// in which events arrive, the tallies end up the same.
+///
+/// All times are in milliseconds.
+public enum EventRules {
+    /// Whether a value can be tallied: squares, sums and quotients of smaller or greater ones exceed a `Double`.
+    public static func isUsable(value: Double) -> Bool {
+        value == 0 || (1e-15...1e15).contains(abs(value))
+    }
+
+    /// The maximum age of an event when it is received; older ones are refused.
+    public static let maximumAge: Timestamp = 7 * 86_400_000
+    /// How far a sender's clock may be ahead of this server's; such an event counts as happening now.
+    public static let maximumLead: Timestamp = 5 * 60_000
+    /// How long before the first exposure goal events count for the comparison with the time before.
+    public static let lookBack: Timestamp = 14 * 86_400_000
+    /// The minimum retention of events. An exposure may still arrive that happened before the known one; what counts
+    /// before and since it is then computed anew from the stored events.
+    public static let minimumRetention = maximumAge + lookBack + 86_400_000
+
+    /// Applies an event.
+    ///
+    /// - Returns: `nil` if `records` lacks something; nothing has changed then.
+    public static func apply(
+        _ event: UserEvent, to records: inout UserRecords, _ tallies: inout TallyChanges
+    ) -> EventOutcome? {
+        switch event {
+        case .exposure(let exposure): apply(exposure, to: &records, &tallies)
+        case .goal(let event): apply(event, to: &records, &tallies)
+        }
+    }
+
+    // MARK: Goal events
+
+    private static func apply(
+        _ event: GoalEvent, to records: inout UserRecords, _ tallies: inout TallyChanges
+    ) -> EventOutcome? {
+        var parts = [UserRecords.Part.exposures]
+        if let senderID = event.senderID { parts.append(.goalEvent(senderID: senderID)) }
+        guard records.has(parts) else { return nil }
+        guard event.senderID == nil || !records.hasGoalEvent else { return .repeated }
+        let exposures = records.exposures.filter { event.happenedAt >= $0.exposure.happenedAt - lookBack }
+        let experimentIDs = exposures.map(\.exposure.experimentID)
+        guard exposures.isEmpty || records.has([.goalTotals(event.goal, experimentIDs: experimentIDs)]) else { return nil }
+        records.write(.insertGoalEvent(event))
+        for stored in exposures {
+            let exposure = stored.exposure
+            let key = UserRecords.TotalKey(experimentID: exposure.experimentID, goal: event.goal)
+            let former = records.totals[key]
+            var total = former ?? UserGoal()
+            total.add(event.value, isAfter: event.happenedAt >= exposure.happenedAt)
+            records.write(.putTotal(total, key))
+            guard stored.isCounted else { continue }
+            tallies.add(former.map { total.tally + -$0.tally } ?? total.tally, exposure, event.goal)
+        }
+        return .stored
+    }
+
+    // MARK: Exposures
+
+    private static func apply(
+        _ exposure: Exposure, to records: inout UserRecords, _ tallies: inout TallyChanges
+    ) -> EventOutcome? {
+        guard records.has([.exposure(experimentID: exposure.experimentID)]) else { return nil }
+        guard let stored = records.exposure(to: exposure.experimentID) else {
+            var parts = [goalEvents(around: exposure)]
+            if !exposure.isForced { parts += [.profile, .forcedVariations] }
+            guard records.has(parts) else { return nil }
+            var exposure = exposure
+            exposure.isForced = exposure.isForced || isForced(exposure, records)
+            put(StoredExposure(number: 0, exposure: exposure, isCrossed: false), in: &records, &tallies)
+            return .stored
+        }
+        var next = stored
+        if exposure.happenedAt < stored.exposure.happenedAt { next.exposure = exposure }
+        next.exposure.isForced = stored.exposure.isForced || exposure.isForced
+        next.isCrossed = stored.isCrossed || exposure.variationID != stored.exposure.variationID
+        let isSame = next.exposure == stored.exposure && next.isCrossed == stored.isCrossed
+        guard !isSame else { return .repeated }
+        return replace(stored, next, in: &records, &tallies) ? .stored : nil
+    }
+
+    /// Whether an admin has chosen the variation, in the profile or for a test.
+    private static func isForced(_ exposure: Exposure, _ records: UserRecords) -> Bool {
+        if case .present(let profile) = records.profile, profile[exposure.experimentID]?.source == .override { return true }
+        return records.forcedVariations.contains {
+            $0.sdkKey == exposure.sdkKey && $0.experimentKey == exposure.experimentKey
+        }
+    }
+
+    private static func goalEvents(around exposure: Exposure) -> UserRecords.Part {
+        .goalEvents(since: exposure.happenedAt - lookBack)
+    }
+
+    private static func put(
+        _ stored: StoredExposure, in records: inout UserRecords, _ tallies: inout TallyChanges
+    ) {
+        let exposure = stored.exposure
+        records.write(.putExposure(stored))
+        tallies.add(1, stored)
+        var totals: [Identifier: UserGoal] = [:]
+        for event in records.goalEvents where event.happenedAt >= exposure.happenedAt - lookBack {
+            totals[event.goal, default: UserGoal()].add(event.value, isAfter: event.happenedAt >= exposure.happenedAt)
+        }
+        for (goal, total) in totals {
+            records.write(.putTotal(total, .init(experimentID: exposure.experimentID, goal: goal)))
+            if stored.isCounted { tallies.add(total.tally, exposure, goal) }
+        }
+    }
+
+    /// - Returns: whether `records` has all that is needed; nothing has changed otherwise.
+    private static func replace(
+        _ stored: StoredExposure, _ next: StoredExposure, in records: inout UserRecords, _ tallies: inout TallyChanges
+    ) -> Bool {
+        let isMoved = next.exposure.happenedAt != stored.exposure.happenedAt
+        var parts = partsToRemove([stored])
+        if isMoved { parts.append(goalEvents(around: next.exposure)) }
+        guard records.has(parts) else { return false }
+        remove(stored, records, &tallies)
+        if isMoved {
+            records.write(.deleteTotals(experimentID: stored.exposure.experimentID))
+            put(next, in: &records, &tallies)
+        } else {
+            // Only a flag has changed, so that the user no longer counts; the totals stay.
+            records.write(.putExposure(next))
+            tallies.add(1, next)
+        }
+        return true
+    }
+
+    /// The totals that are needed to remove users from the tallies.
+    private static func partsToRemove(_ exposures: [StoredExposure]) -> [UserRecords.Part] {
+        exposures.filter(\.isCounted).map { .totals(experimentID: $0.exposure.experimentID) }
+    }
+
+    /// Removes the user from the tallies of a variation.
+    private static func remove(_ stored: StoredExposure, _ records: UserRecords, _ tallies: inout TallyChanges) {
+        tallies.add(-1, stored)
+        guard stored.isCounted else { return }
+        for (key, total) in records.totals where key.experimentID == stored.exposure.experimentID {
+            tallies.add(-total.tally, stored.exposure, key.goal)
+        }
+    }
+
+    // MARK: Cascades of other changes
+
+    /// Whether `records` has what excluding these exposures needs.
+    static func canExclude(_ exposures: [StoredExposure], _ records: inout UserRecords) -> Bool {
+        records.has(partsToRemove(exposures))
+    }
+
+    /// Excludes the user from results, because a variation was forced on the user.
+    static func exclude(_ stored: StoredExposure, in records: inout UserRecords, _ tallies: inout TallyChanges) {
+        guard !stored.exposure.isForced else { return }
+        var next = stored
+        next.exposure.isForced = true
+        _ = replace(stored, next, in: &records, &tallies)
+    }
+
+    /// Removes an erased user from all tallies; the store deletes the records.
+    static func erase(_ records: UserRecords, _ tallies: inout TallyChanges) {
+        for stored in records.exposures { remove(stored, records, &tallies) }
+    }
+}
+
+/// What one user did for one goal before and since the first exposure to one experiment.
+public struct UserGoal: Sendable, Equatable {
+    public var beforeCount: Int64
+    public var beforeValue: Double
+    public var afterCount: Int64
+    public var afterValue: Double
+
+    public init(beforeCount: Int64 = 0, beforeValue: Double = 0, afterCount: Int64 = 0, afterValue: Double = 0) {
+        self.beforeCount = beforeCount
+        self.beforeValue = beforeValue
+        self.afterCount = afterCount
+        self.afterValue = afterValue
+    }
+
+    package mutating func add(_ value: Double, isAfter: Bool) {
+        if isAfter {
+            afterCount += 1
+            afterValue += value
+        } else {
+            beforeCount += 1
+            beforeValue += value
+        }
+    }
+
+    /// The user's contribution to the sums of a variation.
+    package var tally: GoalTally {
+        var tally = GoalTally()
+        tally.events = Int(afterCount)
+        tally.converted = afterCount > 0 ? 1 : 0
+        tally.convertedBefore = beforeCount > 0 ? 1 : 0
+        tally.convertedBoth = afterCount > 0 && beforeCount > 0 ? 1 : 0
+        tally.y = CompensatedSum(afterValue)
+        tally.yy = CompensatedSum(product: afterValue, afterValue)
+        tally.x = CompensatedSum(beforeValue)
+        tally.xx = CompensatedSum(product: beforeValue, beforeValue)
+        tally.xy = CompensatedSum(product: beforeValue, afterValue)
+        return tally
+    }
+}

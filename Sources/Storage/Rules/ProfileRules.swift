@@ -1,0 +1,242 @@
+import Bucketing
+
+/// The rules of profile changes that all stores share. Pure: no I/O, no clock.
+public struct ProfileRules: Sendable {
+    /// The maximum number of assignments in a profile.
+    public var assignmentLimit: Int
+    /// The lifetime of an assignment since it was last saved; `nil` means forever. Overrides never expire.
+    public var assignmentTTL: Duration?
+
+    public init(assignmentLimit: Int = 1_000, assignmentTTL: Duration? = nil) {
+        self.assignmentLimit = assignmentLimit
+        self.assignmentTTL = assignmentTTL
+    }
+
+    /// Applies one change if its condition holds.
+    ///
+    /// - Throws: ``StorageError/conditionFailed``, ``StorageError/tooManyAssignments(limit:)``
+    public func apply(
+        _ change: ProfileChange, to stored: ProfileRecord?, at now: Timestamp
+    ) throws(StorageError) -> ProfileOutcome {
+        if let condition = change.condition, !condition(stored?.visible(at: now)) { throw .conditionFailed }
+        return try apply(change.operation, to: stored, at: now)
+    }
+
+    /// Applies one operation.
+    ///
+    /// An assignment that is saved again with the same variation keeps its source and `assignedAt`. If assignments
+    /// expire, it is renewed (`updatedAt`, `expiresAt`); otherwise it stays as it is and nothing is written.
+    ///
+    /// - Parameter stored: the stored record, including expired entries.
+    /// - Throws: ``StorageError/tooManyAssignments(limit:)`` if the change makes the profile exceed the limit.
+    public func apply(
+        _ operation: ProfileChange.Operation, to stored: ProfileRecord?, at now: Timestamp
+    ) throws(StorageError) -> ProfileOutcome {
+        let before = stored?.visible(at: now)
+        if case .erase = operation {
+            let result = ProfileChangeResult(existed: before != nil, changed: before != nil, profile: nil)
+            return ProfileOutcome(result: result, effect: stored == nil ? .none : .delete)
+        }
+        let maximum = max(assignmentLimit, before?.count ?? 0)
+        guard operation.minimumAssignments <= maximum else { throw .tooManyAssignments(limit: assignmentLimit) }
+        var draft = ProfileDraft(before, at: now, room: operation.maximumNewAssignments)
+        edit(&draft, operation, at: now)
+        guard before != nil || !draft.isEmpty || operation.makesEmptyProfile else {
+            return ProfileOutcome(result: ProfileChangeResult(existed: false, changed: false, profile: nil), effect: .none)
+        }
+        let after = draft.record
+        guard after.count <= maximum else {
+            throw .tooManyAssignments(limit: assignmentLimit)
+        }
+        let changed = after != before
+        return ProfileOutcome(
+            result: ProfileChangeResult(existed: before != nil, changed: changed, profile: after),
+            effect: changed ? .put(after) : .none
+        )
+    }
+
+    private func edit(_ draft: inout ProfileDraft, _ operation: ProfileChange.Operation, at now: Timestamp) {
+        switch operation {
+        case .replace(let map):
+            draft.removeAll { experimentID, assignment in
+                assignment.source != .override && !map.contains(experimentID)
+            }
+            save(map, onConflict: .replace, in: &draft, at: now)
+        case .merge(let map, let rule):
+            save(map, onConflict: rule, in: &draft, at: now)
+        case .assign(let proposals, _):
+            for proposal in proposals {
+                assign(proposal, in: &draft, at: now)
+            }
+        case .override(let experimentID, let variationID):
+            override(experimentID, with: variationID, in: &draft, at: now)
+        case .remove(let experimentID):
+            draft.update(experimentID) { $0 = nil }
+        case .erase:
+            draft.removeAll { _, _ in true }
+        }
+    }
+
+    private func save(
+        _ map: ExperimentBucketMap, onConflict rule: ProfileChange.ConflictRule, in draft: inout ProfileDraft,
+        at now: Timestamp
+    ) {
+        // The entries are in order, so that those of a new profile are appended instead of inserted.
+        for entry in map.entries {
+            let variationID = entry.variationID
+            draft.update(entry.experimentID) { assignment in
+                guard let stored = assignment else {
+                    assignment = new(variationID, .saved, at: now)
+                    return
+                }
+                if stored.source == .override { return }
+                if stored.variationID != variationID {
+                    if rule == .replace { assignment = new(variationID, .saved, at: now) }
+                } else if stored.expiresAt != nil || assignmentTTL != nil {
+                    assignment?.updatedAt = now
+                    assignment?.expiresAt = expiry(from: now)
+                }
+            }
+        }
+    }
+
+    private func assign(_ proposal: ProfileChange.Proposal, in draft: inout ProfileDraft, at now: Timestamp) {
+        draft.update(proposal.experimentID) { assignment in
+            if let stored = assignment {
+                guard stored.source != .override, stored.variationID == proposal.replacing,
+                    stored.variationID != proposal.variationID
+                else { return }
+            }
+            assignment = new(proposal.variationID, .bucketed, at: now)
+        }
+    }
+
+    private func override(
+        _ experimentID: Identifier, with variationID: Identifier, in draft: inout ProfileDraft, at now: Timestamp
+    ) {
+        draft.update(experimentID) { assignment in
+            let stored = assignment
+            let stays = stored?.variationID == variationID
+            if stays, stored?.source == .override { return }
+            assignment = Assignment(
+                variationID: variationID, source: .override, assignedAt: stays ? stored?.assignedAt ?? now : now,
+                updatedAt: now, expiresAt: nil
+            )
+        }
+    }
+
+    private func new(_ variationID: Identifier, _ source: Assignment.Source, at now: Timestamp) -> Assignment {
+        Assignment(
+            variationID: variationID, source: source, assignedAt: now, updatedAt: now, expiresAt: expiry(from: now)
+        )
+    }
+
+    private func expiry(from now: Timestamp) -> Timestamp? {
+        guard let assignmentTTL else { return nil }
+        let (sum, overflow) = now.addingReportingOverflow(assignmentTTL.wholeMilliseconds)
+        return overflow ? .max : sum
+    }
+}
+
+extension ProfileChange.Operation {
+    /// A lower bound of the resulting number of assignments: too many are refused before they are sorted in.
+    fileprivate var minimumAssignments: Int {
+        switch self {
+        case .replace(let map), .merge(let map, _): map.entries.count
+        case .assign, .override, .remove, .erase: 0
+        }
+    }
+
+    fileprivate var maximumNewAssignments: Int {
+        switch self {
+        case .replace(let map), .merge(let map, _): map.entries.count
+        case .assign(let proposals, _): proposals.count
+        case .override: 1
+        case .remove, .erase: 0
+        }
+    }
+
+    /// Whether the operation creates a profile even if it is empty.
+    fileprivate var makesEmptyProfile: Bool {
+        switch self {
+        case .replace, .merge: true
+        case .assign, .override, .remove, .erase: false
+        }
+    }
+}
+
+/// A decoded profile under change.
+struct ProfileDraft {
+    struct Entry {
+        let experimentID: Identifier
+        var assignment: Assignment
+    }
+
+    /// In the byte order of experiment ids.
+    private var entries: [Entry] = []
+    /// The index after the entry that was updated last.
+    private var next = 0
+
+    /// Decodes the entries that have not expired, with capacity for more.
+    init(_ record: ProfileRecord?, at now: Timestamp, room: Int = 0) {
+        entries.reserveCapacity((record?.count ?? 0) + room)
+        guard let record else { return }
+        for entry in record.entries where entry.expiresAt.map({ $0 > now }) ?? true {
+            entries.append(Entry(experimentID: record.experimentID(of: entry), assignment: record.assignment(of: entry)))
+        }
+    }
+
+    var isEmpty: Bool { entries.isEmpty }
+    var record: ProfileRecord { ProfileRecord(ascending: entries) }
+
+    /// Lends the assignment in an experiment for a change, which may set or remove it.
+    mutating func update(_ experimentID: Identifier, _ change: (inout Assignment?) -> Void) {
+        let index = index(of: experimentID)
+        next = index + 1
+        guard isPresent(experimentID, at: index) else {
+            var new: Assignment?
+            change(&new)
+            guard let new else { return }
+            // Most entries are new and come in order; `insert` at the end costs far more than `append`.
+            if index == entries.count {
+                entries.append(Entry(experimentID: experimentID, assignment: new))
+            } else {
+                entries.insert(Entry(experimentID: experimentID, assignment: new), at: index)
+            }
+            return
+        }
+        var assignment: Assignment? = entries[index].assignment
+        change(&assignment)
+        if let assignment {
+            entries[index].assignment = assignment
+        } else {
+            entries.remove(at: index)
+        }
+    }
+
+    mutating func removeAll(where isGone: (Identifier, Assignment) -> Bool) {
+        entries.removeAll { isGone($0.experimentID, $0.assignment) }
+    }
+
+    /// The index of the experiment, or where to insert it.
+    private func index(of experimentID: Identifier) -> Int {
+        // The entries of a change are in order and mostly the same as those of the profile.
+        if isPresent(experimentID, at: next) { return next }
+        guard let last = entries.last, !(last.experimentID < experimentID) else { return entries.count }
+        var low = 0
+        var high = entries.count
+        while low < high {
+            let middle = (low + high) / 2
+            if entries[middle].experimentID < experimentID {
+                low = middle + 1
+            } else {
+                high = middle
+            }
+        }
+        return low
+    }
+
+    private func isPresent(_ experimentID: Identifier, at index: Int) -> Bool {
+        index < entries.count && entries[index].experimentID == experimentID
+    }
+}

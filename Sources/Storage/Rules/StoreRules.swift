@@ -1,0 +1,130 @@
+public import Bucketing
+
+/// The rules of changes that concern several records of a user: what erasure, overrides and forced variations cascade
+/// to, and what the audit log records of them.
+///
+/// Saves and assignments concern only the profile: a store applies them by ``ProfileRules`` directly.
+public struct StoreRules: Sendable {
+    public var profiles: ProfileRules
+
+    public init(profiles: ProfileRules = ProfileRules()) {
+        self.profiles = profiles
+    }
+
+    /// Applies a change of a profile with all its consequences.
+    ///
+    /// - Parameter author: `nil` for a change that is not recorded in the audit log.
+    /// - Returns: `nil` if `records` lacks something; nothing has changed then.
+    /// - Throws: what ``ProfileRules/apply(_:to:at:)-(ProfileChange,_,_)`` throws, and ``StorageError/damaged(reason:)``
+    public func apply(
+        _ change: ProfileChange, by author: Author?, to records: inout UserRecords, at now: Timestamp,
+        _ tallies: inout TallyChanges
+    ) throws(StorageError) -> ProfileChangeResult? {
+        guard records.has(Self.parts(change.operation)) else { return nil }
+        let excluded = Self.excluded(by: change.operation, records)
+        guard EventRules.canExclude(excluded, &records) else { return nil }
+        let stored = try Self.storedProfile(for: change.operation, records)
+        let outcome = try profiles.apply(change, to: stored, at: now)
+        switch outcome.effect {
+        case .none: break
+        case .put(let record): records.write(.putProfile(record, replacing: stored))
+        case .delete: records.write(.deleteProfile(replacing: stored))
+        }
+        switch change.operation {
+        case .erase:
+            EventRules.erase(records, &tallies)
+            let isEmpty = records.forcedVariations.isEmpty && records.exposures.isEmpty && !records.hasOtherRecords
+            if !isEmpty { records.write(.eraseOtherRecords) }
+        case .override:
+            for stored in excluded { EventRules.exclude(stored, in: &records, &tallies) }
+        case .replace, .merge, .assign, .remove: break
+        }
+        // An erasure may have an effect that no profile shows, such as on a forced variation.
+        if let author, !records.writes.isEmpty,
+            let note = AuditNote(change, from: stored?.visible(at: now), to: outcome.result.profile)
+        {
+            records.write(.recordAudit(note, author))
+        }
+        return outcome.result
+    }
+
+    private static func parts(_ operation: ProfileChange.Operation) -> [UserRecords.Part] {
+        switch operation {
+        case .erase: [.profile, .forcedVariations, .exposures, .otherRecords]
+        case .override(let experimentID, _): [.profile, .exposure(experimentID: experimentID)]
+        case .replace, .merge, .assign, .remove: [.profile]
+        }
+    }
+
+    /// The exposures that results no longer count once the change is made.
+    private static func excluded(by operation: ProfileChange.Operation, _ records: UserRecords) -> [StoredExposure] {
+        switch operation {
+        case .erase: records.exposures
+        case .override(let experimentID, _): records.exposure(to: experimentID).map { [$0] } ?? []
+        case .replace, .merge, .assign, .remove: []
+        }
+    }
+
+    private static func storedProfile(
+        for operation: ProfileChange.Operation, _ records: UserRecords
+    ) throws(StorageError) -> ProfileRecord? {
+        switch records.profile {
+        case .absent: return nil
+        case .present(let record): return record
+        case .damaged(let error):
+            // An unreadable profile can still be erased; how many assignments it held is unknown.
+            if case .erase = operation { return .empty }
+            throw error
+        }
+    }
+
+    /// Forces a variation on a user for a test, or with `nil` removes the forced one.
+    ///
+    /// - Returns: `nil` if `records` lacks something; nothing has changed then.
+    public static func force(
+        _ variationKey: Identifier?, experimentKey: Identifier, sdkKey: String, by author: Author,
+        in records: inout UserRecords, _ tallies: inout TallyChanges
+    ) -> ForcedVariationResult? {
+        guard records.has(variationKey == nil ? [.forcedVariations] : [.forcedVariations, .exposures]) else { return nil }
+        let excluded =
+            variationKey == nil
+            ? []
+            : records.exposures.filter { $0.exposure.experimentKey == experimentKey && $0.exposure.sdkKey == sdkKey }
+        guard EventRules.canExclude(excluded, &records) else { return nil }
+        let former = records.forcedVariations.first { $0.experimentKey == experimentKey && $0.sdkKey == sdkKey }
+        if former?.variationKey != variationKey {
+            if let variationKey {
+                records.write(
+                    .putForcedVariation(
+                        ForcedVariation(
+                            sdkKey: sdkKey, userID: records.userID, experimentKey: experimentKey,
+                            variationKey: variationKey)))
+            } else if let former {
+                records.write(.deleteForcedVariation(former))
+            }
+            let note = AuditNote(
+                forcing: variationKey, replacing: former?.variationKey, experimentKey: experimentKey, sdkKey: sdkKey,
+                userID: records.userID)
+            records.write(.recordAudit(note, author))
+        }
+        for stored in excluded { EventRules.exclude(stored, in: &records, &tallies) }
+        return ForcedVariationResult(former: former?.variationKey)
+    }
+}
+
+/// The result of forcing a variation.
+public struct ForcedVariationResult: Sendable {
+    /// The variation that was forced before, if any.
+    public var former: Identifier?
+}
+
+extension ProfileChange {
+    /// Whether the change concerns the profile alone, so that ``ProfileRules`` cover it: it has no consequences elsewhere
+    /// and is not recorded in the audit log.
+    public var concernsProfileOnly: Bool {
+        switch operation {
+        case .replace, .merge, .assign: true
+        case .override, .remove, .erase: false
+        }
+    }
+}

@@ -1,0 +1,121 @@
+public import Bucketing
+
+/// What a store has read of one user, and what a rule wants written.
+///
+/// Rules are pure: they work on records in memory. A rule asks for the parts that it needs before it changes anything.
+/// If some have not been read, it returns `nil`; the store reads what ``takeMissing()`` names and applies the rule
+/// again. Once the rule returns a result, the store performs ``writes`` in order, in the same transaction. A store
+/// behind a network can read the missing parts of many users at once.
+public struct UserRecords: Sendable {
+    /// A piece of what is stored of a user: about one query of a database.
+    public enum Part: Hashable, Sendable {
+        case profile
+        /// Whether attributes, goal events or audit entries of the user exist.
+        case otherRecords
+        case forcedVariations
+        /// The exposures to all experiments.
+        case exposures
+        /// The exposure to one experiment.
+        case exposure(experimentID: Identifier)
+        /// The user's totals of all goals in one experiment.
+        case totals(experimentID: Identifier)
+        /// The user's totals of one goal in several experiments.
+        case goalTotals(Identifier, experimentIDs: [Identifier])
+        /// The goal events that happened at this time or later.
+        case goalEvents(since: Timestamp)
+        /// Whether a goal event with this id of its sender is stored.
+        case goalEvent(senderID: Identifier)
+    }
+
+    /// A stored profile, including what has expired in it.
+    public enum StoredProfile: Sendable {
+        case absent
+        case present(ProfileRecord)
+        /// The record cannot be decoded.
+        case damaged(StorageError)
+    }
+
+    /// The user's total of one goal in one experiment.
+    public struct TotalKey: Hashable, Sendable {
+        public var experimentID: Identifier
+        public var goal: Identifier
+
+        public init(experimentID: Identifier, goal: Identifier) {
+            self.experimentID = experimentID
+            self.goal = goal
+        }
+    }
+
+    /// What results need of a goal event.
+    public struct GoalValue: Sendable {
+        public var goal: Identifier
+        public var value: Double
+        public var happenedAt: Timestamp
+
+        public init(goal: Identifier, value: Double, happenedAt: Timestamp) {
+            self.goal = goal
+            self.value = value
+            self.happenedAt = happenedAt
+        }
+    }
+
+    /// A write that a rule asks for.
+    public enum Write: Sendable {
+        case putProfile(ProfileRecord, replacing: ProfileRecord?)
+        case deleteProfile(replacing: ProfileRecord?)
+        case putForcedVariation(ForcedVariation)
+        case deleteForcedVariation(ForcedVariation)
+        /// Stores an exposure under a new number, in place of the one to the same experiment.
+        case putExposure(StoredExposure)
+        case putTotal(UserGoal, TotalKey)
+        /// Deletes the user's totals of all goals in an experiment.
+        case deleteTotals(experimentID: Identifier)
+        case insertGoalEvent(GoalEvent)
+        /// Deletes everything about the user except the profile, and anonymizes the audit entries that name the user.
+        case eraseOtherRecords
+        case recordAudit(AuditNote, Author)
+    }
+
+    public let userID: Identifier
+    public var profile = StoredProfile.absent
+    public var hasOtherRecords = false
+    public var forcedVariations: [ForcedVariation] = []
+    /// At most one per experiment.
+    public var exposures: [StoredExposure] = []
+    public var totals: [TotalKey: UserGoal] = [:]
+    public var goalEvents: [GoalValue] = []
+    /// Whether a goal event with the id that was asked for is stored.
+    public var hasGoalEvent = false
+
+    /// The writes of the rule that was applied, in order.
+    public private(set) var writes: [Write] = []
+    private var known: [Part] = []
+    private var missing: [Part] = []
+
+    public init(userID: Identifier) {
+        self.userID = userID
+    }
+
+    /// Returns the parts that the rule lacks; they count as read from now on.
+    public mutating func takeMissing() -> [Part] {
+        defer { missing = [] }
+        known += missing
+        return missing
+    }
+
+    // MARK: For rules
+
+    /// Whether all these parts have been read; the others are noted as missing.
+    mutating func has(_ parts: [Part]) -> Bool {
+        for part in parts where !known.contains(part) && !missing.contains(part) { missing.append(part) }
+        return missing.isEmpty
+    }
+
+    mutating func write(_ write: Write) {
+        writes.append(write)
+    }
+
+    func exposure(to experimentID: Identifier) -> StoredExposure? {
+        exposures.first { $0.exposure.experimentID == experimentID }
+    }
+}

@@ -1,0 +1,73 @@
+import CSQLite
+import Glibc
+import Storage
+
+/// An error that SQLite reported.
+struct SQLiteError: Error, CustomStringConvertible {
+    /// The extended result code.
+    let code: Int32
+    let message: String
+
+    init(code: Int32, message: String) {
+        self.code = code
+        self.message = message
+    }
+
+    init(_ handle: OpaquePointer?, _ code: Int32) {
+        self.code = handle.map { sqlite3_extended_errcode($0) } ?? code
+        message = handle.map { String(cString: sqlite3_errmsg($0)) } ?? String(cString: sqlite3_errstr(code))
+    }
+
+    var primaryCode: Int32 { code & 0xFF }
+
+    /// Whether another connection holds a required lock.
+    var isBusy: Bool { primaryCode == SQLITE_BUSY || primaryCode == SQLITE_LOCKED }
+
+    /// Whether the file is not a database, or is damaged.
+    var isDamage: Bool { primaryCode == SQLITE_NOTADB || primaryCode == SQLITE_CORRUPT }
+
+    /// Whether a new connection may succeed where this one failed.
+    var asksForReopening: Bool { !isBusy && primaryCode != SQLITE_FULL && code != Self.fileHasMoved }
+
+    /// `SQLITE_READONLY_DBMOVED`, a macro that Swift does not import. A file that replaced the open one must not be opened:
+    /// the write-ahead log beside it belongs to the former file.
+    static let fileHasMoved = SQLITE_READONLY | (4 << 8)
+
+    var description: String { "\(message) (SQLite \(code))" }
+
+    /// The error as users of the store see it.
+    var asStorageError: StorageError {
+        if code == Self.fileHasMoved { return .unavailable(reason: message) }
+        return switch primaryCode {
+        case SQLITE_BUSY, SQLITE_LOCKED: .unavailable(reason: "the database is locked by another process")
+        case SQLITE_FULL: .unavailable(reason: "the disk or the database is full")
+        case SQLITE_READONLY: .unavailable(reason: "the database is read-only: \(description)")
+        default: .unavailable(reason: description)
+        }
+    }
+}
+
+/// Why a database file cannot be opened. The file is unchanged.
+public struct DatabaseError: Error, Sendable, CustomStringConvertible {
+    public let path: String
+    public let reason: String
+
+    init(_ path: String, _ reason: String) {
+        self.path = path
+        self.reason = reason
+    }
+
+    init(_ path: String, _ error: SQLiteError) {
+        self.init(path, Self.reason(path, error))
+    }
+
+    private static func reason(_ path: String, _ error: SQLiteError) -> String {
+        if error.isDamage { return "it must be an undamaged SQLite database; \(error)" }
+        guard error.primaryCode == SQLITE_CANTOPEN else { return "\(error)" }
+        let directory = path.contains("/") ? String(path[..<(path.lastIndex(of: "/") ?? path.startIndex)]) : "."
+        if access(directory.isEmpty ? "/" : directory, F_OK) != 0 { return "its directory must exist; \(directory) does not" }
+        return "it cannot be opened or created: \(error)"
+    }
+
+    public var description: String { "the database \(path) cannot be used: \(reason)" }
+}

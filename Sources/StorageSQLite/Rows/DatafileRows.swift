@@ -1,0 +1,179 @@
+import Bucketing
+import Storage
+
+/// The `datafiles` table.
+enum DatafileRows {
+    static func active(after version: Int64, on connection: Connection) throws(SQLiteError) -> [StoredDatafile] {
+        var datafiles: [StoredDatafile] = []
+        try connection.statement(
+            """
+            SELECT version, sdk_key, revision, content, stored_at, author FROM datafiles
+            WHERE version > ?1 AND version IN (SELECT max(version) FROM datafiles GROUP BY sdk_key) ORDER BY version
+            """
+        ).run {
+            $0.bind(version, at: 1)
+        } row: {
+            datafiles.append(decode($0, content: $0.bytes(3)))
+        }
+        return datafiles
+    }
+
+    static func history(
+        sdkKey: String, limit: Int, on connection: Connection
+    ) throws(SQLiteError) -> [StoredDatafile] {
+        var datafiles: [StoredDatafile] = []
+        try connection.statement(
+            """
+            SELECT version, sdk_key, revision, NULL, stored_at, author FROM datafiles
+            WHERE sdk_key = ?1 ORDER BY version DESC LIMIT ?2
+            """
+        ).run {
+            $0.bind(sdkKey, at: 1)
+            $0.bind(Int64(limit), at: 2)
+        } row: {
+            datafiles.append(decode($0, content: []))
+        }
+        return datafiles
+    }
+
+    static func last(
+        sdkKey: String, by author: String, on connection: Connection
+    ) throws(SQLiteError) -> StoredDatafile? {
+        var datafile: StoredDatafile?
+        try connection.statement(
+            """
+            SELECT version, sdk_key, revision, content, stored_at, author FROM datafiles
+            WHERE sdk_key = ?1 AND author = ?2 ORDER BY version DESC LIMIT 1
+            """
+        ).run {
+            $0.bind(sdkKey, at: 1)
+            $0.bind(author, at: 2)
+        } row: {
+            datafile = decode($0, content: $0.bytes(3))
+        }
+        return datafile
+    }
+
+    /// Returns the greatest version of all projects; 0 if there is no datafile.
+    static func newestVersion(on connection: Connection) throws(SQLiteError) -> Int64 {
+        try connection.integer("SELECT coalesce(max(version), 0) FROM datafiles")
+    }
+
+    /// Returns the active datafile without its content.
+    static func active(sdkKey: String, on connection: Connection) throws(SQLiteError) -> StoredDatafile? {
+        try history(sdkKey: sdkKey, limit: 1, on: connection).first
+    }
+
+    static func insert(_ datafile: StoredDatafile, in transaction: WriteTransaction) throws(SQLiteError) -> StoredDatafile {
+        var stored = datafile
+        try transaction.connection.statement(
+            """
+            INSERT INTO datafiles (sdk_key, revision, content, stored_at, author) VALUES (?1, ?2, ?3, ?4, ?5)
+            RETURNING version
+            """
+        ).run {
+            $0.bind(datafile.sdkKey, at: 1)
+            $0.bind(datafile.revision, at: 2)
+            $0.bind(datafile.content, at: 3)
+            $0.bind(datafile.storedAt, at: 4)
+            $0.bind(datafile.author, at: 5)
+        } row: {
+            stored.version = $0.integer(0)
+        }
+        try transaction.changedProjects()
+        return stored
+    }
+
+    /// The maximum number of datafiles that one transaction deletes, so that it does not delay other changes.
+    private static let pruneLimit: Int64 = 100
+
+    /// Deletes the oldest datafiles of a project.
+    ///
+    /// - Parameters:
+    ///   - count: how many stay, including the active one.
+    ///   - author: the author whose last datafile stays as well, however old.
+    static func prune(
+        sdkKey: String, keeping count: Int, andLastOf author: String, in transaction: WriteTransaction
+    ) throws(SQLiteError) {
+        try transaction.connection.statement(
+            """
+            DELETE FROM datafiles WHERE version IN (
+                SELECT version FROM datafiles WHERE sdk_key = ?1
+                AND version <= (SELECT version FROM datafiles WHERE sdk_key = ?1 ORDER BY version DESC LIMIT 1 OFFSET ?2)
+                AND version IS NOT (SELECT max(version) FROM datafiles WHERE sdk_key = ?1 AND author = ?3)
+                ORDER BY version LIMIT ?4)
+            """
+        ).run {
+            $0.bind(sdkKey, at: 1)
+            $0.bind(Int64(max(1, count)), at: 2)
+            $0.bind(author, at: 3)
+            $0.bind(pruneLimit, at: 4)
+        }
+    }
+
+    private static func decode(_ row: Statement, content: [UInt8]) -> StoredDatafile {
+        StoredDatafile(
+            version: row.integer(0), sdkKey: row.text(1), revision: row.text(2), content: content,
+            storedAt: row.integer(4), author: row.text(5))
+    }
+}
+
+/// The `forced_variations` table.
+enum ForcedVariationRows {
+    static func all(on connection: Connection) throws(SQLiteError) -> [ForcedVariation] {
+        var all: [ForcedVariation] = []
+        try connection.statement("SELECT sdk_key, user_id, experiment_key, variation_key FROM forced_variations").run(
+            row: { row in all.append(decode(row)) })
+        return all
+    }
+
+    static func ofUser(_ userID: Identifier, on connection: Connection) throws(SQLiteError) -> [ForcedVariation] {
+        var found: [ForcedVariation] = []
+        try connection.statement(
+            "SELECT sdk_key, user_id, experiment_key, variation_key FROM forced_variations WHERE user_id = ?1"
+        ).run {
+            $0.bind(userID.string, at: 1)
+        } row: {
+            found.append(decode($0))
+        }
+        return found
+    }
+
+    private static func decode(_ row: Statement) -> ForcedVariation {
+        ForcedVariation(
+            sdkKey: row.text(0), userID: Identifier(row.text(1)), experimentKey: Identifier(row.text(2)),
+            variationKey: Identifier(row.text(3)))
+    }
+
+    static func put(_ variation: ForcedVariation, in transaction: WriteTransaction) throws(SQLiteError) {
+        try transaction.connection.statement(
+            """
+            INSERT OR REPLACE INTO forced_variations (sdk_key, user_id, experiment_key, variation_key)
+            VALUES (?1, ?2, ?3, ?4)
+            """
+        ).run {
+            bindKey(variation, to: $0)
+            $0.bind(variation.variationKey.string, at: 4)
+        }
+        try transaction.changedProjects()
+    }
+
+    static func delete(_ variation: ForcedVariation, in transaction: WriteTransaction) throws(SQLiteError) {
+        try transaction.connection.statement(
+            "DELETE FROM forced_variations WHERE sdk_key = ?1 AND user_id = ?2 AND experiment_key = ?3"
+        ).run { bindKey(variation, to: $0) }
+        try transaction.changedProjects()
+    }
+
+    private static func bindKey(_ variation: ForcedVariation, to statement: Statement) {
+        statement.bind(variation.sdkKey, at: 1)
+        statement.bind(variation.userID.string, at: 2)
+        statement.bind(variation.experimentKey.string, at: 3)
+    }
+
+    static func erase(_ userID: Identifier, in transaction: WriteTransaction) throws(SQLiteError) {
+        let count = try transaction.connection.statement("DELETE FROM forced_variations WHERE user_id = ?1")
+            .change { $0.bind(userID.string, at: 1) }
+        if count > 0 { try transaction.changedProjects() }
+    }
+}

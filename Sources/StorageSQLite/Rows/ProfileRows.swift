@@ -1,0 +1,104 @@
+import Bucketing
+import Storage
+
+/// The `profiles` table.
+enum ProfileRows {
+    /// A stored row.
+    typealias Row = (userID: Identifier, record: [UInt8])
+
+    /// Returns the stored record of a user, including what has expired in it.
+    static func find(_ userID: Identifier, on connection: Connection) throws(SQLiteError) -> [UInt8]? {
+        var record: [UInt8]?
+        try connection.statement("SELECT record FROM profiles WHERE user_id = ?1").run {
+            $0.bind(userID.string, at: 1)
+        } row: {
+            record = $0.bytes(0)
+        }
+        return record
+    }
+
+    /// - Returns: `false` if the user has a row already; nothing was written then.
+    static func insert(
+        _ record: ProfileRecord, for userID: Identifier, on connection: Connection
+    ) throws(SQLiteError) -> Bool {
+        try connection.statement(
+            """
+            INSERT INTO profiles (user_id, record, expires_at) VALUES (?1, ?2, ?3) ON CONFLICT (user_id) DO NOTHING
+            """
+        ).change { bind(record, of: userID, to: $0) } > 0
+    }
+
+    /// - Returns: `false` if the user has no row.
+    static func update(
+        _ record: ProfileRecord, for userID: Identifier, on connection: Connection
+    ) throws(SQLiteError) -> Bool {
+        try connection.statement("UPDATE profiles SET record = ?2, expires_at = ?3 WHERE user_id = ?1")
+            .change { bind(record, of: userID, to: $0) } > 0
+    }
+
+    private static func bind(_ record: ProfileRecord, of userID: Identifier, to statement: Statement) {
+        statement.bind(userID.string, at: 1)
+        statement.bind(record.bytes, at: 2)
+        statement.bind(record.earliestExpiry, at: 3)
+    }
+
+    static func delete(_ userID: Identifier, on connection: Connection) throws(SQLiteError) {
+        try connection.statement("DELETE FROM profiles WHERE user_id = ?1").run { $0.bind(userID.string, at: 1) }
+    }
+
+    /// Returns profiles in the byte order of their user ids.
+    static func page(
+        after: Identifier?, limit: Int, on connection: Connection
+    ) throws(SQLiteError) -> [Row] {
+        var rows: [Row] = []
+        // User ids are not empty, so that all follow the empty text.
+        try connection.statement(
+            "SELECT user_id, record FROM profiles WHERE user_id > ?1 ORDER BY user_id LIMIT ?2"
+        ).run {
+            $0.bind(after?.string ?? "", at: 1)
+            $0.bind(Int64(limit), at: 2)
+        } row: {
+            rows.append((Identifier($0.text(0)), $0.bytes(1)))
+        }
+        return rows
+    }
+
+    /// Returns users in the byte order of their ids.
+    static func userIDs(
+        after: Identifier?, limit: Int, on connection: Connection
+    ) throws(SQLiteError) -> [Identifier] {
+        var userIDs: [Identifier] = []
+        try connection.statement("SELECT user_id FROM profiles WHERE user_id > ?1 ORDER BY user_id LIMIT ?2").run {
+            $0.bind(after?.string ?? "", at: 1)
+            $0.bind(Int64(limit), at: 2)
+        } row: {
+            userIDs.append(Identifier($0.text(0)))
+        }
+        return userIDs
+    }
+
+    /// Returns profiles in which something has expired, oldest expiry first.
+    static func expired(
+        at now: Timestamp, limit: Int, on connection: Connection
+    ) throws(SQLiteError) -> [Row] {
+        var rows: [Row] = []
+        try connection.statement(
+            "SELECT user_id, record FROM profiles WHERE expires_at <= ?1 ORDER BY expires_at LIMIT ?2"
+        ).run {
+            $0.bind(now, at: 1)
+            $0.bind(Int64(limit), at: 2)
+        } row: {
+            rows.append((Identifier($0.text(0)), $0.bytes(1)))
+        }
+        return rows
+    }
+
+    /// - Throws: ``StorageError/damaged(reason:)`` if the row is damaged, which concerns only this user.
+    static func decode(_ bytes: [UInt8], of userID: Identifier) throws(StorageError) -> ProfileRecord {
+        do throws(ProfileRecordDamage) {
+            return try ProfileRecord(checking: bytes)
+        } catch {
+            throw .damaged(reason: "the stored profile of '\(userID)' is damaged: \(error)")
+        }
+    }
+}

@@ -1,0 +1,99 @@
+import Bucketing
+import Storage
+
+/// Reads and writes the records of one user for the rules in `Storage`.
+extension WriteTransaction {
+    /// Applies a rule: reads what it lacks until it returns a result, then performs its writes.
+    func apply<Result>(
+        to userID: Identifier, at now: Timestamp,
+        _ rule: (inout UserRecords, inout TallyChanges) throws(StorageError) -> Result?
+    ) throws -> Result {
+        var records = UserRecords(userID: userID)
+        while true {
+            if let result = try rule(&records, &tallies) {
+                for write in records.writes { try perform(write, of: userID, at: now) }
+                return result
+            }
+            for part in records.takeMissing() { try read(part, into: &records) }
+        }
+    }
+
+    private func read(_ part: UserRecords.Part, into records: inout UserRecords) throws(SQLiteError) {
+        let userID = records.userID
+        switch part {
+        case .profile: records.profile = try storedProfile(of: userID)
+        case .otherRecords: records.hasOtherRecords = try hasOtherRecords(userID)
+        case .forcedVariations: records.forcedVariations = try ForcedVariationRows.ofUser(userID, on: connection)
+        case .exposures: records.exposures = try ExposureRows.ofUser(userID, on: connection)
+        case .exposure(let experimentID):
+            if let exposure = try ExposureRows.find(userID, experimentID, on: connection) {
+                records.exposures = [exposure]
+            }
+        case .totals(let experimentID):
+            for (goal, total) in try UserGoalRows.ofUser(userID, experimentID, on: connection) {
+                records.totals[.init(experimentID: experimentID, goal: goal)] = total
+            }
+        case .goalTotals(let goal, let experimentIDs):
+            for experimentID in experimentIDs {
+                records.totals[.init(experimentID: experimentID, goal: goal)] =
+                    try UserGoalRows.find(userID, experimentID, goal, on: connection)
+            }
+        case .goalEvents(let time): records.goalEvents = try GoalEventRows.ofUser(userID, since: time, on: connection)
+        case .goalEvent(let senderID):
+            records.hasGoalEvent = try GoalEventRows.exists(userID, senderID: senderID, on: connection)
+        }
+    }
+
+    private func storedProfile(of userID: Identifier) throws(SQLiteError) -> UserRecords.StoredProfile {
+        guard let bytes = try ProfileRows.find(userID, on: connection) else { return .absent }
+        do throws(StorageError) {
+            return .present(try ProfileRows.decode(bytes, of: userID))
+        } catch {
+            return .damaged(error)
+        }
+    }
+
+    private func hasOtherRecords(_ userID: Identifier) throws(SQLiteError) -> Bool {
+        var isFound = false
+        try connection.statement(
+            """
+            SELECT EXISTS (SELECT 1 FROM user_attributes WHERE user_id = ?1)
+                OR EXISTS (SELECT 1 FROM goal_events WHERE user_id = ?1)
+                OR EXISTS (SELECT 1 FROM audit WHERE user_id = ?1)
+            """
+        ).run {
+            $0.bind(userID.string, at: 1)
+        } row: {
+            isFound = $0.integer(0) != 0
+        }
+        return isFound
+    }
+
+    private func perform(_ write: UserRecords.Write, of userID: Identifier, at now: Timestamp) throws(SQLiteError) {
+        switch write {
+        case .putProfile(let record, let stored): try put(record, for: userID, replacing: stored)
+        case .deleteProfile(let stored): try deleteProfile(of: userID, replacing: stored)
+        case .putForcedVariation(let variation): try ForcedVariationRows.put(variation, in: self)
+        case .deleteForcedVariation(let variation): try ForcedVariationRows.delete(variation, in: self)
+        case .putExposure(let stored): try ExposureRows.put(stored, in: self)
+        case .putTotal(let total, let key): try UserGoalRows.put(total, userID, key, on: connection)
+        case .deleteTotals(let experimentID): try UserGoalRows.delete(userID, experimentID, on: connection)
+        case .insertGoalEvent(let event): try GoalEventRows.insert(event, in: self)
+        case .eraseOtherRecords: try eraseOtherRecords(of: userID)
+        case .recordAudit(let note, let author): try record(note, by: author, at: now)
+        }
+    }
+
+    private func eraseOtherRecords(of userID: Identifier) throws(SQLiteError) {
+        try ForcedVariationRows.erase(userID, in: self)
+        try AttributeRows.erase(userID, in: self)
+        try AuditRows.erase(userID, in: self)
+        for sql: StaticString in [
+            "DELETE FROM exposures WHERE user_id = ?1", "DELETE FROM user_goals WHERE user_id = ?1",
+            "DELETE FROM goal_events WHERE user_id = ?1",
+        ] {
+            try connection.statement(sql).run { $0.bind(userID.string, at: 1) }
+        }
+        changed()
+    }
+}

@@ -1,0 +1,294 @@
+import Bucketing
+import Storage
+
+/// Reads profiles and attributes on one thread, from its caches or from its own connection.
+///
+/// Why the cache is never stale, whatever program commits: every commit changes the log's header, and commits of Holdfast
+/// also raise a number in the database. Before the first lookup of a batch, the reader processes the notices of its own
+/// process's commits, each of which lists its changes and the headers before and after it. If they form an unbroken chain
+/// from the header of the last check to the log's present header, there was no other commit. Otherwise the reader asks
+/// SQLite for the number. Either its own process is about to deliver the notice of this commit, and the reader bypasses the
+/// cache until then; or another process wrote, and the reader clears the cache. Reads after the check may be newer than
+/// the check, but never older, and a late notice of a commit that was read early does no harm. All requests of a batch
+/// were received before the check.
+final class SQLiteReader: UserReader {
+    private let file: DatabaseFile
+    private let notices: CommitNotices
+    private let inbox: CommitNotices.Inbox
+    private let userFilter: UserFilter
+    private let clock: WallClock
+    private let lockTimeout: Double
+    private let cache: RecordCache
+    /// Allocated at the first lookup of attributes; most servers never need it.
+    private var attributeCache: RecordCache?
+    private let attributeCacheBytes: Int
+    private var connection: Connection?
+    private var isClosed = false
+    private var hits: UInt64 = 0
+    private var misses: UInt64 = 0
+
+    private var isInBatch = false
+    /// Whether the cache has been checked in this batch.
+    private var isChecked = false
+    /// Whether the cache may be used until the next check.
+    private var isCacheCurrent = false
+    /// The last commit that the cache reflects.
+    private var known = Commit(number: -1)
+    /// Contains the users who may have a profile, as of the last check.
+    private var filter: BloomFilter?
+
+    init(
+        file: DatabaseFile, notices: CommitNotices, userFilter: UserFilter, configuration: SQLiteConfiguration
+    ) throws(SQLiteError) {
+        self.file = file
+        self.notices = notices
+        self.userFilter = userFilter
+        clock = configuration.clock
+        lockTimeout = configuration.readLockTimeout
+        cache = RecordCache(bytes: configuration.cacheBytes)
+        attributeCacheBytes = configuration.cacheBytes / 4
+        connection = try file.reader(lockTimeout: configuration.readLockTimeout)
+        inbox = notices.makeInbox()
+    }
+
+    deinit {
+        notices.remove(inbox)
+    }
+
+    // MARK: Batches
+
+    func beginBatch() {
+        isInBatch = true
+        isChecked = false
+    }
+
+    func endBatch() {
+        isInBatch = false
+        endTransaction()
+    }
+
+    private func endTransaction() {
+        guard let connection, connection.isInTransaction else { return }
+        do throws(SQLiteError) {
+            try connection.statement("COMMIT").run()
+        } catch {
+            self.connection = nil
+        }
+    }
+
+    /// Begins the read transaction that the cache misses of a batch share: beginning one costs as much as a lookup.
+    private func beginTransaction(_ connection: Connection) throws(SQLiteError) {
+        if isInBatch, !connection.isInTransaction { try connection.statement("BEGIN").run() }
+    }
+
+    // MARK: Reading
+
+    func profile(of userID: Identifier, _ completion: @escaping (Result<ProfileRecord?, StorageError>) -> Void) {
+        completion(read { try find(userID, $0) })
+    }
+
+    private func find(_ userID: Identifier, _ connection: Connection) throws -> ProfileRecord? {
+        switch recall(userID) {
+        case .unknown:
+            break
+        case .absent:
+            hits &+= 1
+            return nil
+        case .record(let bytes):
+            if let record = try? ProfileRecord(trusting: bytes) {
+                hits &+= 1
+                return visible(record)
+            }
+        }
+        misses &+= 1
+        try beginTransaction(connection)
+        let bytes = try ProfileRows.find(userID, on: connection)
+        let record = try bytes.map { try ProfileRows.decode($0, of: userID) }
+        userID.withKey { cache.insert($0, bytes) }
+        if bytes == nil, filter == nil { userFilter.scanIfNeeded() }
+        return record.flatMap(visible)
+    }
+
+    /// Looks up a profile in memory.
+    private func recall(_ userID: Identifier) -> RecordCache.Finding {
+        guard isCacheCurrent else { return .unknown }
+        return userID.withKey { key in
+            let finding = cache.find(key)
+            // Misses are not cached, so they cannot evict hits.
+            if case .unknown = finding, let filter, !filter.mayContain(key.hash) { return .absent }
+            return finding
+        }
+    }
+
+    func attributes(of userID: Identifier, _ completion: @escaping (Result<AttributeRecord?, StorageError>) -> Void) {
+        completion(read { try findAttributes(userID, $0) })
+    }
+
+    private func findAttributes(_ userID: Identifier, _ connection: Connection) throws -> AttributeRecord? {
+        let cache = attributeCache ?? RecordCache(bytes: attributeCacheBytes)
+        attributeCache = cache
+        switch isCacheCurrent ? userID.withKey(cache.find) : .unknown {
+        case .absent:
+            hits &+= 1
+            return nil
+        case .record(let bytes):
+            hits &+= 1
+            return AttributeRecord(trusting: bytes)
+        case .unknown:
+            misses &+= 1
+            try beginTransaction(connection)
+            let bytes = try AttributeRows.find(userID, on: connection)
+            let record = try bytes.map { try AttributeRows.decode($0, of: userID) }
+            userID.withKey { cache.insert($0, bytes) }
+            return record
+        }
+    }
+
+    @inline(__always)
+    private func visible(_ record: ProfileRecord) -> ProfileRecord? {
+        record.earliestExpiry == nil ? record : record.visible(at: clock())
+    }
+
+    func profiles(
+        after: Identifier?, limit: Int, _ completion: @escaping (Result<ProfilePage, StorageError>) -> Void
+    ) {
+        completion(
+            read { connection in
+                let now = clock()
+                let rows = try ProfileRows.page(after: after, limit: limit, on: connection)
+                let visible = try rows.compactMap { row in
+                    try ProfileRows.decode(row.record, of: row.userID).visible(at: now).map { (userID: row.userID, profile: $0) }
+                }
+                return ProfilePage(profiles: visible, end: rows.count < limit ? nil : rows.last?.userID)
+            })
+    }
+
+    private func read<Value>(
+        _ body: (Connection) throws -> Value
+    ) -> Result<Value, StorageError> {
+        guard !isClosed, !notices.isClosed else { return .failure(.closed) }
+        do {
+            let connection = try openConnection()
+            if !isChecked || !isInBatch {
+                try checkCache(connection)
+                isChecked = true
+            }
+            return .success(try body(connection))
+        } catch let error as StorageError {
+            return .failure(error)
+        } catch let error as SQLiteError {
+            if error.asksForReopening { connection = nil }
+            return .failure(error.asStorageError)
+        } catch {
+            return .failure(.unavailable(reason: "\(error)"))
+        }
+    }
+
+    private func openConnection() throws(SQLiteError) -> Connection {
+        if let connection { return connection }
+        let fresh = try file.reader(lockTimeout: lockTimeout)
+        connection = fresh
+        // Commits in the meantime are unknown.
+        clearCache()
+        isCacheCurrent = false
+        return fresh
+    }
+
+    // MARK: The cache
+
+    private func checkCache(_ connection: Connection) throws(SQLiteError) {
+        // Nearly always only this process has committed since the last batch, if any. Shared memory shows that, while asking
+        // SQLite takes system calls for its locks.
+        let header = connection.logHeader
+        let former = known
+        takeNotices()
+        if header != nil, header == known.header {
+            isCacheCurrent = true
+        } else {
+            isCacheCurrent = false
+            isCacheCurrent = try askDatabase(connection)
+        }
+        // Without a commit the filter is unchanged.
+        if known != former || filter == nil { filter = isCacheCurrent ? userFilter.filter(asOf: known) : nil }
+    }
+
+    /// - Returns: whether the cache reflects every commit now.
+    private func askDatabase(_ connection: Connection) throws(SQLiteError) -> Bool {
+        try file.expectNoOtherLog()
+        let commit = try connection.lastCommit()
+        // After the query, so that notices delivered since then explain its result.
+        let hasNotices = takeNotices()
+        if let header = connection.logHeader, header == known.header { return true }
+        guard let commit, !hasNotices else { return false }
+        if commit.number == known.number &+ 1, notices.isAnnounced(commit.number) { return false }
+        if commit != known { clearCache() }
+        known = commit
+        return true
+    }
+
+    /// Processes all notices.
+    ///
+    /// - Returns: whether there were any.
+    @discardableResult
+    private func takeNotices() -> Bool {
+        let notices = inbox.take()
+        for notice in notices { process(notice) }
+        return !notices.isEmpty
+    }
+
+    private func process(_ notice: CommitNotices.Notice) {
+        guard notice.commit.number > known.number else {
+            // The database showed this commit already, but users may have been cached before it.
+            if let changes = notice.changes { changes.forEach(evict) } else { clearCache() }
+            return
+        }
+        if notice.commit.number == known.number &+ 1, notice.former != nil, notice.former == known.header,
+            let changes = notice.changes
+        {
+            changes.forEach(update)
+        } else {
+            clearCache()
+        }
+        known = notice.commit
+    }
+
+    /// Updates the record of a cached user, who is likely to be looked up again.
+    private func update(_ change: UserChanges.Change) {
+        switch change.content {
+        case .profile(let record): cache.replace(change.key, record)
+        case .attributes: attributeCache?.remove(change.key)
+        }
+    }
+
+    private func evict(_ change: UserChanges.Change) {
+        switch change.content {
+        case .profile: cache.remove(change.key)
+        case .attributes: attributeCache?.remove(change.key)
+        }
+    }
+
+    private func clearCache() {
+        cache.removeAll()
+        attributeCache?.removeAll()
+    }
+
+    var cacheStatistics: CacheStatistics {
+        var statistics = CacheStatistics()
+        statistics.hits = hits
+        statistics.misses = misses
+        statistics.bytes = cache.usedBytes + (attributeCache?.usedBytes ?? 0)
+        statistics.entries = cache.count + (attributeCache?.count ?? 0)
+        return statistics
+    }
+
+    func close() {
+        isClosed = true
+        endTransaction()
+        connection = nil
+        filter = nil
+        clearCache()
+        notices.remove(inbox)
+    }
+}
+
+@available(*, unavailable) extension SQLiteReader: Sendable {}

@@ -1,0 +1,110 @@
+import Bucketing
+import Dispatch
+import Storage
+
+/// The users erased by other processes: what this process received of them before, and still had waiting, must not restore
+/// them. Used on the writer's queue, in its transactions.
+///
+/// Times are those of the monotonic clock, which all processes on the machine share. They are read within the transaction
+/// of the erasure, so that later erasures have later times.
+struct Erasures {
+    /// How long an erasure is remembered, in nanoseconds. What has waited longer is not stored at all.
+    static let memory: UInt64 = 3_600_000_000_000
+
+    /// When the transaction began.
+    private var now: UInt64 = 0
+    /// The log's header when the database was last queried.
+    private var header: LogHeader?
+    /// When the last user was erased, by this process or another.
+    private var last: UInt64 = 0
+    /// When the last user was erased by another process.
+    private var lastElsewhere: UInt64 = 0
+
+    /// Updates the state at the start of a transaction. Queries the database only if another process has written.
+    mutating func update(on connection: Connection) throws(SQLiteError) {
+        now = DispatchTime.now().uptimeNanoseconds
+        let header = connection.logHeader
+        guard header == nil || header != self.header else { return }
+        let newest = try ErasureRows.newest(before: now, on: connection)
+        if newest > last { (last, lastElsewhere) = (newest, newest) }
+        self.header = header
+    }
+
+    /// Notes a commit of this process.
+    ///
+    /// - Parameters:
+    ///   - header: the log's header after the commit.
+    ///   - erasure: the time of the erasure, if the commit erased a user.
+    mutating func hasCommitted(_ header: LogHeader?, erasure: UInt64?) {
+        self.header = header
+        last = max(last, erasure ?? 0)
+    }
+
+    /// Whether another process may have erased the user at this time or later.
+    func mayHold(_ userID: Identifier, since time: UInt64, on connection: Connection) throws(SQLiteError) -> Bool {
+        if time < now - min(now, Self.memory) { return true }
+        guard time <= lastElsewhere else { return false }
+        return try ErasureRows.holds(userID, from: time, to: now, on: connection)
+    }
+}
+
+/// The `erasures` table.
+enum ErasureRows {
+    static func insert(_ userID: Identifier, at time: UInt64, on connection: Connection) throws(SQLiteError) {
+        try connection.statement("INSERT OR REPLACE INTO erasures (user_hash, erased_at) VALUES (?1, ?2)").run {
+            $0.bind(hash(userID), at: 1)
+            $0.bind(Int64(clamping: time), at: 2)
+        }
+    }
+
+    /// Returns the newest time. Times later than `limit` are from before the machine was restarted.
+    static func newest(before limit: UInt64, on connection: Connection) throws(SQLiteError) -> UInt64 {
+        var newest: Int64 = 0
+        try connection.statement("SELECT max(erased_at) FROM erasures WHERE erased_at <= ?1").run {
+            $0.bind(Int64(clamping: limit), at: 1)
+        } row: {
+            newest = $0.integer(0)
+        }
+        return UInt64(clamping: newest)
+    }
+
+    static func holds(
+        _ userID: Identifier, from first: UInt64, to last: UInt64, on connection: Connection
+    ) throws(SQLiteError) -> Bool {
+        var found = false
+        try connection.statement("SELECT 1 FROM erasures WHERE user_hash = ?1 AND erased_at BETWEEN ?2 AND ?3").run {
+            $0.bind(hash(userID), at: 1)
+            $0.bind(Int64(clamping: first), at: 2)
+            $0.bind(Int64(clamping: last), at: 3)
+        } row: { _ in
+            found = true
+        }
+        return found
+    }
+
+    /// Deletes erasures that are too old to matter, or from before the machine was restarted.
+    static func prune(limit: Int, in transaction: WriteTransaction) throws(SQLiteError) {
+        let now = DispatchTime.now().uptimeNanoseconds
+        let count = try transaction.connection.statement(
+            """
+            DELETE FROM erasures WHERE user_hash IN
+            (SELECT user_hash FROM erasures WHERE erased_at < ?1 OR erased_at > ?2 LIMIT ?3)
+            """
+        ).change {
+            $0.bind(Int64(clamping: now - min(now, Erasures.memory)), at: 1)
+            $0.bind(Int64(clamping: now), at: 2)
+            $0.bind(Int64(limit), at: 3)
+        }
+        if count > 0 { transaction.changed() }
+    }
+
+    /// A hash that is the same in all processes. It does not reveal the user.
+    private static func hash(_ userID: Identifier) -> Int64 {
+        var text = userID.string
+        return text.withUTF8 { bytes in
+            let bytes = UnsafeRawBufferPointer(bytes)
+            let (high, low) = (MurmurHash3.hash(bytes, seed: 2), MurmurHash3.hash(bytes, seed: 3))
+            return Int64(bitPattern: UInt64(high) << 32 | UInt64(low))
+        }
+    }
+}

@@ -1,0 +1,216 @@
+import Bucketing
+import Dispatch
+import Storage
+import Synchronization
+
+/// Deletes expired assignments, old goal events and audit entries, and outdated erasures, in small transactions that do not
+/// delay other changes. Readers do not depend on it: they do not see an expired assignment.
+final class Retention: @unchecked Sendable {
+    // Safe: all state is constant, and a timer source may be cancelled from any thread.
+    private let writer: Writer
+    private let clock: WallClock
+    private let batch: Int
+    private let auditRetention: Timestamp
+    private let eventRetention: Timestamp?
+    private let timer: any DispatchSourceTimer
+    private let profiles = BatchChain()
+    private let events = BatchChain()
+
+    init(writer: Writer, configuration: SQLiteConfiguration) {
+        self.writer = writer
+        clock = configuration.clock
+        batch = configuration.retentionBatch
+        auditRetention = configuration.auditRetention.wholeMilliseconds
+        eventRetention = configuration.eventRetention.map { max($0, EventRules.minimumRetention) }
+        timer = DispatchSource.makeTimerSource(queue: DispatchQueue(label: "retention", qos: .utility))
+        let interval = DispatchTimeInterval.milliseconds(Int(configuration.retentionInterval * 1_000))
+        timer.schedule(deadline: .now() + interval, repeating: interval, leeway: .milliseconds(100))
+        timer.setEventHandler { [weak self] in
+            guard let self else { return }
+            writer.refreshStatistics()
+            profiles.start { [self] in sweepProfiles($0) }
+            if let eventRetention { events.start { [self] in sweepEvents(eventRetention, $0) } }
+        }
+        timer.resume()
+    }
+
+    func stop() {
+        timer.cancel()
+    }
+
+    private func sweepProfiles(_ done: @escaping BatchChain.Done) {
+        writer.submit { [clock, batch, auditRetention] transaction in
+            let now = clock()
+            let expired = try Self.deleteExpired(at: now, limit: batch, in: transaction)
+            let old = try AuditRows.prune(before: now - auditRetention, limit: batch, in: transaction)
+            try ErasureRows.prune(limit: batch, in: transaction)
+            return (expired, old)
+        } completion: { [self] result in
+            // Readiness and metrics report a failure; the next sweep tries again.
+            guard case .success(let (expired, old)) = result else { return done(false) }
+            writer.countDeleted(expiredAssignments: expired.assignments, auditEntries: old)
+            done(expired.found == batch && expired.assignments > 0 || old == batch)
+        }
+    }
+
+    private func sweepEvents(_ eventRetention: Timestamp, _ done: @escaping BatchChain.Done) {
+        writer.submit { [clock, batch] transaction in
+            try GoalEventRows.deleteOldest(
+                receivedBefore: clock() - eventRetention, limit: batch, in: transaction)
+        } completion: { [batch] result in
+            if case .success(batch) = result { done(true) } else { done(false) }
+        }
+    }
+
+    private static func deleteExpired(
+        at now: Timestamp, limit: Int, in transaction: WriteTransaction
+    ) throws(SQLiteError) -> (found: Int, assignments: Int) {
+        let rows = try ProfileRows.expired(at: now, limit: limit, on: transaction.connection)
+        var assignments = 0
+        for (userID, bytes) in rows {
+            // A damaged profile stays, so that reading it reports the damage.
+            guard let record = try? ProfileRows.decode(bytes, of: userID) else { continue }
+            let rest = record.visible(at: now)
+            if let rest {
+                try transaction.put(rest, for: userID, replacing: record)
+            } else {
+                try transaction.deleteProfile(of: userID, replacing: record)
+            }
+            assignments += record.count - (rest?.count ?? 0)
+        }
+        return (rows.count, assignments)
+    }
+}
+
+/// Deletes the values of attributes that were removed from the schema, in small transactions that do not delay other
+/// changes. Each transaction records its progress, so that the deletion continues after a restart and in any process.
+/// Readers do not depend on it.
+final class AttributeRemoval: @unchecked Sendable {
+    // Safe: all state is constant, and a timer source may be cancelled from any thread.
+    private let writer: Writer
+    private let reader: BackgroundReader
+    private let batch: Int
+    private let timer: any DispatchSourceTimer
+    private let chain = BatchChain()
+
+    /// How many rows a transaction may scan per row that it changes.
+    private static let scanFactor = 4
+
+    init(writer: Writer, reader: BackgroundReader, configuration: SQLiteConfiguration) {
+        self.writer = writer
+        self.reader = reader
+        batch = configuration.retentionBatch
+        timer = DispatchSource.makeTimerSource(queue: DispatchQueue(label: "attribute-removal", qos: .utility))
+        let interval = DispatchTimeInterval.milliseconds(Int(configuration.retentionInterval * 1_000))
+        timer.schedule(deadline: .now(), repeating: interval, leeway: .milliseconds(100))
+        timer.setEventHandler { [weak self] in self?.resume() }
+        timer.resume()
+    }
+
+    func stop() {
+        timer.cancel()
+    }
+
+    /// Continues what another process, or this one before a restart, did not finish.
+    private func resume() {
+        let hasWork = try? reader.read { connection throws(SQLiteError) in
+            try connection.integer("SELECT EXISTS (SELECT 1 FROM attribute_removals)") == 1
+        }
+        if hasWork == true { sweep() }
+    }
+
+    /// Deletes all values that are due.
+    func sweep() {
+        chain.start { [writer, batch] done in
+            writer.submit { transaction in
+                try Self.deleteSome(batch, in: transaction)
+            } completion: { result in
+                // Readiness and metrics report a failure; the next sweep tries again.
+                if case .success(true) = result { done(true) } else { done(false) }
+            }
+        }
+    }
+
+    /// - Returns: whether there is more to do.
+    private static func deleteSome(_ batch: Int, in transaction: WriteTransaction) throws(SQLiteError) -> Bool {
+        guard let (number, after) = try next(on: transaction.connection) else { return false }
+        let rows = try page(after: after, limit: batch * scanFactor, on: transaction.connection)
+        var changed = 0
+        var reached: Identifier?
+        for (userID, bytes) in rows where changed < batch {
+            reached = userID
+            // A damaged record stays, so that reading it reports the damage.
+            guard let record = AttributeRecord(checking: bytes), record[number] != nil else { continue }
+            try AttributeRows.put(record.applying([number: .remove]) { _ in }, for: userID, in: transaction)
+            changed += 1
+        }
+        try note(number, reached: reached, in: transaction)
+        return true
+    }
+
+    private static func next(on connection: Connection) throws(SQLiteError) -> (number: UInt32, after: Identifier)? {
+        var found: (UInt32, Identifier)?
+        try connection.statement("SELECT number, after_user_id FROM attribute_removals LIMIT 1").run(row: { row in
+            found = (UInt32(clamping: row.integer(0)), Identifier(row.text(1)))
+        })
+        return found
+    }
+
+    private static func page(
+        after: Identifier, limit: Int, on connection: Connection
+    ) throws(SQLiteError) -> [(userID: Identifier, record: [UInt8])] {
+        var rows: [(userID: Identifier, record: [UInt8])] = []
+        try connection.statement(
+            "SELECT user_id, record FROM user_attributes WHERE user_id > ?1 ORDER BY user_id LIMIT ?2"
+        ).run {
+            $0.bind(after.string, at: 1)
+            $0.bind(Int64(limit), at: 2)
+        } row: {
+            rows.append((Identifier($0.text(0)), $0.bytes(1)))
+        }
+        return rows
+    }
+
+    /// Records the progress.
+    ///
+    /// - Parameter reached: the last user that was processed; `nil` once the deletion is complete.
+    private static func note(
+        _ number: UInt32, reached: Identifier?, in transaction: WriteTransaction
+    ) throws(SQLiteError) {
+        if let reached {
+            try transaction.connection.statement(
+                "UPDATE attribute_removals SET after_user_id = ?2 WHERE number = ?1"
+            ).run {
+                $0.bind(Int64(number), at: 1)
+                $0.bind(reached.string, at: 2)
+            }
+        } else {
+            try transaction.connection.statement("DELETE FROM attribute_removals WHERE number = ?1").run {
+                $0.bind(Int64(number), at: 1)
+            }
+        }
+        transaction.changed()
+    }
+}
+
+/// Runs work in batches, each in its own transaction: one batch at a time, however often it is started, and the next when
+/// the previous one is done.
+final class BatchChain: Sendable {
+    typealias Done = @Sendable (_ isMore: Bool) -> Void
+
+    private let isRunning = Atomic(false)
+
+    /// Runs batches until one reports that nothing is left. Does nothing if a chain is running.
+    ///
+    /// - Parameter batch: starts a batch, and calls `done` with whether there is more to do.
+    func start(_ batch: @escaping @Sendable (_ done: @escaping Done) -> Void) {
+        guard !isRunning.exchange(true, ordering: .acquiringAndReleasing) else { return }
+        run(batch)
+    }
+
+    private func run(_ batch: @escaping @Sendable (_ done: @escaping Done) -> Void) {
+        batch { [self] isMore in
+            if isMore { run(batch) } else { isRunning.store(false, ordering: .releasing) }
+        }
+    }
+}

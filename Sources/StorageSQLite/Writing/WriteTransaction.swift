@@ -1,0 +1,237 @@
+import Bucketing
+import Dispatch
+import Storage
+
+/// The open transaction, as its changes see it. Used on the writer's queue only.
+final class WriteTransaction {
+    let connection: Connection
+    private let userFilter: BloomFilter?
+    private let erasures: Erasures
+    /// When the current change was submitted, in monotonic nanoseconds.
+    var submittedAt: UInt64 = 0
+    private var erasedUsers: [Identifier] = []
+    /// The changes of users in this transaction, in order.
+    private(set) var userChanges = UserChanges()
+    /// The hashes of users who had no profile before.
+    private(set) var newUsers: [UInt64] = []
+    /// By how much the numbers of profiles and assignments change.
+    private(set) var profiles: Int64 = 0
+    private(set) var assignments: Int64 = 0
+    /// The changes of tallies, written once at the end.
+    var tallies = TallyChanges()
+    /// The number of entries made in the audit log.
+    private(set) var auditEntries: UInt64 = 0
+    /// The number of changes that a rule refused.
+    private(set) var refusals = 0
+    /// The number of pages that the log has been shown to have room for.
+    private(set) var provenPages = 0
+    /// Whether there is anything to commit.
+    private(set) var hasWritten = false
+    /// Read at its first use.
+    private var newestDatafileVersion: Int64?
+
+    /// - Parameters:
+    ///   - userFilter: contains the users who may have a profile. Others have none, unless another process created it.
+    ///   - erasures: up to date.
+    init(_ connection: Connection, userFilter: BloomFilter?, _ erasures: Erasures) {
+        self.connection = connection
+        self.userFilter = userFilter
+        self.erasures = erasures
+    }
+
+    /// Makes one change of the transaction.
+    ///
+    /// - Parameter change: a `StorageError` that it throws fails only this change, and must be thrown before anything is
+    ///   written. A ``SQLiteError`` fails the whole transaction.
+    func result<Value>(of change: () throws -> Value) throws(SQLiteError) -> Result<Value, StorageError> {
+        let refusal: StorageError
+        do {
+            return .success(try change())
+        } catch let error as SQLiteError {
+            throw error
+        } catch let error as StorageError {
+            refusal = error
+        } catch {
+            refusal = .unavailable(reason: "\(error)")
+        }
+        refusals += 1
+        return .failure(refusal)
+    }
+
+    // MARK: Profiles
+
+    /// Returns the stored profile of a user, including what has expired in it.
+    func profile(of userID: Identifier) throws -> ProfileRecord? {
+        try ProfileRows.find(userID, on: connection).map { try ProfileRows.decode($0, of: userID) }
+    }
+
+    /// Whether the user almost certainly has no profile.
+    func isUnknown(_ userID: Identifier) -> Bool {
+        guard let userFilter else { return false }
+        return !userFilter.mayContain(userID.withKey(\.hash))
+    }
+
+    /// Inserts a new profile.
+    ///
+    /// - Returns: `false` if the user has a profile already; nothing was written then.
+    func insert(_ record: ProfileRecord, for userID: Identifier) throws(SQLiteError) -> Bool {
+        guard try ProfileRows.insert(record, for: userID, on: connection) else { return false }
+        changed(userID, to: record, from: nil)
+        return true
+    }
+
+    /// Stores a profile.
+    ///
+    /// - Parameter stored: the present one.
+    func put(
+        _ record: ProfileRecord, for userID: Identifier, replacing stored: ProfileRecord?
+    ) throws(SQLiteError) {
+        // Both are faster than one upsert statement, and nobody else writes in between.
+        let isWritten =
+            try stored == nil
+            ? ProfileRows.insert(record, for: userID, on: connection)
+            : ProfileRows.update(record, for: userID, on: connection)
+        assert(isWritten)
+        changed(userID, to: record, from: stored)
+    }
+
+    func deleteProfile(of userID: Identifier, replacing stored: ProfileRecord?) throws(SQLiteError) {
+        try ProfileRows.delete(userID, on: connection)
+        changed(userID, to: nil, from: stored)
+    }
+
+    private func changed(_ userID: Identifier, to record: ProfileRecord?, from stored: ProfileRecord?) {
+        userID.withKey { key in
+            userChanges.appendProfile(record?.bytes, of: key)
+            if record != nil, stored == nil { newUsers.append(key.hash) }
+        }
+        profiles += (record == nil ? 0 : 1) - (stored == nil ? 0 : 1)
+        assignments += Int64((record?.count ?? 0) - (stored?.count ?? 0))
+        hasWritten = true
+    }
+
+    // MARK: Erased users
+
+    /// Whether another process has erased the user since an event was received.
+    func wasErased(_ userID: Identifier, since receivedAt: UInt64) throws(SQLiteError) -> Bool {
+        try erasures.mayHold(userID, since: receivedAt, on: connection)
+    }
+
+    /// - Throws: `StorageError.erased` if another process has erased the user while this change waited.
+    func expectNotErased(_ userID: Identifier) throws {
+        if try wasErased(userID, since: submittedAt) { throw StorageError.erased }
+    }
+
+    /// Notes the erasure of a user, even if nothing was stored: another process may have writes waiting.
+    func erased(_ userID: Identifier) {
+        erasedUsers.append(userID)
+        hasWritten = true
+    }
+
+    /// Tells all processes to drop what they have waiting of the erased users.
+    ///
+    /// - Returns: the time of the erasure; `nil` if nobody was erased.
+    func recordErasures() throws(SQLiteError) -> UInt64? {
+        guard !erasedUsers.isEmpty else { return nil }
+        let now = DispatchTime.now().uptimeNanoseconds
+        for userID in erasedUsers { try ErasureRows.insert(userID, at: now, on: connection) }
+        return now
+    }
+
+    // MARK: Probing
+
+    /// Checks that a transaction of this size could be committed.
+    ///
+    /// - Throws: `StorageError.unavailable`, which does not fail the other changes.
+    func proveRoom(pages: Int) throws(StorageError) {
+        do throws(SQLiteError) {
+            try connection.extendLog(pages: pages)
+        } catch {
+            throw error.asStorageError
+        }
+        hasProven(pages: pages)
+    }
+
+    /// Notes that this number of pages was written.
+    func hasProven(pages: Int) {
+        provenPages = max(provenPages, pages)
+    }
+
+    // MARK: Bookkeeping
+
+    /// Notes changed attributes.
+    func changedAttributes(of userID: Identifier) {
+        userID.withKey { userChanges.appendAttributes(of: $0) }
+        hasWritten = true
+    }
+
+    /// Notes an entry in the audit log.
+    func recorded() {
+        auditEntries += 1
+        hasWritten = true
+    }
+
+    // MARK: Datafiles
+
+    /// Returns the version of the newest datafile of all projects; 0 if there is none.
+    func newestDatafile() throws(SQLiteError) -> Int64 {
+        if let newestDatafileVersion { return newestDatafileVersion }
+        let version = try DatafileRows.newestVersion(on: connection)
+        newestDatafileVersion = version
+        return version
+    }
+
+    /// Announces a changed datafile, forced variation, attribute or segment to all processes.
+    func changedProjects() throws(SQLiteError) {
+        try connection.statement("UPDATE counters SET project_changes = project_changes + 1").run()
+        newestDatafileVersion = nil
+        changed()
+    }
+
+    /// Notes a change that needs no other bookkeeping.
+    func changed() {
+        hasWritten = true
+    }
+}
+
+@available(*, unavailable) extension WriteTransaction: Sendable {}
+
+/// One or more changes that wait for a transaction. Once submitted it is used on the writer's queue only.
+final class PendingWrite: @unchecked Sendable {
+    // Safe: mutable state is accessed on the writer's queue only. Not generic: a generic class would handle its values
+    // through run-time metadata, for each change.
+
+    /// Monotonic nanoseconds.
+    let submittedAt = DispatchTime.now().uptimeNanoseconds
+    /// The number of changes, including refused ones.
+    let changes: Int
+    private let body: @Sendable (WriteTransaction) throws(SQLiteError) -> @Sendable () -> Void
+    private let failed: @Sendable (StorageError) -> Void
+    private var acknowledge: @Sendable () -> Void = {}
+
+    /// - Parameters:
+    ///   - body: makes the changes and returns a closure that reports their results once they are durable.
+    ///   - failed: reports that nothing was written.
+    init(
+        changes: Int, _ body: @escaping @Sendable (WriteTransaction) throws(SQLiteError) -> @Sendable () -> Void,
+        failed: @escaping @Sendable (StorageError) -> Void
+    ) {
+        self.changes = changes
+        self.body = body
+        self.failed = failed
+    }
+
+    func perform(in transaction: WriteTransaction) throws(SQLiteError) {
+        acknowledge = try body(transaction)
+    }
+
+    /// Reports the results after the commit.
+    func complete() {
+        acknowledge()
+    }
+
+    /// Reports that the transaction failed.
+    func fail(_ error: StorageError) {
+        failed(error)
+    }
+}

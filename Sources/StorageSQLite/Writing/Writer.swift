@@ -1,0 +1,385 @@
+import Bucketing
+import Dispatch
+import Storage
+import Synchronization
+
+/// The process's only writer to the database: a serial queue that commits all waiting changes in one transaction (group
+/// commit). A change is acknowledged after its commit, and after all readers of this process were notified of it.
+final class Writer: Sendable {
+    private struct State {
+        var waiting: [PendingWrite] = []
+        /// The number of changes in `waiting`.
+        var waitingChanges = 0
+        var isScheduled = false
+        var isClosed = false
+        var failure: Failure?
+        var statistics = StoreStatistics()
+
+        /// Whether the caller must schedule a commit.
+        mutating func needsDraining() -> Bool {
+            guard !isScheduled, !waiting.isEmpty else { return false }
+            isScheduled = true
+            return true
+        }
+
+        mutating func take(_ counters: Counters) {
+            statistics.profiles = Int(counters.profiles)
+            statistics.assignments = Int(counters.assignments)
+        }
+    }
+
+    /// Why a transaction failed, and how much must be written before the failure counts as over: small transactions may
+    /// still fit on a disk that is nearly full.
+    private struct Failure {
+        var error: StorageError
+        /// The size of the greatest transaction that has failed since.
+        var pages: Int
+    }
+
+    /// The row of counters, from a statement that selects them in this order.
+    private struct Counters {
+        var commits: Int64 = 0
+        var profiles: Int64 = 0
+        var assignments: Int64 = 0
+
+        init() {}
+
+        init(_ row: Statement) {
+            (commits, profiles, assignments) = (row.integer(0), row.integer(1), row.integer(2))
+        }
+    }
+
+    let notices = CommitNotices()
+    let userFilter: UserFilter
+    /// The file as it was opened.
+    let file: DatabaseFile
+    private let checkpointer: Checkpointer
+    private let configuration: SQLiteConfiguration
+    private let queue = DispatchQueue(label: "sqlite-writer", qos: .userInitiated)
+    private let state = Mutex(State())
+    /// The maximum number of pages that a probe writes.
+    private static let probePages = 4_096
+    private let connection: QueueBound<Connection?>
+    private let erasures: QueueBound<Erasures>
+    /// When the files were last seen in place, in monotonic nanoseconds; 0 after a failure.
+    private let filesSeen: QueueBound<UInt64>
+
+    init(file: DatabaseFile, configuration: SQLiteConfiguration) throws(SQLiteError) {
+        let connection = try file.writer(lockTimeout: configuration.lockTimeout)
+        self.connection = QueueBound(connection, queue)
+        erasures = QueueBound(Erasures(), queue)
+        filesSeen = QueueBound(0, queue)
+        self.file = file.opened()
+        checkpointer = Checkpointer(file: self.file, configuration)
+        self.configuration = configuration
+        userFilter = UserFilter(file: self.file, configuration: configuration)
+        queue.sync {
+            refreshCounters()
+            if let commit = try? connection.lastCommit() { userFilter.hasCommitted(commit, after: nil) }
+        }
+    }
+
+    // MARK: Submitting
+
+    /// Schedules a change after those submitted earlier.
+    ///
+    /// - Parameters:
+    ///   - body: makes the change, see ``WriteTransaction/result(of:)``.
+    ///   - completion: called on the writer's queue once the change is durable or has failed.
+    func submit<Value: Sendable>(
+        _ body: @escaping @Sendable (WriteTransaction) throws -> Value,
+        completion: @escaping @Sendable (Result<Value, StorageError>) -> Void
+    ) {
+        submit(PendingWrite(changes: 1) { transaction throws(SQLiteError) in
+            let result = try transaction.result { try body(transaction) }
+            return { completion(result) }
+        } failed: { error in
+            completion(.failure(error))
+        })
+    }
+
+    /// Schedules changes for one transaction, in order; each may be refused individually. Cheaper than submitting them one
+    /// by one.
+    func submit<Change: Sendable, Value: Sendable>(
+        _ changes: [Change], _ body: @escaping @Sendable (Change, WriteTransaction) throws -> Value,
+        completion: @escaping @Sendable ([Result<Value, StorageError>]) -> Void
+    ) {
+        submit(PendingWrite(changes: changes.count) { transaction throws(SQLiteError) in
+            var results: [Result<Value, StorageError>] = []
+            results.reserveCapacity(changes.count)
+            for change in changes { results.append(try transaction.result { try body(change, transaction) }) }
+            let finalResults = results
+            return { completion(finalResults) }
+        } failed: { error in
+            completion(changes.map { _ in .failure(error) })
+        })
+    }
+
+    /// Commits a change of the counters, and writes as much to the log as the transaction that failed.
+    func probe(completion: @escaping @Sendable (Result<Void, StorageError>) -> Void) {
+        submit(
+            { [self] transaction in
+                if let failure = state.withLock(\.failure) { try transaction.proveRoom(pages: failure.pages) }
+                transaction.changed()
+            }, completion: completion)
+    }
+
+    /// Why transactions fail; `nil` once as much has been written as the one that failed.
+    var failure: StorageError? { state.withLock { $0.failure?.error } }
+
+    private func submit(_ write: PendingWrite) {
+        let (refusal, isFirst) = state.withLock { state -> (StorageError?, Bool) in
+            if state.isClosed { return (.closed, false) }
+            guard hasRoom(for: write, in: state) else {
+                state.statistics.refusedChanges += UInt64(write.changes)
+                return (.overloaded, false)
+            }
+            state.waiting.append(write)
+            state.waitingChanges += write.changes
+            return (nil, state.needsDraining())
+        }
+        if isFirst { drainSoon() }
+        if let refusal { write.fail(refusal) }
+    }
+
+    /// Whether the queue is neither full nor too slow: a write that comes now would wait as long as the oldest has.
+    private func hasRoom(for write: PendingWrite, in state: State) -> Bool {
+        guard let oldest = state.waiting.first else { return true }
+        // May be negative: of two concurrent submissions, the later one may have been queued first.
+        let waited = Int64(bitPattern: write.submittedAt &- oldest.submittedAt)
+        return state.waitingChanges < configuration.waitingChanges
+            && Double(waited) <= configuration.waitingSeconds * 1e9
+    }
+
+    /// Wakes the writer. Do not call it with the lock held: the writer's thread takes the lock as soon as it wakes.
+    private func drainSoon() {
+        queue.async { [self] in drain() }
+    }
+
+    // MARK: Committing
+
+    private func drain() {
+        let batch = takeWaiting(configuration.batchLimit)
+        if !batch.isEmpty { commit(batch) }
+        let isMoreWaiting = state.withLock { state in
+            state.isScheduled = false
+            return state.needsDraining()
+        }
+        if isMoreWaiting { drainSoon() }
+    }
+
+    /// Takes waiting writes up to a number of changes; the last write may exceed it.
+    private func takeWaiting(_ limit: Int) -> [PendingWrite] {
+        state.withLock { state in
+            guard state.waitingChanges > limit else {
+                defer { (state.waiting, state.waitingChanges) = ([], 0) }
+                return state.waiting
+            }
+            var (writes, changes) = (0, 0)
+            while changes < limit {
+                changes += state.waiting[writes].changes
+                writes += 1
+            }
+            defer {
+                state.waiting.removeFirst(writes)
+                state.waitingChanges -= changes
+            }
+            return Array(state.waiting.prefix(writes))
+        }
+    }
+
+    private func commit(_ batch: [PendingWrite]) {
+        let start = DispatchTime.now()
+        do throws(SQLiteError) {
+            let transaction = try transact(batch)
+            let seconds = start.seconds(to: .now())
+            let changes = Self.changes(batch)
+            let hasRecovered = state.withLock { state in
+                state.statistics.failedChanges += UInt64(transaction.refusals)
+                guard transaction.hasWritten else { return false }
+                state.statistics.auditEntries += transaction.auditEntries
+                state.statistics.commits += 1
+                state.statistics.changes += UInt64(changes - transaction.refusals)
+                state.statistics.commitSeconds.observe(seconds)
+                state.statistics.batchSizes.observe(Double(changes))
+                guard let failure = state.failure, transaction.provenPages >= failure.pages else { return false }
+                state.failure = nil
+                return true
+            }
+            configuration.aroundCompletions { for write in batch { write.complete() } }
+            guard transaction.hasWritten else { return }
+            if hasRecovered { configuration.report(.writesSucceed) }
+            if let connection = connection.value { checkpointer.logHasGrown(on: connection) }
+        } catch {
+            let pages = recover(from: error)
+            let isFirst = state.withLock { state in
+                defer { state.failure = Failure(error: error.asStorageError, pages: max(pages, state.failure?.pages ?? 0)) }
+                return state.failure == nil
+            }
+            if isFirst { configuration.report(.writesFail(reason: error.asStorageError.description)) }
+            // The writes behind it would wait as long for the same lock.
+            let others = error.isBusy ? takeWaiting(.max) : []
+            state.withLock { $0.statistics.failedChanges += UInt64(Self.changes(batch + others)) }
+            configuration.aroundCompletions { for write in batch + others { write.fail(error.asStorageError) } }
+        }
+    }
+
+    private static func changes(_ batch: [PendingWrite]) -> Int {
+        batch.reduce(0) { $0 + $1.changes }
+    }
+
+    private func transact(_ batch: [PendingWrite]) throws(SQLiteError) -> WriteTransaction {
+        let connection = try openConnection(for: batch)
+        try connection.statement("BEGIN IMMEDIATE").run()
+        try erasures.value.update(on: connection)
+        let transaction = WriteTransaction(connection, userFilter: userFilter.latestFilter, erasures.value)
+        for write in batch {
+            transaction.submittedAt = write.submittedAt
+            try write.perform(in: transaction)
+        }
+        if !transaction.tallies.isEmpty { try VariationRows.add(transaction.tallies, in: transaction) }
+        guard transaction.hasWritten else {
+            try connection.statement("COMMIT").run()
+            return transaction
+        }
+        let erasure = try transaction.recordErasures()
+        let counters = try raiseCounters(transaction)
+        notices.announce(counters.commits)
+        userFilter.add(transaction.newUsers)
+        let (former, header) = try connection.commit()
+        erasures.value.hasCommitted(header, erasure: erasure)
+        userFilter.hasCommitted(Commit(number: counters.commits, header: header), after: former)
+        notices.deliver(
+            .init(number: counters.commits, changes: transaction.userChanges, header: header, after: former))
+        state.withLock { $0.take(counters) }
+        transaction.hasProven(pages: connection.takeWrittenPages())
+        // The sync was of these files only if they are still in place.
+        let now = DispatchTime.now().uptimeNanoseconds
+        try file.expectInPlace()
+        filesSeen.value = now
+        return transaction
+    }
+
+    private func raiseCounters(_ transaction: WriteTransaction) throws(SQLiteError) -> Counters {
+        // Without RETURNING, for which SQLite makes a temporary table at each commit.
+        try transaction.connection.statement(
+            "UPDATE counters SET commits = commits + 1, profiles = profiles + ?1, assignments = assignments + ?2"
+        ).run {
+            $0.bind(transaction.profiles, at: 1)
+            $0.bind(transaction.assignments, at: 2)
+        }
+        return try counters(on: transaction.connection)
+    }
+
+    private func counters(on connection: Connection) throws(SQLiteError) -> Counters {
+        var counters = Counters()
+        try connection.statement("SELECT commits, profiles, assignments FROM counters").run(row: { row in
+            counters = Counters(row)
+        })
+        return counters
+    }
+
+    /// Prepares the connection for the next transaction, or marks it for replacement.
+    ///
+    /// - Returns: the number of pages that a probe must write to show that the failure is over.
+    private func recover(from error: SQLiteError) -> Int {
+        notices.announce(0)
+        filesSeen.value = 0
+        guard let connection = connection.value else { return 0 }
+        let pages = connection.takeWrittenPages()
+        if connection.isInTransaction { try? connection.execute("ROLLBACK") }
+        if connection.isInTransaction || error.asksForReopening { connection.isWorn = true }
+        if error.code == SQLiteError.fileHasMoved { checkpointer.copyDeletedLog(on: connection) }
+        return min(pages, Self.probePages)
+    }
+
+    private func openConnection(for batch: [PendingWrite]) throws(SQLiteError) -> Connection {
+        // What was submitted during the last commit needs no further check: the check after that commit came later.
+        let seen = filesSeen.value
+        if !batch.allSatisfy({ $0.submittedAt < seen }) { try file.expectInPlace() }
+        if let open = connection.value, !open.isWorn { return open }
+        // Open the new connection before closing the worn one: SQLite deletes the log with the last connection.
+        let fresh = try file.writer(lockTimeout: configuration.lockTimeout)
+        connection.value = fresh
+        return fresh
+    }
+
+    // MARK: Statistics
+
+    /// Reads the counters, which other processes change as well. Call it on the writer's queue.
+    @discardableResult
+    private func refreshCounters() -> Counters? {
+        guard let connection = connection.value, let counters = try? counters(on: connection) else { return nil }
+        state.withLock { $0.take(counters) }
+        return counters
+    }
+
+    func refreshStatistics() {
+        queue.async { [self] in refreshCounters() }
+    }
+
+    func statistics() -> StoreStatistics {
+        var statistics = state.withLock { state in
+            var statistics = state.statistics
+            statistics.waitingChanges = state.waitingChanges
+            return statistics
+        }
+        statistics.failedCheckpoints = checkpointer.failures
+        statistics.userFilterBytes = userFilter.bytes
+        (statistics.databaseBytes, statistics.logBytes) = file.sizes
+        return statistics
+    }
+
+    func countDeleted(expiredAssignments: Int, auditEntries: Int) {
+        state.withLock { state in
+            state.statistics.expiredAssignments += UInt64(expiredAssignments)
+            state.statistics.deletedAuditEntries += UInt64(auditEntries)
+        }
+    }
+
+    // MARK: Closing
+
+    /// Commits what waits, moves the log into the database, and closes it.
+    func close() {
+        state.withLock { $0.isClosed = true }
+        queue.sync {
+            while state.withLock({ !$0.waiting.isEmpty }) { drain() }
+            userFilter.close()
+            checkpointer.close(before: connection.value)
+            // SQLite copies and deletes the log if nobody else has the database open.
+            connection.value = nil
+            let remaining = file.sizes.log
+            if remaining > 0 { configuration.report(.logRemains(bytes: remaining)) }
+        }
+    }
+}
+
+/// A value that is used on one queue only; any other access traps.
+final class QueueBound<Value>: @unchecked Sendable {
+    // Safe: `value` traps on other queues.
+    private var stored: Value
+    private let queue: DispatchQueue
+
+    init(_ value: Value, _ queue: DispatchQueue) {
+        stored = value
+        self.queue = queue
+    }
+
+    var value: Value {
+        get {
+            dispatchPrecondition(condition: .onQueue(queue))
+            return stored
+        }
+        set {
+            dispatchPrecondition(condition: .onQueue(queue))
+            stored = newValue
+        }
+    }
+}
+
+extension DispatchTime {
+    /// Returns the seconds until a later time.
+    func seconds(to end: DispatchTime) -> Double {
+        Double(end.uptimeNanoseconds &- uptimeNanoseconds) / 1e9
+    }
+}
