@@ -1,6 +1,7 @@
 import Dispatch
 @testable import HoldfastCore
 import Storage
+import TestSupport
 import Synchronization
 import Testing
 
@@ -58,7 +59,7 @@ import Testing
 
 /// A store of which probes are answered when the test says so.
 private final class SilentStore: ProfileStore {
-    private let store = InMemoryProfileStore()
+    private let store = InMemoryStore()
     private let waiting = Mutex<[@Sendable (Result<Void, StorageError>) -> Void]>([])
     private let count = Atomic(0)
     let failure = Mutex<StorageError?>(nil)

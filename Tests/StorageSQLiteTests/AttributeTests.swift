@@ -24,43 +24,7 @@ extension SQLiteStoreTests {
 
         private static func number(_ value: Double) -> AttributeUpdate { .set(.number(value)) }
 
-        private func number(of name: Identifier) throws -> UInt32 {
-            try #require(try store.attributeSchema().attribute(name)).number
-        }
-
-        @Test("What is stored already is not written again")
-        func unchanged() async throws {
-            defer { store.close() }
-            #expect(try await store.update([1: Self.number(1), 2: Self.number(2)], of: "user") == [1, 2])
-            let commits = store.statistics().commits
-            #expect(try await store.update([1: Self.number(1)], of: "user") == [])
-            #expect(try await store.update([1: Self.number(1), 9: .remove], of: "user") == [])
-            #expect(try await store.update([:], of: "nobody") == [])
-            #expect(try await store.update([1: .remove], of: "nobody") == [])
-            #expect(try await store.apply(AttributeChange(userID: "nobody", operation: .removeAll)) == [])
-            #expect(store.statistics().commits == commits)
-            #expect(try await store.update([1: Self.number(1), 2: Self.number(3)], of: "user") == [2])
-            #expect(store.statistics().commits == commits + 1)
-        }
-
-        @Test("A definition that is the same is not written again, and a type does not change")
-        func definitions() async throws {
-            defer { store.close() }
-            let changes = try store.projectChanges()
-            let former = AttributeDefinition(name: "a", number: 1, type: .number)
-            #expect(try await store.define(former) == .unchanged(former))
-            #expect(try await store.define(AttributeDefinition(name: "a", number: 0, type: .string)) == .otherType(former))
-            #expect(try store.projectChanges() == changes)
-            let selection = { (values: [Identifier]) in
-                AttributeDefinition(name: "s", number: 0, type: .selection, allowedValues: values)
-            }
-            try await store.define(selection(["One"]))
-            try await store.define(selection(["Two", "One"]))
-            #expect(try store.attributeSchema().attribute("s")?.allowedValues == ["Two", "One"])
-            #expect(try store.projectChanges() == changes + 2)
-        }
-
-        @Test("Readers of all stores on the file see a change at once, from their caches too")
+        @Test("Readers of all stores on the file see a change at once, also from their caches")
         func coherence() async throws {
             defer { store.close() }
             let other = try SQLiteStore.make(in: directory)
@@ -79,7 +43,7 @@ extension SQLiteStoreTests {
             #expect(try readers.map { try $0.attributes(of: "user") } == [nil, nil])
         }
 
-        @Test("Erasing a user erases the attributes, whether there is a profile or not", arguments: [true, false])
+        @Test("Erasing a user deletes the row, whether there is a profile or not", arguments: [true, false])
         func erasing(hasProfile: Bool) async throws {
             defer { store.close() }
             if hasProfile { try await store.apply(.merge(["e": "v"], onConflict: .replace), to: "user") }
@@ -90,20 +54,7 @@ extension SQLiteStoreTests {
             #expect(left == "other")
         }
 
-        @Test("An attribute that was deleted and defined anew has none of the former values, and takes none by its number")
-        func numbers() async throws {
-            defer { store.close() }
-            try await store.update([1: Self.number(1)], of: "user")
-            #expect(try await store.removeDefinition("a"))
-            #expect(try await !store.removeDefinition("a"))
-            try await Self.define("a", in: store)
-            let number = try number(of: "a")
-            #expect(number > 2)
-            #expect(try await store.update([1: Self.number(7)], of: "user") == nil)
-            #expect(try await store.update([number: Self.number(7)], of: "user") == [number])
-        }
-
-        @Test("The values of a deleted attribute go in small batches, also after a restart in the middle")
+        @Test("The values of a deleted attribute are deleted in small batches, also after a restart")
         func removal() async throws {
             for user in 0..<50 {
                 let updates: [UInt32: AttributeUpdate] =
@@ -126,25 +77,5 @@ extension SQLiteStoreTests {
             }
         }
 
-        @Test("Users of a segment come in the order of their ids, from behind any user")
-        func scanning() async throws {
-            defer { store.close() }
-            let users = (0..<40).map { "user\(100 + $0)" } + ["ä", "Z", "😀"]
-            for (index, user) in users.enumerated() {
-                try await store.update([1: Self.number(Double(index % 2))], of: Identifier(user))
-            }
-            let condition: JSONValue = ["type": "custom_attribute", "name": "a", "match": "exact", "value": 1]
-            let matcher = SegmentMatcher(Segment(name: "s", conditions: condition), schema: try store.attributeSchema())
-            let expected = users.enumerated().filter { $0.offset % 2 == 1 }.map { Identifier($0.element) }.sorted()
-            let all = try await store.page(matcher, .users(after: nil))
-            #expect(all.userIDs == expected)
-            #expect(all.last == nil)
-            #expect(all.examined == users.count)
-            let size = try await store.page(matcher, .size)
-            #expect(size.matches == expected.count)
-            #expect(size.userIDs.isEmpty)
-            let rest = try await store.page(matcher, .users(after: expected[20]))
-            #expect(rest.userIDs == Array(expected[21...]))
-        }
     }
 }

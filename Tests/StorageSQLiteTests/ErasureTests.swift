@@ -8,7 +8,7 @@ import Testing
 @testable import StorageSQLite
 
 extension SQLiteStoreTests {
-    /// Two stores on one file stand for two processes, of which one erases what the other has waiting.
+    /// Two stores on one file stand for two processes, one of which erases what the other has waiting.
     @Suite("Erasing users, with two stores")
     struct ErasureTests {
         private let directory: TemporaryDirectory
@@ -64,19 +64,10 @@ extension SQLiteStoreTests {
             #expect(try store.exposures(after: 0, limit: 10).isEmpty)
         }
 
-        @Test("What this store itself has waiting when it erases a user is in the order in which it came")
-        func own() async throws {
-            defer { store.close() }
-            let received = Self.now()
-            try await store.apply(.erase, to: "user")
-            _ = try await store.record([Self.exposure(of: "user")], receivedAt: received)
-            #expect(try store.exposures(after: 0, limit: 10).count == 1)
-        }
-
         @Test("Changes that waited in another process are refused, and may be made again")
         func changes() async throws {
             defer { store.close() }
-            // Its queue is held up while it completes a change, after the commit and without a lock.
+            // Its queue is blocked while it calls completions, after the commit and without a lock.
             let isHeld = Atomic(false)
             let release = DispatchSemaphore(value: 0)
             let held = try SQLiteStore.make(in: directory) {

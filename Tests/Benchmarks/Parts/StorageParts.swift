@@ -19,17 +19,16 @@ extension ProfileRecord {
 }
 
 func memoryParts() throws -> [Part] {
-    let store = InMemoryProfileStore()
-    let userIDs = save(to: store)
-    let lookups = Lookups(userIDs, try store.makeReader())
+    let rules = ProfileRules()
+    var record = Samples.record
     var count = 0
     return [
-        Part("memory-lookup") { lookups.next() },
-        Part("memory-save") {
+        Part("rules-save") {
             count += 1
             let map: ExperimentBucketMap = ["10001": Identifier("\(20_000 + count % 10_000)"), "7001": "70011"]
-            store.submit(ProfileChange(userID: Samples.userID, operation: .merge(map, onConflict: .replace))) { _ in }
-        },
+            let change = ProfileChange(userID: Samples.userID, operation: .merge(map, onConflict: .replace))
+            if case .put(let saved)? = try? rules.apply(change, to: record, at: Timestamp(count)).effect { record = saved }
+        }
     ]
 }
 

@@ -1,10 +1,8 @@
 import Bucketing
 import Storage
-import TestSupport
+import Testing
 
-@testable import StorageSQLite
-
-/// All that happened, from which results are counted anew each time: what the store's tallies are held against.
+/// A log of events, from which tallies are counted from scratch: the reference for the tallies of a store.
 struct EventLedger {
     static let users: [Identifier] = (0..<12).map { Identifier("user \($0)") }
     static let experiments: [Identifier] = ["e", "f"]
@@ -39,7 +37,7 @@ struct EventLedger {
         var tallies: [Identifier: VariationTally] = [:]
         for user in Self.users {
             let met = exposures.filter { $0.userID == user && $0.experimentID == experiment }
-            // Of two at one time the one that arrived first; `min` gives the first of equals.
+            // Of two at the same time, the one that arrived first; `min` returns the first of equals.
             guard let first = met.min(by: { $0.happenedAt < $1.happenedAt }) else { continue }
             var tally = tallies[first.variationID] ?? VariationTally(variationID: first.variationID)
             if met.contains(where: \.isForced) || overrides.contains([user, experiment]) {
@@ -64,12 +62,12 @@ struct EventLedger {
         return total
     }
 
-    /// - Parameter offset: milliseconds, less than a second, so that no two events happen at one time.
+    /// - Parameter offset: milliseconds, less than a second, so that no two events happen at the same time.
     static func randomEvent(_ random: inout SeededGenerator, offset: Timestamp = 0) -> UserEvent {
         let time = Timestamp.random(in: 0..<2_000_000, using: &random) * 1_000 + offset
         let user = users.randomElement(using: &random) ?? "0"
         guard Int.random(in: 0..<5, using: &random) == 0 else {
-            // Great values that differ little, of which sums of squares lose sight.
+            // Large values that differ little: sums of squares lose their differences.
             let value = Double.random(in: -1...1, using: &random) + (Bool.random(using: &random) ? 1e6 : 0)
             let id = Int.random(in: 0..<2_000, using: &random)
             return .goal(
@@ -85,5 +83,32 @@ struct EventLedger {
                 userID: user, experimentID: experiments.randomElement(using: &random) ?? "e", experimentKey: "key",
                 variationID: crosses ? "c" : usual, happenedAt: time,
                 isForced: Int.random(in: 0..<80, using: &random) == 0, sdkKey: "sdk"))
+    }
+
+    /// Expects the tallies of a store to be those of this ledger.
+    func expectTallies(of store: any EventStore) throws {
+        for experiment in Self.experiments {
+            for goal in Self.goals {
+                let counted = try store.tallies(experimentID: experiment, goal: goal)
+                    .filter { $0.counted + $0.crossed + $0.forced > 0 }
+                let expected = tallies(experiment, goal)
+                #expect(counted.map(\.variationID) == expected.map(\.variationID))
+                for (counted, expected) in zip(counted, expected) {
+                    #expect(counted.counted == expected.counted && counted.crossed == expected.crossed)
+                    #expect(counted.forced == expected.forced)
+                    expectSums(counted.goal, expected.goal)
+                }
+            }
+        }
+    }
+
+    private func expectSums(_ counted: GoalTally, _ expected: GoalTally) {
+        #expect(
+            [counted.events, counted.converted, counted.convertedBefore, counted.convertedBoth]
+                == [expected.events, expected.converted, expected.convertedBefore, expected.convertedBoth])
+        for sum in [\GoalTally.y, \.yy, \.x, \.xx, \.xy] {
+            let (counted, expected) = (counted[keyPath: sum].value, expected[keyPath: sum].value)
+            #expect(abs(counted - expected) <= 1e-12 * max(1, abs(expected)))
+        }
     }
 }

@@ -3,9 +3,9 @@ import Storage
 import Synchronization
 import Testing
 
-extension ProfileStoreContract {
+extension StoreContract {
     static let reading = [
-        ProfileStoreContract("Every reader sees a change as soon as it is acknowledged") { context in
+        StoreContract("Every reader sees a change as soon as it is acknowledged") { context in
             let other = try context.store.makeReader()
             defer { other.close() }
             for number in 0..<50 {
@@ -15,7 +15,7 @@ extension ProfileStoreContract {
                 #expect(try other.variations(of: "user") == ["e": variationID])
             }
         },
-        ProfileStoreContract("Users are told apart by the bytes of their ids") { context in
+        StoreContract("Users are told apart by the bytes of their ids") { context in
             let userIDs: [Identifier] = ["\u{E9}", "e\u{301}", "E", "e", "é ", "\u{1F600}", "用户", "a/b?c#d%", "\t"]
             for (number, userID) in userIDs.enumerated() {
                 try await context.store.apply(.replace(["e": Identifier("v\(number)")]), to: userID)
@@ -25,14 +25,14 @@ extension ProfileStoreContract {
             }
             #expect(try context.reader.page(after: nil, limit: 100).map(\.userID) == userIDs.sorted())
         },
-        ProfileStoreContract("Long ids come back whole") { context in
+        StoreContract("Long ids come back whole") { context in
             let userID = Identifier(String(repeating: "ü", count: 512))
             let experimentID = Identifier(String(repeating: "x", count: 255))
             let variationID = Identifier(String(repeating: "y", count: 255))
             try await context.store.apply(.replace([experimentID: variationID]), to: userID)
             #expect(try context.reader.variations(of: userID) == [experimentID: variationID])
         },
-        ProfileStoreContract("Pages follow each other in the order of the ids' bytes") { context in
+        StoreContract("Pages follow each other in the order of the ids' bytes") { context in
             let userIDs = (0..<25).map { Identifier("user-\($0)") }.sorted()
             for userID in userIDs.reversed() {
                 try await context.store.apply(.replace(["e": "v"]), to: userID)
@@ -46,7 +46,7 @@ extension ProfileStoreContract {
             }
             #expect(seen == userIDs)
         },
-        ProfileStoreContract("Profiles and assignments are counted") { context in
+        StoreContract("Profiles and assignments are counted") { context in
             try await context.store.apply(.replace(["e1": "a", "e2": "b"]), to: "first")
             try await context.store.apply(.replace(["e1": "a"]), to: "second")
             try await context.store.apply(.remove(experimentID: "e1"), to: "first")
@@ -56,7 +56,7 @@ extension ProfileStoreContract {
     ]
 
     static let failing = [
-        ProfileStoreContract("A profile holds as many assignments as the limit and no more", rules: .atMostThree) { context in
+        StoreContract("A profile holds as many assignments as the limit and no more", rules: .atMostThree) { context in
             let full: [Identifier: Identifier] = ["e1": "a", "e2": "b", "e3": "c"]
             try await context.store.apply(.merge(ExperimentBucketMap(full), onConflict: .replace), to: "user")
             await #expect(throws: StorageError.tooManyAssignments(limit: 3)) {
@@ -67,7 +67,7 @@ extension ProfileStoreContract {
             }
             #expect(try context.reader.variations(of: "user") == full)
         },
-        ProfileStoreContract("A refused change does not harm those submitted with it", rules: .atMostThree) { context in
+        StoreContract("A refused change does not harm those submitted with it", rules: .atMostThree) { context in
             let tooMany: ExperimentBucketMap = ["e0": "v", "e1": "v", "e2": "v", "e3": "v"]
             let changes = (0..<20).map { number in
                 ProfileChange(
@@ -82,7 +82,7 @@ extension ProfileStoreContract {
             let stored = try context.reader.profile(of: "user19")
             #expect(refused == nil && stored != nil)
         },
-        ProfileStoreContract(
+        StoreContract(
             "A condition is asked of what a reader would see, and a change whose condition fails is not made",
             rules: ProfileRules(assignmentTTL: .seconds(1))
         ) { context in
@@ -108,7 +108,7 @@ extension ProfileStoreContract {
             context.clock.advance(by: .seconds(2))
             #expect(await change(.replace(["e": "a"]), if: { $0 == nil }))
         },
-        ProfileStoreContract("Changes submitted as one are made in their order, each with a result of its own", rules: .atMostThree) {
+        StoreContract("Changes submitted as one are made in their order, each with a result of its own", rules: .atMostThree) {
             context in
             let tooMany: ExperimentBucketMap = ["e0": "v", "e1": "v", "e2": "v", "e3": "v"]
             let results = await context.store.applyAsOne([
@@ -125,10 +125,10 @@ extension ProfileStoreContract {
             #expect(refused == nil)
             #expect(context.store.statistics().failedChanges == 1)
         },
-        ProfileStoreContract("A probe succeeds") { context in
+        StoreContract("A probe succeeds") { context in
             try await context.store.probe()
         },
-        ProfileStoreContract("A closed store refuses everything") { context in
+        StoreContract("A closed store refuses everything") { context in
             try await context.store.apply(.replace([:]), to: "user")
             context.store.close()
             await #expect(throws: StorageError.closed) { try await context.store.apply(.erase, to: "user") }

@@ -2,20 +2,20 @@ import Bucketing
 import Storage
 import Testing
 
-extension ProfileStoreContract {
+extension StoreContract {
     static let saving = [
-        ProfileStoreContract("A profile that was never saved is nil") { context in
+        StoreContract("A profile that was never saved is nil") { context in
             let profile = try context.reader.profile(of: "nobody")
             #expect(profile == nil)
         },
-        ProfileStoreContract("A merge keeps the experiments it does not name") { context in
+        StoreContract("A merge keeps the experiments it does not name") { context in
             let first = try await context.store.apply(.merge(["e1": "a", "e2": "b"], onConflict: .replace), to: "user")
             let second = try await context.store.apply(.merge(["e2": "c", "e3": "d"], onConflict: .replace), to: "user")
             #expect(!first.existed && second.existed && second.changed)
             #expect(second.profile?.variations == ["e1": "a", "e2": "c", "e3": "d"])
             #expect(try context.reader.variations(of: "user") == ["e1": "a", "e2": "c", "e3": "d"])
         },
-        ProfileStoreContract("Merges of different experiments submitted at once are all kept") { context in
+        StoreContract("Merges of different experiments submitted at once are all kept") { context in
             let expected = Dictionary(uniqueKeysWithValues: (0..<200).map { (Identifier("e\($0)"), Identifier("v\($0)")) })
             let changes = expected.map { experimentID, variationID in
                 ProfileChange(userID: "user", operation: .merge([experimentID: variationID], onConflict: .replace))
@@ -25,25 +25,25 @@ extension ProfileStoreContract {
             }
             #expect(try context.reader.variations(of: "user") == expected)
         },
-        ProfileStoreContract("A merge that keeps stores only what is missing") { context in
+        StoreContract("A merge that keeps stores only what is missing") { context in
             try await context.store.apply(.merge(["e1": "a"], onConflict: .replace), to: "user")
             let kept = try await context.store.apply(.merge(["e1": "b", "e2": "c"], onConflict: .keep), to: "user")
             #expect(kept.profile?.variations == ["e1": "a", "e2": "c"])
         },
-        ProfileStoreContract("A replacement removes the experiments it does not name") { context in
+        StoreContract("A replacement removes the experiments it does not name") { context in
             try await context.store.apply(.merge(["e1": "a", "e2": "b"], onConflict: .replace), to: "user")
             let replaced = try await context.store.apply(.replace(["e2": "b", "e3": "c"]), to: "user")
             #expect(replaced.profile?.variations == ["e2": "b", "e3": "c"])
             #expect(try context.reader.variations(of: "user") == ["e2": "b", "e3": "c"])
         },
-        ProfileStoreContract("A profile replaced by an empty map exists and is empty") { context in
+        StoreContract("A profile replaced by an empty map exists and is empty") { context in
             try await context.store.apply(.replace(["e1": "a"]), to: "user")
             try await context.store.apply(.replace([:]), to: "user")
             #expect(try context.reader.profile(of: "user") == .empty)
             let again = try await context.store.apply(.replace([:]), to: "user")
             #expect(again.existed && !again.changed)
         },
-        ProfileStoreContract("Saving what is stored already changes nothing") { context in
+        StoreContract("Saving what is stored already changes nothing") { context in
             try await context.store.apply(.merge(["e1": "a"], onConflict: .replace), to: "user")
             let before = try context.reader.profile(of: "user")
             context.clock.advance(by: .seconds(5))
@@ -52,7 +52,7 @@ extension ProfileStoreContract {
             #expect(again.profile == before)
             #expect(try context.reader.profile(of: "user") == before)
         },
-        ProfileStoreContract("Each assignment tells when it was made and saved") { context in
+        StoreContract("Each assignment tells when it was made and saved") { context in
             let start = context.clock.now
             try await context.store.apply(.merge(["e1": "a"], onConflict: .replace), to: "user")
             context.clock.advance(by: .seconds(5))
@@ -66,7 +66,7 @@ extension ProfileStoreContract {
     ]
 
     static let overriding = [
-        ProfileStoreContract("An override stays whatever is saved after it") { context in
+        StoreContract("An override stays whatever is saved after it") { context in
             let store = context.store
             try await store.apply(.merge(["e1": "a"], onConflict: .replace), to: "user")
             try await store.apply(.override(experimentID: "e1", variationID: "forced"), to: "user")
@@ -76,26 +76,26 @@ extension ProfileStoreContract {
             #expect(replaced.profile?.variations == ["e1": "forced", "e2": "e"])
             #expect(replaced.profile?["e1"]?.source == .override)
         },
-        ProfileStoreContract("An override stays when a replacement does not name it") { context in
+        StoreContract("An override stays when a replacement does not name it") { context in
             try await context.store.apply(.override(experimentID: "e1", variationID: "forced"), to: "user")
             let replaced = try await context.store.apply(.replace([:]), to: "user")
             #expect(replaced.profile?.variations == ["e1": "forced"])
         },
-        ProfileStoreContract("An override that is removed makes way for saves") { context in
+        StoreContract("An override that is removed makes way for saves") { context in
             try await context.store.apply(.override(experimentID: "e1", variationID: "forced"), to: "user")
             let removed = try await context.store.apply(.remove(experimentID: "e1"), to: "user")
             #expect(removed.changed && removed.profile == .empty)
             let saved = try await context.store.apply(.merge(["e1": "a"], onConflict: .keep), to: "user")
             #expect(saved.profile?.variations == ["e1": "a"])
         },
-        ProfileStoreContract("An override can be changed by another one") { context in
+        StoreContract("An override can be changed by another one") { context in
             try await context.store.apply(.override(experimentID: "e1", variationID: "a"), to: "user")
             let second = try await context.store.apply(.override(experimentID: "e1", variationID: "b"), to: "user")
             let third = try await context.store.apply(.override(experimentID: "e1", variationID: "b"), to: "user")
             #expect(second.profile?.variations == ["e1": "b"])
             #expect(second.changed && !third.changed)
         },
-        ProfileStoreContract("An override of the same variation keeps the time of the assignment") { context in
+        StoreContract("An override of the same variation keeps the time of the assignment") { context in
             let start = context.clock.now
             try await context.store.apply(.merge(["e1": "a"], onConflict: .replace), to: "user")
             context.clock.advance(by: .seconds(5))

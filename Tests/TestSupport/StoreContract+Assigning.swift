@@ -2,9 +2,9 @@ import Bucketing
 import Storage
 import Testing
 
-extension ProfileStoreContract {
+extension StoreContract {
     static let assigning = [
-        ProfileStoreContract("Of many proposals at once for one experiment exactly one is kept") { context in
+        StoreContract("Of many proposals at once for one experiment exactly one is kept") { context in
             let changes = (0..<100).map { number in
                 let proposal = ProfileChange.Proposal(experimentID: "e", variationID: Identifier("v\(number)"))
                 return ProfileChange(userID: "user", operation: .assign([proposal]))
@@ -14,12 +14,12 @@ extension ProfileStoreContract {
             #expect(answers == [try context.reader.profile(of: "user")?.variationID(for: "e")])
             #expect(results.filter(\.changed).count == 1)
         },
-        ProfileStoreContract("A proposal does not move what was saved") { context in
+        StoreContract("A proposal does not move what was saved") { context in
             try await context.store.apply(.merge(["e": "a"], onConflict: .replace), to: "user")
             let result = try await context.store.apply(.assign([.init(experimentID: "e", variationID: "b")]), to: "user")
             #expect(!result.changed && result.profile?.variations == ["e": "a"])
         },
-        ProfileStoreContract("A proposal takes the place of the variation it names, and of no other") { context in
+        StoreContract("A proposal takes the place of the variation it names, and of no other") { context in
             try await context.store.apply(.merge(["e": "gone"], onConflict: .replace), to: "user")
             let operation = ProfileChange.Operation.assign([
                 .init(experimentID: "e", variationID: "a", replacing: "gone")
@@ -31,13 +31,13 @@ extension ProfileStoreContract {
             let second = try await context.store.apply(.assign([late]), to: "user")
             #expect(second.profile?.variations == ["e": "a"])
         },
-        ProfileStoreContract("Several proposals of one change are each decided for themselves") { context in
+        StoreContract("Several proposals of one change are each decided for themselves") { context in
             try await context.store.apply(.merge(["e1": "a"], onConflict: .replace), to: "user")
             let proposals = ["e1", "e2"].map { ProfileChange.Proposal(experimentID: Identifier($0), variationID: "b") }
             let result = try await context.store.apply(.assign(proposals), to: "user")
             #expect(result.profile?.variations == ["e1": "a", "e2": "b"])
         },
-        ProfileStoreContract("No proposals make no profile") { context in
+        StoreContract("No proposals make no profile") { context in
             let result = try await context.store.apply(.assign([]), to: "user")
             #expect(!result.existed && !result.changed && result.profile == nil)
             #expect(try context.reader.profile(of: "user") == nil)
@@ -45,7 +45,7 @@ extension ProfileStoreContract {
     ]
 
     static let erasing = [
-        ProfileStoreContract("Erasing leaves nothing of the user, overrides included") { context in
+        StoreContract("Erasing leaves nothing of the user, overrides included") { context in
             try await context.store.apply(.merge(["e1": "a"], onConflict: .replace), to: "user")
             try await context.store.apply(.override(experimentID: "e2", variationID: "b"), to: "user")
             let erased = try await context.store.apply(.erase, to: "user")
@@ -54,25 +54,25 @@ extension ProfileStoreContract {
             #expect(context.store.statistics().profiles == 0)
             #expect(context.store.statistics().assignments == 0)
         },
-        ProfileStoreContract("Erasing who is unknown changes nothing") { context in
+        StoreContract("Erasing who is unknown changes nothing") { context in
             let erased = try await context.store.apply(.erase, to: "nobody")
             #expect(!erased.existed && !erased.changed)
         },
-        ProfileStoreContract("Removing an assignment leaves the others") { context in
+        StoreContract("Removing an assignment leaves the others") { context in
             try await context.store.apply(.merge(["e1": "a", "e2": "b"], onConflict: .replace), to: "user")
             let removed = try await context.store.apply(.remove(experimentID: "e1"), to: "user")
             #expect(removed.profile?.variations == ["e2": "b"])
             let again = try await context.store.apply(.remove(experimentID: "e1"), to: "user")
             #expect(again.existed && !again.changed)
         },
-        ProfileStoreContract("Removing from who is unknown makes no profile") { context in
+        StoreContract("Removing from who is unknown makes no profile") { context in
             let removed = try await context.store.apply(.remove(experimentID: "e1"), to: "nobody")
             #expect(!removed.existed && !removed.changed && removed.profile == nil)
         },
     ]
 
     static let expiring = [
-        ProfileStoreContract("An assignment is gone at the moment it expires", rules: .expiringAfterAnHour) { context in
+        StoreContract("An assignment is gone at the moment it expires", rules: .expiringAfterAnHour) { context in
             try await context.store.apply(.merge(["e1": "a"], onConflict: .replace), to: "user")
             context.clock.advance(by: .seconds(1_800))
             try await context.store.apply(.merge(["e2": "b"], onConflict: .replace), to: "user")
@@ -84,7 +84,7 @@ extension ProfileStoreContract {
             #expect(try context.reader.profile(of: "user") == nil)
             #expect(try context.reader.page(after: nil, limit: 10).isEmpty)
         },
-        ProfileStoreContract("Saving again renews an assignment and keeps when it was made", rules: .expiringAfterAnHour) {
+        StoreContract("Saving again renews an assignment and keeps when it was made", rules: .expiringAfterAnHour) {
             context in
             let start = context.clock.now
             try await context.store.apply(.merge(["e": "a"], onConflict: .replace), to: "user")
@@ -94,14 +94,14 @@ extension ProfileStoreContract {
             #expect(renewed.profile?["e"]?.assignedAt == start)
             #expect(renewed.profile?["e"]?.expiresAt == start + 6_600_000)
         },
-        ProfileStoreContract("An expired assignment does not hold off another one", rules: .expiringAfterAnHour) { context in
+        StoreContract("An expired assignment does not hold off another one", rules: .expiringAfterAnHour) { context in
             try await context.store.apply(.merge(["e": "a"], onConflict: .replace), to: "user")
             context.clock.advance(by: .seconds(3_600))
             let saved = try await context.store.apply(.merge(["e": "b"], onConflict: .keep), to: "user")
             #expect(!saved.existed && saved.profile?.variations == ["e": "b"])
             #expect(try context.reader.variations(of: "user") == ["e": "b"])
         },
-        ProfileStoreContract("An override never expires", rules: .expiringAfterAnHour) { context in
+        StoreContract("An override never expires", rules: .expiringAfterAnHour) { context in
             try await context.store.apply(.merge(["e1": "a", "e2": "b"], onConflict: .replace), to: "user")
             try await context.store.apply(.override(experimentID: "e1", variationID: "forced"), to: "user")
             context.clock.advance(by: .seconds(1_000_000))

@@ -1,0 +1,311 @@
+import Bucketing
+import Storage
+
+/// What an ``InMemoryStore`` keeps: a dictionary for each table of a database. It applies the rules of `Storage`, as every
+/// store does.
+struct InMemoryTables {
+    private(set) var profiles: [Identifier: ProfileRecord] = [:]
+    private(set) var attributes: [Identifier: AttributeRecord] = [:]
+    private(set) var exposures: [StoredExposure] = []
+    private(set) var goalEvents: [StoredGoalEvent] = []
+    private(set) var auditEntries: [AuditEntry] = []
+    private(set) var forcedVariations: [ForcedVariation] = []
+    private(set) var datafiles: [StoredDatafile] = []
+    private(set) var definitions: [AttributeDefinition] = []
+    private(set) var segments: [Identifier: Segment] = [:]
+    private(set) var projectChanges: Int64 = 0
+    var statistics = StoreStatistics()
+    private var totals: [Identifier: [UserRecords.TotalKey: UserGoal]] = [:]
+    private var users: [TallyChanges.Variation: VariationTally] = [:]
+    private var goals: [TallyChanges.VariationGoal: GoalTally] = [:]
+    private var lastNumber: Int64 = 0
+    private var lastAttribute: UInt32 = 0
+    /// Whether the present change has written something.
+    private var hasWritten = false
+
+    let rules: ProfileRules
+    let datafileHistory: Int
+
+    init(rules: ProfileRules, datafileHistory: Int) {
+        self.rules = rules
+        self.datafileHistory = datafileHistory
+    }
+
+    /// Makes one change and counts it.
+    mutating func change<Value>(
+        _ body: (inout InMemoryTables) throws(StorageError) -> Value
+    ) -> Result<Value, StorageError> {
+        hasWritten = false
+        do throws(StorageError) {
+            let value = try body(&self)
+            if hasWritten {
+                statistics.changes += 1
+                statistics.commits += 1
+            }
+            return .success(value)
+        } catch {
+            statistics.failedChanges += 1
+            return .failure(error)
+        }
+    }
+
+    private mutating func nextNumber() -> Int64 {
+        lastNumber += 1
+        return lastNumber
+    }
+
+    // MARK: Users
+
+    mutating func apply(
+        _ change: ProfileChange, by author: Author?, at now: Timestamp
+    ) throws(StorageError) -> ProfileChangeResult {
+        if case .assign(_, let version) = change.operation, version != datafiles.last?.version ?? 0 { throw .staleDatafile }
+        if change.concernsProfileOnly {
+            let stored = profiles[change.userID]
+            let outcome = try rules.apply(change, to: stored, at: now)
+            if case .put(let record) = outcome.effect { setProfile(record, of: change.userID) }
+            return outcome.result
+        }
+        let rules = StoreRules(profiles: rules)
+        return try apply(to: change.userID, at: now) { records, tallies throws(StorageError) in
+            try rules.apply(change, by: author, to: &records, at: now, &tallies)
+        }
+    }
+
+    mutating func apply(_ event: UserEvent, at now: Timestamp) -> EventOutcome {
+        apply(to: event.userID, at: now) { EventRules.apply(event, to: &$0, &$1) }
+    }
+
+    mutating func force(_ variation: ForcedVariation, isRemoved: Bool, by author: Author, at now: Timestamp) -> Identifier? {
+        apply(to: variation.userID, at: now) { records, tallies in
+            StoreRules.force(
+                isRemoved ? nil : variation.variationKey, experimentKey: variation.experimentKey, sdkKey: variation.sdkKey,
+                by: author, in: &records, &tallies)
+        }.former
+    }
+
+    mutating func apply(_ change: AttributeChange) -> AttributeChangeResult {
+        let numbers = Set(definitions.map(\.number))
+        let outcome = AttributeRules.apply(change, to: attributes[change.userID], isDefined: numbers.contains)
+        switch outcome.effect {
+        case .none: return outcome.result
+        case .put(let record): attributes[change.userID] = record
+        case .delete: attributes[change.userID] = nil
+        }
+        hasWritten = true
+        return outcome.result
+    }
+
+    private mutating func apply<Value, Failure>(
+        to userID: Identifier, at now: Timestamp,
+        _ rule: (inout UserRecords, inout TallyChanges) throws(Failure) -> Value?
+    ) throws(Failure) -> Value {
+        var records = UserRecords(userID: userID)
+        var tallies = TallyChanges()
+        while true {
+            if let value = try rule(&records, &tallies) {
+                for write in records.writes { perform(write, of: userID, at: now) }
+                add(tallies)
+                return value
+            }
+            for part in records.takeMissing() { read(part, into: &records) }
+        }
+    }
+
+    private func read(_ part: UserRecords.Part, into records: inout UserRecords) {
+        let userID = records.userID
+        let events = goalEvents.map(\.event).filter { $0.userID == userID }
+        switch part {
+        case .profile: records.profile = profiles[userID].map { .present($0) } ?? .absent
+        case .otherRecords:
+            records.hasOtherRecords =
+                attributes[userID] != nil || !events.isEmpty || auditEntries.contains { $0.userID == userID }
+        case .forcedVariations: records.forcedVariations = forcedVariations.filter { $0.userID == userID }
+        case .exposures: records.exposures = exposures.filter { $0.exposure.userID == userID }
+        case .exposure(let experimentID):
+            records.exposures = exposures.filter { $0.exposure.userID == userID && $0.exposure.experimentID == experimentID }
+        case .totals(let experimentID):
+            for (key, total) in totals[userID] ?? [:] where key.experimentID == experimentID { records.totals[key] = total }
+        case .goalTotals(let goal, let experimentIDs):
+            for (key, total) in totals[userID] ?? [:] where key.goal == goal && experimentIDs.contains(key.experimentID) {
+                records.totals[key] = total
+            }
+        case .goalEvents(let time):
+            records.goalEvents = events.filter { $0.happenedAt >= time }.map {
+                .init(goal: $0.goal, value: $0.value, happenedAt: $0.happenedAt)
+            }
+        case .goalEvent(let senderID): records.hasGoalEvent = events.contains { $0.senderID == senderID }
+        }
+    }
+
+    private mutating func perform(_ write: UserRecords.Write, of userID: Identifier, at now: Timestamp) {
+        hasWritten = true
+        switch write {
+        case .putProfile(let record, _): setProfile(record, of: userID)
+        case .deleteProfile: setProfile(nil, of: userID)
+        case .putForcedVariation(let variation):
+            remove(variation)
+            forcedVariations.append(variation)
+            projectChanges += 1
+        case .deleteForcedVariation(let variation):
+            remove(variation)
+            projectChanges += 1
+        case .putExposure(var stored):
+            let experimentID = stored.exposure.experimentID
+            exposures.removeAll { $0.exposure.userID == userID && $0.exposure.experimentID == experimentID }
+            stored.number = nextNumber()
+            exposures.append(stored)
+        case .putTotal(let total, let key): totals[userID, default: [:]][key] = total
+        case .deleteTotals(let experimentID):
+            totals[userID] = totals[userID]?.filter { $0.key.experimentID != experimentID }
+        case .insertGoalEvent(let event): goalEvents.append(StoredGoalEvent(number: nextNumber(), event: event))
+        case .eraseOtherRecords: eraseOtherRecords(of: userID)
+        case .recordAudit(let note, let author): record(note, by: author, at: now)
+        }
+    }
+
+    private mutating func setProfile(_ record: ProfileRecord?, of userID: Identifier) {
+        let former = profiles[userID]
+        profiles[userID] = record
+        statistics.profiles += (record == nil ? 0 : 1) - (former == nil ? 0 : 1)
+        statistics.assignments += (record?.count ?? 0) - (former?.count ?? 0)
+        hasWritten = true
+    }
+
+    private mutating func remove(_ variation: ForcedVariation) {
+        forcedVariations.removeAll {
+            $0.userID == variation.userID && $0.sdkKey == variation.sdkKey && $0.experimentKey == variation.experimentKey
+        }
+    }
+
+    private mutating func eraseOtherRecords(of userID: Identifier) {
+        if forcedVariations.contains(where: { $0.userID == userID }) { projectChanges += 1 }
+        forcedVariations.removeAll { $0.userID == userID }
+        attributes[userID] = nil
+        exposures.removeAll { $0.exposure.userID == userID }
+        goalEvents.removeAll { $0.event.userID == userID }
+        totals[userID] = nil
+        for index in auditEntries.indices where auditEntries[index].userID == userID { auditEntries[index].anonymize() }
+    }
+
+    // MARK: Tallies
+
+    private mutating func add(_ changes: TallyChanges) {
+        for (variation, change) in changes.users {
+            var tally = users[variation] ?? VariationTally(variationID: variation.variationID)
+            tally.counted += change.counted
+            tally.crossed += change.crossed
+            tally.forced += change.forced
+            users[variation] = tally
+        }
+        for (key, change) in changes.goals { goals[key] = goals[key].map { $0 + change } ?? change }
+    }
+
+    func tallies(experimentID: Identifier, goal: Identifier) -> [VariationTally] {
+        users.filter { $0.key.experimentID == experimentID }.map { variation, tally in
+            var tally = tally
+            tally.goal = goals.first { $0.key.variation == variation && $0.key.goal == goal }?.value ?? GoalTally()
+            return tally
+        }.sorted { $0.variationID < $1.variationID }
+    }
+
+    func goals(experimentID: Identifier, limit: Int) -> [Identifier] {
+        let found = Set(goals.keys.filter { $0.variation.experimentID == experimentID }.map(\.goal))
+        return Array(found.sorted().prefix(limit))
+    }
+
+    // MARK: Projects
+
+    mutating func record(_ note: AuditNote, by author: Author, at now: Timestamp) {
+        var entry = AuditEntry(note, by: author, at: now)
+        entry.id = Int64(auditEntries.count) + 1
+        auditEntries.append(entry)
+        statistics.auditEntries += 1
+        hasWritten = true
+    }
+
+    func activeDatafile(_ sdkKey: String) -> StoredDatafile? {
+        datafiles.last { $0.sdkKey == sdkKey }
+    }
+
+    mutating func put(
+        _ datafile: StoredDatafile, replacing: Int64?, note: AuditNote, by author: Author
+    ) -> StoredDatafile? {
+        let former = activeDatafile(datafile.sdkKey)
+        if let replacing, former?.version ?? 0 != replacing { return nil }
+        var stored = datafile
+        stored.version = (datafiles.last?.version ?? 0) + 1
+        datafiles.append(stored)
+        let history = datafiles.filter { $0.sdkKey == datafile.sdkKey }
+        let lastOfStart = history.last { $0.author == Author.processUser.name }?.version
+        let kept = Set(history.suffix(max(1, datafileHistory)).map(\.version) + [lastOfStart ?? 0])
+        datafiles.removeAll { $0.sdkKey == datafile.sdkKey && !kept.contains($0.version) }
+        projectChanges += 1
+        record(note.activating(stored, replacing: former), by: author, at: datafile.storedAt)
+        return stored
+    }
+
+    mutating func define(
+        _ wanted: AttributeDefinition, by author: Author, at now: Timestamp
+    ) -> AttributeDefinitionResult {
+        let former = definitions.first { $0.name == wanted.name }
+        var result = AttributeRules.define(wanted, replacing: former)
+        switch result {
+        case .created:
+            lastAttribute += 1
+            result = .created(wanted.numbered(lastAttribute))
+            definitions.append(wanted.numbered(lastAttribute))
+            projectChanges += 1
+        case .changed(let definition):
+            definitions.removeAll { $0.name == wanted.name }
+            definitions.append(definition)
+            projectChanges += 1
+        case .unchanged, .otherType: break
+        }
+        if let note = AuditNote(result, replacing: former) { record(note, by: author, at: now) }
+        return result
+    }
+
+    mutating func removeAttribute(_ name: Identifier, by author: Author, at now: Timestamp) -> Bool {
+        guard let former = definitions.first(where: { $0.name == name }) else { return false }
+        definitions.removeAll { $0.name == name }
+        for (userID, record) in attributes {
+            let rest = record.applying([former.number: .remove]) { _ in }
+            attributes[userID] = rest.isEmpty ? nil : rest
+        }
+        projectChanges += 1
+        record(AuditNote(removing: former), by: author, at: now)
+        return true
+    }
+
+    mutating func put(_ segment: Segment, by author: Author, at now: Timestamp) -> Bool {
+        let former = segments[segment.name]
+        guard former?.conditions != segment.conditions else { return false }
+        segments[segment.name] = segment
+        projectChanges += 1
+        record(AuditNote(segment, replacing: former?.conditions), by: author, at: now)
+        return former == nil
+    }
+
+    mutating func removeSegment(_ name: Identifier, by author: Author, at now: Timestamp) -> Bool {
+        guard let former = segments.removeValue(forKey: name) else { return false }
+        projectChanges += 1
+        record(AuditNote(.segmentDelete, of: name.string, before: former.conditions), by: author, at: now)
+        return true
+    }
+
+    func page(_ matcher: SegmentMatcher, _ scope: SegmentScan) -> SegmentPage {
+        var page = SegmentPage()
+        var first: Identifier?
+        var isListing = false
+        if case .users(let after) = scope { (first, isListing) = (after, true) }
+        for userID in attributes.keys.sorted() where first.map({ $0 < userID }) ?? true {
+            page.examined += 1
+            let bytes = attributes[userID]?.bytes ?? []
+            guard bytes.withUnsafeBytes({ matcher.matches($0) }) else { continue }
+            page.matches += 1
+            if isListing { page.userIDs.append(userID) }
+        }
+        return page
+    }
+}

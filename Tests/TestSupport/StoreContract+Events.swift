@@ -1,0 +1,177 @@
+import Bucketing
+import Dispatch
+import Storage
+import Testing
+
+extension StoreContract {
+    private static let noon: Timestamp = 1_700_000_000_000
+
+    private static func exposure(
+        _ user: Identifier, _ variation: Identifier = "a", at time: Timestamp = 0, isForced: Bool = false
+    ) -> UserEvent {
+        .exposure(
+            Exposure(
+                userID: user, experimentID: "e", experimentKey: "key of e", variationID: variation,
+                happenedAt: noon + time, isForced: isForced, sdkKey: "sdk"))
+    }
+
+    private static func goal(
+        _ user: Identifier, _ value: Double = 1, at time: Timestamp = 1, id: Identifier? = nil
+    ) -> UserEvent {
+        .goal(
+            GoalEvent(
+                userID: user, goal: "g", value: value, happenedAt: noon + time, receivedAt: noon + max(0, time),
+                senderID: id))
+    }
+
+    /// The tally of the only variation there is.
+    private static func tally(_ context: Context) throws -> VariationTally {
+        try #require(try context.store.tallies(experimentID: "e", goal: "g").first)
+    }
+
+    public static let events =
+        [
+            StoreContract("The first exposure of a user counts, and later ones are not stored") { context async throws in
+                let store = context.store
+                #expect(try await store.record([exposure("u"), exposure("u", at: 5)]) == [.stored, .repeated])
+                #expect(try store.exposures(after: 0, limit: 9).map(\.exposure.happenedAt) == [noon])
+                #expect(try tally(context).counted == 1)
+                let commits = store.statistics().commits
+                #expect(try await store.record([exposure("u", at: 9)]) == [.repeated])
+                #expect(store.statistics().commits == commits)
+            },
+            StoreContract("An event with an id that its user has sent before is known; other users may use the id") { context async throws in
+                let store = context.store
+                _ = try await store.record([exposure("u"), exposure("v")])
+                let events = [goal("u", id: "1"), goal("u", 5, id: "1"), goal("v", id: "1"), goal("u"), goal("u")]
+                #expect(try await store.record(events) == [.stored, .repeated, .stored, .stored, .stored])
+                #expect(try tally(context).goal.events == 4)
+                #expect(try tally(context).goal.y == CompensatedSum(4))
+            },
+            StoreContract("Events before the exposure count for the time before, and those of long ago not at all") { context async throws in
+                _ = try await context.store.record([
+                    goal("u", 7, at: -EventRules.lookBack - 1), goal("u", 3, at: -EventRules.lookBack),
+                    exposure("u"), goal("u", 4, at: -1), goal("u", 10, at: 0),
+                ])
+                let goal = try tally(context).goal
+                #expect((goal.x.value, goal.y.value, goal.xy.value) == (7, 10, 70))
+                #expect((goal.events, goal.converted, goal.convertedBefore, goal.convertedBoth) == (1, 1, 1, 1))
+            },
+            StoreContract("An exposure that arrives late, and happened first, moves what counts before and since") { context async throws in
+                let store = context.store
+                _ = try await store.record([exposure("u", at: 10), goal("u", 3, at: 5)])
+                #expect(try (tally(context).goal.x.value, tally(context).goal.y.value) == (3, 0))
+                let number = try #require(try store.exposures(after: 0, limit: 9).first).number
+                #expect(try await store.record([exposure("u", at: 2)]) == [.stored])
+                #expect(try (tally(context).goal.x.value, tally(context).goal.y.value) == (0, 3))
+                #expect(try store.exposures(after: number, limit: 9).map(\.exposure.happenedAt) == [noon + 2])
+            },
+            StoreContract("A user exposed to several variations is excluded, and counted under the first") { context async throws in
+                _ = try await context.store.record([exposure("u"), goal("u"), exposure("u", "b", at: 5)])
+                let tally = try tally(context)
+                #expect((tally.variationID, tally.counted, tally.crossed, tally.forced) == ("a", 0, 1, 0))
+                #expect(tally.goal == GoalTally())
+            },
+            StoreContract("A user on whom a variation is forced, before or later, is excluded") { context async throws in
+                let store = context.store
+                try await store.apply(.override(experimentID: "e", variationID: "a"), to: "before")
+                try await store.force("x", experimentKey: "key of e", userID: "tested before", sdkKey: "sdk")
+                let users: [Identifier] = ["before", "after", "told", "tested", "tested before", "free"]
+                _ = try await store.record(users.map { exposure($0, isForced: $0 == "told") })
+                _ = try await store.record(users.map { goal($0) })
+                #expect(try tally(context).goal.converted == 3)
+                try await store.apply(.override(experimentID: "e", variationID: "a"), to: "after")
+                try await store.force("x", experimentKey: "key of e", userID: "tested", sdkKey: "sdk")
+                let tally = try tally(context)
+                #expect((tally.counted, tally.forced, tally.goal.converted) == (1, 5, 1))
+            },
+            StoreContract("Erasing a user removes all of it from what is stored and tallied") { context async throws in
+                let store = context.store
+                _ = try await store.record([exposure("u"), goal("u", 0.1), exposure("v"), goal("v", 0.7, id: "1")])
+                try await store.apply(.erase, to: "v")
+                let tally = try tally(context)
+                #expect((tally.counted, tally.goal.converted, tally.goal.y) == (1, 1, CompensatedSum(0.1)))
+                #expect(try store.goalEvents(after: 0, limit: 9).map(\.event.userID) == ["u"])
+                #expect(try store.exposures(after: 0, limit: 9).map(\.exposure.userID) == ["u"])
+                #expect(try await store.record([exposure("v"), goal("v", 1, id: "1")]) == [.stored, .stored])
+            },
+            StoreContract("Events that were received before this store itself erased their user are stored in order") { context async throws in
+                let received = DispatchTime.now().uptimeNanoseconds
+                try await context.store.apply(.erase, to: "user")
+                _ = try await context.store.record([exposure("user")], receivedAt: received)
+                #expect(try context.store.exposures(after: 0, limit: 10).count == 1)
+            },
+            StoreContract("Pages of an export follow each other without gap or overlap") { context async throws in
+                let store = context.store
+                _ = try await store.record((0..<10).map { goal("u", Double($0)) })
+                var values: [Double] = []
+                var after: Int64 = 0
+                while let page = try? store.goalEvents(after: after, limit: 3), let last = page.last {
+                    values += page.map(\.event.value)
+                    after = last.number
+                }
+                #expect(values == (0..<10).map(Double.init))
+            },
+            StoreContract("The goals that users of an experiment reached are listed in order") { context async throws in
+                func event(_ goal: Identifier, of user: Identifier) -> UserEvent {
+                    .goal(GoalEvent(userID: user, goal: goal, value: 1, happenedAt: noon, receivedAt: noon))
+                }
+                let events = [exposure("u"), event("z", of: "u"), event("b", of: "u"), event("not exposed", of: "v")]
+                _ = try await context.store.record(events)
+                #expect(try context.store.goals(experimentID: "e", limit: 9) == ["b", "z"])
+                #expect(try context.store.goals(experimentID: "e", limit: 1) == ["b"])
+                #expect(try context.store.goals(experimentID: "other", limit: 9).isEmpty)
+            },
+        ] + (1...8).map { recount(seed: $0) } + (1...4).map { anyOrder(seed: $0) }
+
+    // MARK: Random histories
+
+    private static func recount(seed: UInt64) -> StoreContract {
+        StoreContract("After a random history, tallies are those of a count from scratch (seed \(seed))") { context async throws in
+            let store = context.store
+            var random = SeededGenerator(seed: seed)
+            var ledger = EventLedger()
+            for _ in 0..<60 {
+                let user = EventLedger.users.randomElement(using: &random) ?? "0"
+                let experiment = EventLedger.experiments.randomElement(using: &random) ?? "e"
+                switch Int.random(in: 0..<20, using: &random) {
+                case 0:
+                    try await store.apply(.erase, to: user)
+                    ledger.erase(user)
+                case 1:
+                    try await store.apply(.override(experimentID: experiment, variationID: "a"), to: user)
+                    ledger.override(user, experiment)
+                default:
+                    let events = (0..<20).map { _ in EventLedger.randomEvent(&random) }
+                    _ = try await store.record(events)
+                    for event in events { ledger.record(event) }
+                }
+            }
+            try ledger.expectTallies(of: store)
+        }
+    }
+
+    private static func anyOrder(seed: UInt64) -> StoreContract {
+        StoreContract("The order in which events arrive makes no difference (seed \(seed))") { context async throws in
+            var random = SeededGenerator(seed: 1_000 + seed)
+            var ledger = EventLedger()
+            var events: [UserEvent] = []
+            for index in 0..<400 {
+                let event = EventLedger.randomEvent(&random, offset: Timestamp(index))
+                events.append(event)
+                ledger.record(event)
+            }
+            for _ in 0..<3 {
+                // Begins anew.
+                for user in EventLedger.users { try await context.store.apply(.erase, to: user) }
+                var rest = events.shuffled(using: &random)[...]
+                while !rest.isEmpty {
+                    let count = Int.random(in: 1...50, using: &random)
+                    _ = try await context.store.record(Array(rest.prefix(count)))
+                    rest = rest.dropFirst(count)
+                }
+                try ledger.expectTallies(of: context.store)
+            }
+        }
+    }
+}

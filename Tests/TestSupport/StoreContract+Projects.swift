@@ -1,0 +1,68 @@
+import Bucketing
+import Storage
+import Testing
+
+extension StoreContract {
+    public static let projects = [
+        StoreContract("A datafile is active until the next one of its project, and the former ones are history") { context async throws in
+            let store = context.store
+            let former = try #require(try await store.activate("1"))
+            let changes = try store.projectChanges()
+            let latter = try #require(try await store.activate("2", replacing: former.version))
+            #expect(try await store.activate("3", replacing: former.version) == nil)
+            #expect(try store.projectChanges() > changes)
+            #expect(try store.datafiles(after: 0).map(\.revision) == ["2"])
+            #expect(try store.datafiles(after: 0).map(\.content) == [Array("2".utf8)])
+            #expect(try store.datafiles(after: latter.version).isEmpty)
+            #expect(try store.datafileHistory(sdkKey: "key", limit: 10).map(\.revision) == ["2", "1"])
+        },
+        StoreContract("Assignments are stored only if they were decided with the newest datafile of all projects") { context async throws in
+            let store = context.store
+            func assign(_ variation: Identifier, _ version: Int64, replacing: Identifier? = nil) async throws -> Identifier? {
+                let proposal = ProfileChange.Proposal(experimentID: "e", variationID: variation, replacing: replacing)
+                let change = ProfileChange.Operation.assign([proposal], decidedWith: version)
+                return try await store.apply(change, to: "user").profile?.variationID(for: "e")
+            }
+            let former = try #require(try await store.activate("1")).version
+            #expect(try await assign("a", former) == "a")
+            let newest = try #require(try await store.activate("2", sdkKey: "other")).version
+            for version in [0, former, newest + 1] {
+                await #expect(throws: StorageError.staleDatafile) { try await assign("b", version, replacing: "a") }
+                await #expect(throws: StorageError.staleDatafile) { try await assign("a", version) }
+            }
+            #expect(try await assign("b", newest, replacing: "a") == "b")
+        },
+        history(1), history(3),
+        StoreContract("A forced variation is reported, replaced and removed") { context async throws in
+            let store = context.store
+            #expect(try await store.force("a") == nil)
+            #expect(try await store.force("b") == "a")
+            #expect(try store.forcedVariations().map(\.variationKey) == ["b"])
+            #expect(try await store.force(nil) == "b")
+            #expect(try store.forcedVariations().isEmpty)
+        },
+        StoreContract("Erasing a user leaves no forced variation") { context async throws in
+            try await context.store.force("a")
+            try await context.store.apply(.erase, to: "user")
+            #expect(try context.store.forcedVariations().isEmpty)
+        },
+    ]
+
+    private static func history(_ count: Int) -> StoreContract {
+        StoreContract(
+            "Of each project \(count) datafiles are kept as configured, and the last one of a start", datafileHistory: count
+        ) { context async throws in
+            let store = context.store
+            for number in 1...2 { _ = try await store.activate("start \(number)", by: .processUser) }
+            for number in 1...10 {
+                _ = try await store.activate("\(number)")
+                _ = try await store.activate("other \(number)", sdkKey: "other")
+            }
+            let kept = (0..<count).map { "\(10 - $0)" }
+            #expect(try store.datafileHistory(sdkKey: "key", limit: 100).map(\.revision) == kept + ["start 2"])
+            #expect(try store.datafileHistory(sdkKey: "other", limit: 100).map(\.revision) == kept.map { "other \($0)" })
+            #expect(try store.datafiles(after: 0).map(\.revision).sorted() == ["10", "other 10"])
+            #expect(try store.lastDatafile(sdkKey: "key", by: .processUser)?.revision == "start 2")
+        }
+    }
+}
