@@ -54,7 +54,7 @@ public struct ExperimentBucketMap: Sendable, Hashable {
             self.entries = entries
             return
         }
-        let sorted = entries.sorted { $0.experimentID < $1.experimentID }
+        let sorted = Self.sorted(entries)
         if Self.isAscending(sorted) {
             self.entries = sorted
             return
@@ -65,6 +65,42 @@ public struct ExperimentBucketMap: Sendable, Hashable {
 
     private init(checked entries: [Entry]) {
         self.entries = entries
+    }
+
+    /// Sorts by the first 16 bytes behind those that all ids begin with, as numbers, and by the whole ids only where these
+    /// are the same: to compare two texts takes many times as long.
+    private static func sorted(_ entries: [Entry]) -> [Entry] {
+        let start = commonPrefixLength(entries)
+        let keys = entries.enumerated().map { (key: sortKey($1.experimentID, from: start), index: $0) }
+        return keys.sorted { left, right in
+            if left.key != right.key { return left.key < right.key }
+            return entries[left.index].experimentID < entries[right.index].experimentID
+        }.map { entries[$0.index] }
+    }
+
+    private static func commonPrefixLength(_ entries: [Entry]) -> Int {
+        let first = Array(entries.first?.experimentID.string.utf8 ?? "".utf8)
+        var length = first.count
+        for entry in entries {
+            var text = entry.experimentID.string
+            length = text.withUTF8 { bytes in
+                let most = min(length, bytes.count)
+                return (0..<most).first { bytes[$0] != first[$0] } ?? most
+            }
+        }
+        return length
+    }
+
+    /// 16 bytes of an id, with zeros behind a shorter one.
+    private static func sortKey(_ experimentID: Identifier, from start: Int) -> (UInt64, UInt64) {
+        var (high, low): (UInt64, UInt64) = (0, 0)
+        var text = experimentID.string
+        text.withUTF8 { bytes in
+            for (place, byte) in bytes[start...].prefix(16).enumerated() {
+                if place < 8 { high |= UInt64(byte) << UInt64(56 - 8 * place) } else { low |= UInt64(byte) << UInt64(120 - 8 * place) }
+            }
+        }
+        return (high, low)
     }
 
     private static func isAscending(_ entries: [Entry]) -> Bool {
