@@ -2,12 +2,15 @@ public import HTTPServer
 import Logging
 import Storage
 
-/// Holdfast as one event loop serves it: the routes, the loop's own reader of the store, and its metrics.
+/// Holdfast as one event loop serves it: the protocols, the loop's own reader of the store, and its metrics.
 public final class HoldfastApplication: Application {
     public let router: Router
     private let services: Services
     private let reader: any UserReader
+    private let protocols: [any WireProtocol]
     let routes: [APIRoute]
+    /// The protocol of each route.
+    private let protocolOfRoute: [any WireProtocol]
     private var metrics: RequestMetrics
     /// Since the last line about them, of which there is one a second at the most.
     private var refusedConnections = 0
@@ -18,14 +21,15 @@ public final class HoldfastApplication: Application {
         self.services = services
         reader = try services.attributes.makeUserReader()
         let loopServices = LoopServices(services, reader, loop: loop)
-        let protocols: [any WireProtocol] = [
-            OperationsRoutes(loopServices),
+        protocols = [
             NativeProtocol(loopServices),
+            OperationsRoutes(loopServices),
             UserProfileServiceProtocol(loopServices),
             AgentProtocol(loopServices),
         ]
         routes = protocols.flatMap(\.routes)
-        router = Router(protocols.flatMap { wire in wire.routes.map { $0.route(of: wire, gate: loopServices.gate) } })
+        protocolOfRoute = protocols.flatMap { wire in wire.routes.map { _ in wire } }
+        router = Router(zip(routes, protocolOfRoute).map { $0.route(of: $1, gate: loopServices.gate) })
         metrics = RequestMetrics(routes: routes.count)
     }
 
@@ -40,7 +44,14 @@ public final class HoldfastApplication: Application {
     }
 
     public func response(to failure: RequestFailure, at location: RequestFailure.Location) -> Response {
-        Problem(failure.status, failure.detail).response
+        let wire =
+            switch location {
+            case .route(let index): protocolOfRoute[index]
+            // A path that no protocol claims belongs to the first one.
+            case .path(let path): protocols.first { $0.pathPrefixes.contains { path.hasPrefix($0) } } ?? protocols[0]
+            case .none: protocols[0]
+            }
+        return wire.response(to: Problem(failure.status, failure.detail))
     }
 
     public func requestCompleted(_ summary: RequestSummary) {

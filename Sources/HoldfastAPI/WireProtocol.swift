@@ -8,14 +8,19 @@ import Storage
 protocol WireProtocol {
     var routes: [APIRoute] { get }
 
+    /// Prefixes of paths that belong to this protocol alone, so that a 404 below them has its error format.
+    var pathPrefixes: [String] { get }
+
     /// The secret of the access token that a request carries; `nil` if it has none.
     func credential(of request: borrowing Request) -> Substring?
 
-    /// Renders an error, of a handler or of a check that precedes it.
+    /// Renders an error: of a handler, of a check that precedes it, or of a request that reaches no handler.
     func response(to error: any Error) -> Response
 }
 
 extension WireProtocol {
+    var pathPrefixes: [String] { [] }
+
     func credential(of request: borrowing Request) -> Substring? {
         request.field("authorization").flatMap(bearerSecret)
     }

@@ -1,5 +1,5 @@
 public import Bucketing
-public import Storage
+import Storage
 internal import Synchronization
 
 /// Counts decisions by where the variation came from; from any thread.

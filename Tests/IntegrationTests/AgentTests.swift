@@ -77,6 +77,21 @@ import Testing
         server.stop()
     }
 
+    @Test func `A request that reaches no handler is refused in the Agent's format below the Agent's paths`() throws {
+        let wrongMethod = try server.request("GET", "/v1/decide")
+        #expect(wrongMethod.status == 405)
+        #expect(wrongMethod.field("allow")?.contains("POST") == true)
+        #expect(wrongMethod["error"].string?.contains("POST") == true)
+        let client = try server.client()
+        try client.send("POST /v1/activate HTTP/1.1\r\nHost: a\r\nContent-Length: 100000000\r\n\r\n")
+        let tooLarge = try client.receive()
+        #expect(tooLarge.status == 413)
+        #expect(tooLarge["error"].string != nil)
+        #expect(try server.request("GET", "/v1/assigns")["title"] == "Not Found")
+        #expect(try server.request("POST", "/v1/profiles/ann", "{}")["title"] == "Method Not Allowed")
+        server.stop()
+    }
+
     @Test(arguments: ["7-a", ""]) func `A datafile is refused whose ids no profile can hold`(id: String) throws {
         let datafile = Self.datafile.replacing("\"id\":\"7\"", with: "\"id\":\"\(id)\"")
         let answer = try server.client().request("PUT", "/v1/datafile", datafile, fields: Self.fields)

@@ -1,4 +1,5 @@
 import Bucketing
+import JSON
 import Storage
 import Testing
 

@@ -1,4 +1,4 @@
-import JSON
+public import JSON
 
 /// A value of an attribute as conditions look at it: out of a request's JSON or out of a stored record. Each answer is
 /// `nil` if the value is of another kind.

@@ -33,10 +33,10 @@ extension Connection {
 
     /// Finds the route of the current head. The route says whether the body is streamed.
     private func findRoute() {
-        match = worker.application.router.match(
+        match = worker.router.match(
             machine.head.method, path: machine.head.path, in: machine.input.readableBytes)
         if case .route(let index, let parameters) = match,
-            case .streamed(let handler) = worker.application.router.routes[index].handler
+            case .streamed(let handler) = worker.router.routes[index].handler
         {
             beginUpload(handler, route: index, parameters)
         } else {
@@ -65,7 +65,7 @@ extension Connection {
             return machine.handled(holdsNext: false)
         }
         let (responder, id) = begin(route: index, keepsAlive: machine.head.keepsAlive)
-        let route = worker.application.router.routes[index]
+        let route = worker.router.routes[index]
         if worker.isBehind, !route.isVital {
             responder.send(worker.overloadResponse(route: index))
         } else if case .buffered(let handler) = route.handler {

@@ -40,14 +40,14 @@ struct ResponseQueue: ~Copyable {
     var isEmpty: Bool { waiting.isEmpty }
     var count: Int { waiting.count }
     /// The start of the oldest waiting request in monotonic nanoseconds; 0 if none waits.
-    var oldestStart: UInt64 { waiting.first?.startedAt ?? 0 }
+    var oldestStart: UInt64 { waiting.isEmpty ? 0 : waiting[0].startedAt }
     var oldestID: RequestID? { waiting.first?.id }
     var isStreaming: Bool { streaming != nil }
 
     /// Appends a request.
     ///
     /// - Returns: its sequence number, which later calls refer to.
-    mutating func append(_ request: PendingRequest) -> UInt64 {
+    mutating func append(_ request: consuming PendingRequest) -> UInt64 {
         heldBytes += request.heldBytes
         waiting.append(request)
         return first &+ UInt64(waiting.count - 1)
@@ -93,7 +93,8 @@ struct ResponseQueue: ~Copyable {
     }
 
     private mutating func completeFirst(_ status: Status, bytes: Int) -> (request: PendingRequest, status: Status) {
-        var request = waiting.removeFirst()
+        // `removeLast` moves the element; `removeFirst` copies it.
+        var request = waiting.count == 1 ? waiting.removeLast() : waiting.removeFirst()
         request.sentBytes = bytes
         heldBytes -= request.heldBytes
         first &+= 1

@@ -8,6 +8,8 @@ final class Worker {
     let loop: EventLoop
     let configuration: HTTPServer.Configuration
     let application: any Application
+    /// The application's router, without the existential access of each request.
+    let router: Router
     var metrics = ConnectionMetrics()
     /// The start of the iteration in monotonic nanoseconds.
     private(set) var now = SystemCall.monotonicNanoseconds()
@@ -55,6 +57,7 @@ final class Worker {
         self.configuration = configuration
         self.balance = balance
         self.application = application
+        router = application.router
         longestIteration = configuration.limits.loopDelaySeconds.nanoseconds
         let share = configuration.limits.unfinishedBodyBytes / max(1, configuration.eventLoops)
         // A single body within its limit always has room.

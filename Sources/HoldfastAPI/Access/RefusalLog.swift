@@ -1,7 +1,7 @@
 import Dispatch
-public import HTTPServer
+import HTTPServer
 import HoldfastCore
-public import Logging
+import Logging
 internal import Synchronization
 
 /// Writes a line about each refused login, but only so many a second: peers decide how many there are. The others are

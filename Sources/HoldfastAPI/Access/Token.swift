@@ -1,4 +1,4 @@
-public import Bucketing
+import Bucketing
 public import JSON
 import Storage
 

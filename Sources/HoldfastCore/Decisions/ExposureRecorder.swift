@@ -1,5 +1,5 @@
 public import Bucketing
-public import JSON
+import JSON
 public import Storage
 internal import Synchronization
 

@@ -1,5 +1,5 @@
 public import Bucketing
-public import JSON
+import JSON
 public import Storage
 
 /// `{"user_id","experiment","variation_id" or "variation_key"?,"timestamp"?,"sdk_key"?}`, with what it names.

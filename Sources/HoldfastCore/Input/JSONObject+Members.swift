@@ -1,6 +1,6 @@
-public import Bucketing
+import Bucketing
 public import JSON
-public import Storage
+import Storage
 
 extension JSONValue {
     /// The value as an object that has no other members than those named: a misspelt member must not pass for one that

@@ -1,6 +1,6 @@
 public import Bucketing
 public import JSON
-public import Storage
+import Storage
 
 extension ExperimentDefinition {
     /// Creates or changes the experiment in a datafile. What the definition leaves out keeps its value, ids always do,

@@ -1,6 +1,6 @@
-public import Bucketing
+import Bucketing
 public import JSON
-public import Storage
+import Storage
 
 /// An experiment as an admin describes it in `PUT /v1/experiments/{key}`.
 ///

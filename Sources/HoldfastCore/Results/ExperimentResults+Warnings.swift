@@ -1,5 +1,5 @@
-public import Bucketing
-public import Storage
+import Bucketing
+import Storage
 
 extension ExperimentResults {
     /// What stands in the way of a conclusion.

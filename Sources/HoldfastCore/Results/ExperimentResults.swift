@@ -1,5 +1,5 @@
 public import Bucketing
-public import Statistics
+import Statistics
 public import Storage
 
 /// What came of an experiment: each variation against the baseline, for one goal.

@@ -1,6 +1,6 @@
-public import Bucketing
-public import Statistics
-public import Storage
+import Bucketing
+import Statistics
+import Storage
 
 /// What is told of a variation against the baseline.
 public struct ResultsComparison: Sendable {

@@ -1,5 +1,5 @@
 public import Bucketing
-public import Storage
+import Storage
 
 /// What is asked of the results of an experiment.
 public struct ResultsQuery: Sendable {

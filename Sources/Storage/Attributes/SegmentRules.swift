@@ -1,4 +1,4 @@
-public import Bucketing
+import Bucketing
 public import JSON
 
 /// Validates the conditions of a segment against the schema.
