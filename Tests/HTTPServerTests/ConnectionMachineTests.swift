@@ -237,7 +237,8 @@ import Testing
     @Test(arguments: 0..<6 as Range<UInt64>)
     func noBytesStopTheProcess(_ seed: UInt64) {
         var random = SeededGenerator(seed: seed)
-        let example = get("/now") + post("/now", body: "abc")
+        let example =
+            get("/now") + post("/now", body: "abc")
             + request("POST", "/stream", "Transfer-Encoding: chunked", body: "3\r\nabc\r\n0\r\n\r\n")
             + get("/late") + post("/unwanted", body: "x")
         for _ in 0..<150 {
@@ -249,7 +250,9 @@ import Testing
                 bytes[..<count].withUnsafeBytes { driver.machine.input.append($0) }
                 bytes.removeFirst(count)
                 driver.run()
-                if Bool.random(using: &random) { driver.respond(to: ["/late", "/stream"].randomElement(using: &random) ?? "") }
+                if Bool.random(using: &random) {
+                    driver.respond(to: ["/late", "/stream"].randomElement(using: &random) ?? "")
+                }
             }
             driver.endInput()
             driver.respond(to: "/stream")

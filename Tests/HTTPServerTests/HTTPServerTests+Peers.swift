@@ -5,12 +5,13 @@ import Testing
 
 /// Peers that misbehave.
 extension HTTPServerTests {
-    @Test(arguments: [
-        ([0x16, 0x03, 0x01, 0x02, 0x00, 0x01], 400),
-        (Array("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".utf8), 505),
-        (Array("GET / HTTP/1.1\r\n\r\n".utf8), 400),
-        (Array("SSH-2.0-OpenSSH_9.2\r\n".utf8), 400),
-    ] as [([UInt8], Int)])
+    @Test(
+        arguments: [
+            ([0x16, 0x03, 0x01, 0x02, 0x00, 0x01], 400),
+            (Array("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".utf8), 505),
+            (Array("GET / HTTP/1.1\r\n\r\n".utf8), 400),
+            (Array("SSH-2.0-OpenSSH_9.2\r\n".utf8), 400),
+        ] as [([UInt8], Int)])
     func whatIsNoRequestIsRefusedAndTheConnectionClosed(_ bytes: [UInt8], status: Int) throws {
         try withServer(eventLoops: 1) { _, port in
             let client = try TestClient(port: port)

@@ -19,7 +19,8 @@ extension HTTPServerTests {
             #expect(response.hasPrefix("HTTP/1.1 503 "))
             #expect(response.hasSuffix("the server has no free connection; try again later"))
             #expect(TestClient.field("Content-Length", of: response) == "50")
-            #expect(TestClient.field("X-Request-Id", of: response) != nil && TestClient.field("Date", of: response) != nil)
+            #expect(
+                TestClient.field("X-Request-Id", of: response) != nil && TestClient.field("Date", of: response) != nil)
         }
     }
 

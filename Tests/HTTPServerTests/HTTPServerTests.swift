@@ -60,7 +60,11 @@ import Testing
             let collected = DispatchSemaphore(value: 0)
             server.stop(within: 0)
             server.wait()
-            server.collect { _, statistics in statistics.accepted } completion: { #expect($0.isEmpty); collected.signal() }
+            server.collect { _, statistics in
+                statistics.accepted
+            } completion: {
+                #expect($0.isEmpty); collected.signal()
+            }
             #expect(collected.comes())
         }
     }
@@ -163,10 +167,12 @@ import Testing
         }
     }
 
-    @Test(arguments: [
-        ("OPTIONS", "*", 204, nil), ("OPTIONS", "/now", 204, "GET, HEAD, OPTIONS"), ("PUT", "/now", 405, "GET, HEAD, OPTIONS"),
-        ("GET", "/nowhere", 404, nil), ("HEAD", "/nowhere", 404, nil),
-    ] as [(String, String, Int, String?)])
+    @Test(
+        arguments: [
+            ("OPTIONS", "*", 204, nil), ("OPTIONS", "/now", 204, "GET, HEAD, OPTIONS"),
+            ("PUT", "/now", 405, "GET, HEAD, OPTIONS"),
+            ("GET", "/nowhere", 404, nil), ("HEAD", "/nowhere", 404, nil),
+        ] as [(String, String, Int, String?)])
     func aRequestWithoutARouteGetsAResponse(_ method: String, path: String, status: Int, allow: String?) throws {
         try withServer(eventLoops: 1) { _, port in
             let client = try TestClient(port: port)
@@ -180,7 +186,8 @@ import Testing
 
     @Test(arguments: [
         (request("GET", "/nowhere"), 404, "path(\"/nowhere\")"), (request("PUT", "/now"), 405, "route(0)"),
-        (request("PATCH", "/number/7"), 405, "route(2)"), (request("POST", "/echo", "Content-Length: 11"), 413, "route(1)"),
+        (request("PATCH", "/number/7"), 405, "route(2)"),
+        (request("POST", "/echo", "Content-Length: 11"), 413, "route(1)"),
         (request("POST", "/nowhere", "Content-Length: 11"), 413, "path(\"/nowhere\")"),
         (request("POST", "/echo", "Content-Length: 5", body: "ab"), 408, "route(1)"),
         (request("POST", "/upload", "Content-Length: 5", body: "ab"), 408, "route(8)"),

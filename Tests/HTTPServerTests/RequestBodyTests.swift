@@ -8,14 +8,16 @@ import Testing
     @Test func chunksAreJoined() {
         let driver = MachineDriver()
         let chunked = request(
-            "POST", "/now", "Transfer-Encoding: chunked", body: "3\r\nabc\r\n2;x=y\r\nde\r\n1\r\nf\r\n0\r\nT: 1\r\n\r\n")
+            "POST", "/now", "Transfer-Encoding: chunked", body: "3\r\nabc\r\n2;x=y\r\nde\r\n1\r\nf\r\n0\r\nT: 1\r\n\r\n"
+        )
         driver.receive(chunked + get("/now/next"))
         #expect(driver.seen == [.init(path: "/now", body: "abcdef"), .init(path: "/now/next", body: "")])
     }
 
     @Test func aRequestByteByByteIsTheSameRequest() {
         let driver = MachineDriver()
-        let all = request("POST", "/now", "Transfer-Encoding: chunked", body: "3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n")
+        let all =
+            request("POST", "/now", "Transfer-Encoding: chunked", body: "3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n")
             + post("/now/2", body: "hello") + get("/now/3")
         for byte in all.utf8 { driver.receive(String(UnicodeScalar(byte))) }
         #expect(driver.seen.map(\.body) == ["abcde", "hello", ""])

@@ -37,11 +37,13 @@ private let host = "Host: a\r\n"
         Accepted(text: "GET / HTTP/1.0\r\n\r\n", keepsAlive: false),
         Accepted(text: "GET / HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n"),
         Accepted(text: "GET / HTTP/1.1\r\n\(host)Connection: x, CLOSE\r\n\r\n", keepsAlive: false),
-        Accepted(text: "GET / HTTP/1.1\r\n\(host)Connection: keep-alive\r\nConnection: close\r\n\r\n", keepsAlive: false),
+        Accepted(
+            text: "GET / HTTP/1.1\r\n\(host)Connection: keep-alive\r\nConnection: close\r\n\r\n", keepsAlive: false),
         Accepted(text: "POST / HTTP/1.1\r\n\(host)Content-Length: 12\r\n\r\n", method: .post, body: .fixed(12)),
         Accepted(text: "PUT / HTTP/1.1\r\n\(host)Content-Length: 0\r\n\r\n", method: .put),
         Accepted(text: "PATCH / HTTP/1.1\r\n\(host)Transfer-Encoding: Chunked\r\n\r\n", method: .patch, body: .chunked),
-        Accepted(text: "POST / HTTP/1.1\r\n\(host)Transfer-Encoding: , chunked ,\r\n\r\n", method: .post, body: .chunked),
+        Accepted(
+            text: "POST / HTTP/1.1\r\n\(host)Transfer-Encoding: , chunked ,\r\n\r\n", method: .post, body: .chunked),
         Accepted(
             text: "POST / HTTP/1.1\r\n\(host)Content-Length: 1\r\nExpect: 100-Continue\r\n\r\n", method: .post,
             body: .fixed(1), expectsContinue: true),
@@ -161,7 +163,8 @@ private let host = "Host: a\r\n"
     }
 
     @Test func aHeadHasItsFieldsInOrderWithoutWhiteSpaceAround() {
-        guard case .head(let head) = ParseOutcome.of(Array("GET / HTTP/1.1\r\nHost: a\r\nB:  c d\t\r\nB:e\r\n\r\n".utf8))
+        guard
+            case .head(let head) = ParseOutcome.of(Array("GET / HTTP/1.1\r\nHost: a\r\nB:  c d\t\r\nB:e\r\n\r\n".utf8))
         else {
             Issue.record("refused")
             return

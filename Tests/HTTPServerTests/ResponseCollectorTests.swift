@@ -94,7 +94,9 @@ private final class FailingApplication: Application, ResponseStream {
 
     func beginBatch() {}
     func endBatch() {}
-    func response(to failure: RequestFailure, at location: RequestFailure.Location) -> Response { Response(failure.status) }
+    func response(to failure: RequestFailure, at location: RequestFailure.Location) -> Response {
+        Response(failure.status)
+    }
     func requestCompleted(_ summary: RequestSummary) {}
     func report(_ event: ServerEvent) {}
 }

@@ -132,6 +132,7 @@ import Testing
         var response = Response(.noContent)
         response.fields = [("X-Bad", "a\r\nSet-Cookie: b"), ("X-Good", "a b")]
         driver.respond(to: "/a", response)
-        #expect(driver.takeOutput() == "HTTP/1.1 204 No Content\r\nDate: now\r\nX-Good: a b\r\nX-Request-Id: id\r\n\r\n")
+        #expect(
+            driver.takeOutput() == "HTTP/1.1 204 No Content\r\nDate: now\r\nX-Good: a b\r\nX-Request-Id: id\r\n\r\n")
     }
 }

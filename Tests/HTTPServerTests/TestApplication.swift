@@ -32,19 +32,25 @@ final class TestApplication: Application {
         self.observations = observations
         router = Router([
             Route(.get, "/now", .buffered { $1.send(Response(.ok, text: "now")) }),
-            Route(.post, "/echo", .buffered { request, responder in
-                responder.send(Response(.ok, body: .bytes(request.withBody { Array($0) })))
-            }),
-            Route(.get, "/number/{number}", .buffered { request, responder in
-                let text = request.parameter(0) ?? ""
-                guard (Int(text) ?? 0) % 7 == 0 else { return responder.send(Response(.ok, text: text)) }
-                DispatchQueue.global().async { responder.send(Response(.ok, text: text)) }
-            }),
+            Route(
+                .post, "/echo",
+                .buffered { request, responder in
+                    responder.send(Response(.ok, body: .bytes(request.withBody { Array($0) })))
+                }),
+            Route(
+                .get, "/number/{number}",
+                .buffered { request, responder in
+                    let text = request.parameter(0) ?? ""
+                    guard (Int(text) ?? 0) % 7 == 0 else { return responder.send(Response(.ok, text: text)) }
+                    DispatchQueue.global().async { responder.send(Response(.ok, text: text)) }
+                }),
             Route(.post, "/batched", .buffered { [unowned self] in batched.append($1) }),
-            Route(.get, "/held", .buffered { _, responder in
-                observations.held.withLock { $0.append(responder) }
-                observations.isHolding.signal()
-            }),
+            Route(
+                .get, "/held",
+                .buffered { _, responder in
+                    observations.held.withLock { $0.append(responder) }
+                    observations.isHolding.signal()
+                }),
             Route(.get, "/tagged", .buffered { $1.send(Response(.ok, entityTag: EntityTag(1), body: .bytes([65]))) }),
             Route(.get, "/endless", .buffered { $1.send(Response(.ok, body: .stream(EndlessStream(observations)))) }),
             Route(.get, "/hesitant", .buffered { $1.send(Response(.ok, body: .stream(HesitantStream()))) }),

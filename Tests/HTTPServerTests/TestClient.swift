@@ -103,6 +103,8 @@ final class TestClient {
 
     static func field(_ name: String, of head: String) -> String? {
         let start = "\(name): "
-        return head.components(separatedBy: "\r\n").first { $0.hasPrefix(start) }.map { String($0.dropFirst(start.count)) }
+        return head.components(separatedBy: "\r\n").first { $0.hasPrefix(start) }.map {
+            String($0.dropFirst(start.count))
+        }
     }
 }

@@ -1,5 +1,5 @@
-// System calls that Glibc's Swift overlay lacks, or whose flags and macros Swift cannot import. Nothing here decides
-// anything: each function is one call.
+// System calls that Glibc's Swift overlay lacks, or whose flags and macros Swift cannot import. Each function makes one
+// call and contains no logic.
 #ifndef HOLDFAST_CSYSTEM_H
 #define HOLDFAST_CSYSTEM_H
 
@@ -15,10 +15,10 @@ extern const uint32_t csystem_epoll_out;
 extern const uint32_t csystem_epoll_hang_up;
 extern const uint32_t csystem_epoll_error;
 
-/// A non-blocking stream socket of this address family, closed on exec.
+/// Creates a non-blocking stream socket of this address family, closed on exec.
 int csystem_stream_socket(int family);
-/// A waiting connection as a non-blocking socket, closed on exec.
-/// @param peer becomes its address, a sockaddr_storage.
+/// Accepts a waiting connection as a non-blocking socket, closed on exec.
+/// @param peer receives its address, a sockaddr_storage.
 int csystem_accept(int listener, void *peer, unsigned peer_size);
 /// Sends without raising SIGPIPE.
 long csystem_send(int socket, const void *bytes, unsigned long count);
@@ -30,7 +30,7 @@ int csystem_epoll_add(int epoll, int descriptor, uint32_t events, uint64_t token
 int csystem_epoll_modify(int epoll, int descriptor, uint32_t events, uint64_t token);
 int csystem_epoll_wait(int epoll, struct csystem_event *events, int capacity, int milliseconds);
 
-/// The number of cores that this process may run on; 0 if it cannot be told.
+/// Returns the number of cores that this process may run on; 0 if it is unknown.
 int csystem_available_cores(void);
 
 #endif

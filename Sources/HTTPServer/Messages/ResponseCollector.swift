@@ -41,7 +41,8 @@ public final class ResponseCollector {
         completion(
             CollectedResponse(
                 id: request.id, status: status,
-                contentType: status == .notModified ? nil : response.contentType, entityTag: response.entityTag, fields: response.fields,
+                contentType: status == .notModified ? nil : response.contentType, entityTag: response.entityTag,
+                fields: response.fields,
                 body: ResponseEncoder.sendsBody(of: response, to: request) ? body : [], isComplete: isComplete))
     }
 
@@ -116,9 +117,10 @@ public struct LocalRequest: Sendable {
     public var method: String
     /// Path and query, percent-encoded.
     public var target: String
+    /// Header fields. Without `X-Request-Id`, all requests have the same id.
     public var fields: [(name: String, value: String)]
     public var body: [UInt8]
-    /// The address that the request is to come from.
+    /// The address to report as the request's origin.
     public var peer: IPAddress
 
     public init(
@@ -158,8 +160,8 @@ public struct CollectedResponse: Sendable {
 }
 
 extension Application {
-    /// Handles a request without a connection, on the loop's thread. The limits of connections do not apply, except
-    /// that of a buffered body.
+    /// Handles a request without a connection, on the loop's thread. Of the limits only that of a buffered body applies.
+    /// The request is not reported to ``requestCompleted(_:)``.
     ///
     /// - Parameter completion: called once on the loop's thread, before this method returns or later.
     /// - Returns: the collector, to give up the request.

@@ -11,7 +11,8 @@ struct Socket {
     /// the memory that it needs. A body that takes several calls is received directly.
     ///
     /// - Returns: the number of bytes; 0 at the end of the stream.
-    func receive(into input: inout ByteBuffer, through shared: inout ByteBuffer) throws(SystemError) -> SystemCall.Outcome
+    func receive(into input: inout ByteBuffer, through shared: inout ByteBuffer) throws(SystemError)
+        -> SystemCall.Outcome
     {
         guard input.isEmpty else {
             input.reserve(max(16 * 1024, min(input.count, 256 * 1024)))
@@ -65,7 +66,9 @@ struct Socket {
 
     /// Sends several pieces with one system call.
     private static func send(_ pieces: [UnsafeRawBufferPointer], to descriptor: Int32) -> Int {
-        var vectors = pieces.map { iovec(iov_base: UnsafeMutableRawPointer(mutating: $0.baseAddress), iov_len: $0.count) }
+        var vectors = pieces.map {
+            iovec(iov_base: UnsafeMutableRawPointer(mutating: $0.baseAddress), iov_len: $0.count)
+        }
         return vectors.withUnsafeMutableBufferPointer { vectors in
             var message = msghdr()
             message.msg_iov = vectors.baseAddress

@@ -58,7 +58,7 @@ public struct SystemError: Error, Sendable, CustomStringConvertible {
 }
 
 extension SystemError {
-    /// Whether an error of `accept` concerns only the connection, so accepting may continue (accept(2), "Error handling").
+    /// Whether an error of `accept` concerns only one connection, so that accepting may continue (accept(2)).
     var concernsOnlyThePeer: Bool {
         switch code {
         case ECONNABORTED, EPROTO, EPERM, ENETDOWN, ENOPROTOOPT, EHOSTDOWN, ENONET, EHOSTUNREACH, EOPNOTSUPP,

@@ -6,7 +6,8 @@ enum Cuts {
     /// Returns the ends of the pieces, ascending; the last one is the end of the input.
     static func all(of bytes: [UInt8]) -> [[Int]] {
         var random = generator(for: bytes)
-        let few = (0..<Int.random(in: 1...3, using: &random)).map { _ in Int.random(in: 0...bytes.count, using: &random) }
+        let few = (0..<Int.random(in: 1...3, using: &random)).map { _ in Int.random(in: 0...bytes.count, using: &random)
+        }
         var many: [Int] = []
         var place = 0
         while place < bytes.count {

@@ -30,7 +30,8 @@ private enum HeadOutcome: Equatable {
                     guard let head = try parser.parse(bytes[slice: 0..<cut]) else { continue }
                     self = .head(
                         length: head.length,
-                        facts: "\(head.method.name) \(head.isVersion11) \(head.keepsAlive) \(head.expectsContinue) \(head.body)",
+                        facts:
+                            "\(head.method.name) \(head.isVersion11) \(head.keepsAlive) \(head.expectsContinue) \(head.body)",
                         texts: ([head.path, head.query] + head.fields.flatMap { [$0.name, $0.value] }).map {
                             String(decoding: bytes[slice: $0], as: UTF8.self)
                         })
