@@ -116,7 +116,7 @@ final class MachineDriver {
     }
 
     private func writeResponses() {
-        while let (_, status) = machine.responses.writeNext(date: Self.date) { completed.append(status.code) }
+        while let summary = machine.responses.writeNext(date: Self.date) { completed.append(summary.status.code) }
     }
 
     /// Responds to the request of this path, by default with the path as body.
@@ -140,7 +140,7 @@ final class MachineDriver {
     }
 
     func abandon() {
-        if let (_, status) = machine.responses.abandon() { completed.append(status.code) }
+        if let summary = machine.responses.abandon() { completed.append(summary.status.code) }
     }
 
     func finish(_ path: String) {

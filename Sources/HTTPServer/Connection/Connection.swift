@@ -207,7 +207,7 @@ final class Connection {
         socket.close()
         worker.remove(self)
         abortUpload()
-        if let (request, status) = machine.responses.abandon() { worker.requestCompleted(request, status, peer) }
+        if let summary = machine.responses.abandon() { worker.requestCompleted(summary, from: peer) }
     }
 }
 
@@ -231,10 +231,9 @@ extension Connection: ResponseTarget {
         writeResponses()
     }
 
-    @inline(__always)
     private func writeResponses() {
-        while let (request, status) = machine.responses.writeNext(date: worker.date) {
-            worker.requestCompleted(request, status, peer)
+        while let summary = machine.responses.writeNext(date: worker.date) {
+            worker.requestCompleted(summary, from: peer)
         }
         worker.activate(self)
     }

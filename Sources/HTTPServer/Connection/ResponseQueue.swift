@@ -64,6 +64,7 @@ struct ResponseQueue: ~Copyable {
     }
 
     /// Keeps a response until ``writeNext(date:)`` writes it. A second response to the same request is dropped.
+    @inline(__always)
     mutating func add(_ response: Response, to sequence: UInt64) {
         guard !isClosing, let index = index(of: sequence), waiting[index].response == nil else { return }
         if index == 0, isStreaming { return }
@@ -73,33 +74,38 @@ struct ResponseQueue: ~Copyable {
 
     /// Writes the response to the first waiting request, if it is there. Call again until it returns `nil`.
     ///
-    /// - Returns: the request whose response is complete, and the status that was sent.
-    mutating func writeNext(date: [UInt8]) -> (request: PendingRequest, status: Status)? {
+    /// - Returns: the request whose response is complete.
+    @inline(__always)
+    mutating func writeNext(date: [UInt8]) -> RequestSummary? {
         if let streaming {
             guard streaming.isFinished else { return nil }
             self.streaming = nil
-            return completeFirst(streaming.status, bytes: streaming.sentBytes)
+            return complete(takeFirst(), streaming.status, bytes: streaming.sentBytes)
         }
-        guard !isClosing, !waiting.isEmpty, let response = waiting[0].response.take() else { return nil }
-        heldBytes -= response.heldBytes
+        guard !isClosing, let response = waiting.first?.response else { return nil }
         if case .stream(let source) = response.body, ResponseEncoder.sendsBody(of: response, to: waiting[0]) {
+            waiting[0].response = nil
             streaming = Streaming(source, head: response)
             unsentStream = (waiting[0].id, waiting[0].route)
             return nil
         }
+        let request = takeFirst()
         let former = output.count
-        let (status, _) = ResponseEncoder.encode(response, to: waiting[0], date: date, into: &output)
-        return completeFirst(status, bytes: output.count - former)
+        let (status, _) = ResponseEncoder.encode(response, to: request, date: date, into: &output)
+        return complete(request, status, bytes: output.count - former)
     }
 
-    private mutating func completeFirst(_ status: Status, bytes: Int) -> (request: PendingRequest, status: Status) {
-        // `removeLast` moves the element; `removeFirst` copies it.
-        var request = waiting.count == 1 ? waiting.removeLast() : waiting.removeFirst()
-        request.sentBytes = bytes
+    /// `removeLast` moves the element; `removeFirst` copies it.
+    private mutating func takeFirst() -> PendingRequest {
+        waiting.count == 1 ? waiting.removeLast() : waiting.removeFirst()
+    }
+
+    @inline(__always)
+    private mutating func complete(_ request: PendingRequest, _ status: Status, bytes: Int) -> RequestSummary {
         heldBytes -= request.heldBytes
         first &+= 1
         isClosing = isClosing || !request.keepsAlive
-        return (request, status)
+        return RequestSummary(request, status, bytes: bytes)
     }
 
     private func index(of sequence: UInt64) -> Int? {
@@ -155,10 +161,10 @@ struct ResponseQueue: ~Copyable {
     /// Releases all requests and streams, because the connection is gone.
     ///
     /// - Returns: the request whose streamed response was cut off; it counts as completed.
-    mutating func abandon() -> (request: PendingRequest, status: Status)? {
-        var cutOff: (PendingRequest, Status)?
+    mutating func abandon() -> RequestSummary? {
+        var cutOff: RequestSummary?
         if let streaming, streaming.unsentHead == nil {
-            cutOff = completeFirst(streaming.status, bytes: streaming.sentBytes)
+            cutOff = complete(takeFirst(), streaming.status, bytes: streaming.sentBytes)
         }
         streaming = nil
         waiting = []
@@ -187,8 +193,6 @@ struct PendingRequest {
     var forwardedFor: String?
     /// The caller's name as the application set it; kept only for an access log.
     var caller: String?
-    /// Size of the whole response in bytes, once it is written.
-    var sentBytes = 0
 
     var isHead: Bool { method == .head }
 

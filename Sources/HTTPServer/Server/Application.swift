@@ -63,18 +63,33 @@ public struct RequestSummary: Sendable {
     public let method: Method
     public let status: Status
     /// From the complete request to the complete response, in nanoseconds.
-    public let nanoseconds: UInt64
+    public internal(set) var nanoseconds: UInt64 = 0
     public let id: RequestID
     /// Size of the response in bytes, with its head.
     public let bytes: Int
     /// The address that the request came from: the client's, or a proxy's.
-    public let peer: IPAddress
+    public internal(set) var peer = IPAddress.unspecified
     /// Path and query; `nil` unless ``Application/logsRequests``.
     public let target: String?
     /// The values of `X-Forwarded-For`; `nil` unless ``Application/logsRequests``.
     public let forwardedFor: String?
     /// As set by ``Responder/setCaller(_:)``.
     public let caller: String?
+    /// The start of ``nanoseconds`` on the monotonic clock.
+    let startedAt: UInt64
+
+    @inline(__always)
+    init(_ request: borrowing PendingRequest, _ status: Status, bytes: Int) {
+        route = request.route
+        method = request.method
+        self.status = status
+        id = request.id
+        self.bytes = bytes
+        target = request.target
+        forwardedFor = request.forwardedFor
+        caller = request.caller
+        startedAt = request.startedAt
+    }
 }
 
 /// What a server reports to its operator.

@@ -146,15 +146,13 @@ final class Worker {
         return .generated(loop: idPrefix, count: requests)
     }
 
-    func requestCompleted(_ request: PendingRequest, _ status: Status, _ peer: IPAddress) {
+    @inline(__always)
+    func requestCompleted(_ summary: consuming RequestSummary, from peer: IPAddress) {
         responses += 1
-        let end = SystemCall.monotonicNanoseconds()
-        lastResponse = end
-        application.requestCompleted(
-            RequestSummary(
-                route: request.route, method: request.method, status: status, nanoseconds: end &- request.startedAt,
-                id: request.id, bytes: request.sentBytes, peer: peer, target: request.target,
-                forwardedFor: request.forwardedFor, caller: request.caller))
+        lastResponse = SystemCall.monotonicNanoseconds()
+        summary.nanoseconds = lastResponse &- summary.startedAt
+        summary.peer = peer
+        application.requestCompleted(summary)
     }
 
     /// The response to a request that is refused because the event loop lags behind.

@@ -121,7 +121,9 @@ struct FuzzedConnection: ~Copyable {
 
     private mutating func respond(_ sequence: UInt64, _ response: Response) {
         machine.responses.add(response, to: sequence)
-        while let (_, status) = machine.responses.writeNext(date: Self.date) { outcome.statuses.append(status.code) }
+        while let summary = machine.responses.writeNext(date: Self.date) {
+            outcome.statuses.append(summary.status.code)
+        }
     }
 
     private func description(body: Range<Int>) -> String {
