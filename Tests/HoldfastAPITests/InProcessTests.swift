@@ -1,6 +1,7 @@
 import Foundation
 import HTTPServer
 import HoldfastAPI
+import HoldfastCore
 import Logging
 import Storage
 import StorageSQLite

@@ -1,4 +1,4 @@
-import JSON
+package import JSON
 
 
 /// What all conditions have in common.
