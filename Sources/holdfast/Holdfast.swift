@@ -22,8 +22,8 @@ struct Holdfast: ParsableCommand {
         main(joiningNegativeNumbers(CommandLine.arguments.dropFirst()))
     }
 
-    /// Takes a number below 0 for the value of the option before it, as it is no option itself: so it is refused with
-    /// what is required, and not as missing.
+    /// Joins a negative number to the option before it. ArgumentParser would take it for an option and report the value
+    /// as missing, instead of out of range.
     private static func joiningNegativeNumbers(_ arguments: some Sequence<String>) -> [String] {
         var joined: [String] = []
         for argument in arguments {
@@ -36,5 +36,14 @@ struct Holdfast: ParsableCommand {
             }
         }
         return joined
+    }
+}
+
+/// Why a command failed, as one line for its user.
+struct Failure: Error, CustomStringConvertible {
+    let description: String
+
+    init(_ description: String) {
+        self.description = description.split(whereSeparator: \.isNewline).joined(separator: " ")
     }
 }

@@ -86,7 +86,7 @@ import Testing
 
         _ = try directory.write("nonsense\n", to: "tokens")
         server.child.send(SIGHUP)
-        #expect(server.child.errors.first { $0.contains("the former tokens stay in force") } != nil)
+        #expect(server.child.errors.first { $0.contains("the former tokens stay active") } != nil)
         #expect(try status("GET /metrics", "another-secret-0123456789") == 200)
         #expect(!server.child.errors.text.contains("secret-"))
     }

@@ -184,7 +184,7 @@ import Testing
         server.stop()
         let gone = try Command("health", environment: ["HOLDFAST_LISTEN": "\(host):\(server.port)"])
         #expect(gone.end == .exit(1))
-        #expect(gone.errors.contains(":\(server.port)/health does not answer"), "\(gone.errors)")
+        #expect(gone.errors.contains(":\(server.port)/health does not respond"), "\(gone.errors)")
         let unknown = try Command("health", environment: ["HOLDFAST_LISTEN": "\(host):0"])
         #expect(unknown.end == .exit(1))
         #expect(unknown.errors.contains("--url"), "\(unknown.errors)")

@@ -28,7 +28,7 @@ import Testing
         #expect(server.child.errors.first { $0.contains("read the token file again") } != nil)
         _ = try directory.write("admin \(Self.secret) on-call\nread \(Self.reader) \(Self.secret)\nx\n", to: "tokens")
         server.child.send(SIGHUP)
-        #expect(server.child.errors.first { $0.contains("the former tokens stay in force") } != nil)
+        #expect(server.child.errors.first { $0.contains("the former tokens stay active") } != nil)
 
         var texts = [try server.request("GET", "/metrics", token: Self.reader).text]
         texts.append(try auditLog(with: "tokens.reload"))

@@ -1,5 +1,6 @@
 import ArgumentParser
 import Foundation
+import Glibc
 import HTTPServer
 import HoldfastAPI
 import HoldfastCore
@@ -55,7 +56,8 @@ struct ServeCommand: ParsableCommand {
         stop(server, services, store, configuration)
     }
 
-    /// The health check of a container runs in the environment of its server.
+    /// A misspelt variable must not be ignored silently. The variables of `holdfast health` are known, because a
+    /// container's health check shares the environment.
     private func warnOfUnknownVariables(_ settings: Settings, _ logger: Logger) {
         for variable in settings.unknownVariables(besides: HealthCommand.settings) {
             let hint = variable.nearest.map { "; is \($0) meant?" } ?? ""
@@ -74,7 +76,7 @@ struct ServeCommand: ParsableCommand {
         }
     }
 
-    /// Without tokens everybody who reaches the server may do everything, so that only this host may.
+    /// Without tokens every caller is an admin, so only this host may connect.
     private func refuseOpenAddress(_ configuration: ServeConfiguration, _ access: AccessControl) throws {
         let address = try SocketAddress(resolving: configuration.listen)
         guard access.isOpen, !address.isLoopback else { return }
@@ -83,7 +85,7 @@ struct ServeCommand: ParsableCommand {
                 + "give --tokens-file PATH with lines 'scope name secret', or listen on 127.0.0.1")
     }
 
-    /// Puts the tokens of the file in force; those that are stay when it cannot be used.
+    /// Activates the tokens of the file. If the file is not usable, the former tokens stay active.
     private static func reload(
         _ file: TokenFile?, _ access: AccessControl, _ audit: any AuditStore, _ logger: Logger
     ) {
@@ -99,11 +101,11 @@ struct ServeCommand: ParsableCommand {
                 logger.error("the change of tokens is not in the audit log", metadata: ["error": "\(error)"])
             }
         } catch {
-            logger.error("the token file was not read; the former tokens stay in force", metadata: ["error": "\(error)"])
+            logger.error("the token file was not read; the former tokens stay active", metadata: ["error": "\(error)"])
         }
     }
 
-    /// Answers what is in flight, makes durable what was accepted, and lets go of everything.
+    /// Completes requests in flight, commits accepted writes, and releases everything.
     private func stop(
         _ server: HTTPServer, _ services: Services, _ store: any ProfileStore, _ configuration: ServeConfiguration
     ) {
@@ -127,5 +129,30 @@ extension ServeConfiguration {
         http.sharesAddress = reusePort
         http.limits = limits
         return http
+    }
+}
+
+/// The limit of open files and sockets of the process.
+enum DescriptorLimit {
+    /// Descriptors for the database, the event loops and the log.
+    private static let reserve = 200
+
+    /// Raises the soft limit to what the connections need, at most to the hard limit.
+    ///
+    /// - Returns: a warning if the connections do not fit.
+    static func raise(for connections: Int) -> String? {
+        let resource = __rlimit_resource_t(RLIMIT_NOFILE.rawValue)
+        var limit = rlimit()
+        guard getrlimit(resource, &limit) == 0 else { return nil }
+        let needed = rlim_t(connections + reserve)
+        if limit.rlim_cur < needed {
+            limit.rlim_cur = min(needed, limit.rlim_max)
+            setrlimit(resource, &limit)
+            getrlimit(resource, &limit)
+        }
+        guard limit.rlim_cur < needed else { return nil }
+        let room = max(0, Int(clamping: limit.rlim_cur) - reserve)
+        return "\(connections) connections need a limit of \(needed) open files; it is \(limit.rlim_cur), enough for \(room): "
+            + "raise it (ulimit -n), or lower --max-connections"
     }
 }

@@ -2,7 +2,7 @@ import HTTPServer
 import Logging
 import Storage
 
-/// All that `holdfast serve` can be told, with the defaults.
+/// The configuration of `holdfast serve`, with the defaults.
 struct ServeConfiguration: Sendable {
     var listen = "127.0.0.1:8080"
     var database = "./holdfast.db"
@@ -14,29 +14,29 @@ struct ServeConfiguration: Sendable {
     var auditRetention = Period(seconds: 400 * 86_400)
     /// How long goal events are kept; `nil`: forever.
     var eventRetention: Period?
-    /// Datafiles of one project that are kept, the one in force among them.
+    /// How many datafiles of one project are kept, with the active one.
     var datafileHistory = 100
     var eventLoops = HTTPServer.availableCores
     var reusePort = false
-    /// For all event loops together.
+    /// Shared by all event loops.
     var cacheSize = ByteCount(bytes: 64 << 20)
-    /// Of the write-ahead log, at which it is copied into the database.
+    /// The size at which the write-ahead log is copied into the database.
     var checkpointSize = ByteCount(bytes: 16 << 20)
-    /// Writes that may wait for their commit; beyond it they are refused with 503.
+    /// How many writes may wait for a commit; more are refused with 503.
     var maxWaitingWrites = 10_000
-    /// How long the oldest of them may have waited; beyond it further writes are refused with 503.
+    /// How long the oldest may wait before further writes are refused with 503.
     var maxWriteWait = Period(seconds: 5)
-    /// How long a write waits for another process that holds the database.
+    /// How long a write waits while another process locks the database.
     var lockTimeout = Period(seconds: 2)
     var maxChangeStreams = 1_000
-    /// Far less than the time after which a connection whose handler does not answer is closed.
+    /// Must be much shorter than the time-out for a handler without a response.
     var changeHeartbeat = Period(seconds: 15)
     var limits = Limits()
-    /// How long requests are served after the server has said that it is not ready any more.
+    /// How long requests are still served after `/readyz` fails.
     var shutdownDelay = Period(seconds: 0)
     var shutdownTimeout = Period(seconds: 10)
     var accessLog = false
-    /// Whose `X-Forwarded-For` is believed.
+    /// The proxies whose `X-Forwarded-For` is trusted.
     var trustedProxies = TrustedProxies()
     var logFormat = LogFormat.auto
     var logLevel = Logger.Level.info

@@ -10,7 +10,7 @@ struct ServeOptions: ParsableArguments {
 
     @OptionGroup var store: DatabaseOptions
 
-    @Option(help: .init("A datafile, or a directory of them, to put in force at the start.", valueName: "path"))
+    @Option(help: .init("A datafile, or a directory of them, to activate at the start.", valueName: "path"))
     var datafile: String?
 
     @Option(help: .init("File of access tokens, 'scope name secret' a line; read again on SIGHUP.", valueName: "path"))
@@ -43,7 +43,7 @@ struct ServeOptions: ParsableArguments {
     @Option(help: .init("Writes that may wait for their commit (default: 10000).", valueName: "n"))
     var maxWaitingWrites: String?
 
-    @Option(help: .init("Time that a write may have waited for its commit before others are refused (default: 5s).", valueName: "time"))
+    @Option(help: .init("Time that a write may wait for its commit before others are refused (default: 5s).", valueName: "time"))
     var maxWriteWait: String?
 
     @Option(help: .init("Time that a write waits for another process (default: 2s).", valueName: "time"))
@@ -52,7 +52,7 @@ struct ServeOptions: ParsableArguments {
     @Option(help: .init("Streams of changes open at once (default: 1000).", valueName: "n"))
     var maxChangeStreams: String?
 
-    @Option(help: .init("Time between signs of life of a stream of changes, to 30s (default: 15s).", valueName: "time"))
+    @Option(help: .init("Time between keep-alive comments on a stream of changes, to 30s (default: 15s).", valueName: "time"))
     var changeHeartbeat: String?
 
     @Option(help: .init("Connections open at once (default: 10000).", valueName: "n"))
@@ -65,11 +65,11 @@ struct ServeOptions: ParsableArguments {
     var maxBodySize: String?
 
     @Option(
-        help: .init("Memory for bodies and lines that have come in part, of all connections (default: 64MiB).", valueName: "size"))
+        help: .init("Memory for incomplete bodies and lines of all connections (default: 64MiB).", valueName: "size"))
     var maxUnfinishedBodies: String?
 
     @Option(
-        help: .init("Memory for responses of one connection that wait before its next requests do (default: 256KiB).", valueName: "size"))
+        help: .init("Memory for waiting responses of one connection; more requests wait unread (default: 256KiB).", valueName: "size"))
     var maxWaitingResponses: String?
 
     @Option(help: .init("Time for a request's header (default: 10s).", valueName: "time"))
@@ -81,22 +81,22 @@ struct ServeOptions: ParsableArguments {
     @Option(help: .init("Time that a connection may be idle (default: 75s).", valueName: "time"))
     var idleTimeout: String?
 
-    @Option(help: .init("Time that a client may take nothing of its answer (default: 30s).", valueName: "time"))
+    @Option(help: .init("Time that a client may stall while it receives a response (default: 30s).", valueName: "time"))
     var writeTimeout: String?
 
     @Option(help: .init("Time that an event loop may be behind before it refuses requests (default: 2s).", valueName: "time"))
     var maxLoopDelay: String?
 
-    @Option(help: .init("Time to go on serving, though not ready, before the end (default: 0).", valueName: "time"))
+    @Option(help: .init("Time to keep serving after /readyz fails, before the shutdown (default: 0).", valueName: "time"))
     var shutdownDelay: String?
 
-    @Option(help: .init("Time to answer what is in flight at the end (default: 10s).", valueName: "time"))
+    @Option(help: .init("Time to complete requests in flight at shutdown (default: 10s).", valueName: "time"))
     var shutdownTimeout: String?
 
     @Flag(help: "Log each request.")
     var accessLog = false
 
-    @Option(help: .init("Proxies whose X-Forwarded-For is believed, such as 10.0.0.0/8,::1 (default: none).", valueName: "list"))
+    @Option(help: .init("Proxies whose X-Forwarded-For is trusted, such as 10.0.0.0/8,::1 (default: none).", valueName: "list"))
     var trustedProxies: String?
 
     @Option(help: .init("auto, json or text (default: auto: text on a terminal).", valueName: "format"))
@@ -139,7 +139,7 @@ struct ServeOptions: ParsableArguments {
         return result
     }
 
-    /// Bytes of the machine's memory: to ask for more at once ends the process.
+    /// The memory of the machine in bytes. Allocating more ends the process.
     private static var memory: Int { Int(clamping: ProcessInfo.processInfo.physicalMemory) }
 
     private func applyLimits(_ settings: Settings, to result: inout ServeConfiguration) throws {
@@ -167,7 +167,7 @@ struct ServeOptions: ParsableArguments {
     }
 }
 
-/// What a profile may hold, and for how long: for all that write profiles.
+/// The rules of profiles, for every command that writes them.
 struct ProfileRuleOptions: ParsableArguments {
     @Option(help: .init("How long an assignment lives after it was last saved (default: forever).", valueName: "time"))
     var assignmentTTL: String?
@@ -195,7 +195,7 @@ struct DatabaseOptions: ParsableArguments {
     @Option(help: .init("The SQLite database file (default: ./holdfast.db).", valueName: "path"))
     var database: String?
 
-    /// - Throws: ``Failure`` when the path is that of a directory, of which SQLite says that the disk fails.
+    /// - Throws: ``Failure`` when the path is a directory; SQLite would report a failing disk.
     func apply(_ settings: Settings, to path: inout String) throws {
         settings.apply(database, "database", to: &path)
         guard !FileManager.default.directoryExists(atPath: path) else {

@@ -1,34 +1,38 @@
 import ArgumentParser
+import HoldfastCore
 
-/// Reads settings, each from its command line option or else from its environment variable, and leaves the default
-/// where neither is given.
+/// Reads settings, each from its command line option or else from its environment variable, and keeps the default if
+/// neither is given.
+///
+/// ArgumentParser's `ExpressibleByArgument` reads options only. These settings also come from the environment, have
+/// ranges, and name in an error whichever of the two was given.
 final class Settings {
     let environment: [String: String]
-    /// The names of all settings that were asked for so far, whether given or not.
+    /// The names of all settings read so far, whether given or not.
     private(set) var names: Set<String> = []
 
     init(environment: [String: String]) {
         self.environment = environment
     }
 
-    /// Takes over a text setting.
+    /// Reads a text.
     func apply(_ option: String?, _ name: String, to value: inout String) {
         if let given = text(option, name) { value = given }
     }
 
-    /// Takes over a text setting that has no default.
+    /// Reads a text without a default.
     func apply(_ option: String?, _ name: String, to value: inout String?) {
         if let given = text(option, name) { value = given }
     }
 
-    /// Takes over a setting that is one of a few words.
+    /// Reads a setting that is one of a few words.
     ///
-    /// - Throws: ``Failure``, naming the setting, what is required, and what was found; so do the others below.
+    /// - Throws: ``Failure`` with the name of the setting, what is required and what was found; so do all below.
     func apply<Value: Setting>(_ option: String?, _ name: String, to value: inout Value) throws {
         try apply(option, name, Value.form, to: &value) { Value(setting: $0) }
     }
 
-    /// Takes over a time that may be none, which is written `0` or `0s`.
+    /// Reads a time; `0` and `0s` mean none.
     func apply(orNone option: String?, _ name: String, to value: inout Period) throws {
         if let given = text(option, name), ["0", "0s"].contains(given) {
             value = Period(seconds: 0)
@@ -37,13 +41,13 @@ final class Settings {
         }
     }
 
-    /// Takes over a number in a range.
+    /// Reads a number in a range.
     func apply(_ option: String?, _ name: String, in range: ClosedRange<Int>, to value: inout Int) throws {
         let form = "a whole number from \(range.lowerBound) to \(range.upperBound)"
         try apply(option, name, form, to: &value) { Int($0).flatMap { range.contains($0) ? $0 : nil } }
     }
 
-    /// Takes over a size in a range of bytes.
+    /// Reads a size in a range of bytes.
     func apply(_ option: String?, _ name: String, in range: ClosedRange<Int>, to value: inout ByteCount) throws {
         let (least, most) = (ByteCount(bytes: range.lowerBound), ByteCount(bytes: range.upperBound))
         try apply(option, name, "a size from \(least) to \(most), such as 16KiB or 64MiB", to: &value) {
@@ -51,7 +55,7 @@ final class Settings {
         }
     }
 
-    /// Takes over a time in a range.
+    /// Reads a time in a range.
     func apply(
         _ option: String?, _ name: String, in range: ClosedRange<Period> = Period.shortest...Period.longest,
         to value: inout Period
@@ -60,7 +64,7 @@ final class Settings {
         try apply(option, name, form, to: &value) { Period(setting: $0).flatMap { range.contains($0) ? $0 : nil } }
     }
 
-    /// Takes over a switch: the option sets it, the variable sets it or says that it stays as it is.
+    /// Reads a switch: an option turns it on, a variable may also say no.
     func apply(_ option: Bool, _ name: String, to value: inout Bool) throws {
         try apply(option ? "true" : nil, name, "yes, no, true, false, 1 or 0", to: &value) { given in
             switch given.lowercased() {
@@ -87,7 +91,7 @@ final class Settings {
         return option ?? environment[Self.variable(name)].flatMap { $0.isEmpty ? nil : $0 }
     }
 
-    /// What a message calls a setting: as it was given.
+    /// The name of a setting in messages: the option or the variable, whichever was given.
     private func origin(_ option: String?, _ name: String) -> String {
         option == nil ? Self.variable(name) : "--\(name)"
     }
@@ -100,10 +104,10 @@ final class Settings {
     }
 }
 
-/// A value that is one of a few words on the command line.
+/// A value that is read from one text.
 protocol Setting {
     init?(setting: String)
-    /// Which they are, for the error message.
+    /// What is required, for error messages.
     static var form: String { get }
 }
 
@@ -176,5 +180,29 @@ extension ByteCount: CustomStringConvertible {
     var description: String {
         let unit = Self.units.first { bytes > 0 && bytes % $0.bytes == 0 }
         return unit.map { "\(bytes / $0.bytes)\($0.suffix)" } ?? "\(bytes)"
+    }
+}
+
+/// An environment variable with the prefix of settings that names none.
+struct UnknownVariable {
+    let name: String
+    /// The variable that was probably meant; `nil` if none is similar.
+    let nearest: String?
+}
+
+extension Settings {
+    /// Returns the variables with the prefix of settings that name none.
+    ///
+    /// - Parameter others: the names of further settings.
+    func unknownVariables(besides others: [String]) -> [UnknownVariable] {
+        let known = names.union(others).map(Self.variable)
+        return environment.keys.filter { $0.hasPrefix(Self.prefix) && !known.contains($0) && !isOfKubernetes($0) }
+            .sorted().map { UnknownVariable(name: $0, nearest: Spelling.nearest(to: $0, among: known.sorted())) }
+    }
+
+    /// Kubernetes sets such variables for a service called `holdfast`.
+    private func isOfKubernetes(_ variable: String) -> Bool {
+        guard environment["HOLDFAST_SERVICE_HOST"] != nil else { return false }
+        return variable == "HOLDFAST_PORT" || variable.hasPrefix("HOLDFAST_PORT_") || variable.hasPrefix("HOLDFAST_SERVICE_")
     }
 }

@@ -2,22 +2,22 @@ import Dispatch
 import Foundation
 import Synchronization
 
-/// Signals as events on a queue, where anything may be done, unlike in a signal handler.
+/// Delivers signals on a queue, where code is not restricted as in a signal handler.
 final class Signals {
     private let queue = DispatchQueue(label: "signals")
     private let termination: Termination
     private var sources: [any DispatchSourceSignal] = []
     private let delay: Double
 
-    /// - Parameter delay: seconds that ``waitForDelay()`` takes.
+    /// - Parameter delay: the delay of ``waitForDelay()`` in seconds.
     init(delay: Double) {
         self.delay = delay
         termination = Termination(hasDelay: delay > 0)
-        // A peer that goes away is seen by the call that writes to it.
+        // Writing to a closed connection returns an error instead.
         signal(SIGPIPE, SIG_IGN)
-        // A file that may not grow is seen by the write to it, as a full disk is.
+        // Writing to a file at its size limit returns an error instead, as with a full disk.
         signal(SIGXFSZ, SIG_IGN)
-        // Ends nothing, also while there is no token file to read again yet.
+        // Must not end the process before the handler is set.
         signal(SIGHUP, SIG_IGN)
         observe(SIGTERM) { [termination] in termination.asked(by: "SIGTERM") }
         observe(SIGINT) { [termination] in termination.asked(by: "SIGINT") }
@@ -27,14 +27,14 @@ final class Signals {
         observe(SIGHUP, handler)
     }
 
-    /// Blocks until SIGTERM or SIGINT comes. A further one of them ends the delay, or else the process at once.
+    /// Blocks until SIGTERM or SIGINT. A second one ends the delay, or else the process at once.
     ///
     /// - Returns: the name of the signal.
     func waitForTermination() -> String {
         termination.wait()
     }
 
-    /// Blocks for the delay, or until another signal comes.
+    /// Blocks for the delay, or until a second signal.
     func waitForDelay() {
         if delay > 0 { termination.waitForDelay(delay) }
     }
@@ -51,7 +51,7 @@ final class Signals {
 private final class Termination: Sendable {
     private struct State {
         var first: String?
-        /// Whether a signal ends the delay that has begun or is about to.
+        /// Whether the next signal ends the delay instead of the process.
         var mayEndDelay: Bool
     }
 

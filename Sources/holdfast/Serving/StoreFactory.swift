@@ -3,7 +3,7 @@ import Logging
 import Storage
 import StorageSQLite
 
-/// The only place that picks a store.
+/// Chooses the store; the only place that names one.
 enum StoreFactory {
     /// - Throws: `DatabaseError` when the database cannot be used.
     static func open(
@@ -24,7 +24,7 @@ enum StoreFactory {
         return try SQLiteStore(options)
     }
 
-    /// For a command that works beside the servers of a database, and leaves it to them what is deleted when.
+    /// For a command that runs beside the servers of a database and leaves retention to them.
     ///
     /// - Throws: `DatabaseError` when the database cannot be used.
     static func open(_ path: String, _ rules: ProfileRules = ProfileRules()) throws -> any ProfileStore {

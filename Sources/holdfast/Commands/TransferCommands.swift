@@ -1,4 +1,5 @@
 import ArgumentParser
+import Bucketing
 import Dispatch
 import Foundation
 import HoldfastCore
@@ -85,7 +86,7 @@ struct ImportCommand: ParsableCommand {
     }
 }
 
-/// The lines of one import, some of them on their way into the store.
+/// The lines of one import.
 private final class ImportedLines {
     private struct Outcome {
         var imported = 0
@@ -167,7 +168,7 @@ private final class ImportedLines {
         outcome.withLock { $0.refuse(line, reason) }
     }
 
-    /// Submits the rest, waits for all, and names what was refused.
+    /// Submits the rest, waits for all, and prints the refusals.
     func finish() {
         if failure == nil, !group.isEmpty { submitGroup() }
         for _ in 0..<Self.window { places.wait() }
@@ -190,5 +191,77 @@ private final class SharedState<Value: Sendable>: Sendable {
 
     func withLock<Result: Sendable>(_ body: (inout Value) -> Result) -> Result {
         value.withLock { body(&$0) }
+    }
+}
+
+/// Writes all profiles as NDJSON to standard output.
+struct ExportCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "export",
+        abstract: "Writes all profiles to standard output, one JSON object a line, while servers use the database.")
+
+    @OptionGroup var database: DatabaseOptions
+
+    @Flag(help: "Write with each assignment where it came from.")
+    var detail = false
+
+    private static let page = 1_000
+
+    func run() throws {
+        let path = try database.path(environment: ProcessInfo.processInfo.environment)
+        guard FileManager.default.fileExists(atPath: path) else { throw Failure("there is no database \(path)") }
+        try DatabaseMaintenance.expectCurrentVersion(path: path)
+        let store = try StoreFactory.open(path)
+        defer { store.close() }
+        let reader = try store.makeReader()
+        defer { reader.close() }
+        let progress = Progress("exported")
+        var last: Identifier?
+        repeat {
+            var answer: Result<ProfilePage, StorageError>?
+            reader.profiles(after: last, limit: Self.page) { answer = $0 }
+            let page: ProfilePage
+            switch answer {
+            case .success(let read): page = read
+            case .failure(let error): throw Failure("the export \(last.map { "ends after '\($0)'" } ?? "cannot begin"): \(error)")
+            case nil: return
+            }
+            let lines = page.profiles.flatMap { ProfileLine.encode($0.userID, $0.profile, detail: detail) }
+            do {
+                try FileHandle.standardOutput.write(contentsOf: Data(lines))
+            } catch {
+                throw Failure("standard output cannot be written: \(error.localizedDescription)")
+            }
+            progress.add(page.profiles.count)
+            last = page.end
+        } while last != nil
+        progress.finish()
+    }
+}
+
+/// Shows a count on standard error while a long command runs, if that is a terminal.
+final class Progress {
+    private let verb: String
+    private let isShown = isatty(STDERR_FILENO) == 1
+    private var count = 0
+    private var shown = 0
+
+    init(_ verb: String) {
+        self.verb = verb
+    }
+
+    func add(_ number: Int) {
+        count += number
+        guard isShown, count - shown >= 10_000 else { return }
+        shown = count
+        show(end: "\r")
+    }
+
+    func finish() {
+        if isShown, count > 0 { show(end: "\n") }
+    }
+
+    private func show(end: String) {
+        FileHandle.standardError.write(Data("\(verb) \(count) profiles\(end)".utf8))
     }
 }
