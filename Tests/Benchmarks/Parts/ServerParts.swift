@@ -13,6 +13,10 @@
         return httpParts(json) + [
             Part("profile-to-json") { ProfileJSON.encode(Samples.userID, record) },
             Part("profile-body") { Samples.profileBody.withUnsafeBytes { try? ProfileInput($0) } },
+            // What PlainProfileScanner saves.
+            Part("profile-body-by-parser") {
+                Samples.profileBody.withUnsafeBytes { try? ProfileInput(ProfileInput.parse($0)) }
+            },
             Part("entity-tag") { json.withUnsafeBytes { EntityTag(hashing: $0) } },
         ]
     }
