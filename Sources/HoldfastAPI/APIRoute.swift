@@ -1,9 +1,9 @@
 import HTTPServer
 
-/// One line of Holdfast's route table. Who may call it is part of the line, so that no route can be without.
+/// One line of Holdfast's route table. The required scope is part of the line, so that no route can lack one.
 struct APIRoute {
     enum Scope: Equatable {
-        /// For everybody: says nothing of users.
+        /// Needs no token: reveals nothing about users.
         case none
         case token(Token.Scope)
     }
@@ -16,13 +16,13 @@ struct APIRoute {
     let method: Method
     let pattern: String
     let scope: Scope
-    /// Whether it is served also under overload, for those who watch the server.
+    /// Whether it is served even under overload, for health checks and monitoring.
     let isVital: Bool
     private let changesState: Bool?
     private let respondsLater: Bool
-    /// Whether the handler sees to ``Preconditions``.
+    /// Whether the handler checks ``Preconditions``.
     private let isConditional: Bool
-    /// Whether the handler looks at the query; where none does, a parameter is refused.
+    /// Whether the handler reads the query; otherwise any parameter is refused.
     private let readsQuery: Bool
     private let handler: Handler
 
@@ -38,7 +38,7 @@ struct APIRoute {
         self.changesState = changesState
         self.respondsLater = respondsLater
         self.isConditional = isConditional
-        // Who watches a server may ask for what no cache has.
+        // Monitoring may add a parameter to bypass caches.
         self.readsQuery = readsQuery || scope == .none || isVital
         handler = .buffered(handle)
     }
@@ -58,7 +58,7 @@ struct APIRoute {
         handler = .streamed(handle)
     }
 
-    /// The route for the server: checks the caller's token, then calls the handler. Errors of both are rendered here.
+    /// Returns the route for the server: it checks the caller's token, calls the handler, and renders errors of both.
     func route(of wire: any WireProtocol, gate: AccessGate) -> Route {
         switch handler {
         case .buffered(let handle):
@@ -105,7 +105,7 @@ struct APIRoute {
             problem.fields = [("Accept-Encoding", "identity")]
             throw problem
         }
-        // Ignoring a condition would tell the caller that it holds.
+        // If a condition were ignored, the caller would believe that it holds.
         if [.put, .patch, .delete].contains(method), !isConditional, !Preconditions(request).isEmpty {
             throw Problem(.notImplemented, "this path does not support If-Match and If-None-Match; nothing was done")
         }

@@ -3,7 +3,7 @@ import HTTPServer
 import HoldfastCore
 import Storage
 
-/// One call of an endpoint: where its answer goes, and who makes it.
+/// One call of an endpoint: who makes it, and where the response goes.
 struct Call: Sendable {
     let responder: Responder
     let admission: Admission
@@ -11,7 +11,7 @@ struct Call: Sendable {
     /// The name of the token; `nil` when the server asks for none.
     var caller: String? { admission.token?.name }
 
-    /// Who answers for what this call changes.
+    /// Returns the author to whom the audit log attributes the changes of this call.
     func author(_ request: borrowing Request) -> Author {
         Caller(name: caller, requestID: request.id).author
     }
@@ -20,20 +20,20 @@ struct Call: Sendable {
         responder.send(response)
     }
 
-    /// Answers with a stream, which is cut off when the caller's token is revoked before its end.
+    /// Responds with a stream, and cuts it off if the caller's token is revoked before its end.
     func respond(_ contentType: StaticString, stream: any ResponseStream) {
         let stream = AdmittedStream(stream, admission)
         responder.send(Response(.ok, contentType: contentType, body: .stream(stream)))
     }
 
-    /// Answers with JSON, and a line feed for the person with curl.
+    /// Responds with JSON and a final line feed, for terminals.
     func respond(_ status: Status = .ok, json: consuming [UInt8], entityTag: EntityTag? = nil) {
         json.append(UInt8(ascii: "\n"))
         responder.send(Response(status, contentType: MediaType.json, entityTag: entityTag, body: .bytes(json)))
     }
 
-    /// Answers with JSON, or with 304 when the caller's `If-None-Match` names it already. For methods other than `GET`;
-    /// for that one the server compares by itself.
+    /// Responds with JSON, or with 304 if the caller's `If-None-Match` matches it. For methods other than `GET`, for
+    /// which the server compares by itself.
     func respond(json: [UInt8], unlessKnownAs ifNoneMatch: String?) {
         let tag = EntityTag(of: json)
         if let ifNoneMatch, tag.isListed(in: ifNoneMatch) {
@@ -43,18 +43,18 @@ struct Call: Sendable {
         }
     }
 
-    /// Runs work that ends in the answer where the request was received.
+    /// Runs work on the event loop of the request, for work that ends in the response.
     func onEventLoop(_ work: @escaping @Sendable () -> Void) {
         responder.onEventLoop(work)
     }
 
-    /// Does something for each element of a request on its event loop, a few milliseconds at a time; other requests are
-    /// served in between. What is left when the client has gone away is not done.
+    /// Calls `body` for each element of a request, on its event loop and a few milliseconds at a time, so that other
+    /// requests are served in between. Stops if the client disconnects.
     func forEach(_ indices: Range<Int>, _ body: @escaping (Int) -> Void) {
         Steps(indices, responder, body).run()
     }
 
-    /// Runs work that ends in a response. If it throws, responds with the error.
+    /// Runs work that ends in a response, and responds with the error if it throws.
     func attempt(_ work: () throws -> Void) {
         do { try work() } catch { fail(error) }
     }
@@ -65,7 +65,7 @@ struct Call: Sendable {
     }
 }
 
-/// A stream that goes on only as long as its caller is admitted.
+/// Ends a stream when its caller's token is revoked.
 private final class AdmittedStream: ResponseStream {
     private let stream: any ResponseStream
     private let admission: Admission
@@ -81,8 +81,9 @@ private final class AdmittedStream: ResponseStream {
     }
 }
 
+/// Runs the steps of ``Call/forEach(_:_:)``, and yields to the event loop between slices of time.
 private final class Steps: @unchecked Sendable {
-    // Safe: it submits itself to the event loop that it belongs to.
+    // Safe: it schedules itself only on the event loop that it belongs to.
     private var rest: Range<Int>
     private let responder: Responder
     private let body: (Int) -> Void
@@ -106,12 +107,12 @@ private final class Steps: @unchecked Sendable {
 }
 
 extension Project {
-    /// Of the datafile.
+    /// The ETag of the datafile.
     var entityTag: EntityTag { EntityTag(contentHash) }
 }
 
 extension EntityTag {
-    /// The tag of a representation, without the line feed that ``Call`` sends behind it.
+    /// Hashes a representation, without the line feed that ``Call`` appends.
     init(of json: [UInt8]) {
         self = json.withUnsafeBytes { EntityTag(hashing: $0) }
     }
@@ -124,13 +125,13 @@ enum MediaType {
     static let events: StaticString = "text/event-stream"
 }
 
-/// Who makes a call, and by which request.
+/// Who makes a call, and in which request.
 struct Caller {
     /// The name of the token; `nil` when the server asks for none.
     let name: String?
     let requestID: RequestID
 
-    /// As the audit log names it.
+    /// The caller as the audit log names it.
     var author: Author {
         Author(name: name ?? Author.anonymousName, requestID: requestID.description)
     }

@@ -1,11 +1,11 @@
 import HTTPServer
 internal import Synchronization
 
-/// The tokens in force: with none everybody may do everything (and the server listens on loopback only). Event loops
-/// ask through an ``AccessGate`` of their own.
+/// Holds the active tokens. Without any, every caller has every scope, and the server listens on loopback only. Each
+/// event loop reads them through its own ``AccessGate``.
 public final class AccessControl: Sendable {
     private let current: Mutex<[Token]>
-    /// Rises with each change, so that event loops need the lock only then.
+    /// Incremented by each change, so that event loops take the lock only after one.
     private let generation = Atomic<UInt64>(1)
     private let observers = Mutex<[@Sendable () -> Void]>([])
 
@@ -13,9 +13,9 @@ public final class AccessControl: Sendable {
         current = Mutex(tokens)
     }
 
-    /// Puts other tokens in force for requests from now on.
+    /// Activates other tokens, for every request from now on.
     ///
-    /// - Returns: the former tokens.
+    /// - Returns: the previous tokens.
     @discardableResult
     public func replaceTokens(_ tokens: [Token]) -> [Token] {
         let former = current.withLock { current in
@@ -27,13 +27,13 @@ public final class AccessControl: Sendable {
         return former
     }
 
-    /// Calls back whenever tokens have been replaced.
+    /// Calls `replaced` after each replacement of the tokens.
     func observe(_ replaced: @escaping @Sendable () -> Void) {
         observers.withLock { $0.append(replaced) }
     }
 
-    /// What a caller sent, as it may stand in a log: without the secret of a token, which may stand where it does not
-    /// belong.
+    /// Returns a caller's text for the log, or a placeholder if it contains a token's secret: callers sometimes send
+    /// the secret in the wrong place, such as the URL.
     func loggable(_ text: String) -> String {
         let decoded = Array(text.utf8).withUnsafeBytes { PercentDecoding.decode($0) }
         let forms = [text, decoded ?? text]
@@ -41,22 +41,23 @@ public final class AccessControl: Sendable {
         return isSecret ? "(hidden: it has the secret of a token in it)" : text
     }
 
+    /// Whether there are no tokens, so that every caller has every scope.
     public var isOpen: Bool { tokens.isEmpty }
 
     var tokens: [Token] { current.withLock { $0 } }
     var currentGeneration: UInt64 { generation.load(ordering: .acquiring) }
 }
 
-/// What a request was admitted by, for a response that is still being sent when tokens are replaced.
+/// The token that admitted a request. A response that is still being sent when tokens are replaced checks it again.
 struct Admission: Sendable {
-    /// `nil` when none was asked for.
+    /// `nil` if the route or the server requires none.
     let token: Token?
     let scope: APIRoute.Scope
     let control: AccessControl
-    /// Of the tokens that it was found among.
+    /// The generation of the tokens that were searched.
     let generation: UInt64
 
-    /// Whether the request would be admitted now.
+    /// Whether the request would still be admitted.
     var isValid: Bool {
         guard control.currentGeneration != generation, case .token(let needed) = scope else { return true }
         guard let token else { return control.isOpen }

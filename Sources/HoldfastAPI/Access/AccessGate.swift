@@ -1,6 +1,6 @@
 import HTTPServer
 
-/// Decides who may call what, for one event loop: without a lock, but for the moments after a change of tokens.
+/// Checks tokens and scopes for one event loop. It takes a lock only on the first request after a change of tokens.
 final class AccessGate {
     private let control: AccessControl
     let refusals: RefusalLog
@@ -14,7 +14,7 @@ final class AccessGate {
 
     /// Admits the caller of a request.
     ///
-    /// - Throws: 401 or 403; the refusal is logged.
+    /// - Throws: 401 or 403, after logging the refusal.
     func admit(
         _ request: borrowing Request, credential: @autoclosure () -> Substring?, to scope: APIRoute.Scope
     ) throws(AccessRefusal) -> Admission {
@@ -29,7 +29,9 @@ final class AccessGate {
         }
     }
 
-    /// Admits a caller by the secret of a token.
+    /// Admits a caller by a token's secret, without logging a refusal.
+    ///
+    /// - Throws: 401 or 403.
     func admit(secret: Substring?, to needed: Token.Scope) throws(AccessRefusal) -> Admission {
         refresh()
         guard !tokens.isEmpty else { return admission(by: nil, to: .token(needed)) }
@@ -57,7 +59,7 @@ final class AccessGate {
         tokens = control.tokens
     }
 
-    /// - Parameter error: as RFC 6750 §3.1 has it; none when there was no token.
+    /// - Parameter error: the error code of RFC 6750 §3.1; `nil` if the request had no token.
     private func unauthorized(_ detail: String, error: String? = nil) -> Problem {
         var problem = Problem(.unauthorized, detail)
         let challenge = "Bearer realm=\"holdfast\""
@@ -69,7 +71,7 @@ final class AccessGate {
 /// Why a caller is not admitted.
 struct AccessRefusal: Error {
     let problem: Problem
-    /// The caller's, if it is known.
+    /// The caller's token, if it is known.
     let token: Token?
 
     init(_ problem: Problem, token: Token? = nil) {

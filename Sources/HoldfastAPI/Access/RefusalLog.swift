@@ -4,18 +4,18 @@ import HoldfastCore
 import Logging
 internal import Synchronization
 
-/// Writes a line about each refused login, but only so many a second: peers decide how many there are. The others are
-/// counted, and told together.
+/// Logs refused logins at a limited rate, because peers decide how many there are. The rest are counted, and the count
+/// is logged.
 public final class RefusalLog: Sendable {
     private struct State {
-        /// When the second ends in which ``lines`` were written.
+        /// The end of the second in which ``lines`` were written.
         var end = ContinuousClock.now
         var lines = 0
         var leftOut = 0
     }
 
     private static let linesASecond = 10
-    /// Bytes of a path that a line quotes.
+    /// The longest path that a line quotes, in bytes.
     private static let longestPath = 256
 
     private let logger: Logger
@@ -29,7 +29,9 @@ public final class RefusalLog: Sendable {
         self.proxies = proxies
     }
 
-    /// - Parameter path: of what was asked for: that of the request, or of an operation of its batch.
+    /// Logs or counts a refusal.
+    ///
+    /// - Parameter path: the path of the request, or of one operation of a batch.
     func record(_ refusal: AccessRefusal, path: String, method: Method, of origin: RequestOrigin) {
         guard mayWrite() else { return }
         var metadata: Logger.Metadata = [
@@ -42,7 +44,7 @@ public final class RefusalLog: Sendable {
         logger.notice("a login was refused", metadata: metadata)
     }
 
-    /// Tells how many were left out, if any.
+    /// Logs how many refusals were left out, if any.
     public func flush() {
         let leftOut = state.withLock { state in
             defer { state.leftOut = 0 }
@@ -69,7 +71,7 @@ public final class RefusalLog: Sendable {
     }
 }
 
-/// Where a request comes from, as the log tells of it.
+/// Where a request comes from, for the log.
 struct RequestOrigin: Sendable {
     let id: RequestID
     let peer: IPAddress
@@ -83,7 +85,7 @@ struct RequestOrigin: Sendable {
 }
 
 extension Logger.Metadata {
-    /// Names who has sent a request, and the last proxy if it came by one.
+    /// Adds the client's address, and the last proxy's if the request came through one.
     mutating func addClient(of peer: IPAddress, forwardedFor: String?, _ proxies: TrustedProxies) {
         let client = proxies.client(of: peer, forwardedFor: forwardedFor)
         self["client"] = "\(client)"

@@ -2,7 +2,7 @@ import Bucketing
 public import JSON
 import Storage
 
-/// A secret that lets its bearer do things.
+/// A bearer token: a secret with a name and a scope.
 public struct Token: Sendable {
     /// What a token allows. `write` and `attributes` include `read` but not each other, so that an app cannot read
     /// back the attributes that it sets; `admin` includes all.
@@ -25,11 +25,11 @@ public struct Token: Sendable {
     }
 
     public let scope: Scope
-    /// Who it was given to; appears in logs, as the secret never does.
+    /// Names the holder in logs, where the secret never appears.
     public let name: String
     private let secret: [UInt8]
 
-    /// The shortest secret that is accepted, in bytes.
+    /// The minimum length of a secret, in bytes.
     static let minimumSecretLength = 16
 
     init(scope: Scope, name: String, secret: [UInt8]) {
@@ -38,7 +38,7 @@ public struct Token: Sendable {
         self.secret = secret
     }
 
-    /// Compares in a time that does not depend on where two secrets of one length differ.
+    /// Compares in constant time for secrets of equal length.
     func hasSecret(_ candidate: some Collection<UInt8>) -> Bool {
         guard candidate.count == secret.count else { return false }
         var difference: UInt8 = 0
@@ -48,14 +48,14 @@ public struct Token: Sendable {
 
     func hasSecret(of other: Token) -> Bool { hasSecret(other.secret) }
 
-    /// Whether the secret stands anywhere in a text.
+    /// Whether a text contains the secret.
     func isContained(in text: String) -> Bool {
         text.utf8.firstRange(of: secret) != nil
     }
 }
 
 extension Token {
-    /// Names and scopes, for the audit log.
+    /// Returns the names and scopes of tokens, for the audit log.
     public static func describe(_ tokens: [Token]) -> JSONValue {
         .array(tokens.map { ["name": .string($0.name), "scope": .string("\($0.scope)")] })
     }
@@ -70,9 +70,10 @@ public struct TokenFileError: Error, CustomStringConvertible {
 }
 
 extension Token {
-    /// Reads lines of `scope name secret`; empty lines and those beginning with `#` are passed over.
+    /// Parses lines of `scope name secret`; empty lines and lines that begin with `#` are skipped.
     ///
-    /// - Throws: ``TokenFileError``, which quotes nothing of the line: who swaps name and secret finds neither in a log.
+    /// - Throws: ``TokenFileError``, which quotes nothing of the line: if name and secret are swapped, the secret must
+    ///   not reach a log.
     public static func parse(_ text: String) throws(TokenFileError) -> [Token] {
         var tokens: [Token] = []
         for (index, line) in text.split(omittingEmptySubsequences: false, whereSeparator: \.isNewline).enumerated() {

@@ -5,16 +5,16 @@ import JSON
 import Storage
 internal import Synchronization
 
-/// `/v1/assign`: the variation of a user in one experiment, given on the first asking and kept from then on.
+/// `/v1/assign`: atomic get-or-assign of a user's variation in one experiment. The assignment is sticky.
 struct AssignEndpoints {
     let decisions: StickyDecisionService
     let projects: ProjectView
     let metrics: DecisionMetrics
-    /// Requests in one array.
+    /// The maximum number of requests in an array.
     let limit: Int
 
-    /// One request or an array of them; answers one or an array in the same order. In an array an element that
-    /// cannot be answered is `{"problem":{…}}` and does not keep the others from theirs.
+    /// Assigns for one request, or for an array of them with the responses in the same order. In an array, a request
+    /// that fails gets `{"problem":{…}}` and does not affect the others.
     func post(_ request: borrowing Request, _ call: Call) throws(HoldfastError) {
         let body = try request.withBody { bytes throws(HoldfastError) in try ProfileInput.parse(bytes) }
         if let list = body.array {
@@ -24,8 +24,8 @@ struct AssignEndpoints {
         }
     }
 
-    /// The same without enrolling: a user who has no variation yet is told the one that an assignment would give, and
-    /// nothing is stored. The query has `user_id`, `experiment`, `sdk_key`, and `attributes` as JSON.
+    /// Returns the variation without enrolling: for a user who has none, the one that an assignment would give. Stores
+    /// nothing. The query has `user_id`, `experiment`, `sdk_key`, and `attributes` as JSON.
     func get(_ request: borrowing Request, _ call: Call) throws(HoldfastError) {
         let query = try request.query(knowing: ["user_id", "experiment", "sdk_key", "attributes"])
         var object = JSONObject()
@@ -66,7 +66,7 @@ struct AssignEndpoints {
             let project = try projects.project(named: request.sdkKey)
             guard let experiment = request.experiment(in: project) else { throw request.unknownExperiment }
             decisions.decide(for: request.user, in: project, storesAssignments: enrols) { [version = project.version] in
-                // Nearly always it is the same datafile.
+                // The datafile is nearly always the same, which saves the second look-up of the experiment.
                 Self.decide(request, $0.version == version ? experiment : request.experiment(in: $0), in: $0, $1)
             } completion: { [metrics] result in
                 switch result {
@@ -83,7 +83,7 @@ struct AssignEndpoints {
         }
     }
 
-    /// - Parameter experiment: `nil` when the datafile does not have it, and neither is there a decision.
+    /// - Parameter experiment: `nil` if the datafile does not have it; then the decision is `nil`, too.
     private static func decide(
         _ request: AssignRequest, _ experiment: Experiment?, in project: Project, _ stored: StickyAssignments
     ) -> DecisionResult<ExperimentDecision?> {
@@ -136,7 +136,7 @@ private final class AssignRequest: Sendable {
     }
 }
 
-/// The answers to an array as they come in, from any thread.
+/// Collects the responses to an array from any thread, and sends them when the last one is there.
 private final class AssignResponses: Sendable {
     private struct State {
         var responses: [[UInt8]?]

@@ -4,7 +4,7 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// `GET /v1/audit`: what admins did, the newest first.
+/// `GET /v1/audit`: the changes that admins made, the newest first.
 struct AuditEndpoint {
     let store: any AuditStore
 
@@ -14,15 +14,15 @@ struct AuditEndpoint {
     ]
 
     func get(_ request: borrowing Request, _ call: Call) throws(HoldfastError) {
-        let asked = try Self.query(request.query(knowing: Self.parameters))
-        var query = asked
-        // One more than asked for tells whether there are more.
+        let requested = try Self.query(request.query(knowing: Self.parameters))
+        var query = requested
+        // One more entry than requested shows whether there are further ones.
         query.limit += 1
         store.auditEntries(query) { result in
             switch result {
             case .success(let entries):
-                let isLast = entries.count <= asked.limit
-                call.respond(json: Self.encode(Array(entries.prefix(asked.limit)), isLast: isLast))
+                let isLast = entries.count <= requested.limit
+                call.respond(json: Self.encode(Array(entries.prefix(requested.limit)), isLast: isLast))
             case .failure(let error): call.fail(error)
             }
         }

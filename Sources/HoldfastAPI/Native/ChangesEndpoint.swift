@@ -5,28 +5,28 @@ import HoldfastCore
 import JSON
 internal import Synchronization
 
-/// `GET /v1/changes`: server-sent events that tell which datafile is in force, at once and whenever it changes.
+/// `GET /v1/changes`: server-sent events that name the active datafile, at once and after each change.
 struct ChangesEndpoint {
     let feed: ChangeFeed
     let projects: ProjectView
 
-    /// `?sdk_key=` names one project; without it all are told of.
+    /// Opens a stream for the project that `?sdk_key=` names, or for all projects.
     func get(_ request: borrowing Request, _ call: Call) throws(HoldfastError) {
         let query = try request.query(knowing: ["sdk_key"])
         if let sdkKey = query["sdk_key"] { _ = try projects.project(named: sdkKey) }
         let stream = try feed.open(sdkKey: query["sdk_key"], by: call.admission)
         var response = Response(.ok, contentType: MediaType.events, body: .stream(stream))
-        // Neither a cache nor a proxy is to keep events back.
+        // Caches and proxies must not hold events back.
         response.fields = [("Cache-Control", "no-store"), ("X-Accel-Buffering", "no")]
         call.respond(response)
     }
 }
 
-/// The streams of `GET /v1/changes` that are open, over all event loops: tells each when a datafile has changed, and
-/// lets each show now and then that it is alive.
+/// The open streams of `GET /v1/changes` on all event loops. Notifies each of a changed datafile, and makes each send
+/// heartbeats.
 public final class ChangeFeed: Sendable {
     struct Statistics {
-        /// Streams open now.
+        /// Streams that are open.
         var open = 0
         /// Events written.
         var events: UInt64 = 0
@@ -41,7 +41,7 @@ public final class ChangeFeed: Sendable {
         var statistics = Statistics()
     }
 
-    /// The connection keeps its stream; the feed only knows it.
+    /// A weak reference: the connection owns its stream.
     private struct StreamReference: Sendable {
         weak let stream: ChangeStream?
     }
@@ -52,31 +52,31 @@ public final class ChangeFeed: Sendable {
     private let queue = DispatchQueue(label: "change-feed")
 
     /// - Parameters:
-    ///   - limit: streams open at once.
-    ///   - heartbeat: seconds after which a stream that has nothing to tell says so.
+    ///   - limit: the maximum number of open streams.
+    ///   - heartbeat: seconds between the heartbeats of an idle stream.
     init(_ catalog: ProjectCatalog, access: AccessControl, limit: Int, heartbeat seconds: Double) {
         self.catalog = catalog
         self.limit = limit
-        catalog.observe { [weak self] in self?.forEach { $0.goOn() } }
-        access.observe { [weak self] in self?.forEach { $0.goOn() } }
-        beat(every: seconds)
+        catalog.observe { [weak self] in self?.forEach { $0.sendChanges() } }
+        access.observe { [weak self] in self?.forEach { $0.sendChanges() } }
+        scheduleHeartbeats(every: seconds)
     }
 
-    /// Lets all streams show that they are alive, until the feed is gone.
-    private func beat(every seconds: Double) {
+    /// Makes all streams send heartbeats for as long as the feed exists.
+    private func scheduleHeartbeats(every seconds: Double) {
         queue.asyncAfter(deadline: .now() + seconds) { [weak self] in
             guard let self else { return }
-            forEach { $0.beat() }
-            beat(every: seconds)
+            forEach { $0.sendHeartbeat() }
+            scheduleHeartbeats(every: seconds)
         }
     }
 
-    /// A stream that begins with what is in force now.
+    /// Opens a stream, which begins with the active datafiles.
     ///
     /// - Parameters:
-    ///   - sdkKey: the one project to tell of; `nil` for all.
-    ///   - admission: the stream ends when it is not valid any more.
-    /// - Throws: 503 when there are too many, or the server is shutting down.
+    ///   - sdkKey: the project that the client follows; `nil` for all.
+    ///   - admission: the stream ends when it becomes invalid.
+    /// - Throws: 503 if too many streams are open or the server is shutting down.
     func open(sdkKey: String?, by admission: Admission) throws(HoldfastError) -> ChangeStream {
         let opened = state.withLock { state -> Result<ChangeStream, HoldfastError> in
             guard !state.isClosed else { return .failure(HoldfastError(.unavailable, "the server is shutting down")) }
@@ -100,7 +100,7 @@ public final class ChangeFeed: Sendable {
         }
     }
 
-    /// Ends all streams, so that their clients look for another server; no new one is opened.
+    /// Ends all streams, so that clients reconnect to another server, and refuses new ones.
     public func close() {
         state.withLock { $0.isClosed = true }
         forEach { $0.end() }
@@ -120,7 +120,7 @@ public final class ChangeFeed: Sendable {
     }
 
     private func forEach(_ body: (ChangeStream) -> Void) {
-        // Outside the lock, which a stream that ends takes.
+        // Outside the lock, because a stream that ends takes it.
         let streams = state.withLock { Array($0.streams.values) }
         EventLoop.coalescingWakeUps {
             for reference in streams {
@@ -130,15 +130,15 @@ public final class ChangeFeed: Sendable {
     }
 }
 
-/// One client's server-sent events (WHATWG HTML §9.2). What a client that reads slowly has missed is not kept for it:
-/// when there is room again it is told what is in force then.
+/// One client's server-sent events (WHATWG HTML §9.2). Changes are not queued for a slow client: when its connection
+/// has room again, it receives the datafiles that are active then.
 final class ChangeStream: ResponseStream, Sendable {
     private struct State {
-        /// Waits for something to tell; `nil` while the connection has no room for more.
+        /// Waits for something to send; `nil` while the connection has no room.
         var writer: StreamWriter?
-        /// The version of each project's datafile that the client knows, by SDK key.
-        var told: [String: Int64] = [:]
-        var isDue = false
+        /// The version of each project's datafile that was sent last, by SDK key.
+        var sentVersions: [String: Int64] = [:]
+        var isHeartbeatDue = false
         var hasBegun = false
         var hasEnded = false
     }
@@ -165,14 +165,15 @@ final class ChangeStream: ResponseStream, Sendable {
     func produce(_ writer: StreamWriter) {
         state.withLock { state in
             state.writer = writer
-            // What kept the writer away has shown the client that the stream is alive.
-            state.isDue = false
+            // The data that was just sent has served as the heartbeat.
+            state.isHeartbeatDue = false
         }
-        goOn()
+        sendChanges()
     }
 
-    /// Tells what the client does not know, as soon as there is room.
-    func goOn() {
+    /// Sends the datafiles that the client does not know yet, if the connection has room, and ends a stream that was
+    /// closed or whose token was revoked.
+    func sendChanges() {
         let projects = catalog.snapshot().projects
         let step = state.withLock { state -> (writer: StreamWriter, text: [UInt8]?, events: Int)? in
             guard let writer = state.writer else { return nil }
@@ -180,12 +181,12 @@ final class ChangeStream: ResponseStream, Sendable {
                 state.writer = nil
                 return (writer, nil, 0)
             }
-            var (text, events) = Self.news(projects, sdkKey, &state.told)
-            if events == 0, state.isDue { text = Array(": nothing new\n\n".utf8) }
-            // A client waits for the head, even if there is nothing to tell it yet.
+            var (text, events) = Self.changes(projects, sdkKey, &state.sentVersions)
+            if events == 0, state.isHeartbeatDue { text = Array(": nothing new\n\n".utf8) }
+            // The first write, even an empty one, sends the head of the response, for which the client waits.
             guard !text.isEmpty || !state.hasBegun else { return nil }
             state.hasBegun = true
-            state.isDue = false
+            state.isHeartbeatDue = false
             state.writer = nil
             return (writer, text, events)
         }
@@ -195,24 +196,24 @@ final class ChangeStream: ResponseStream, Sendable {
         step.writer.write(text)
     }
 
-    /// Shows that the stream is alive, unless something else does.
-    func beat() {
-        state.withLock { $0.isDue = true }
-        goOn()
+    /// Sends a comment as a heartbeat, unless a change is sent.
+    func sendHeartbeat() {
+        state.withLock { $0.isHeartbeatDue = true }
+        sendChanges()
     }
 
     func end() {
         state.withLock { $0.hasEnded = true }
-        goOn()
+        sendChanges()
     }
 
-    private static func news(
-        _ projects: [String: Project], _ sdkKey: String?, _ told: inout [String: Int64]
+    private static func changes(
+        _ projects: [String: Project], _ sdkKey: String?, _ sentVersions: inout [String: Int64]
     ) -> (text: [UInt8], events: Int) {
         var text: [UInt8] = []
         var events = 0
         for project in projects.values where sdkKey == nil || project.sdkKey == sdkKey {
-            guard told.updateValue(project.version, forKey: project.sdkKey) != project.version else { continue }
+            guard sentVersions.updateValue(project.version, forKey: project.sdkKey) != project.version else { continue }
             events += 1
             text += Array("event: datafile\ndata: ".utf8)
             var writer = JSONWriter(appendingTo: text)

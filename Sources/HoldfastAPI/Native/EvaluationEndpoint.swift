@@ -3,29 +3,28 @@ import HTTPServer
 import HoldfastCore
 import JSON
 
-/// `POST /v1/evaluations`: what one user gets of every flag, for a client library to keep. Assignments that are made
-/// on the way stick, as with `/v1/assign`; no exposure is recorded, since only the client knows when the user really
-/// sees something.
+/// `POST /v1/evaluations`: evaluates every flag for one user, for a client library to cache. New assignments are
+/// stored, as by `/v1/assign`. No exposure is recorded, because only the client knows when the user sees a variation.
 struct EvaluationEndpoint {
     let decisions: StickyDecisionService
     let projects: ProjectView
     let metrics: DecisionMetrics
 
-    /// Answers 304 to an `If-None-Match` that names what the client has already.
+    /// Responds with the evaluations, or with 304 if `If-None-Match` matches them.
     func post(_ request: borrowing Request, _ call: Call) throws(HoldfastError) {
         let known = request.field("if-none-match")
-        let asked = try request.withBody { bytes throws(HoldfastError) in try EvaluationRequest(ProfileInput.parse(bytes)) }
-        let project = try projects.project(named: asked.sdkKey)
+        let input = try request.withBody { bytes throws(HoldfastError) in try EvaluationRequest(ProfileInput.parse(bytes)) }
+        let project = try projects.project(named: input.sdkKey)
         let metrics = metrics
-        decisions.decide(for: asked.user, in: project) { project, stored in
+        decisions.decide(for: input.user, in: project) { project, stored in
             DecisionService(datafile: project.datafile)
-                .decideAll(for: asked.user, stored: stored, options: asked.options)
+                .decideAll(for: input.user, stored: stored, options: input.options)
         } completion: { result in
             switch result {
             case .success(let decided):
                 let decisions = decided.result.value
                 for decision in decisions { metrics.count(decision.origin) }
-                call.respond(json: Self.encode(decisions, of: asked.user, in: decided.project), unlessKnownAs: known)
+                call.respond(json: Self.encode(decisions, of: input.user, in: decided.project), unlessKnownAs: known)
             case .failure(let error):
                 call.fail(error)
             }
@@ -91,10 +90,10 @@ private struct EvaluationRequest: Sendable {
     }
 }
 
-/// `POST /v1/bucket`: the hash itself. Pure: stores nothing, and knows of no user.
+/// `POST /v1/bucket`: hashes an id into a bucket. Pure: reads and stores nothing.
 struct BucketEndpoint {
-    /// `{"bucketing_id","parent_id","traffic_allocation"?}` to `{"hash","bucket_value","entity_id"}`; the entity is
-    /// `null` when no range has the value, or none were given.
+    /// Maps `{"bucketing_id","parent_id","traffic_allocation"?}` to `{"hash","bucket_value","entity_id"}`; `entity_id`
+    /// is `null` if no range contains the bucket value, or none were given.
     func post(_ request: borrowing Request, _ call: Call) throws(HoldfastError) {
         let body = try request.withBody { bytes throws(HoldfastError) in try ProfileInput.parse(bytes) }
         let object = try body.object("a request", knowing: ["bucketing_id", "parent_id", "traffic_allocation"])
@@ -131,7 +130,7 @@ struct BucketEndpoint {
 }
 
 extension JSONPointer {
-    /// The same place below another first member.
+    /// Returns the pointer with its first member renamed from `former` to `name`.
     fileprivate static func member(_ name: String, insteadOf former: String, in pointer: JSONPointer) -> JSONPointer {
         let parts = pointer.string.split(separator: "/", omittingEmptySubsequences: false).dropFirst().map(String.init)
         return parts.enumerated().reduce(JSONPointer()) { place, part in

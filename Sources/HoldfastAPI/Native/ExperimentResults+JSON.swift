@@ -71,12 +71,12 @@ extension ExperimentResults {
         writer.endObject()
     }
 
-    private func write(_ figures: Figures, _ name: StaticString, to writer: inout JSONWriter) {
+    private func write(_ estimate: Estimate, _ name: StaticString, to writer: inout JSONWriter) {
         writer.beginObject()
-        writer.member(name, figures.mean)
-        writer.member("standard_deviation", figures.standardDeviation)
+        writer.member(name, estimate.mean)
+        writer.member("standard_deviation", estimate.standardDeviation)
         writer.key("comparison")
-        if let comparison = figures.comparison { write(comparison, to: &writer) } else { writer.null() }
+        if let comparison = estimate.comparison { write(comparison, to: &writer) } else { writer.null() }
         writer.endObject()
     }
 
@@ -124,7 +124,7 @@ extension JSONWriter {
 }
 
 extension ExperimentResults {
-    /// A line for each variation and metric (RFC 4180); what is not known, or no number, is empty.
+    /// The results as CSV (RFC 4180), one line for each variation and metric; unknown or infinite numbers are empty.
     var csv: String {
         let header = [
             "experiment_key", "goal", "variation_key", "variation_id", "is_baseline", "users", "crossed", "forced",
@@ -139,10 +139,10 @@ extension ExperimentResults {
         return ([header] + rows).map { $0.map(Self.quoted).joined(separator: ",") + "\r\n" }.joined()
     }
 
-    private func row(_ arm: Arm, _ metric: String, _ figures: Figures) -> [String] {
-        let comparison = figures.comparison
+    private func row(_ arm: Arm, _ metric: String, _ estimate: Estimate) -> [String] {
+        let comparison = estimate.comparison
         let numbers: [Double?] = [
-            figures.mean, figures.standardDeviation, comparison?.difference,
+            estimate.mean, estimate.standardDeviation, comparison?.difference,
             comparison?.differenceInterval.lowerBound, comparison?.differenceInterval.upperBound, comparison?.lift,
             comparison?.liftInterval?.lowerBound, comparison?.liftInterval?.upperBound, comparison?.pValue,
             comparison?.chanceToWin, comparison?.expectedLoss, comparison?.sequentialLiftInterval?.lowerBound,

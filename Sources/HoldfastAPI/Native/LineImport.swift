@@ -4,47 +4,47 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// One import in progress: lines become changes as they arrive, which are submitted in groups; reading pauses while
-/// many wait for their commit. Belongs to the connection's event loop.
+/// One import in progress. It parses lines into changes as they arrive, submits them in groups, and pauses reading
+/// while many wait for their commit. Belongs to the connection's event loop.
 final class LineImport<Change>: BodyReceiver {
     private let call: Call
     private let parse: (UnsafeRawBufferPointer) throws(HoldfastError) -> Change
     private let submit: (_ changes: [Change], _ finished: @escaping @Sendable ([LineOutcome]) -> Void) -> Void
-    /// What was parsed and not yet submitted, the number of the line that each change came from, and their bytes.
+    /// Changes that were parsed but not submitted, the line number of each, and the bytes of their lines.
     private var group: (changes: [Change], lines: [Int], bytes: Int) = ([], [], 0)
     private let window: Int
     private let lineLimit: Int
     private var splitter: LineSplitter
     private var lines = 0
     private var imported = 0
-    /// Imported lines that changed nothing; `nil` if nobody wants to know.
+    /// Imported lines that changed nothing; `nil` if the response does not report them.
     private var unchanged: Int?
     private var refused = 0
-    /// As the answer tells them.
+    /// The refused lines as the response lists them.
     private var refusals: [(line: Int, json: JSONValue)] = []
     private var refusalBytes = 0
-    /// Whether the first line was refused, and looks as if it had been several.
+    /// Whether the first line was refused and looks like several lines that lost their line feeds.
     private var seemsJoined = false
-    /// Lines that were submitted and are not committed, and their bytes.
+    /// Lines that were submitted but not committed, and their bytes.
     private var waiting = 0
     private var waitingBytes = 0
     private var isPaused = false
     private var hasEnded = false
     private var hasResponded = false
-    /// The first line that the store failed to take, and why; nothing is submitted after it.
+    /// The first line that the store failed to store, and why; no line that is parsed later is submitted.
     private var failure: (line: Int, error: StorageError)?
 
-    /// Refused lines that an answer names, and about how many bytes it takes for that; more are only counted.
+    /// How many refused lines a response lists, and about how many bytes they may take; the rest are only counted.
     private static var namedRefusals: Int { 1_000 }
     private static var namedRefusalBytes: Int { 1 << 20 }
-    /// Bytes of lines that may wait for their commit.
+    /// Bytes of lines that may wait for their commit before reading pauses.
     private static var windowBytes: Int { 4 << 20 }
-    /// Lines that are submitted together, at the most.
+    /// The maximum number of lines that are submitted together.
     private static var groupLimit: Int { 256 }
 
     /// - Parameters:
-    ///   - parse: gives the change that a line asks for.
-    ///   - submit: has changes made; calls back once, from any thread, with the outcome of each.
+    ///   - parse: returns the change that a line requests.
+    ///   - submit: submits changes, and calls `finished` once, from any thread, with the outcome of each.
     init(
         call: Call, options: Services.Options, tellsUnchanged: Bool = false,
         parse: @escaping (UnsafeRawBufferPointer) throws(HoldfastError) -> Change,
@@ -75,7 +75,7 @@ final class LineImport<Change>: BodyReceiver {
         respondIfDone()
     }
 
-    /// The client went away; what was submitted is stored all the same, as it would be had the client sent it alone.
+    /// The client disconnected. Changes that were submitted are stored all the same, and nothing is sent.
     func aborted() {
         hasResponded = true
     }
@@ -93,7 +93,7 @@ final class LineImport<Change>: BodyReceiver {
             group.bytes += line.count
             if group.lines.count == Self.groupLimit { submitGroup() }
         } catch {
-            // What is too long to be kept is more often a file without its line feeds than one long profile.
+            // A line over the limit is more often a file without its line feeds than one long profile.
             if lines == 1 { seemsJoined = line.map(LineSplitter.holdsSeveralObjects) ?? true }
             refuse(lines, error)
         }
@@ -188,30 +188,30 @@ final class LineImport<Change>: BodyReceiver {
         if let unchanged { members.append(("unchanged", .integer(Int64(unchanged)))) }
         members.append(("refused", .integer(Int64(refused))))
         members.append(("errors", .array(refusals.sorted { $0.line < $1.line }.map(\.json))))
-        // Whoever sent the lines must not take those that are not named for imported.
+        // Without this count the sender would take the refused lines that are not listed for imported.
         let leftOut = refused - refusals.count
         if leftOut > 0 { members.append(("errors_left_out", .integer(Int64(leftOut)))) }
         return members
     }
 }
 
-/// An import as the store's completions hold it. Safe: they only bring it back to its event loop.
+/// Lets the store's completions hold an import. Safe: they use it only on its event loop.
 private struct Handover<Change>: @unchecked Sendable {
     let `import`: LineImport<Change>
 }
 
-/// What became of a line of an import.
+/// The outcome of one line of an import.
 enum LineOutcome: Sendable {
     case changed
-    /// What it says was stored already.
+    /// The line's values were stored already.
     case unchanged
     case refused(HoldfastError)
-    /// The store could not take it; the import stops.
+    /// The store failed; the import stops.
     case failed(StorageError)
 
     init(_ error: StorageError) {
         switch error {
-        // As if the line had been stored just before the user was erased.
+        // The result is the same as if the line had been stored just before the user was erased.
         case .erased: self = .changed
         default: self = error.concernsOneUser ? .refused(HoldfastError(error)) : .failed(error)
         }

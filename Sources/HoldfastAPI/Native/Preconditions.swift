@@ -2,8 +2,8 @@ import HTTPServer
 import HoldfastCore
 import Storage
 
-/// `If-Match` and `If-None-Match` of a request that changes something (RFC 9110 §13.1): nobody overwrites what another
-/// one has changed meanwhile, or makes what is there already.
+/// `If-Match` and `If-None-Match` of a request that changes something (RFC 9110 §13.1). With them a caller does not
+/// overwrite a concurrent change, or create what exists already.
 struct Preconditions: Sendable {
     private let ifMatch: String?
     private let ifNoneMatch: String?
@@ -15,23 +15,26 @@ struct Preconditions: Sendable {
 
     var isEmpty: Bool { ifMatch == nil && ifNoneMatch == nil }
 
-    /// Whether they hold for what has these tags, one for each of its representations; none if there is nothing yet.
+    /// Whether the conditions hold for a resource with these tags, one for each representation; empty if the resource
+    /// does not exist.
     func hold(for current: [EntityTag]) -> Bool {
         if let ifMatch, !current.contains(where: { $0.isListed(in: ifMatch, weakly: false) }) { return false }
         if let ifNoneMatch, current.contains(where: { $0.isListed(in: ifNoneMatch) }) { return false }
         return true
     }
 
-    /// What a store asks about a profile within the transaction of a change; `nil` if there is nothing to ask.
+    /// Returns the condition that a store checks in the transaction of a change; `nil` if the request has none.
     ///
-    /// - Parameter tags: those of the representations that a request may name, of the profile as it is stored.
+    /// - Parameter tags: returns the tags of all representations of the stored profile that a request may name.
     func condition(_ tags: @escaping @Sendable (ProfileRecord?) -> [EntityTag]) -> ProfileChange.Condition? {
         guard !isEmpty else { return nil }
         return { hold(for: tags($0)) }
     }
 
-    /// - Parameter current: of what is to be changed; `nil` if there is nothing yet.
-    /// - Throws: 412
+    /// Checks the conditions against the resource that is about to change.
+    ///
+    /// - Parameter current: the tag of the resource; `nil` if it does not exist.
+    /// - Throws: 412 if a condition does not hold.
     func check(_ current: EntityTag?) throws(HoldfastError) {
         if let ifMatch, current?.isListed(in: ifMatch, weakly: false) != true {
             throw HoldfastError(.preconditionFailed, "If-Match does not match the current version; nothing was stored")

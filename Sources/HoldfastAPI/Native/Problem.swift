@@ -6,7 +6,7 @@ import Storage
 /// The error format of the native API (RFC 9457, `application/problem+json`).
 struct Problem: Error {
     var status: Status
-    /// What is wrong, for a person.
+    /// What is wrong, for people.
     var detail: String
     /// The member of the body that is wrong (RFC 6901); `nil` when the body is not at fault.
     var pointer: JSONPointer?
@@ -15,8 +15,9 @@ struct Problem: Error {
     /// Further header fields of the response.
     var fields: [(name: StaticString, value: String)] = []
 
-    /// Bytes of request text in a problem; a request can be much longer.
+    /// The maximum length of a detail or pointer in bytes: both can quote the request, which may be much longer.
     static let longestDetail = 1_024
+    /// How many wrong members a problem lists.
     private static let namedFaults = 100
 
     /// - Parameters:

@@ -4,13 +4,13 @@ import HoldfastCore
 import Storage
 
 extension Request {
-    /// The `{user_id}` of the path, which is its first parameter.
+    /// Returns the `{user_id}` of the path, its first parameter.
     func userID() throws(HoldfastError) -> Identifier {
         guard let text = parameter(0) else { throw HoldfastError(.invalid, "the user id in the path must be UTF-8") }
         return try ProfileInput.checkUserID(text, at: nil)
     }
 
-    /// The name of an attribute or a segment in the path: 1 to 255 bytes without control characters.
+    /// Returns the name of an attribute or a segment in the path: 1 to 255 bytes without control characters.
     func definedName() throws(HoldfastError) -> Identifier {
         guard let name = parameter(0), (1...255).contains(name.utf8.count), name.utf8.allSatisfy({ $0 >= 0x20 }) else {
             throw HoldfastError(.invalid, "the name in the path must be 1 to 255 bytes of UTF-8 without control characters")
@@ -18,9 +18,9 @@ extension Request {
         return Identifier(name)
     }
 
-    /// The query as a dictionary.
+    /// Returns the query as a dictionary.
     ///
-    /// - Throws: a problem when a parameter is not one of `known`, stands twice, or is not UTF-8.
+    /// - Throws: 400 if a parameter is not one of `known`, occurs twice, or is not UTF-8.
     func query(knowing known: [String]) throws(HoldfastError) -> [String: String] {
         guard hasQuery else { return [:] }
         guard let items = queryItems() else { throw HoldfastError(.invalid, "the query must be UTF-8") }
@@ -38,7 +38,7 @@ extension Request {
         return values
     }
 
-    /// The `on_conflict` of a query; `replace` unless `keep` is asked for.
+    /// Returns the `on_conflict` of a query, by default `replace`.
     static func conflictRule(_ query: [String: String]) throws(HoldfastError) -> ProfileChange.ConflictRule {
         switch query["on_conflict"] {
         case nil, "replace": return .replace
@@ -47,7 +47,7 @@ extension Request {
         }
     }
 
-    /// The `limit` of a query: a number of things, by default all.
+    /// Returns the `limit` of a query, by default unlimited.
     static func limit(_ query: [String: String]) throws(HoldfastError) -> Int {
         guard let text = query["limit"] else { return .max }
         guard let number = Int(text), number > 0 else {
@@ -56,7 +56,7 @@ extension Request {
         return number
     }
 
-    /// A query parameter that is `true` or `false`, by default `false`.
+    /// Returns a query parameter that is `true` or `false`, by default `false`.
     static func flag(_ name: String, _ query: [String: String]) throws(HoldfastError) -> Bool {
         switch query[name] {
         case nil, "false": return false

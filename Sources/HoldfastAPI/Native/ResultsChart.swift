@@ -3,7 +3,7 @@ import Glibc
 import HoldfastCore
 import Storage
 
-/// Results as a picture: for each metric the lifts of the variations over the baseline, with their intervals.
+/// Draws results as SVG: for each metric, the lift of each variation over the baseline, with its intervals.
 struct ResultsChart {
     private struct Row {
         var name: String
@@ -37,9 +37,9 @@ struct ResultsChart {
 
     var svg: String { drawing.text(height: top + 16) }
 
-    private func rows(_ figures: (ExperimentResults.Arm) -> ExperimentResults.Figures?) -> [Row] {
+    private func rows(_ estimate: (ExperimentResults.Arm) -> ExperimentResults.Estimate?) -> [Row] {
         results.arms.compactMap { arm in
-            guard let comparison = figures(arm)?.comparison, let lift = comparison.lift,
+            guard let comparison = estimate(arm)?.comparison, let lift = comparison.lift,
                 let interval = comparison.liftInterval
             else { return nil }
             return Row(
@@ -141,7 +141,7 @@ struct ResultsChart {
         (share > 0 ? "+" : share < 0 ? "−" : "") + decimal(abs(share) * 100, places: 1) + "%"
     }
 
-    /// Never certain.
+    /// Formats a probability, but never as 0% or 100%.
     private static func chance(_ probability: Double) -> String {
         if probability > 0.999 { return "> 99.9%" }
         if probability < 0.001 { return "< 0.1%" }
@@ -159,15 +159,14 @@ struct ResultsChart {
         return places == 0 || fraction.isEmpty ? whole : whole + "." + fraction
     }
 
-    /// With four significant digits or so.
+    /// Formats a number with about four significant digits.
     private static func significant(_ number: Double) -> String {
         guard number != 0 else { return "0" }
         return decimal(number, places: min(8, max(0, 3 - Int(floor(log10(abs(number)))))), trimmed: true)
     }
 }
 
-/// An axis from values to places, with round numbers on it. It covers all that is drawn; nothing is cut off that can be
-/// told from infinity.
+/// Maps values to positions on an axis with round ticks. It covers all values that are drawn, up to 1e100 in magnitude.
 struct ChartScale {
     private let low: Double
     private let step: Double
@@ -178,7 +177,7 @@ struct ChartScale {
     init(covering ranges: [ClosedRange<Double>], onto places: ClosedRange<Double>) {
         let low = max(ranges.map(\.lowerBound).min() ?? 0, -Self.reach)
         let high = max(min(ranges.map(\.upperBound).max() ?? 0, Self.reach), low + 1e-6)
-        // About six steps, of 1, 2 or 5 times a power of ten.
+        // About six steps of 1, 2 or 5 times a power of ten.
         let rough = (high - low) / 6
         let power = pow(10, floor(log10(rough)))
         step = ([1, 2, 5, 10].first { $0 * power >= rough } ?? 10) * power
@@ -194,7 +193,7 @@ struct ChartScale {
         return places.lowerBound + share * (places.upperBound - places.lowerBound)
     }
 
-    /// As a percentage.
+    /// Formats a tick as a percentage.
     func label(_ tick: Double) -> String {
         let decimals = max(0, Int(ceil(-log10(step * 100) - 1e-9)))
         let text = ResultsChart.decimal(abs(tick) * 100, places: decimals) + "%"
@@ -202,7 +201,7 @@ struct ChartScale {
     }
 }
 
-/// A drawing in SVG 1.1, from top to bottom.
+/// Builds a drawing in SVG 1.1.
 struct SVGDrawing {
     private let width: Double
     private var elements = ""
@@ -226,7 +225,7 @@ struct SVGDrawing {
             """
     }
 
-    /// - Parameter limit: characters; what is longer is cut, and whole only as the title.
+    /// - Parameter limit: the maximum number of characters; a longer text is cut off, and its title has it in full.
     mutating func text(
         _ text: String, x: Double, y: Double, size: Int, _ color: String, anchor: String = "start",
         weight: String = "400", limit: Int = 140
@@ -255,7 +254,7 @@ struct SVGDrawing {
         number.isFinite ? "\((number * 10).rounded() / 10)" : "0"
     }
 
-    /// What XML 1.0 gives a meaning is escaped; what it forbids is left out.
+    /// Escapes the characters that XML 1.0 reserves, and drops those that it forbids.
     private static func escaped(_ text: String) -> String {
         var result = ""
         for scalar in text.unicodeScalars {

@@ -3,16 +3,35 @@ import HTTPServer
 import HoldfastCore
 import JSON
 
-/// What an orchestrator and a curious person ask: does it run, is it ready, what is it.
+/// The routes for orchestrators and monitoring.
+struct OperationsRoutes: WireProtocol {
+    let routes: [APIRoute]
+
+    init(_ loop: LoopServices) {
+        let operations = OperationsEndpoints(services: loop.services)
+        let metrics = MetricsEndpoint(services: loop.services)
+        routes = [
+            APIRoute(.get, "/livez", scope: .none, isVital: true, operations.live),
+            APIRoute(.get, "/readyz", scope: .none, isVital: true, operations.ready),
+            APIRoute(.get, "/health", scope: .none, isVital: true, operations.health),
+            APIRoute(.get, "/info", scope: .none, operations.info),
+            APIRoute(.get, "/openapi.json", scope: .none, operations.openAPI),
+            APIRoute(.get, "/metrics", scope: .token(.read), isVital: true, respondsLater: true, metrics.get),
+        ]
+    }
+}
+
+/// Liveness, readiness, version, and the description of the API.
 struct OperationsEndpoints {
     let services: Services
 
-    /// The process runs.
+    /// `GET /livez`: the process runs.
     func live(_ request: borrowing Request, _ call: Call) {
         call.respond(json: Array(#"{"status":"ok"}"#.utf8))
     }
 
-    /// The store answers and can be written, and the server is not shutting down; else 503 with the reason.
+    /// `GET /readyz`: the store can be read and written, and the server is not shutting down; otherwise 503 with the
+    /// reason.
     func ready(_ request: borrowing Request, _ call: Call) {
         services.readiness.check { reason in
             guard let reason else { return call.respond(json: Array(#"{"status":"ready"}"#.utf8)) }
@@ -20,7 +39,7 @@ struct OperationsEndpoints {
         }
     }
 
-    /// As `ready`, with the body that health checks commonly look for.
+    /// `GET /health`: like ``ready(_:_:)``, with the body that health checks commonly expect.
     func health(_ request: borrowing Request, _ call: Call) {
         services.readiness.check { reason in
             guard let reason else { return call.respond(json: Array(#"{"status":"ok"}"#.utf8)) }
@@ -46,7 +65,7 @@ struct OperationsEndpoints {
             Response(.ok, contentType: MediaType.json, entityTag: Self.openAPITag, body: .bytes(Self.openAPIText)))
     }
 
-    /// One array for all responses.
+    /// Shared by all responses.
     private static let openAPIText = PackageResources.openapi_json + [UInt8(ascii: "\n")]
 
     private static let openAPITag = PackageResources.openapi_json.withUnsafeBytes { EntityTag(hashing: $0) }

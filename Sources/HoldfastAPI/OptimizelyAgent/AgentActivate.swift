@@ -4,26 +4,26 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// `POST /v1/activate`: the user's variations of experiments and flags, as the Agent answered before there was
-/// `decide`. The profile is read once, and written at the most once, for all of them.
+/// `POST /v1/activate`: a user's variations of experiments and flags, in the Agent's API from before `decide`. One read
+/// and at most one write of the profile serve all of them.
 struct ActivateEndpoint {
     let decisions: StickyDecisionService
     let exposures: ExposureRecorder
     let metrics: DecisionMetrics
 
     func post(_ request: AgentRequest, _ receiver: @escaping AgentResponse.Receiver) throws(AgentError) {
-        let asked = try ActivateRequest(request)
+        let input = try ActivateRequest(request)
         let exposures = exposures
         let metrics = metrics
-        decisions.decide(for: asked.user, in: request.project) { project, stored in
-            Self.activate(asked, stored, project)
+        decisions.decide(for: input.user, in: request.project) { project, stored in
+            Self.activate(input, stored, project)
         } completion: { result in
             switch result {
             case .success(let decided):
                 let activations = decided.result.value
                 for origin in activations.compactMap(\.origin) { metrics.count(origin) }
-                exposures.record(decided.result.impressions, of: asked.user, in: decided.project)
-                receiver(Self.response(activations, to: asked))
+                exposures.record(decided.result.impressions, of: input.user, in: decided.project)
+                receiver(Self.response(activations, to: input))
             case .failure(let error):
                 receiver(AgentError(error).response)
             }
@@ -31,16 +31,16 @@ struct ActivateEndpoint {
     }
 
     private static func activate(
-        _ asked: ActivateRequest, _ stored: StickyAssignments, _ project: Project
+        _ input: ActivateRequest, _ stored: StickyAssignments, _ project: Project
     ) -> DecisionResult<[Activation]> {
         let service = DecisionService(datafile: project.datafile)
-        let user = asked.user.rememberingAnswers()
-        let options: DecideOptions = asked.sendsImpressions ? [] : .disableDecisionEvent
+        let user = input.user.rememberingAnswers()
+        let options: DecideOptions = input.sendsImpressions ? [] : .disableDecisionEvent
         var activations: [Activation] = []
         var impressions: [Impression] = []
         var assignments: [NewAssignment] = []
         var passesOverAssignment = false
-        for subject in asked.subjects(in: project.datafile) {
+        for subject in input.subjects(in: project.datafile) {
             switch subject {
             case .unknownExperiment(let key): activations.append(Activation(unknownExperiment: key))
             case .unknownFlag(let key): activations.append(Activation(unknownFlag: key))
@@ -49,7 +49,7 @@ struct ActivateEndpoint {
                 activations.append(Activation(decision))
                 if let new = decision.newAssignment { assignments.append(new) }
                 passesOverAssignment = passesOverAssignment || decision.passesOverAssignment
-                if asked.sendsImpressions, let variation = decision.variation {
+                if input.sendsImpressions, let variation = decision.variation {
                     impressions.append(
                         Impression(activating: experiment, variation: variation, origin: decision.origin))
                 }
@@ -66,24 +66,25 @@ struct ActivateEndpoint {
             passesOverAssignment: passesOverAssignment)
     }
 
-    /// An experiment that is asked for by itself and through a flag is decided twice, in the same way.
+    /// Removes duplicates: an experiment that is requested both by its key and through a flag is decided twice, with
+    /// the same result.
     private static func eachExperimentOnce(_ assignments: [NewAssignment]) -> [NewAssignment] {
         var seen: Set<Identifier> = []
         return assignments.filter { seen.insert($0.experimentID).inserted }
     }
 
-    private static func response(_ activations: [Activation], to asked: ActivateRequest) -> AgentResponse {
+    private static func response(_ activations: [Activation], to input: ActivateRequest) -> AgentResponse {
         var writer = JSONWriter()
         writer.beginArray()
-        for activation in activations where asked.enabled == nil || asked.enabled == activation.isEnabled {
-            activation.append(for: asked.user, to: &writer)
+        for activation in activations where input.enabled == nil || input.enabled == activation.isEnabled {
+            activation.append(for: input.user, to: &writer)
         }
         writer.endArray()
         return AgentResponse(.ok, writer)
     }
 }
 
-/// What `POST /v1/activate` is asked.
+/// The request of `POST /v1/activate`.
 struct ActivateRequest: Sendable {
     enum Subject: Sendable {
         case experiment(Experiment)
@@ -92,7 +93,7 @@ struct ActivateRequest: Sendable {
         case unknownFlag(Identifier)
     }
 
-    /// What the query asks for, before it is looked up in a datafile.
+    /// An element of the query, before the look-up in a datafile.
     private enum Name: Sendable {
         case allExperiments
         case allFlags
@@ -103,7 +104,7 @@ struct ActivateRequest: Sendable {
     let user: User
     private let names: [Name]
     let sendsImpressions: Bool
-    /// Which entries are wanted; `nil` for all.
+    /// Restricts the response to entries that are enabled, or not enabled; `nil` for all.
     let enabled: Bool?
 
     init(_ request: AgentRequest) throws(AgentError) {
@@ -132,7 +133,8 @@ struct ActivateRequest: Sendable {
         return names
     }
 
-    /// Each key once. The Agent keeps what it is asked by key: of an experiment and a flag with one key the last counts.
+    /// Looks up what the query names, each key once. The Agent collects subjects by key, so if an experiment and a flag
+    /// share a key, the later one counts.
     func subjects(in datafile: Datafile) -> [Subject] {
         var subjects: [Subject] = []
         var places: [Identifier: Int] = [:]
@@ -160,17 +162,17 @@ struct ActivateRequest: Sendable {
     }
 }
 
-/// One entry of the answer of `POST /v1/activate`.
+/// One entry of the response of `POST /v1/activate`.
 struct Activation: Sendable {
     var experimentKey: Identifier = ""
     var flagKey: Identifier = ""
     var variationKey: Identifier = ""
-    /// `experiment` or `feature`; empty if there is no such thing.
+    /// `experiment` or `feature`; empty if the key is unknown.
     var type = ""
     var variables: [VariableValue] = []
     var isEnabled = false
     var error: String?
-    /// Where the variation comes from; `nil` if nothing was decided.
+    /// The source of the variation; `nil` if nothing was decided.
     var origin: Origin?
 
     init(unknownExperiment key: Identifier) {
@@ -183,7 +185,7 @@ struct Activation: Sendable {
         error = "featureKey not found"
     }
 
-    /// An experiment is enabled if it has a variation for the user.
+    /// Describes an experiment. It counts as enabled if the user has a variation.
     init(_ decision: ExperimentDecision) {
         type = "experiment"
         experimentKey = decision.experiment.key
@@ -192,7 +194,7 @@ struct Activation: Sendable {
         origin = decision.origin
     }
 
-    /// Delivery rules are not named.
+    /// Describes a flag. Like the Agent, it does not name delivery rules.
     init(_ decision: Decision) {
         type = "feature"
         flagKey = decision.flagKey

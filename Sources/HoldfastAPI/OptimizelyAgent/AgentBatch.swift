@@ -5,12 +5,13 @@ import JSON
 import Storage
 internal import Synchronization
 
-/// `POST /v1/batch`: many operations in one request. They are begun in their order, and their answers stand in the order asked.
+/// `POST /v1/batch`: many operations in one request. They start in their order, and the responses are in the same
+/// order.
 struct BatchEndpoint {
     let operations: [AgentOperation]
     let projects: ProjectView
     let gate: AccessGate
-    /// Operations of one batch.
+    /// The maximum number of operations in a batch.
     var limit = 500
 
     func post(_ request: borrowing Request, _ call: Call) throws(AgentError) {
@@ -46,37 +47,39 @@ struct BatchEndpoint {
         return batch
     }
 
+    /// Performs one operation of a batch, with its own check of token and scope.
+    ///
     /// - Parameters:
-    ///   - authorization: that of the batch, for an operation without its own.
-    ///   - origin: that of the batch.
+    ///   - authorization: the batch's `Authorization`, for an operation without one.
+    ///   - origin: the origin of the batch.
     private func perform(
-        _ asked: BatchOperation, _ authorization: String?, _ origin: RequestOrigin,
+        _ requested: BatchOperation, _ authorization: String?, _ origin: RequestOrigin,
         _ receiver: @escaping AgentResponse.Receiver
     ) {
-        guard let target = TargetText(asked.url) else { return receiver(AgentResponse(.badRequest)) }
+        guard let target = TargetText(requested.url) else { return receiver(AgentResponse(.badRequest)) }
         let candidates = operations.filter { $0.path.utf8.elementsEqual(target.path.utf8) }
         guard !candidates.isEmpty else { return receiver(AgentResponse(.notFound)) }
-        guard let operation = candidates.first(where: { $0.method.name.description == asked.method }) else {
+        guard let operation = candidates.first(where: { $0.method.name.description == requested.method }) else {
             return receiver(AgentResponse(.methodNotAllowed))
         }
         do throws(AgentError) {
             let admission: Admission
             do throws(AccessRefusal) {
-                let secret = (asked.header("authorization") ?? authorization).flatMap(bearerSecret)
+                let secret = (requested.header("authorization") ?? authorization).flatMap(bearerSecret)
                 admission = try gate.admit(secret: secret, to: operation.scope)
             } catch {
                 gate.refusals.record(error, path: operation.path, method: operation.method, of: origin)
                 throw AgentError(error.problem)
             }
             let caller = Caller(name: admission.token?.name, requestID: origin.id)
-            operation.perform(try asked.request(target, operation.method, projects, from: caller), receiver)
+            operation.perform(try requested.request(target, operation.method, projects, from: caller), receiver)
         } catch {
             receiver(error.response)
         }
     }
 }
 
-/// One operation of a batch, as it is asked: a request with nothing but what it says itself.
+/// One requested operation of a batch. It inherits nothing from the batch but the authorization and the request id.
 struct BatchOperation {
     let id: String
     let method: String
@@ -101,9 +104,11 @@ struct BatchOperation {
         headers.first { $0.name.lowercased() == name }?.value
     }
 
+    /// Converts the operation to a request.
+    ///
     /// - Parameters:
-    ///   - target: what ``url`` says.
-    ///   - caller: who may do this, by which batch.
+    ///   - target: the parsed ``url``.
+    ///   - caller: the name of the operation's token, and the request id of the batch.
     func request(
         _ target: TargetText, _ method: Method, _ projects: ProjectView, from caller: Caller
     ) throws(AgentError) -> AgentRequest {
@@ -117,7 +122,7 @@ struct BatchOperation {
     }
 }
 
-/// The answers to a batch as they come in, from any thread.
+/// Collects the responses to a batch from any thread, and completes the batch when the last one is there.
 final class BatchResponse: Sendable {
     private struct Entry {
         let response: AgentResponse
@@ -130,16 +135,18 @@ final class BatchResponse: Sendable {
         var bytes = 0
     }
 
-    /// Bytes of all answers together; those beyond it are not kept.
+    /// The maximum size of all responses together, in bytes; responses beyond it are dropped.
     private static let byteLimit = 16 << 20
     private static let tooLong = AgentError(
-        .unprocessableContent, "the answers of a batch must be together at most \(byteLimit) bytes long").response
-    /// The answer to an operation behind that limit.
+        .unprocessableContent, "the responses of a batch must be at most \(byteLimit) bytes together").response
+    /// The response to an operation that is not performed because the limit was exceeded before.
     static let notDone = AgentError(
         .unprocessableContent,
-        "the answers of a batch must be together at most \(byteLimit) bytes long; this operation was not done").response
+        "the responses of a batch must be at most \(byteLimit) bytes together; this operation was not performed"
+    ).response
 
-    private struct Question {
+    /// The members of an operation that its response repeats.
+    private struct OperationHead {
         let id: String
         let method: String
         let url: String
@@ -147,15 +154,15 @@ final class BatchResponse: Sendable {
     }
 
     private let state: Mutex<State>
-    private let questions: [Question]
+    private let operations: [OperationHead]
     private let startedAt = systemWallClock()
     private let receiver: AgentResponse.Receiver
 
-    /// - Parameter requestID: of the batch; operations may have their own.
+    /// - Parameter requestID: the batch's request id, for operations without one.
     init(_ operations: [BatchOperation], requestID: String, _ receiver: @escaping AgentResponse.Receiver) {
         state = Mutex(State(entries: Array(repeating: nil, count: operations.count), missing: operations.count))
-        questions = operations.map { operation in
-            Question(
+        self.operations = operations.map { operation in
+            OperationHead(
                 id: operation.id, method: operation.method, url: operation.url,
                 requestID: operation.header("x-request-id") ?? requestID)
         }
@@ -163,7 +170,7 @@ final class BatchResponse: Sendable {
         if operations.isEmpty { receiver(encode([])) }
     }
 
-    /// Whether there is no room for another answer.
+    /// Whether the limit is exceeded, so that further operations must not be performed.
     var isFull: Bool { state.withLock { $0.bytes > Self.byteLimit } }
 
     func add(_ response: AgentResponse, at index: Int) {
@@ -186,20 +193,20 @@ final class BatchResponse: Sendable {
         writer.member("errorCount", entries.count { $0.response.status != .ok })
         writer.key("response")
         writer.beginArray()
-        for (question, entry) in zip(questions, entries) { append(question, entry, to: &writer) }
+        for (operation, entry) in zip(operations, entries) { append(operation, entry, to: &writer) }
         writer.endArray()
         writer.endObject()
         return AgentResponse(.ok, writer)
     }
 
-    private func append(_ question: Question, _ entry: Entry, to writer: inout JSONWriter) {
+    private func append(_ operation: OperationHead, _ entry: Entry, to writer: inout JSONWriter) {
         let hasBody = !entry.response.json.isEmpty
         writer.beginObject()
         writer.member("status", entry.response.status.code)
-        writer.member("requestID", hasBody ? question.requestID : "")
-        writer.member("operationID", question.id)
-        writer.member("method", question.method)
-        writer.member("url", question.url)
+        writer.member("requestID", hasBody ? operation.requestID : "")
+        writer.member("operationID", operation.id)
+        writer.member("method", operation.method)
+        writer.member("url", operation.url)
         writer.key("body")
         if hasBody { writer.raw(entry.response.json.dropLast()) } else { writer.null() }
         writer.member("startedAt", startedAt.rfc3339)

@@ -3,8 +3,8 @@ import HTTPServer
 import HoldfastCore
 import JSON
 
-/// The JSON object that an Agent operation is sent, read as Go reads one into a struct: names without regard to case,
-/// `null` as if it were absent, unknown members ignored, a wrong type of a known one refused.
+/// The JSON body of an Agent operation, read as Go decodes a struct: names are case-insensitive, `null` means absent,
+/// unknown members are ignored, and a known member of the wrong type is refused.
 struct AgentBody {
     private let object: JSONObject
 
@@ -16,7 +16,7 @@ struct AgentBody {
         self.object = object
     }
 
-    /// - Throws: 400 unless it is an object or null.
+    /// - Throws: 400 unless the value is an object or null.
     init(_ value: JSONValue) throws(AgentError) {
         switch value {
         case .null: self = .empty
@@ -25,7 +25,7 @@ struct AgentBody {
         }
     }
 
-    /// - Throws: 415 for another media type than JSON, 400 for what is no JSON object.
+    /// - Throws: 415 if the media type is not JSON, 400 if the body is not a JSON object or null.
     init(_ bytes: UnsafeRawBufferPointer, contentType: String?) throws(AgentError) {
         guard !bytes.isEmpty else {
             self = .empty
@@ -42,7 +42,7 @@ struct AgentBody {
     }
 
     static func checkContentType(_ contentType: String?) throws(AgentError) {
-        // What nearly all send, without the work of taking it apart.
+        // Nearly all clients send exactly this, which needs no parsing.
         if contentType == "application/json" { return }
         let mediaType = contentType?.prefix { $0 != ";" }.filter { $0 != " " && $0 != "\t" }
         guard mediaType?.lowercased() == "application/json" else {
@@ -67,7 +67,7 @@ struct AgentBody {
         (UInt8(ascii: "A")...UInt8(ascii: "Z")).contains(byte) ? byte | 0x20 : byte
     }
 
-    /// A text; empty if it is absent.
+    /// Returns a string; empty if it is absent.
     func text(_ name: String) throws(AgentError) -> String {
         guard let value = member(name) else { return "" }
         guard let text = value.string else { throw .malformedBody }
@@ -80,7 +80,7 @@ struct AgentBody {
         return object
     }
 
-    /// The elements of an array; none if it is absent.
+    /// Returns the elements of an array; none if it is absent.
     func list(_ name: String) throws(AgentError) -> [JSONValue] {
         guard let value = member(name) else { return [] }
         guard let list = value.array else { throw .malformedBody }
@@ -96,7 +96,7 @@ struct AgentBody {
         return texts
     }
 
-    /// A map of texts; empty if it is absent.
+    /// Returns an object of strings; empty if it is absent.
     func textMap(_ name: String) throws(AgentError) -> [(name: String, value: String)] {
         var texts: [(name: String, value: String)] = []
         for member in try object(name) ?? JSONObject() {
@@ -106,7 +106,7 @@ struct AgentBody {
         return texts
     }
 
-    /// A boolean; false if it is absent.
+    /// Returns a boolean; false if it is absent.
     func flag(_ name: String) throws(AgentError) -> Bool {
         guard let value = member(name) else { return false }
         guard let flag = value.bool else { throw .malformedBody }
@@ -115,7 +115,7 @@ struct AgentBody {
 }
 
 extension AgentBody {
-    /// A user id that may be stored.
+    /// Returns the user id if it may be stored.
     static func check(userID text: String) throws(AgentError) -> Identifier {
         do throws(HoldfastError) {
             return try ProfileInput.checkUserID(text, at: nil)
@@ -124,7 +124,7 @@ extension AgentBody {
         }
     }
 
-    /// `userId`, which most operations cannot do without.
+    /// Returns `userId`, which most operations require.
     func userID() throws(AgentError) -> Identifier {
         let text = try text("userId")
         guard !text.isEmpty else { throw .missingUserID }

@@ -3,7 +3,7 @@ import HTTPServer
 import HoldfastCore
 import JSON
 
-/// Writes the configuration of a project as the Agent does.
+/// Encodes the configuration of a project as the Agent does.
 struct ConfigEncoder {
     var writer = JSONWriter()
     private let datafile: Datafile
@@ -37,7 +37,7 @@ struct ConfigEncoder {
         writer.endObject()
     }
 
-    /// Experiments by key.
+    /// Writes experiments by key; of several with one key, only the first.
     private mutating func appendExperiments(_ name: StaticString, _ experiments: [Experiment]) {
         writer.key(name)
         writer.beginObject()
@@ -75,7 +75,7 @@ struct ConfigEncoder {
         for variable in shared {
             append(variable, value: variation.isFeatureEnabled ? own[variable.id] : nil)
         }
-        // Variables of other flags stand here too, and those of none under an empty key.
+        // The Agent also lists variables of other flags, and variables of no flag under an empty key.
         var keys = Set(shared.map(\.key))
         for (id, value) in own.sorted(by: { $0.key < $1.key }) where keys.insert(variables[id]?.key ?? "").inserted {
             append(variables[id], id, value)
@@ -106,7 +106,7 @@ struct ConfigEncoder {
     }
 }
 
-// MARK: - What has no parts
+// MARK: - Variables, attributes and events
 
 extension ConfigEncoder {
     /// - Parameter value: `nil` for the default.
@@ -152,12 +152,12 @@ extension ConfigEncoder {
     }
 }
 
-/// `GET /v1/config`: the experiments, flags, attributes, audiences and events of the datafile in force, the way the
-/// SDKs present them to an application.
+/// `GET /v1/config`: the experiments, flags, attributes, audiences and events of the active datafile, in the form in
+/// which SDKs give them to an application.
 ///
 /// Belongs to one event loop.
 final class ConfigEndpoint {
-    /// The last answer for each project, and the version of the datafile that it is about.
+    /// The last response for each SDK key, with the version of its datafile.
     private var responses: [String: (version: Int64, response: AgentResponse)] = [:]
 
     func get(_ request: AgentRequest, _ receiver: @escaping AgentResponse.Receiver) {
@@ -171,9 +171,93 @@ final class ConfigEndpoint {
     }
 }
 
-/// `GET /v1/datafile`: the datafile in force, byte for byte as it was brought, with an ETag.
+/// `GET /v1/datafile`: the active datafile, byte for byte as it was uploaded, with an ETag.
 struct AgentDatafileEndpoint {
     func get(_ request: AgentRequest, _ receiver: @escaping AgentResponse.Receiver) {
         receiver(AgentResponse(unchanged: request.project.content, entityTag: request.project.entityTag))
+    }
+}
+
+/// The audiences of a project, as `GET /v1/config` describes them.
+struct AudienceTexts {
+    /// In the datafile's own form, with `typedAudiences` first.
+    private let audiences: [(id: String, name: String, conditions: JSONValue)]
+    private let names: [Identifier: String]
+    /// The `audienceConditions` that are arrays, by experiment id. The Agent does not describe `audienceIds` either.
+    private let conditions: [Identifier: [JSONValue]]
+
+    init(_ datafile: Datafile) {
+        let source = datafile.source
+        var audiences: [(id: String, name: String, conditions: JSONValue)] = []
+        var names: [Identifier: String] = [:]
+        for audience in source.objects("typedAudiences") + source.objects("audiences") {
+            let id = audience["id"]?.string ?? ""
+            guard id != "$opt_dummy_audience", names[Identifier(id)] == nil else { continue }
+            let name = audience["name"]?.string ?? ""
+            names[Identifier(id)] = name
+            audiences.append((id, name, audience["conditions"] ?? .null))
+        }
+        self.audiences = audiences
+        self.names = names
+        let holders = [source] + (source.objects("groups") + source.objects("rollouts")).map { .object($0) }
+        var conditions: [Identifier: [JSONValue]] = [:]
+        for experiment in holders.flatMap({ $0.objects("experiments") }) {
+            guard let id = experiment["id"]?.string, let list = experiment["audienceConditions"]?.array else { continue }
+            conditions[Identifier(id)] = list
+        }
+        self.conditions = conditions
+    }
+
+    /// Describes an audience, such as `"Gold" AND ("US" OR "Canada")`; empty for an experiment without conditions.
+    func text(of experiment: Experiment) -> String {
+        conditions[experiment.id].map { text($0) } ?? ""
+    }
+
+    private func text(_ list: [JSONValue]) -> String {
+        var text = ""
+        var operation = "OR"
+        for element in list {
+            let operand: String
+            switch element {
+            case .string("and"), .string("or"), .string("not"):
+                operation = element.string?.uppercased() ?? operation
+                continue
+            case .string(let id): operand = JSONWriter.quoted(names[Identifier(id)] ?? id)
+            case .array(let elements): operand = "(\(self.text(elements)))"
+            default: continue
+            }
+            if !text.isEmpty {
+                text += " \(operation) \(operand)"
+            } else {
+                text = operation == "NOT" ? "NOT \(operand)" : operand
+            }
+        }
+        return text
+    }
+
+    func appendList(to writer: inout JSONWriter) {
+        writer.key("audiences")
+        writer.beginArray()
+        for audience in audiences {
+            writer.beginObject()
+            writer.member("id", audience.id)
+            writer.member("name", audience.name)
+            let text = String(decoding: audience.conditions.encoded(sortingKeys: true), as: UTF8.self)
+            writer.member("conditions", audience.conditions.string ?? text)
+            writer.endObject()
+        }
+        writer.endArray()
+    }
+}
+
+extension JSONValue {
+    fileprivate func objects(_ key: String) -> [JSONObject] {
+        object?.objects(key) ?? []
+    }
+}
+
+extension JSONObject {
+    fileprivate func objects(_ key: String) -> [JSONObject] {
+        self[key]?.array?.compactMap(\.object) ?? []
     }
 }

@@ -4,65 +4,65 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// `POST /v1/decide`: what a user gets of one flag, of several, or of all. The profile is read once, and written at
-/// the most once, for all of them.
+/// `POST /v1/decide`: decides one flag, several, or all for a user. One read and at most one write of the profile serve
+/// all of them.
 struct DecideEndpoint {
     let decisions: StickyDecisionService
     let exposures: ExposureRecorder
     let metrics: DecisionMetrics
 
     func post(_ request: AgentRequest, _ receiver: @escaping AgentResponse.Receiver) throws(AgentError) {
-        let asked = try DecideRequest(request)
+        let input = try DecideRequest(request)
         let exposures = exposures
         let metrics = metrics
-        let usesProfile = !asked.options.contains(.ignoreUserProfileService)
-        decisions.decide(for: asked.user, in: request.project, usesProfile: usesProfile) { project, stored in
+        let usesProfile = !input.options.contains(.ignoreUserProfileService)
+        decisions.decide(for: input.user, in: request.project, usesProfile: usesProfile) { project, stored in
             let service = DecisionService(datafile: project.datafile)
-            return switch asked.form {
-            case .all: service.decideAll(for: asked.user, stored: stored, options: asked.options)
-            case .one, .several: service.decide(asked.flagKeys, for: asked.user, stored: stored, options: asked.options)
+            return switch input.form {
+            case .all: service.decideAll(for: input.user, stored: stored, options: input.options)
+            case .one, .several: service.decide(input.flagKeys, for: input.user, stored: stored, options: input.options)
             }
         } completion: { result in
             switch result {
             case .success(let decided):
                 let (decisions, project) = (decided.result.value, decided.project)
                 for decision in decisions { metrics.count(decision.origin) }
-                exposures.record(decided.result.impressions, of: asked.user, in: project)
-                receiver(Self.response(decisions, to: asked, project.datafile))
+                exposures.record(decided.result.impressions, of: input.user, in: project)
+                receiver(Self.response(decisions, to: input, project.datafile))
             case .failure(let error):
                 receiver(AgentError(error).response)
             }
         }
     }
 
-    private static func response(_ decisions: [Decision], to asked: DecideRequest, _ datafile: Datafile) -> AgentResponse {
-        var encoder = DecisionEncoder(asked.user, datafile)
-        if asked.form != .one { encoder.writer.beginArray() }
+    private static func response(_ decisions: [Decision], to input: DecideRequest, _ datafile: Datafile) -> AgentResponse {
+        var encoder = DecisionEncoder(input.user, datafile)
+        if input.form != .one { encoder.writer.beginArray() }
         for decision in decisions {
             encoder.append(decision)
             guard encoder.writer.count <= AgentResponse.longest else { return AgentResponse.tooLong }
         }
-        if !asked.options.contains(.enabledFlagsOnly) {
-            for key in asked.flagKeys where datafile.flag(key: key) == nil { encoder.append(unknownFlag: key) }
+        if !input.options.contains(.enabledFlagsOnly) {
+            for key in input.flagKeys where datafile.flag(key: key) == nil { encoder.append(unknownFlag: key) }
         }
-        if asked.form != .one { encoder.writer.endArray() }
+        if input.form != .one { encoder.writer.endArray() }
         return AgentResponse(.ok, encoder.writer)
     }
 }
 
-/// What `POST /v1/decide` is asked.
+/// The request of `POST /v1/decide`.
 struct DecideRequest: Sendable {
     enum Form {
-        /// Decisions for all flags.
+        /// The response is an array of decisions for all flags.
         case all
-        /// One decision, not in an array.
+        /// The response is one decision, not an array.
         case one
-        /// Decisions for the flags that are named.
+        /// The response is an array of decisions for the requested flags.
         case several
     }
 
     let form: Form
-    /// Each once, in the order asked.
+    /// Each key once, in the order of the query.
     let flagKeys: [Identifier]
     let user: User
     let options: DecideOptions
@@ -81,14 +81,14 @@ struct DecideRequest: Sendable {
         var seen: Set<Identifier> = []
         flagKeys = keys.filter { seen.insert($0).inserted }
         var options = try Self.options(optionNames)
-        // The SDKs hold that who asks for one flag wants to know.
+        // As in the SDKs, a request for a single flag always gets its decision.
         if form == .one { options.remove(.enabledFlagsOnly) }
         self.options = options
-        // Segments are kept by a service that is not part of this server.
+        // `fetchSegments` means the segments of an external service (ODP), which this server does not query.
         guard !wantsSegments else { throw AgentError(.internalServerError, "failed to fetch qualified segments") }
     }
 
-    /// Options for the cache of contextual bandits, which are not decided here.
+    /// Options for the cache of contextual bandits. They have no effect, because this server does not decide bandits.
     private static let withoutEffect: Set = ["IGNORE_CMAB_CACHE", "RESET_CMAB_CACHE", "INVALIDATE_USER_CMAB_CACHE"]
 
     private static func options(_ names: [String]) throws(AgentError) -> DecideOptions {
@@ -115,11 +115,11 @@ struct DecideRequest: Sendable {
     }
 }
 
-/// Writes decisions as the Agent does.
+/// Encodes decisions as the Agent does.
 struct DecisionEncoder {
     var writer = JSONWriter()
     private let datafile: Datafile
-    /// The same in each decision.
+    /// Encoded once, because every decision repeats it.
     private let userContext: [UInt8]
 
     init(_ user: User, _ datafile: Datafile) {
@@ -162,7 +162,7 @@ struct DecisionEncoder {
         writer.endObject()
     }
 
-    /// The last delivery rule has a key that is its id and says that it is the default.
+    /// Whether a rule is the last delivery rule, "everyone else": its key equals its id and begins with `default-`.
     private func isForEveryoneElse(_ flagKey: Identifier, _ ruleKey: Identifier?) -> Bool {
         guard let ruleKey, ruleKey.string.hasPrefix("default-"),
             let rule = datafile.flag(key: flagKey)?.rollout?.rules.first(where: { $0.key == ruleKey })
@@ -172,7 +172,7 @@ struct DecisionEncoder {
 }
 
 extension JSONWriter {
-    /// Writes a value with whole numbers without a fraction, as Go writes them.
+    /// Writes a value as Go does: whole numbers have no fraction.
     mutating func agentValue(_ value: JSONValue) {
         switch value {
         case .number(let number):
@@ -197,7 +197,7 @@ extension JSONWriter {
         endObject()
     }
 
-    /// `variables`; left out when there are none.
+    /// Writes the member `variables`, unless there are none.
     mutating func agentVariables(_ variables: [VariableValue]) {
         guard !variables.isEmpty else { return }
         key("variables")
@@ -211,7 +211,7 @@ extension JSONWriter {
 }
 
 extension JSONWriter {
-    /// A text in double quotes, for messages.
+    /// Returns a text in double quotes, for messages.
     static func quoted(_ text: String) -> String {
         var writer = JSONWriter()
         writer.string(text)

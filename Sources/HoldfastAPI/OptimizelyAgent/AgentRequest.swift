@@ -2,7 +2,7 @@ import Bucketing
 import HTTPServer
 import HoldfastCore
 
-/// One call of an Agent operation, whether it came over a connection or in a batch.
+/// A request for an Agent operation, either of its own or in a batch.
 struct AgentRequest {
     let project: Project
     let query: AgentQuery
@@ -10,7 +10,7 @@ struct AgentRequest {
     let caller: Caller
 }
 
-/// The parameters of a query, each of which may stand several times.
+/// The parameters of a query, each of which may occur several times.
 struct AgentQuery {
     private let items: [(name: String, value: String)]
 
@@ -22,7 +22,7 @@ struct AgentQuery {
         items.filter { $0.name.utf8.elementsEqual(name.utf8) }.map(\.value)
     }
 
-    /// The first value.
+    /// Returns the first value.
     func value(_ name: String) -> String? {
         items.first { $0.name.utf8.elementsEqual(name.utf8) }?.value
     }
@@ -33,7 +33,7 @@ extension AgentRequest {
         caller = Caller(name: name, requestID: request.id)
         project = try projects.project(ofHeader: request.field("x-optimizely-sdk-key"))
         guard let items = request.hasQuery ? request.queryItems() : [] else {
-            throw AgentError(.badRequest, "the query is not UTF-8")
+            throw AgentError(.badRequest, "the query must be UTF-8")
         }
         query = AgentQuery(items)
         guard request.method == .post else {
@@ -46,8 +46,10 @@ extension AgentRequest {
 }
 
 extension ProjectView {
-    /// The project that an `X-Optimizely-SDK-Key` header names. What follows a colon is a token for the CDN of secure
-    /// datafiles, and means nothing here.
+    /// Returns the project that an `X-Optimizely-SDK-Key` header names. The part after a colon is the Agent's access
+    /// token for secured datafiles on a CDN, and is ignored.
+    ///
+    /// - Throws: 400 if the key is missing or malformed, 403 if it is unknown.
     func project(ofHeader sdkKey: String?) throws(AgentError) -> Project {
         guard let sdkKey, !sdkKey.isEmpty else {
             throw AgentError(.badRequest, "missing required X-Optimizely-SDK-Key header")
@@ -59,7 +61,7 @@ extension ProjectView {
     }
 }
 
-/// One operation of the Agent's API: a line of the route table that a batch can call as well.
+/// One operation of the Agent's API: a line of the route table, which a batch can call, too.
 struct AgentOperation {
     typealias Handler = (AgentRequest, @escaping AgentResponse.Receiver) throws(AgentError) -> Void
 

@@ -4,11 +4,11 @@ import HTTPServer
 import JSON
 import Storage
 
-/// Why an Agent operation cannot be done, as the Agent's clients are told: `{"error":"…"}`.
+/// An error in the Agent's format: `{"error":"…"}`.
 struct AgentError: Error {
     let status: Status
     let text: String
-    /// Further fields of the answer.
+    /// Further header fields of the response.
     let fields: [(name: StaticString, value: String)]
 
     init(_ status: Status, _ text: String) {
@@ -39,24 +39,25 @@ struct AgentError: Error {
     }
 }
 
-/// What an Agent operation answers, to a connection or into a batch.
+/// The response of an Agent operation, sent by itself or in a batch.
 struct AgentResponse: Sendable {
     typealias Receiver = @Sendable (AgentResponse) -> Void
 
     let status: Status
-    /// One JSON text and a line feed; empty for an answer without a body.
+    /// One JSON text and a line feed; empty for a response without a body.
     let json: [UInt8]
     let entityTag: EntityTag?
-    /// Further fields of the answer.
+    /// Further header fields of the response.
     let fields: [(name: StaticString, value: String)]
 
-    /// Bytes of the decisions of one answer, each of which repeats the user's attributes.
+    /// The maximum size of the decisions in one response, in bytes. It can be large because each decision repeats the
+    /// user's attributes.
     static let longest = 8 << 20
     static let tooLong = AgentError(
-        .unprocessableContent, "the decisions must take at most \(longest) bytes: ask for fewer keys, or with fewer attributes"
+        .unprocessableContent, "the decisions must take at most \(longest) bytes; send fewer keys or fewer attributes"
     ).response
 
-    /// An answer without a body.
+    /// A response without a body.
     init(_ status: Status) {
         self.status = status
         json = []
@@ -64,7 +65,7 @@ struct AgentResponse: Sendable {
         fields = []
     }
 
-    /// JSON that is sent as it stands.
+    /// A response with JSON that is sent unchanged.
     init(unchanged json: [UInt8], entityTag: EntityTag) {
         status = .ok
         self.json = json
@@ -90,7 +91,7 @@ struct AgentResponse: Sendable {
         return response
     }
 
-    /// Go's `encoding/json` escapes what HTML gives a meaning; outside of strings these characters do not occur.
+    /// Escapes `<`, `>` and `&` as Go's `encoding/json` does. In JSON they occur only within strings.
     private static func escapingMarkup(_ json: [UInt8]) -> [UInt8] {
         let hasMarkup = json.withUnsafeBytes { bytes in
             bytes.baseAddress.map { base in

@@ -4,8 +4,9 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// `POST /v1/track`: a user has reached a goal, the event's key. Unlike with the Agent no datafile need declare the
-/// event, as experiments that are made without one have none. Answered when it is durable.
+/// `POST /v1/track`: records that a user reached a goal, the event's key. Unlike the Agent's, the event need not be
+/// declared in a datafile, because experiments created over HTTP have no declared events. Responds when the event is
+/// durable.
 struct TrackEndpoint {
     let events: EventQueue
 
@@ -32,13 +33,13 @@ struct TrackEndpoint {
         }
     }
 
-    /// The Agent takes conversions of nobody in particular.
+    /// Returns the user id, which may be empty: the Agent accepts events without a user.
     private static func userID(_ body: AgentBody) throws(AgentError) -> Identifier {
         let text = try body.text("userId")
         return text.isEmpty ? "" : try AgentBody.check(userID: text)
     }
 
-    /// The SDKs' reserved tags: `value`, or else `revenue`, which is a whole number of cents.
+    /// Returns the value of the SDKs' reserved tags: `value`, or else `revenue`, a whole number of cents.
     private static func value(_ tags: JSONObject) -> Double {
         let value = tags["value"]?.double ?? tags["revenue"]?.double.flatMap { $0 == $0.rounded() ? $0 : nil }
         return value.flatMap { EventRules.isUsable(value: $0) ? $0 : nil } ?? 0

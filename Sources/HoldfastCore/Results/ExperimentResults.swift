@@ -13,15 +13,15 @@ public struct ExperimentResults: Sendable {
         /// Its share of the traffic, in hundredths of a percent.
         public var weight: Int
         public var tally: VariationTally
-        public var conversion: Figures
+        public var conversion: Estimate
         /// `nil` when no event of the goal has a value.
-        public var value: Figures?
+        public var value: Estimate?
 
         public var name: String { key?.string ?? id.string }
     }
 
     /// A rate of converted users, or a mean value of all users, converted or not.
-    public struct Figures: Sendable {
+    public struct Estimate: Sendable {
         public var mean: Double
         public var standardDeviation: Double
         /// `nil` for the baseline.
@@ -76,8 +76,8 @@ public struct ExperimentResults: Sendable {
             let against = id == baseline.id ? nil : reference
             return Arm(
                 id: id, key: key, isBaseline: id == baseline.id, weight: shares[id] ?? 0, tally: tally,
-                conversion: data.conversionFigures(against: against, query),
-                value: hasValues ? data.valueFigures(against: against, query) : nil)
+                conversion: data.conversionEstimate(against: against, query),
+                value: hasValues ? data.valueEstimate(against: against, query) : nil)
         }
         let known = Set(experiment.variations.map(\.id))
         let arms =

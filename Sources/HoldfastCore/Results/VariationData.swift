@@ -35,34 +35,34 @@ struct VariationData {
     private static let nobody = PairedSample(
         count: 0, mean: 0, meanBefore: 0, squares: 0, squaresBefore: 0, products: 0)
 
-    func conversionFigures(against baseline: VariationData?, _ query: ResultsQuery) -> ExperimentResults.Figures {
-        var figures = ExperimentResults.Figures(
+    func conversionEstimate(against baseline: VariationData?, _ query: ResultsQuery) -> ExperimentResults.Estimate {
+        var estimate = ExperimentResults.Estimate(
             mean: conversion.mean, standardDeviation: conversion.variance.squareRoot())
-        guard let baseline, conversion.count > 0, baseline.conversion.count > 0 else { return figures }
+        guard let baseline, conversion.count > 0, baseline.conversion.count > 0 else { return estimate }
         let comparison = Comparison(conversion, against: baseline.conversion)
         let factor = Normal.quantile((1 + query.confidence) / 2)
         let bayes = RatePosterior(
             successes: converted, of: conversion.count, againstSuccesses: baseline.converted,
             of: baseline.conversion.count
         ).chanceToWinAndExpectedLoss
-        figures.comparison = ResultsComparison(
+        estimate.comparison = ResultsComparison(
             comparison, pValue: comparison.twoProportionPValue, factor: factor, chanceToWin: bayes.chance,
             expectedLoss: bayes.loss, adjusted: AdjustedComparison(conversionPair, against: baseline.conversionPair),
             query)
-        return figures
+        return estimate
     }
 
-    func valueFigures(against baseline: VariationData?, _ query: ResultsQuery) -> ExperimentResults.Figures {
+    func valueEstimate(against baseline: VariationData?, _ query: ResultsQuery) -> ExperimentResults.Estimate {
         let sample = value.sample
-        var figures = ExperimentResults.Figures(mean: sample.mean, standardDeviation: sample.variance.squareRoot())
-        guard let baseline else { return figures }
+        var estimate = ExperimentResults.Estimate(mean: sample.mean, standardDeviation: sample.variance.squareRoot())
+        guard let baseline else { return estimate }
         let comparison = Comparison(sample, against: baseline.value.sample)
-        guard let degrees = comparison.degreesOfFreedom else { return figures }
-        figures.comparison = ResultsComparison(
+        guard let degrees = comparison.degreesOfFreedom else { return estimate }
+        estimate.comparison = ResultsComparison(
             comparison, pValue: comparison.welchPValue,
             factor: StudentT(degreesOfFreedom: degrees).distance(exceededWith: 1 - query.confidence),
             chanceToWin: comparison.chanceToWin, expectedLoss: comparison.expectedLoss,
             adjusted: AdjustedComparison(value, against: baseline.value), query)
-        return figures
+        return estimate
     }
 }

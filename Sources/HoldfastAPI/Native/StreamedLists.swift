@@ -1,0 +1,134 @@
+import Bucketing
+import HTTPServer
+import HoldfastCore
+import JSON
+
+/// The format of an export: NDJSON lines, or a page `{"profiles":[…],"next":…}`. `next` is the `after` of the page that
+/// follows, as in `GET /v1/audit`.
+struct ExportForm {
+    /// The member of a page that has the elements; `nil` for lines.
+    private let name: StaticString?
+    /// The maximum number of elements.
+    let limit: Int
+    private var hasBegun = false
+    private var hasEnded = false
+
+    private static let longestPage = 1_000
+
+    /// Reads `format` and `limit` of a query.
+    init(_ query: [String: String], of name: StaticString) throws(HoldfastError) {
+        switch query["format"] {
+        case nil, "lines":
+            self.name = nil
+            limit = try Request.limit(query)
+        case "json":
+            self.name = name
+            guard let limit = Int(query["limit"] ?? "100"), (1...Self.longestPage).contains(limit) else {
+                throw HoldfastError(.invalid, "limit must be a whole number from 1 to \(Self.longestPage)")
+            }
+            self.limit = limit
+        default:
+            throw HoldfastError(.invalid, "format must be 'lines' or 'json'")
+        }
+    }
+
+    var contentType: StaticString { name == nil ? MediaType.lines : MediaType.json }
+
+    /// Whether a page still needs its ``end(next:)``.
+    var awaitsEnd: Bool { name != nil && !hasEnded }
+
+    /// Converts lines into a piece of the export.
+    ///
+    /// - Parameter lines: one or more elements, each followed by a line feed and none containing one.
+    mutating func piece(_ lines: [UInt8]) -> [UInt8] {
+        guard name != nil else { return lines }
+        let opening = opening()
+        let separator = opening.isEmpty ? [UInt8(ascii: ",")] : []
+        return opening + separator + lines.dropLast().map { $0 == UInt8(ascii: "\n") ? UInt8(ascii: ",") : $0 }
+    }
+
+    /// Returns the end of a page, after its last piece.
+    ///
+    /// - Parameter next: the `after` of the next page; `null` if there is none.
+    mutating func end(next: JSONValue) -> [UInt8] {
+        hasEnded = true
+        return opening() + Array(#"],"next":"#.utf8) + next.encoded() + Array("}\n".utf8)
+    }
+
+    private mutating func opening() -> [UInt8] {
+        guard let name, !hasBegun else { return [] }
+        hasBegun = true
+        return Array("{\"\(name)\":[".utf8)
+    }
+}
+
+/// How many rows an export reads at once. It adapts to their length, so that a piece has about 128 KiB.
+struct PageSize {
+    private(set) var rows: Int
+    private let most: Int
+    private static let pieceLength = 128 * 1024
+
+    /// - Parameter most: the maximum number of rows.
+    init(atMost most: Int) {
+        self.most = most
+        rows = min(most, 4)
+    }
+
+    /// Adapts to the length of the last piece.
+    ///
+    /// - Parameter length: bytes of the last piece.
+    mutating func adjust(to length: Int) {
+        if length > Self.pieceLength { rows = max(1, rows / 2) }
+        if length < Self.pieceLength / 2 { rows = min(most, rows * 2) }
+    }
+}
+
+/// The response `{"name":[…]}`. A short list is sent at once. A long one is encoded while it is sent, one piece in each
+/// iteration of the event loop, so that it neither blocks the loop nor fills the memory.
+final class JSONList: ResponseStream {
+    private var json = JSONWriter()
+    private var rest: Range<Int>
+    private let append: (Int, inout JSONWriter) -> Void
+
+    /// The minimum length of a piece before the last, in bytes.
+    private static let pieceLength = 128 * 1024
+
+    /// - Parameter append: encodes an element.
+    init<Element>(
+        _ name: StaticString, _ elements: [Element], _ append: @escaping (Element, inout JSONWriter) -> Void
+    ) {
+        rest = elements.indices
+        self.append = { append(elements[$0], &$1) }
+        json.beginObject()
+        json.key(name)
+        json.beginArray()
+    }
+
+    func respond(_ call: Call) {
+        appendPiece()
+        if rest.isEmpty {
+            call.respond(json: json.take())
+        } else {
+            call.respond(Response(.ok, contentType: MediaType.json, body: .stream(self)))
+        }
+    }
+
+    func produce(_ writer: StreamWriter) {
+        if json.count == 0 {
+            guard !rest.isEmpty else { return writer.finish() }
+            appendPiece()
+            if rest.isEmpty { json.endLine() }
+        }
+        writer.write(json.take())
+    }
+
+    private func appendPiece() {
+        while json.count < Self.pieceLength, let index = rest.first {
+            rest.removeFirst()
+            append(index, &json)
+        }
+        guard rest.isEmpty else { return }
+        json.endArray()
+        json.endObject()
+    }
+}
