@@ -1,36 +1,35 @@
 public import JSON
 public import Storage
 
-/// Why Holdfast cannot do what was asked, independent of the protocol that asked. Each protocol renders it in its own
-/// error format.
+/// An error of an operation of Holdfast, independent of the protocol. Each protocol renders it in its own format.
 public struct HoldfastError: Error, Sendable {
     public enum Kind: Sendable {
-        /// The input breaks a rule of its form. HTTP: 400.
+        /// The input is malformed. HTTP: 400.
         case invalid
-        /// The input is larger than a limit. HTTP: 413.
+        /// The input exceeds a size limit. HTTP: 413.
         case tooLarge
-        /// The input has the right form and does not fit what is stored or defined. HTTP: 422.
+        /// The input is well-formed, but conflicts with stored data or definitions. HTTP: 422.
         case unprocessable
         /// HTTP: 404.
         case notFound
         /// HTTP: 409.
         case conflict
-        /// A condition of the caller (`If-Match`) does not hold. HTTP: 412.
+        /// A precondition of the caller (`If-Match`, `If-None-Match`) does not hold. HTTP: 412.
         case preconditionFailed
-        /// The store or the server cannot do it now; trying again may help. HTTP: 503.
+        /// The store or the server is unavailable; a retry may succeed. HTTP: 503.
         case unavailable
     }
 
     public var kind: Kind
-    /// What is required, what was found, and where, for a person.
+    /// What is required, what was found, and where, for people.
     public var detail: String
     /// The member of the input that is wrong (RFC 6901); `nil` when the input is not at fault.
     public var pointer: JSONPointer?
-    /// Every wrong member, where all of them were checked.
+    /// All wrong members, if the input was checked as a whole.
     public var faults: [JSONFault] = []
     /// Further details for programs.
     public var members: [(key: String, value: JSONValue)] = []
-    /// Seconds after which the caller may try again.
+    /// Seconds after which the caller may retry.
     public var retryAfter: Int?
 
     public init(_ kind: Kind, _ detail: String, at pointer: JSONPointer? = nil) {
@@ -40,17 +39,17 @@ public struct HoldfastError: Error, Sendable {
         if kind == .unavailable { retryAfter = 1 }
     }
 
-    /// A text that is not JSON.
+    /// Describes a text that is not JSON.
     ///
-    /// - Parameter name: what the error calls the text, such as "the body".
+    /// - Parameter name: the name of the text in the error, such as "the body".
     public init(_ error: JSONError, in name: String) {
         let line = error.line > 1 ? "line \(error.line), " : ""
         self.init(.invalid, "\(name) must be JSON: \(error.message) (\(line)byte \(error.offset))", at: error.pointer)
     }
 
-    /// Input with wrong members; `nil` if there is none.
+    /// Describes wrong members of an input; `nil` if there are none.
     ///
-    /// - Parameter consequence: ends the detail, such as "nothing was stored".
+    /// - Parameter consequence: the end of the detail, such as "nothing was stored".
     public init?(_ kind: Kind = .unprocessable, faults: [JSONFault], _ consequence: String) {
         guard let first = faults.first else { return nil }
         let detail = faults.count == 1 ? first.reason : "\(faults.count) members are wrong"
@@ -58,7 +57,8 @@ public struct HoldfastError: Error, Sendable {
         self.faults = faults
     }
 
-    /// An operation that the store did not perform. Causes are for the log and readiness, not for every caller.
+    /// Describes an operation that the store did not perform. The cause is left to the log and to readiness, because
+    /// not every caller may see it.
     public init(_ error: StorageError) {
         switch error {
         case .tooManyAssignments(let limit):
@@ -85,12 +85,12 @@ public struct HoldfastError: Error, Sendable {
         }
     }
 
-    /// Bytes of a quoted text in an error, next to what is required.
+    /// The maximum length of a text that an error quotes, in bytes.
     public static let longestQuote = 64
 }
 
 extension HoldfastError: CustomStringConvertible {
-    /// The detail and its place.
+    /// The detail and the pointer.
     public var description: String {
         guard let pointer, !pointer.string.isEmpty else { return detail }
         return "\(detail), at \(pointer)"
@@ -98,7 +98,7 @@ extension HoldfastError: CustomStringConvertible {
 }
 
 extension String {
-    /// Returns the text, or its beginning and an ellipsis, in at most `limit` bytes.
+    /// Returns the text if it has at most `limit` bytes; otherwise its beginning with an ellipsis, within the limit.
     public func shortened(to limit: Int) -> String {
         guard utf8.count > limit else { return self }
         var end = utf8.index(startIndex, offsetBy: max(0, limit - "…".utf8.count))

@@ -2,7 +2,7 @@ public import Bucketing
 import Storage
 internal import Synchronization
 
-/// Counts decisions by where the variation came from; from any thread.
+/// Counts decisions by the origin of the variation. Thread-safe.
 public final class DecisionMetrics: Sendable {
     public init() {}
 
@@ -39,7 +39,7 @@ public final class DecisionMetrics: Sendable {
     }
 }
 
-/// Counts what was done with attributes and segments; from any thread.
+/// Counts changes of attributes and scans for segments. Thread-safe.
 public final class AttributeMetrics: Sendable {
     public init() {}
 
@@ -49,9 +49,9 @@ public final class AttributeMetrics: Sendable {
     private let examined = Atomic<UInt64>(0)
 
     public struct Totals {
-        /// Values that were set or removed, and those that were stored already.
+        /// Values that were set or removed, and values that were stored already.
         public let changed, unchanged: UInt64
-        /// Looks through the users for a segment, and users in them all.
+        /// Scans of users for a segment, and the users examined by all of them.
         public let scans, examined: UInt64
     }
 

@@ -3,8 +3,8 @@ import JSON
 public import Storage
 internal import Synchronization
 
-/// Records the exposures that decisions of this server bring, without making the decision wait. Of a user who stays in
-/// one variation only the first is written.
+/// Records the exposures that this server's decisions cause. Decisions do not wait for it. For a user who stays in one
+/// variation, only the first exposure is written.
 public struct ExposureRecorder: Sendable {
     public let events: EventQueue
     public let known: KnownExposures
@@ -14,12 +14,13 @@ public struct ExposureRecorder: Sendable {
         self.known = known
     }
 
+    /// Queues an exposure for each impression of an experiment, unless it is known already.
     public func record(_ impressions: [Impression], of user: User, in project: Project) {
         guard !impressions.isEmpty else { return }
         let now = systemWallClock()
         var exposures: [Exposure] = []
         for impression in impressions {
-            // A delivery without a rule, or a flag without a variation, is no experiment.
+            // Deliveries without a rule and flags without a variation are no experiments.
             guard !impression.experimentID.string.isEmpty, !impression.variationID.string.isEmpty,
                 !known.insert(
                     user.id, impression.experimentID, impression.variationID, isForced: impression.origin.isChosen,
@@ -53,7 +54,8 @@ public struct ExposureRecorder: Sendable {
 }
 
 extension Origin {
-    /// Whether somebody has chosen the variation for the user, so that a comparison with others means nothing.
+    /// Whether somebody chose the variation for the user. Results leave such users out, because they are not a random
+    /// sample.
     var isChosen: Bool {
         switch self {
         case .forced, .override, .whitelist: true
@@ -62,32 +64,32 @@ extension Origin {
     }
 }
 
-/// The exposures that this process has sent to the store lately, so that a user who meets an experiment again and
-/// again causes no work there. It may forget, and forgets all after a while; it never takes an exposure for known that
-/// was not sent, but for two of one 64-bit hash.
+/// A cache of the exposures that this process recently sent to the store, so that repeated exposures cost it no work.
+/// It may forget an exposure, and forgets each one after a while. It never reports an unsent exposure as known, except
+/// in a collision of 64-bit hashes.
 public final class KnownExposures: Sendable {
     private struct State {
         var recent: Set<Int> = []
         var former: Set<Int> = []
         /// When `recent` becomes `former`.
-        var turn: Timestamp = 0
+        var rotation: Timestamp = 0
     }
 
     private let state = Mutex(State())
-    /// Exposures of one generation, of which two are kept.
+    /// The maximum number of exposures in one generation; two generations are kept.
     private let capacity: Int
 
-    /// Milliseconds until an exposure is sent again for which the store has no more use: so long may it take until
-    /// the exposures of a user are noticed who was erased by another process.
+    /// The length of a generation in milliseconds. An exposure is remembered for one to two generations: for that long,
+    /// exposures of a user whom another process erased are not recorded anew.
     private static let generation: Timestamp = 60_000
 
     public init(capacity: Int = 131_072) {
         self.capacity = capacity
     }
 
-    /// Takes note of an exposure.
+    /// Remembers an exposure.
     ///
-    /// - Returns: whether it was known.
+    /// - Returns: whether it was already known.
     public func insert(
         _ userID: Identifier, _ experimentID: Identifier, _ variationID: Identifier, isForced: Bool, at now: Timestamp
     ) -> Bool {
@@ -100,17 +102,17 @@ public final class KnownExposures: Sendable {
         hasher.combine(isForced)
         let hash = hasher.finalize()
         return state.withLock { state in
-            // A clock that was set back would keep a generation for as long.
-            if now >= state.turn || now < state.turn - Self.generation || state.recent.count >= capacity {
+            // The second condition is true if the clock was set back; otherwise the generation would last too long.
+            if now >= state.rotation || now < state.rotation - Self.generation || state.recent.count >= capacity {
                 swap(&state.recent, &state.former)
                 state.recent.removeAll(keepingCapacity: true)
-                state.turn = now + Self.generation
+                state.rotation = now + Self.generation
             }
             return state.former.contains(hash) || !state.recent.insert(hash).inserted
         }
     }
 
-    /// Forgets everything: something that was sent has not been stored, or has been erased since.
+    /// Forgets everything, because something that was sent was not stored or has been erased since.
     public func removeAll() {
         state.withLock { state in
             state.recent.removeAll(keepingCapacity: true)

@@ -173,3 +173,56 @@ public final class StickyDecisionService {
         }
     }
 }
+
+/// A user's stored data as a decision sees it. Forced variations take precedence over the profile.
+public struct StickyAssignments: StoredAssignments {
+    public let profile: ProfileRecord?
+    /// The ids of forced variations, by experiment id.
+    public let forced: [Identifier: Identifier]?
+    public let attributes: (any AttributeSource)?
+    /// `nil` for a profile that is small enough for a linear search.
+    private let index: AssignmentIndex?
+
+    init(_ profile: ProfileRecord?, _ userID: Identifier, _ project: Project, attributes: StoredAttributes? = nil) {
+        self.profile = profile
+        self.attributes = attributes
+        index = profile.flatMap { $0.count > AssignmentIndex.walkable ? AssignmentIndex($0) : nil }
+        forced = project.forcedVariations.isEmpty ? nil : project.forcedVariations[userID]
+    }
+
+    public func assignment(experimentID: Identifier) -> StoredAssignment? {
+        if let variationID = forced?[experimentID] {
+            return StoredAssignment(variationID: variationID, isOverride: true)
+        }
+        guard let profile else { return nil }
+        guard let entry = index == nil ? profile.entry(for: experimentID) : index?.entry(for: experimentID) else { return nil }
+        return StoredAssignment(
+            variationID: profile.variationID(of: entry), isOverride: entry.source == .override)
+    }
+}
+
+/// Indexes a large profile by experiment after several look-ups, when the index pays off.
+private final class AssignmentIndex: @unchecked Sendable {
+    // Safe: the decisions of a request use it one after the other, on its event loop.
+    private let profile: ProfileRecord
+    private var lookups = 0
+    private var entries: [Identifier: ProfileRecord.Entry] = [:]
+
+    /// The largest profile, in assignments, that needs no index.
+    static let walkable = 32
+    /// The number of look-ups that take about as long as indexing the profile.
+    private static let few = 8
+
+    init(_ profile: ProfileRecord) {
+        self.profile = profile
+    }
+
+    func entry(for experimentID: Identifier) -> ProfileRecord.Entry? {
+        lookups += 1
+        guard lookups > Self.few else { return profile.entry(for: experimentID) }
+        if entries.isEmpty {
+            for entry in profile.entries { entries[profile.experimentID(of: entry)] = entry }
+        }
+        return entries[experimentID]
+    }
+}

@@ -2,25 +2,26 @@ public import Bucketing
 public import JSON
 public import Storage
 
-/// Why an event is not taken, and whether sending it again may help.
+/// Why an event is refused, and whether the same event may be accepted later.
 public struct EventRefusal: Error {
     public var error: HoldfastError
     public var isRetriable: Bool
 
-    /// - Parameter isRetriable: whether what is wrong lies not in the event alone.
+    /// - Parameter isRetriable: whether the cause may go away without a change to the event.
     public init(_ error: HoldfastError, isRetriable: Bool = false) {
         self.error = error
         self.isRetriable = isRetriable
     }
 }
 
-/// One event as a client sends it: an object, at a place in the body.
+/// One event as a client sends it: an object at a place in the body.
 public struct EventInput {
     public let object: JSONObject
     public let place: JSONPointer
     public let now: Timestamp
 
-    /// - Parameter known: the members that an event of this kind may have.
+    /// - Parameter known: the members that this kind of event may have.
+    /// - Throws: 400 if the value is not an object or has other members.
     public init(_ value: JSONValue, knowing known: [String], at place: JSONPointer, now: Timestamp) throws(HoldfastError) {
         object = try value.object("an event", knowing: known, at: place)
         self.place = place
@@ -35,7 +36,7 @@ public struct EventInput {
         try object.optionalText("sdk_key", in: place)
     }
 
-    /// A text of 1 to `limit` bytes without NUL.
+    /// Returns a member of 1 to `limit` bytes without NUL; `nil` if it is absent.
     public func name(_ member: String, limit: Int) throws(HoldfastError) -> Identifier? {
         guard let text = try object.optionalText(member, in: place) else { return nil }
         guard Self.isName(text, limit: limit) else {
@@ -46,16 +47,16 @@ public struct EventInput {
         return Identifier(text)
     }
 
-    /// Bytes of a goal.
+    /// The maximum length of a goal's name, in bytes.
     public static let goalLimit = 255
 
     public static func isName(_ text: String, limit: Int) -> Bool {
         (1...limit).contains(text.utf8.count) && !text.utf8.contains(0)
     }
 
-    /// The `timestamp`, or now.
+    /// Returns the `timestamp`, or the current time if it is absent or slightly ahead.
     ///
-    /// - Throws: 422 when it lies further back or ahead than ``EventRules`` allow.
+    /// - Throws: 400 if it is not an RFC 3339 time, 422 if it is further back or ahead than ``EventRules`` allow.
     public func happenedAt() throws(HoldfastError) -> Timestamp {
         let pointer = place.appending("timestamp")
         guard let text = try object.optionalText("timestamp", in: place) else { return now }
@@ -75,7 +76,7 @@ public struct EventInput {
         return min(time, now)
     }
 
-    /// The `value`; 0 when there is none.
+    /// Returns the `value`, by default 0.
     public func value() throws(HoldfastError) -> Double {
         guard let value = object["value"], !value.isNull else { return 0 }
         let pointer = place.appending("value")
@@ -89,7 +90,7 @@ public struct EventInput {
         return number
     }
 
-    /// `{"tags":{…}}`, or `{}` when there are none.
+    /// Returns `{"tags":{…}}`, or `{}` if there are none.
     public func tags() throws(HoldfastError) -> [UInt8] {
         guard let value = object["tags"], !value.isNull else { return Array("{}".utf8) }
         let pointer = place.appending("tags")
@@ -108,7 +109,7 @@ public struct EventInput {
 extension GoalEvent {
     public static let members = ["id", "user_id", "goal", "value", "timestamp", "tags", "sdk_key"]
 
-    /// `{"id"?,"user_id","goal","value"?,"timestamp"?,"tags"?,"sdk_key"?}`
+    /// Parses `{"id"?,"user_id","goal","value"?,"timestamp"?,"tags"?,"sdk_key"?}`.
     public init(_ body: EventInput) throws(HoldfastError) {
         let userID = try body.userID()
         guard let goal = try body.name("goal", limit: EventInput.goalLimit) else {
@@ -121,14 +122,14 @@ extension GoalEvent {
     }
 }
 
-/// What is kept of an event for a warehouse, beyond what results need.
+/// The details of an event that are kept for exports; results do not need them.
 enum EventDetail {
-    /// Bytes of the JSON of one member.
+    /// The maximum size of one member, in bytes of JSON.
     static let limit = 8_192
 }
 
 extension JSONWriter {
-    /// Writes a member of an event's detail: `null` in place of what is too long, as the event itself must not be lost.
+    /// Writes a member of an event's detail. An object over the limit becomes `null`, so that the event is not lost.
     public mutating func detail(_ name: StaticString, _ object: JSONObject) {
         let json = JSONValue.object(object).encoded()
         key(name)

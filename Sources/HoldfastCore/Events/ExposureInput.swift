@@ -2,13 +2,14 @@ public import Bucketing
 import JSON
 public import Storage
 
-/// `{"user_id","experiment","variation_id" or "variation_key"?,"timestamp"?,"sdk_key"?}`, with what it names.
+/// An exposure as a client sends it, `{"user_id","experiment","variation_id" or "variation_key"?,"timestamp"?,
+/// "sdk_key"?}`, with the experiment and variation looked up.
 public struct ExposureInput {
     public let userID: Identifier
     public let happenedAt: Timestamp
     public let project: Project
     public let experiment: Experiment
-    /// `nil`: the one that the user has.
+    /// `nil` for the variation that the user has.
     private let variation: Variation?
     private let place: JSONPointer
 
@@ -59,10 +60,13 @@ public struct ExposureInput {
         return found
     }
 
-    /// Whether the user's profile must be read to know the variation.
+    /// Whether the profile must be read, because the event names no variation.
     public var needsProfile: Bool { variation == nil }
 
-    /// - Parameter profile: what is stored of the user, if it was read.
+    /// Returns the exposure to record.
+    ///
+    /// - Parameter profile: the user's profile, if it was read.
+    /// - Throws: 422 if the event names no variation and the user has none.
     public func exposure(_ profile: ProfileRecord?) throws(EventRefusal) -> Exposure {
         let stored = StickyAssignments(profile, userID, project).assignment(experimentID: experiment.id)
         let whitelisted = experiment.forcedVariations[userID].flatMap { experiment.variation(key: $0) }

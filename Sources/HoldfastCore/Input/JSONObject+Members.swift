@@ -3,13 +3,13 @@ public import JSON
 import Storage
 
 extension JSONValue {
-    /// The value as an object that has no other members than those named: a misspelt member must not pass for one that
-    /// was left out.
+    /// Returns the value as an object with known members only: a misspelt optional member must not be mistaken for an
+    /// absent one.
     ///
     /// - Parameters:
-    ///   - name: what an error calls the object.
+    ///   - name: the name of the object in an error.
     ///   - known: the members that it may have.
-    /// - Throws: 400
+    /// - Throws: 400 if the value is not an object or has other members.
     public func object(
         _ name: String, knowing known: [String], at place: JSONPointer = []
     ) throws(HoldfastError) -> JSONObject {
@@ -28,7 +28,7 @@ extension JSONValue {
 }
 
 extension JSONObject {
-    /// A member that must be a string.
+    /// Returns a required string member.
     public func text(_ name: String, in place: JSONPointer = []) throws(HoldfastError) -> String {
         guard let text = try optionalText(name, in: place) else {
             throw HoldfastError(.invalid, "`\(name)` is required", at: place.appending(name))
@@ -36,7 +36,7 @@ extension JSONObject {
         return text
     }
 
-    /// A member that is a string or absent.
+    /// Returns a string member; `nil` if it is absent or null.
     public func optionalText(_ name: String, in place: JSONPointer = []) throws(HoldfastError) -> String? {
         guard let value = self[name], !value.isNull else { return nil }
         guard let text = value.string else {
@@ -45,7 +45,7 @@ extension JSONObject {
         return text
     }
 
-    /// A member that is a number in a range, or absent.
+    /// Returns a member that is a number in a range; `nil` if it is absent or null.
     func optionalNumber(
         _ name: String, _ range: ClosedRange<Double>, in place: JSONPointer = []
     ) throws(HoldfastError) -> Double? {

@@ -1,22 +1,23 @@
 import Glibc
 
-/// Cuts a stream of bytes into lines, whatever pieces it comes in.
+/// Splits a stream of bytes into lines, in whatever pieces it arrives.
 public struct LineSplitter {
-    /// Bytes of the longest line that is given out.
+    /// The maximum length of a line in bytes; a longer one is reported as `nil`.
     public let limit: Int
     private var partial: [UInt8] = []
-    /// Whether the line in progress is longer than the limit, so that its bytes are no longer kept.
+    /// Whether the current line exceeds the limit, so that its bytes are dropped.
     private var isOverlong = false
 
-    /// Bytes of the line that has come in part.
+    /// Bytes of the incomplete line that are held.
     public var heldBytes: Int { partial.count }
 
     public init(limit: Int) {
         self.limit = limit
     }
 
-    /// - Parameter line: called with each line that is complete, without its line feed; `nil` for one that is longer
-    ///   than the limit.
+    /// Appends bytes, and calls `line` for each complete line.
+    ///
+    /// - Parameter line: receives a line without its line feed, or `nil` for a line over the limit.
     public mutating func append(_ bytes: UnsafeRawBufferPointer, line: (UnsafeRawBufferPointer?) -> Void) {
         var rest = bytes
         while let base = rest.baseAddress, let found = memchr(base, 0x0A, rest.count) {
@@ -29,18 +30,18 @@ public struct LineSplitter {
         if isOverlong { partial.removeAll() } else { partial += rest }
     }
 
-    /// The stream is over: what is left is the last line.
+    /// Ends the stream: the remaining bytes are the last line.
     public mutating func end(line: (UnsafeRawBufferPointer?) -> Void) {
         if isOverlong || !partial.isEmpty { finish(UnsafeRawBufferPointer(start: nil, count: 0), line) }
     }
 
-    /// Whether a line has nothing but white space.
+    /// Whether a line consists of white space.
     public static func isBlank(_ line: UnsafeRawBufferPointer) -> Bool {
         line.allSatisfy { $0 == 0x20 || $0 == 0x09 || $0 == 0x0D }
     }
 
-    /// Whether one object follows another, as where the line feed between them was lost. A text of a valid object may
-    /// look so too.
+    /// Whether `{` follows `}`, as if two lines had lost the line feed between them. A string within one object can
+    /// contain this, too.
     public static func holdsSeveralObjects(_ line: UnsafeRawBufferPointer) -> Bool {
         var last: UInt8 = 0
         for byte in line where byte != 0x20 && byte != 0x09 && byte != 0x0D {

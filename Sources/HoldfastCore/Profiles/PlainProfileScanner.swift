@@ -2,15 +2,15 @@ import Bucketing
 import JSON
 import Storage
 
-/// Reads a profile in the form in which nearly all arrive, without the tree of values that ``JSONParser`` makes: the
-/// two members of the schema, ids of plain ASCII, no escapes, experiments in ascending order or few. What is anything
-/// else is not refused here, but left to the parser, which knows why; so this need only be right in what it takes.
+/// A fast path for the form in which nearly all profiles arrive: the two members of the schema and ASCII ids without
+/// escapes. It builds no tree of values as ``JSONParser`` does. It leaves every other form to the parser, which accepts
+/// it or explains what is wrong; so it must be right only about what it accepts.
 struct PlainProfileScanner {
     private let bytes: UnsafeRawBufferPointer
     private var position = 0
 
-    /// - Parameter pathUserID: the user that the path names; then the body may leave it out, and must agree.
-    /// - Returns: `nil`: the body is wrong, or of another form.
+    /// - Parameter pathUserID: the user id in the path, if there is one; then the body's must be equal or absent.
+    /// - Returns: `nil` if the body is wrong or has another form.
     static func scan(_ bytes: UnsafeRawBufferPointer, pathUserID: Identifier? = nil) -> ProfileInput? {
         var scanner = PlainProfileScanner(bytes: bytes)
         return scanner.profile(of: pathUserID)
@@ -59,11 +59,11 @@ struct PlainProfileScanner {
         } while take(",")
         guard take("}") else { return nil }
         let map = ExperimentBucketMap(entries)
-        // An experiment that occurs twice is an error, which the parser tells.
+        // An experiment that occurs twice is an error, which the parser reports.
         return map.entries.count == entries.count ? map : nil
     }
 
-    /// A string of at least one byte, all of them ASCII that stands for itself.
+    /// Takes a string of 1 to `limit` bytes, which must be ASCII without escapes.
     private mutating func text(atMost limit: Int) -> UnsafeRawBufferPointer? {
         guard take("\"") else { return nil }
         guard let end = bytes.firstJSONEscape(from: position), bytes[end] == UInt8(ascii: "\"") else { return nil }
@@ -74,7 +74,7 @@ struct PlainProfileScanner {
         return text
     }
 
-    /// Takes a character, with the white space after it. What stands before the first is left to the parser.
+    /// Takes a character and the white space after it. White space before the first character is left to the parser.
     private mutating func take(_ character: Unicode.Scalar) -> Bool {
         guard position < bytes.count, bytes[position] == UInt8(ascii: character) else { return false }
         position += 1

@@ -2,15 +2,17 @@ public import Bucketing
 public import JSON
 public import Storage
 
-/// A user profile as a client sends it, checked against the User Profile Service schema: an object with `user_id` and
-/// `experiment_bucket_map`; other members are allowed and ignored.
+/// A user profile as a client sends it, checked against the schema of the User Profile Service: an object with
+/// `user_id` and `experiment_bucket_map`. Other members are ignored.
 public struct ProfileInput {
     public var userID: Identifier
     public var assignments: ExperimentBucketMap
 
     private static let parser = JSONParser(maximumDepth: 64, duplicateKeys: .refused)
 
-    /// - Parameter name: what an error calls the text.
+    /// Parses JSON.
+    ///
+    /// - Parameter name: the name of the text in an error.
     public static func parse(_ bytes: UnsafeRawBufferPointer, called name: String = "the body") throws(HoldfastError) -> JSONValue {
         do throws(JSONError) {
             return try parser.parse(bytes)
@@ -27,7 +29,7 @@ public struct ProfileInput {
         }
     }
 
-    /// The value of a parameter of the query.
+    /// Parses the JSON value of a query parameter.
     public static func parse(parameter name: String, _ text: String) throws(HoldfastError) -> JSONValue {
         do throws(JSONError) {
             return try parser.parse(Array(text.utf8))
@@ -38,9 +40,12 @@ public struct ProfileInput {
         }
     }
 
+    /// Parses a profile.
+    ///
     /// - Parameters:
-    ///   - name: what an error calls the text.
-    ///   - pathUserID: the user that the path names; then the body may leave it out, and must agree.
+    ///   - name: the name of the text in an error.
+    ///   - pathUserID: the user id in the path, if there is one; then the body's must be equal or absent.
+    /// - Throws: 400 with a pointer to the member that is wrong.
     public init(
         _ bytes: UnsafeRawBufferPointer, called name: String = "the body", pathUserID: Identifier? = nil
     ) throws(HoldfastError) {
@@ -76,7 +81,7 @@ public struct ProfileInput {
         return userID
     }
 
-    /// 1 to 1,024 bytes of UTF-8 without NUL.
+    /// Returns a user id if it has 1 to 1,024 bytes of UTF-8 without NUL.
     public static func checkUserID(
         _ text: String, at pointer: @autoclosure () -> JSONPointer?
     ) throws(HoldfastError) -> Identifier {
@@ -88,7 +93,9 @@ public struct ProfileInput {
         return Identifier(text)
     }
 
-    /// - Parameter place: where the map stands in the body.
+    /// Parses an `experiment_bucket_map`.
+    ///
+    /// - Parameter place: the place of the map in the body.
     public static func assignments(
         _ map: JSONValue, at place: JSONPointer = ["experiment_bucket_map"]
     ) throws(HoldfastError) -> ExperimentBucketMap {
@@ -111,7 +118,7 @@ public struct ProfileInput {
         return ExperimentBucketMap(entries)
     }
 
-    /// `^[a-zA-Z0-9]+$`, at the most 255 bytes.
+    /// Returns an experiment id if it matches `^[a-zA-Z0-9]+$` and has at most 255 bytes.
     public static func checkExperimentID(
         _ text: String, at pointer: @autoclosure () -> JSONPointer?
     ) throws(HoldfastError) -> Identifier {
@@ -131,7 +138,7 @@ public struct ProfileInput {
             }
     }
 
-    /// A string of 1 to 255 bytes.
+    /// Returns a variation id if it is a string of 1 to 255 bytes.
     public static func variationID(
         _ value: JSONValue, at pointer: @autoclosure () -> JSONPointer
     ) throws(HoldfastError) -> Identifier {
@@ -150,9 +157,9 @@ public struct ProfileInput {
 }
 
 extension ProfileInput {
-    /// The user that a request names by `user_id`, with the `attributes` it gives, if any.
+    /// Returns the user of a request: its `user_id` and its `attributes`, if any.
     ///
-    /// - Parameter place: where the object stands in the body.
+    /// - Parameter place: the place of the object in the body.
     public static func user(of object: JSONObject, at place: JSONPointer) throws(HoldfastError) -> User {
         let userID = try checkUserID(try object.text("user_id", in: place), at: place.appending("user_id"))
         guard let value = object["attributes"], !value.isNull else { return User(id: userID, attributes: JSONObject()) }
@@ -163,12 +170,12 @@ extension ProfileInput {
         return User(id: userID, attributes: attributes)
     }
 
-    /// Attributes of a user in one request.
+    /// The maximum number of a user's attributes in one request.
     static let attributeLimit = 1_000
-    /// Bytes of one attribute that is a string.
+    /// The maximum length of a string attribute, in bytes.
     static let attributeBytes = 4_096
 
-    /// What audiences ask of attributes takes time for each condition, and for each byte.
+    /// Checks the number and length of attributes, which bound the time to evaluate audiences: it grows with both.
     public static func check(
         attributes: JSONObject, at place: @autoclosure () -> JSONPointer
     ) throws(HoldfastError) {

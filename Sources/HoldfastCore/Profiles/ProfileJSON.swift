@@ -2,9 +2,11 @@ public import Bucketing
 public import JSON
 public import Storage
 
-/// Profiles as JSON, written byte by byte from the form in which they are stored.
+/// Encodes profiles as JSON directly from their stored form.
 public enum ProfileJSON {
-    /// `{"user_id":…,"experiment_bucket_map":{…}}`; the map is empty when there is no profile.
+    /// Returns `{"user_id":…,"experiment_bucket_map":{…}}`; the map is empty if there is no profile.
+    ///
+    /// - Parameter detail: whether to write the source and times of each assignment.
     public static func encode(_ userID: Identifier, _ profile: ProfileRecord?, detail: Bool = false) -> [UInt8] {
         var writer = JSONWriter(capacity: 64 + (profile?.bytes.count ?? 0) * 2)
         append(userID, profile, detail: detail, to: &writer)
@@ -19,7 +21,7 @@ public enum ProfileJSON {
         writer.key("experiment_bucket_map")
         writer.beginObject()
         if let profile {
-            // Straight from the record's bytes: this is what every lookup does.
+            // Copies bytes from the record, without strings: every lookup runs this loop.
             profile.bytes.withUnsafeBufferPointer { bytes in
                 for entry in profile.entries {
                     writer.key(utf8: UnsafeBufferPointer(rebasing: bytes[entry.experimentID]))
@@ -44,7 +46,7 @@ public enum ProfileJSON {
 }
 
 extension Assignment.Source {
-    /// As the API names it.
+    /// The name in the API.
     public var name: String {
         switch self {
         case .saved: "saved"
@@ -54,11 +56,11 @@ extension Assignment.Source {
     }
 }
 
-/// Profiles as lines of NDJSON, as exports and imports have them.
+/// Profiles as lines of NDJSON, for export and import.
 public enum ProfileLine {
-    /// One line, with its line feed.
+    /// Encodes one line, with its line feed.
     ///
-    /// - Parameter detail: whether each assignment is written with where it came from.
+    /// - Parameter detail: whether to write the source and times of each assignment.
     public static func encode(_ userID: Identifier, _ profile: ProfileRecord, detail: Bool = false) -> [UInt8] {
         var bytes = ProfileJSON.encode(userID, profile, detail: detail)
         bytes.append(UInt8(ascii: "\n"))

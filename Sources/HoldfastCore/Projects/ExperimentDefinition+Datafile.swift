@@ -3,13 +3,13 @@ public import JSON
 import Storage
 
 extension ExperimentDefinition {
-    /// Creates or changes the experiment in a datafile. What the definition leaves out keeps its value, ids always do,
-    /// and as few bucket values as possible change hands.
+    /// Creates or updates the experiment in a datafile. Absent members keep their values, ids never change, and as few
+    /// bucket values as possible move to another variation.
     ///
-    /// - Parameter datafile: the one that is edited.
-    /// - Throws: 400 when a new experiment has no variations, or two of one id; 409 when the key belongs to a delivery
-    ///   rule, an id to another experiment, an id differs from the one that was given before, or the experiment is
-    ///   archived and the definition has no status.
+    /// - Parameter datafile: the compiled datafile before the edit.
+    /// - Throws: 400 if a new experiment has no variations, or two variations have the same id; 409 if the key belongs
+    ///   to a delivery rule, the id belongs to another experiment, an id would change, or the experiment is archived
+    ///   and the definition has no status.
     public func apply(to editor: inout DatafileEditor, _ datafile: Datafile?) throws(HoldfastError) {
         let former = datafile?.experiment(key: Identifier(key))
         var experiment = editor.experiment(key: Identifier(key)) ?? JSONObject()
@@ -40,7 +40,9 @@ extension ExperimentDefinition {
         editor.setExperiment(experiment)
     }
 
-    /// The id that was given before, or now; `nil` when there is neither.
+    /// Returns the former id, or else the given one; `nil` if there is neither.
+    ///
+    /// - Throws: 409 if they differ.
     private static func id(
         _ former: Identifier?, given: String?, at place: JSONPointer
     ) throws(HoldfastError) -> String? {
@@ -54,7 +56,8 @@ extension ExperimentDefinition {
 
     // MARK: Variations
 
-    /// Where a datafile keeps the ids of variations that were left out, for when they are put back.
+    /// The member of a datafile that keeps the ids of removed variations. A variation that is added again gets its
+    /// former id.
     private static let retiredVariations = "retiredVariations"
 
     private func apply(
@@ -88,16 +91,17 @@ extension ExperimentDefinition {
         experiment[Self.retiredVariations] = entries.isEmpty ? nil : .array(entries)
     }
 
-    /// The same for the same experiment and key, so that a variation that is left out and put back is the same one.
+    /// Derives an id from the experiment's id and the variation's key, so that a variation that is removed and added
+    /// again keeps its users.
     private static func variationID(experimentID: String, key: String) -> String {
-        // Ids of experiments have no slash.
+        // Unambiguous, because an experiment's id has no slash.
         let hash = Array("\(experimentID)/\(key)".utf8).withUnsafeBytes { bytes in
             UInt64(MurmurHash3.hash(bytes, seed: 1)) << 32 | UInt64(MurmurHash3.hash(bytes, seed: 2))
         }
         return String(hash)
     }
 
-    /// An id that no other experiment has or ever had, whose assignments would come alive again.
+    /// Returns a random id. It must not be the id of a deleted experiment, whose stored assignments would apply again.
     private static func freshID() -> String {
         String(UInt64.random(in: 1_000_000_000_000_000..<1_000_000_000_000_000_000))
     }
@@ -138,7 +142,7 @@ extension ExperimentDefinition {
 }
 
 extension Experiment {
-    /// As `GET /v1/experiments/{key}` answers it.
+    /// The response of `GET /v1/experiments/{key}`.
     public func description(sdkKey: String, revision: String) -> JSONValue {
         let shares = shares
         let weights = relativeWeights
@@ -156,13 +160,13 @@ extension Experiment {
         ]
     }
 
-    /// The percentage of users who take part, 0 to 100.
+    /// The percentage of users who are enrolled, 0 to 100.
     var traffic: Double {
         Double(variations.reduce(0) { [shares] in $0 + (shares[$1.id] ?? 0) }) / 100
     }
 
-    /// The weights by which the variations share the traffic: those that were given, while the allocation agrees with
-    /// them, else each variation's share in hundredths of a percent.
+    /// The relative weights of the variations: the weights that were given, if the allocation agrees with them;
+    /// otherwise each variation's share of users, in hundredths of a percent.
     var relativeWeights: [Identifier: Double] {
         let ids = variations.map(\.id)
         let given = variations.compactMap(\.weight)
@@ -173,14 +177,14 @@ extension Experiment {
                 return Dictionary(zip(ids, given), uniquingKeysWith: { first, _ in first })
             }
         }
-        // Without any traffic there is nothing to tell of the shares but that none is preferred.
+        // Without traffic there are no shares to derive weights from, so all variations get the same.
         if total == 0 { return Dictionary(ids.map { ($0, 1) }, uniquingKeysWith: { first, _ in first }) }
         return shares.mapValues { Double($0) }
     }
 }
 
 extension JSONValue {
-    /// A number, written without a fraction where it has none.
+    /// Returns an integer if the number has no fraction.
     fileprivate static func shortest(_ number: Double) -> JSONValue {
         Int64(exactly: number).map { .integer($0) } ?? .number(number)
     }

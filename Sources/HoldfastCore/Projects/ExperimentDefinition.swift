@@ -2,7 +2,7 @@ import Bucketing
 public import JSON
 import Storage
 
-/// An experiment as an admin describes it in `PUT /v1/experiments/{key}`.
+/// An experiment as an admin defines it with `PUT /v1/experiments/{key}`.
 ///
 /// `{"variations":["control","new"],"traffic":50,"status":"Running","audience":[…]}`, or with weights
 /// `{"variations":[{"key":"control","weight":3},{"key":"new","weight":1}]}`. Weights are relative: 1:1, 50:50 and
@@ -17,13 +17,13 @@ public struct ExperimentDefinition: Sendable {
     public var key: String
     public var id: String?
     public var variations: [VariationDefinition]?
-    /// The percentage of users who take part, 0 to 100.
+    /// The percentage of users who are enrolled, 0 to 100.
     var traffic: Double?
     public var status: String?
-    /// Conditions as a datafile's audience has them; `null` stands for everybody.
+    /// Conditions in the form of a datafile's audience; `null` admits everybody.
     public var audience: JSONValue?
 
-    /// Variations of one experiment.
+    /// The maximum number of variations.
     static let variationLimit = 1_000
     static let greatestWeight = 1_000_000.0
     public static let archived = "Archived"
@@ -105,7 +105,7 @@ public struct ExperimentDefinition: Sendable {
         return variation
     }
 
-    /// 1 to 255 bytes.
+    /// Returns a key if it has 1 to 255 bytes without NUL.
     public static func checkKey(_ key: String, at place: JSONPointer?) throws(HoldfastError) -> String {
         guard (1...255).contains(key.utf8.count), !key.utf8.contains(0) else {
             throw HoldfastError(

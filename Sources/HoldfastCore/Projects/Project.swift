@@ -2,35 +2,37 @@ public import Bucketing
 public import JSON
 public import Storage
 
-/// What an SDK key stands for: the datafile in force, compiled, and the variations forced on users.
+/// The project of an SDK key: its active datafile, compiled, and the variations forced on users.
 public final class Project: Sendable {
     public let sdkKey: String
-    /// The stored version of the datafile; counts the datafiles of all projects.
+    /// The version of the stored datafile. One counter numbers the datafiles of all projects.
     public let version: Int64
-    /// The version of the newest datafile of any project that was known when this was made. Assignments that are
-    /// decided with this project are stored only while it is still the newest.
+    /// The version of the newest datafile of all projects when this value was created. An assignment that was decided
+    /// with it is stored only while that datafile is still the newest.
     let catalogVersion: Int64
-    /// Whether the active datafile cannot be used by this process, so that this is a former one. It serves those who
-    /// have an assignment, and enrolls nobody.
+    /// Whether this process cannot use the active datafile, so that this is an earlier one. It serves users who have an
+    /// assignment, and enrolls nobody.
     let isSuperseded: Bool
     public let datafile: Datafile
-    /// The datafile as it was brought.
+    /// The datafile as it was uploaded.
     public let content: [UInt8]
-    /// Equal for equal content, in every process.
+    /// Stable across processes: equal content has an equal hash.
     public let contentHash: UInt64
-    /// By user, then by experiment id: the id of the variation that is forced.
+    /// Ids of forced variations, by user and experiment id.
     let forcedVariations: [Identifier: [Identifier: Identifier]]
     /// The attributes and segments that are defined, for all projects.
     public let schema: AttributeSchema
-    /// The names of the stored attributes that the audiences ask for.
+    /// The names of the stored attributes that the audiences use.
     let askedAttributes: [String]
 
-    /// - Throws: `HoldfastError` when the datafile is not usable, naming every member that is wrong.
+    /// Compiles a stored datafile.
+    ///
+    /// - Throws: 400 if the datafile is not usable, with every wrong member as `errors`.
     public convenience init(_ stored: StoredDatafile) throws(HoldfastError) {
         self.init(stored, try Self.compile(stored.content))
     }
 
-    /// A stored datafile by itself, without what the catalog knows.
+    /// Creates a project without the forced variations and the schema, which the catalog adds.
     ///
     /// - Parameter datafile: the compiled content.
     public init(_ stored: StoredDatafile, _ datafile: Datafile) {
@@ -46,7 +48,7 @@ public final class Project: Sendable {
         askedAttributes = []
     }
 
-    /// The same datafile in a catalog that has changed.
+    /// Creates a project with the same datafile for a catalog that has changed.
     public init(
         _ former: Project, forced: [ForcedVariation], schema: AttributeSchema, catalogVersion: Int64, isSuperseded: Bool
     ) {
@@ -69,7 +71,9 @@ public final class Project: Sendable {
 
     private static let parser = JSONParser(maximumDepth: 128)
 
-    /// - Throws: 400, with all that is wrong as `errors`.
+    /// Parses and compiles a datafile.
+    ///
+    /// - Throws: 400 with every wrong member as `errors`.
     public static func compile(_ content: [UInt8]) throws(HoldfastError) -> Datafile {
         let value: JSONValue
         do throws(JSONError) {
@@ -80,12 +84,13 @@ public final class Project: Sendable {
         return try compile(value)
     }
 
-    /// A datafile that is to be put in force. Those that are in force are not held to what came later.
+    /// Compiles a datafile that is about to be activated, under stricter rules than ``compile(_:)``. Datafiles that are
+    /// active already are not checked against these rules, which are newer.
     ///
-    /// - Throws: 400 also when an experiment or a variation has an id that a profile could not hold.
+    /// - Throws: 400 also if the id of an experiment or a variation does not fit into a profile.
     public static func accept(_ content: [UInt8]) throws(HoldfastError) -> Datafile {
         let datafile = try compile(content)
-        // Assignments to delivery rules are not stored, and the rules' ids are of other forms.
+        // Delivery rules are exempt: their assignments are not stored, and their ids have other forms.
         for experiment in datafile.experimentsBesideRules {
             do throws(HoldfastError) {
                 _ = try ProfileInput.checkExperimentID(experiment.id.string, at: nil)
@@ -115,7 +120,8 @@ public final class Project: Sendable {
         }
     }
 
-    /// Keys that the datafile does not know are let be, as the SDKs do: they may come with a later one.
+    /// Maps the keys of forced variations to ids. As in the SDKs, unknown keys are ignored: a later datafile may have
+    /// them.
     private static func resolve(
         _ forced: [ForcedVariation], _ datafile: Datafile
     ) -> [Identifier: [Identifier: Identifier]] {
@@ -130,9 +136,9 @@ public final class Project: Sendable {
     }
 }
 
-/// The name of a project.
+/// The name of a project, as the SDKs use it.
 public enum SDKKey {
-    /// 1 to 255 letters, digits and `+ / = _ . : -`.
+    /// Returns an SDK key if it has 1 to 255 ASCII letters, digits and `+/=_.:-`.
     public static func check(_ text: String) throws(HoldfastError) -> String {
         let isKey = text.utf8.allSatisfy { byte in
             byte &- UInt8(ascii: "0") < 10 || (byte | 0x20) &- UInt8(ascii: "a") < 26 || "+/=_.:-".utf8.contains(byte)
@@ -146,17 +152,18 @@ public enum SDKKey {
 }
 
 extension Datafile {
-    /// The experiments without the delivery rules of flags, as the Agent counts them, too.
+    /// The experiments without the delivery rules of flags, which the Agent does not count as experiments either.
     public var experimentsBesideRules: [Experiment] {
         let rules = Set(rollouts.flatMap(\.rules).map(\.id))
         return experiments.filter { !rules.contains($0.id) }
     }
 
-    /// The experiment that a caller names: by its key, or else by its id.
+    /// Returns the experiment with a key, or else with an id.
     public func experiment(keyOrID name: Identifier) -> Experiment? {
         experiment(key: name) ?? experiment(id: name)
     }
 
+    /// Returns the experiment with a key, unless it is a delivery rule.
     public func agentExperiment(key: Identifier) -> Experiment? {
         guard let experiment = experiment(key: key) else { return nil }
         let isDeliveryRule = rollouts.contains { $0.rules.contains { $0.id == experiment.id } }

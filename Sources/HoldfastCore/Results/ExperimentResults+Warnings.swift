@@ -2,7 +2,7 @@ import Bucketing
 import Storage
 
 extension ExperimentResults {
-    /// What stands in the way of a conclusion.
+    /// A reason to distrust the results.
     public struct Warning: Sendable {
         /// For programs.
         public var code: String
@@ -10,7 +10,8 @@ extension ExperimentResults {
         public var message: String
     }
 
-    /// Users of a variation, and converted and not converted ones, below which intervals and p-values mean little.
+    /// The minimum number of users in a variation, and of converted and of other users among them. With fewer, the
+    /// approximations behind intervals and p-values do not hold.
     private static let fewestUsers = 100
     private static let fewestOfEach = 10
 
@@ -80,7 +81,7 @@ extension ExperimentResults {
                 + (others.isEmpty ? "" : "; goals that were reached: \(others)"))
     }
 
-    /// A p-value for people: `= 0.0123` or `< 0.0001`.
+    /// Formats a p-value for people: `= 0.0123` or `< 0.0001`.
     public static func short(_ p: Double) -> String {
         p < 0.0001 ? "< 0.0001" : "= \((p * 10_000).rounded() / 10_000)"
     }

@@ -2,25 +2,25 @@ public import Bucketing
 import Statistics
 public import Storage
 
-/// What came of an experiment: each variation against the baseline, for one goal.
+/// The results of an experiment for one goal: each variation compared with the baseline.
 public struct ExperimentResults: Sendable {
     /// One variation.
     public struct Arm: Sendable {
         public var id: Identifier
-        /// `nil`: the experiment has it no longer.
+        /// `nil` if the experiment no longer has the variation.
         public var key: Identifier?
         public var isBaseline: Bool
         /// Its share of the traffic, in hundredths of a percent.
         public var weight: Int
         public var tally: VariationTally
         public var conversion: Estimate
-        /// `nil` when no event of the goal has a value.
+        /// `nil` if no event of the goal has a value.
         public var value: Estimate?
 
         public var name: String { key?.string ?? id.string }
     }
 
-    /// A rate of converted users, or a mean value of all users, converted or not.
+    /// The rate of converted users, or the mean value over all users, converted or not.
     public struct Estimate: Sendable {
         public var mean: Double
         public var standardDeviation: Double
@@ -28,11 +28,12 @@ public struct ExperimentResults: Sendable {
         public var comparison: ResultsComparison?
     }
 
+    /// An A/A test: `control` compared with `control-check`, whose users get the same.
     public struct ControlCheck: Sendable {
         public var conversionPValue: Double?
         public var valuePValue: Double?
 
-        /// Below it two groups that get the same are taken to differ.
+        /// A p-value below this means that the two groups differ.
         static let threshold = 0.01
 
         public var isSuspicious: Bool {
@@ -43,20 +44,20 @@ public struct ExperimentResults: Sendable {
     public let experiment: Experiment
     public let sdkKey: String
     public let query: ResultsQuery
-    /// Those of the experiment in its order, then former ones.
+    /// The experiment's variations in their order, then removed ones.
     public let arms: [Arm]
-    /// The p-value of the split that was counted, given the traffic allocation in force.
+    /// The p-value of the counted split, under the active traffic allocation.
     public let sampleRatioPValue: Double?
-    /// `control` against `control-check`, where both exist.
+    /// `nil` unless the experiment has both `control` and `control-check`.
     public let controlCheck: ControlCheck?
-    /// Goals that exposed users have reached; filled in when nobody has reached the one that is asked for.
+    /// Goals that exposed users reached. Set only if nobody reached the requested goal.
     public let otherGoals: [Identifier]
 
-    /// Below it a split is held to be broken: one test in a thousand raises a false alarm.
+    /// A p-value below this means that the split is broken. One correct split in a thousand raises a false alarm.
     static let sampleRatioThreshold = 0.001
 
-    /// - Parameter tallies: of all variations to which anybody was exposed.
-    /// - Throws: 422 when there is no such baseline.
+    /// - Parameter tallies: the tallies of all variations to which anybody was exposed.
+    /// - Throws: 422 if the baseline does not exist.
     public init(
         _ experiment: Experiment, sdkKey: String, _ query: ResultsQuery, _ tallies: [VariationTally],
         otherGoals: [Identifier] = []
@@ -133,5 +134,71 @@ extension Experiment {
             start = max(start, range.end)
         }
         return shares
+    }
+}
+
+/// The counted users of a variation as samples for the statistics: conversions and values.
+struct VariationData {
+    let conversion: Sample
+    /// Conversions, paired with conversions before the exposure.
+    let conversionPair: PairedSample
+    /// Values since the exposure, paired with values before it.
+    let value: PairedSample
+    private let converted: Double
+
+    init(_ tally: VariationTally) {
+        let goal = tally.goal
+        let count = Double(tally.counted)
+        converted = Double(goal.converted)
+        conversion = Sample(successes: converted, of: count)
+        guard count > 0 else {
+            conversionPair = Self.nobody
+            value = Self.nobody
+            return
+        }
+        let before = Double(goal.convertedBefore)
+        conversionPair = PairedSample(
+            count: count, mean: converted / count, meanBefore: before / count,
+            squares: converted - converted * converted / count, squaresBefore: before - before * before / count,
+            products: Double(goal.convertedBoth) - converted * before / count)
+        value = PairedSample(
+            count: count, mean: goal.y.value / count, meanBefore: goal.x.value / count,
+            squares: (goal.yy - goal.y * goal.y / count).value,
+            squaresBefore: (goal.xx - goal.x * goal.x / count).value,
+            products: (goal.xy - goal.x * goal.y / count).value)
+    }
+
+    private static let nobody = PairedSample(
+        count: 0, mean: 0, meanBefore: 0, squares: 0, squaresBefore: 0, products: 0)
+
+    func conversionEstimate(against baseline: VariationData?, _ query: ResultsQuery) -> ExperimentResults.Estimate {
+        var estimate = ExperimentResults.Estimate(
+            mean: conversion.mean, standardDeviation: conversion.variance.squareRoot())
+        guard let baseline, conversion.count > 0, baseline.conversion.count > 0 else { return estimate }
+        let comparison = Comparison(conversion, against: baseline.conversion)
+        let factor = Normal.quantile((1 + query.confidence) / 2)
+        let bayes = RatePosterior(
+            successes: converted, of: conversion.count, againstSuccesses: baseline.converted,
+            of: baseline.conversion.count
+        ).chanceToWinAndExpectedLoss
+        estimate.comparison = ResultsComparison(
+            comparison, pValue: comparison.twoProportionPValue, factor: factor, chanceToWin: bayes.chance,
+            expectedLoss: bayes.loss, adjusted: AdjustedComparison(conversionPair, against: baseline.conversionPair),
+            query)
+        return estimate
+    }
+
+    func valueEstimate(against baseline: VariationData?, _ query: ResultsQuery) -> ExperimentResults.Estimate {
+        let sample = value.sample
+        var estimate = ExperimentResults.Estimate(mean: sample.mean, standardDeviation: sample.variance.squareRoot())
+        guard let baseline else { return estimate }
+        let comparison = Comparison(sample, against: baseline.value.sample)
+        guard let degrees = comparison.degreesOfFreedom else { return estimate }
+        estimate.comparison = ResultsComparison(
+            comparison, pValue: comparison.welchPValue,
+            factor: StudentT(degreesOfFreedom: degrees).distance(exceededWith: 1 - query.confidence),
+            chanceToWin: comparison.chanceToWin, expectedLoss: comparison.expectedLoss,
+            adjusted: AdjustedComparison(value, against: baseline.value), query)
+        return estimate
     }
 }

@@ -1,36 +1,81 @@
-import Bucketing
+public import Bucketing
 import Statistics
 import Storage
 
-/// What is told of a variation against the baseline.
+/// The query for the results of an experiment.
+public struct ResultsQuery: Sendable {
+    public enum Format: String, Sendable {
+        case json, csv
+    }
+
+    public var goal: Identifier
+    /// The key or id of a variation; `nil` for `control`, or else the first variation.
+    public var baseline: Identifier?
+    /// The level of all intervals, such as 0.95.
+    public var confidence = 0.95
+    /// The number of users at which always-valid intervals are narrowest.
+    var tuning = 5_000.0
+    public var format = Format.json
+
+    /// - Throws: 400 with the parameter that is wrong.
+    public init(_ query: [String: String]) throws(HoldfastError) {
+        guard let goal = query["goal"], !goal.isEmpty else {
+            throw HoldfastError(.invalid, "the query parameter `goal` is required")
+        }
+        self.goal = Identifier(goal)
+        baseline = query["baseline"].map { Identifier($0) }
+        if let text = query["confidence"] {
+            guard let number = Double(text), (0.5...0.9999).contains(number) else {
+                throw HoldfastError(.invalid, "`confidence` must be a number from 0.5 to 0.9999; got '\(text)'")
+            }
+            confidence = number
+        }
+        if let text = query["sequential_tuning"] {
+            guard let number = Double(text), (1...1e9).contains(number) else {
+                throw HoldfastError(.invalid, "`sequential_tuning` must be a number of users from 1 to 1e9; got '\(text)'")
+            }
+            tuning = number
+        }
+        if let text = query["format"] {
+            guard let known = Format(rawValue: text) else {
+                throw HoldfastError(.invalid, "`format` must be 'json' or 'csv'; got '\(text)'")
+            }
+            format = known
+        }
+    }
+
+    public static let parameters = ["goal", "baseline", "confidence", "sequential_tuning", "format"]
+}
+
+/// A variation compared with the baseline.
 public struct ResultsComparison: Sendable {
-    /// The same with what is known of the users from before the exposure taken into account (CUPED).
+    /// The comparison adjusted for the users' data from before their exposure (CUPED).
     public struct Adjusted: Sendable {
         public var lift: Double?
         public var liftInterval: ClosedRange<Double>?
         public var pValue: Double?
         public var sequentialLiftInterval: ClosedRange<Double>?
-        /// The share of the variance of the difference that is gone.
+        /// The share of the difference's variance that the adjustment removes.
         public var varianceReduction: Double
     }
 
     public var difference: Double
     public var differenceInterval: ClosedRange<Double>
-    /// As a share of the baseline's mean; `nil` when that is 0 or nearly so, as for all lifts.
+    /// The difference as a share of the baseline's mean. All lifts are `nil` if that mean is 0 or nearly 0.
     public var lift: Double?
     public var liftInterval: ClosedRange<Double>?
-    /// `nil` when all users did the same.
+    /// `nil` if all users did the same.
     public var pValue: Double?
     public var chanceToWin: Double?
-    /// In the unit of the mean.
+    /// In units of the mean.
     public var expectedLoss: Double?
     public var sequentialLiftInterval: ClosedRange<Double>?
     public var sequentialPValue: Double?
-    /// `nil` when there is nothing from before.
+    /// `nil` if there is no data from before the exposures.
     public var adjusted: Adjusted?
 
-    /// - Parameter factor: standard errors to each side of an estimate.
-    /// - Returns: `nil` when the difference is beyond what a `Double` can be.
+    /// - Parameter factor: half the width of an interval, in standard errors.
+    /// - Returns: `nil` if the difference exceeds the range of `Double`.
     init?(
         _ comparison: Comparison, pValue: Double?, factor: Double, chanceToWin: Double?, expectedLoss: Double?,
         adjusted: AdjustedComparison?, _ query: ResultsQuery
