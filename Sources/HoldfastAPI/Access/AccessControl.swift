@@ -38,7 +38,7 @@ public final class AccessControl: Sendable {
         let decoded = Array(text.utf8).withUnsafeBytes { PercentDecoding.decode($0) }
         let forms = [text, decoded ?? text]
         let isSecret = tokens.contains { token in forms.contains(where: token.isContained) }
-        return isSecret ? "(hidden: it has the secret of a token in it)" : text
+        return isSecret ? "(hidden: it contains the secret of a token)" : text
     }
 
     /// Whether there are no tokens, so that every caller has every scope.

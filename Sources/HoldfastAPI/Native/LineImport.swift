@@ -44,7 +44,7 @@ final class LineImport<Change>: BodyReceiver {
 
     /// - Parameters:
     ///   - parse: returns the change that a line requests.
-    ///   - submit: submits changes, and calls `finished` once, from any thread, with the outcome of each.
+    ///   - submit: submits changes, and calls `finished` once, on any thread, with the outcome of each.
     init(
         call: Call, options: Services.Options, tellsUnchanged: Bool = false,
         parse: @escaping (UnsafeRawBufferPointer) throws(HoldfastError) -> Change,
