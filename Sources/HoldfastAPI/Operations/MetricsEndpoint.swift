@@ -129,13 +129,13 @@ struct MetricsEndpoint {
             changes.refused)
         let events = services.events.statistics
         page.single("holdfast_events_waiting", .gauge, "Events that wait for their commit.", events.waiting)
-        page.begin("holdfast_events_stored_total", .counter, "ExposureRecorder and goal events stored.")
+        page.begin("holdfast_events_stored_total", .counter, "Exposures and goal events stored.")
         page.sample("kind=\"exposure\"", events.storedExposures)
         page.sample("kind=\"goal\"", events.storedGoals)
         page.single("holdfast_events_repeated_total", .counter, "Events that were known already.", events.repeated)
         page.single("holdfast_events_failed_total", .counter, "Events that could not be stored.", events.failed)
         page.single(
-            "holdfast_events_dropped_total", .counter, "ExposureRecorder of decisions for which there was no room.",
+            "holdfast_events_dropped_total", .counter, "Exposures of decisions for which there was no room.",
             events.dropped)
     }
 
