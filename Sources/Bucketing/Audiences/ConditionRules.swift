@@ -1,6 +1,5 @@
 package import JSON
 
-
 /// What all conditions have in common.
 package enum ConditionRules {
     package static let matches = [
