@@ -80,7 +80,7 @@ import Testing
         try makeDatabase(version: 2)
         let said = try Command("export", "--database", database)
         #expect(said.end != .exit(0))
-        #expect(said.errors.contains("its version is 2"))
+        #expect(said.errors.contains("it is 2"))
         #expect(try DatabaseConnection(database).text("PRAGMA user_version") == "2")
     }
 
