@@ -4,7 +4,7 @@
 #include <sqlite3.h>
 #include <string.h>
 
-// A log of which the end may still be in memory:
+// A log whose end may still be in memory:
 //
 //   |  written to the system's file  |  pending, `count` bytes  |
 //                                    ^ start                    ^ start + count
@@ -13,18 +13,18 @@ typedef struct {
     sqlite3_int64 start;
     int count;
     unsigned char *pending;
-    // The system's file lies behind this, as large as its VFS asks.
+    // The system's file follows, in the size that its VFS asks for.
     sqlite3_file file[];
 } log_file;
 
-// The system's VFS takes less than 128 KiB at once, as SQLite itself never writes more than a page.
+// The system's VFS accepts less than 128 KiB per write, because SQLite itself never writes more than a page.
 enum { PENDING_CAPACITY = 96 * 1024 };
 
 static log_file *log_of(sqlite3_file *file) {
     return (log_file *)file;
 }
 
-// What cannot be written is forgotten: SQLite is told, and rolls the transaction back.
+// Discards what cannot be written: SQLite gets the error and rolls the transaction back.
 static int flush(log_file *log) {
     if (log->count == 0) return SQLITE_OK;
     int count = log->count;
@@ -144,8 +144,8 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static void register_vfs(void) {
     sqlite3_vfs *system = sqlite3_vfs_find(NULL);
     if (!system) return;
-    // All but opening a file is done by the system's, whose functions ask for nothing of the VFS that they are given
-    // except its data, which they do not have.
+    // The system's functions do everything except open files. They use nothing of the VFS that they are passed but its
+    // data, and have none.
     log_vfs = *system;
     log_vfs.zName = "holdfast-log";
     log_vfs.szOsFile = (int)sizeof(log_file) + system->szOsFile;

@@ -3,12 +3,12 @@
 #include <sqlite3.h>
 #include <stddef.h>
 
-// SQLite's own page cache, with bounds of the page numbers in it.
+// SQLite's own page cache, with bounds on the page numbers in it.
 typedef struct {
     sqlite3_pcache *cache;
-    // No page has a greater number, but for the one that is parked.
+    // No page has a greater number, except the parked one.
     unsigned greatest;
-    // A page that has gone beyond all others, as SQLite does with one for a moment to have two change places; 0: none.
+    // A page that was moved beyond all others, as SQLite does temporarily to swap two pages; 0: none.
     unsigned parked;
 } page_cache;
 
@@ -47,8 +47,8 @@ static void renumber(sqlite3_pcache *base, sqlite3_pcache_page *page, unsigned f
     builtin.xRekey(cache->cache, page, from, to);
 }
 
-// Drops all pages from a number on: at the end of each transaction, from the first number that the file has no page
-// for.
+// Drops all pages from a number on. SQLite calls it at the end of each transaction, with the first number beyond the end of
+// the file.
 static void drop(sqlite3_pcache *base, unsigned from) {
     page_cache *cache = bounded(base);
     if (from > cache->greatest && cache->parked == 0) return;

@@ -1,21 +1,21 @@
 #ifndef HOLDFAST_CSQLITESUPPORT_H
 #define HOLDFAST_CSQLITESUPPORT_H
 
-// The name of a SQLite VFS for the connection that writes. It is the system's own, but what SQLite appends to the
-// write-ahead log, with two writes a page, is collected and written at once, at the latest before it is synchronised.
+// Returns the name of a SQLite VFS for the writing connection. It is the system's VFS, but collects what SQLite appends to
+// the write-ahead log, two writes per page, and writes it in large blocks, at the latest before a sync.
 //
-// That is safe with synchronous=FULL and cache_spill=OFF: then SQLite appends to the log only to commit, and
-// synchronises it before it tells anybody of the commit. Until then nobody but the connection itself knows of the
-// pages, and it reads through here; what is collected never outlives the lock of its transaction.
+// This is safe with synchronous=FULL and cache_spill=OFF: then SQLite appends to the log only to commit, and syncs it before
+// it publishes the commit. Until then only this connection knows of the pages, and it reads through this VFS. Collected data
+// never outlives the lock of its transaction.
 //
-// Returns NULL when memory is short.
+// Returns NULL if out of memory.
 const char *csqlite_log_vfs(void);
 
-// Has SQLite use its own page cache by way of one that knows the greatest number of a page in it. At the end of each
-// transaction SQLite drops the pages beyond the end of the file. Hardly ever there are any, but SQLite 3.40 looks at all
-// pages of the cache for them if it has split a page in the transaction, which takes longer than a dozen changes.
+// Wraps SQLite's page cache in one that knows the greatest page number in it. At the end of each transaction SQLite drops the
+// pages beyond the end of the file. There are hardly ever any, but SQLite 3.40 searches the whole cache for them if the
+// transaction has split a page, which takes longer than a dozen changes.
 //
-// To be called once, before the first connection. Returns a code of SQLite.
+// Call it once, before the first connection. Returns a SQLite result code.
 int csqlite_use_bounded_page_cache(void);
 
 #endif
