@@ -1,12 +1,12 @@
 public import HTTPServer
 import Logging
-import Storage
+public import Storage
 
-/// Holdfast as one event loop serves it: the protocols, the loop's own reader of the store, and its metrics.
+/// Holdfast as one event loop serves it: the protocols, the loop's own session of the store, and its metrics.
 public final class HoldfastApplication: Application {
     public let router: Router
     private let services: Services
-    private let reader: any UserReader
+    private let session: any StoreSession
     private let protocols: [any WireProtocol]
     let routes: [APIRoute]
     /// The protocol of each route.
@@ -19,8 +19,8 @@ public final class HoldfastApplication: Application {
     /// - Throws: ``StorageError`` when the store cannot be read.
     public init(services: Services, loop: EventLoop) throws {
         self.services = services
-        reader = try services.attributes.makeUserReader()
-        let loopServices = LoopServices(services, reader, loop: loop)
+        session = try services.store.makeSession(on: loop)
+        let loopServices = LoopServices(services, session, loop: loop)
         protocols = [
             NativeProtocol(loopServices),
             OperationsRoutes(loopServices),
@@ -36,11 +36,11 @@ public final class HoldfastApplication: Application {
     public var logsRequests: Bool { services.options.accessLog }
 
     public func beginBatch() {
-        reader.beginBatch()
+        session.beginBatch()
     }
 
     public func endBatch() {
-        reader.endBatch()
+        session.endBatch()
     }
 
     public func response(to failure: RequestFailure, at location: RequestFailure.Location) -> Response {
@@ -98,12 +98,15 @@ public final class HoldfastApplication: Application {
     }
 
     public func stop() {
-        reader.close()
+        session.close()
     }
 
     func snapshot(_ connections: ConnectionMetrics) -> LoopSnapshot {
         let labels = routes.map { "method=\"\($0.method.name)\",route=\"\($0.pattern)\"" } + ["method=\"\",route=\"\""]
         return LoopSnapshot(
-            routeLabels: labels, metrics: metrics, connections: connections, cache: reader.cacheStatistics)
+            routeLabels: labels, metrics: metrics, connections: connections, cache: session.cacheMetrics)
     }
 }
+
+/// A loop runs what its session of the store completes.
+extension EventLoop: StoreExecutor {}

@@ -6,12 +6,9 @@ public import Storage
 
 /// What all event loops of one server share.
 public final class Services: Sendable {
-    public let profiles: any ProfileStore
-    public let attributes: any AttributeStore
+    public let store: any Store
     public let projects: ProjectCatalog
     public let events: EventQueue
-    public let audit: any AuditStore
-    public let eventStore: any EventStore
     public let access: AccessControl
     public let refusals: RefusalLog
     public let readiness: Readiness
@@ -23,8 +20,8 @@ public final class Services: Sendable {
     let attributeMetrics = AttributeMetrics()
     public let changes: ChangeFeed
     let knownExposures = KnownExposures()
-    /// Where exports, results and the history of datafiles are read, one at a time, while event loops go on.
-    let storeReads = DispatchQueue(label: "store-reads", qos: .userInitiated)
+    /// Where results are computed, one at a time, while event loops go on.
+    let computations = DispatchQueue(label: "computations", qos: .userInitiated)
 
     public struct Options: Sendable {
         /// Whether each request is logged.
@@ -48,21 +45,17 @@ public final class Services: Sendable {
     }
 
     public init(
-        profiles: any ProfileStore, attributes: any AttributeStore, projects: ProjectCatalog, events: EventQueue,
-        audit: any AuditStore, access: AccessControl, build: BuildInfo, logger: Logger, options: Options = Options()
+        store: any Store, projects: ProjectCatalog, events: EventQueue, access: AccessControl, build: BuildInfo, logger: Logger, options: Options = Options()
     ) {
-        self.profiles = profiles
-        self.attributes = attributes
+        self.store = store
         self.projects = projects
         self.events = events
-        self.audit = audit
-        eventStore = events.store
         self.access = access
         refusals = RefusalLog(logger, access: access, proxies: options.trustedProxies)
         self.build = build
         self.logger = logger
         self.options = options
-        readiness = Readiness(store: profiles)
+        readiness = Readiness(store: store)
         changes = ChangeFeed(
             projects, access: access, limit: options.changeStreams, heartbeat: options.changeHeartbeat)
     }

@@ -41,17 +41,17 @@ func bearerSecret(_ value: String) -> Substring? {
 struct LoopServices {
     let services: Services
     /// Of this loop.
-    let reader: any UserReader
+    let session: any StoreSession
     let projects: ProjectView
     let decisions: StickyDecisionService
     let gate: AccessGate
 
-    init(_ services: Services, _ reader: any UserReader, loop: EventLoop) {
+    init(_ services: Services, _ session: any StoreSession, loop: EventLoop) {
         self.services = services
-        self.reader = reader
+        self.session = session
         projects = ProjectView(services.projects)
         decisions = StickyDecisionService(
-            profiles: services.profiles, reader: reader, projects: projects, executor: { loop.run($0) })
+            session: session, projects: projects, executor: { loop.run($0) })
         gate = AccessGate(services.access, refusals: services.refusals)
     }
 }

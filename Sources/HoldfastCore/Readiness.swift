@@ -18,14 +18,14 @@ public final class Readiness: Sendable {
         var isLate = false
     }
 
-    private let store: any ProfileStore
+    private let store: any Store
     private let state = Mutex(State())
     /// For how long one look at the store serves those who ask.
     private let freshness = DispatchTimeInterval.milliseconds(500)
     /// Seconds after which a store that says nothing is not ready.
     private let patience: Double
 
-    public init(store: any ProfileStore, patience: Double = 5) {
+    public init(store: any Store, patience: Double = 5) {
         self.store = store
         self.patience = patience
     }

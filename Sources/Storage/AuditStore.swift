@@ -142,22 +142,10 @@ public struct AuditQuery: Sendable {
 /// Stores the audit log: the actions of admins.
 ///
 /// An entry is written in the same transaction as its change. Actions that change nothing are not recorded.
-public protocol AuditStore: Sendable {
-    /// Applies an admin's change of a profile and records it; otherwise like ``ProfileStore/submit(_:completion:)``.
-    ///
-    /// Erasing a user also removes the user's id and the values before and after from existing entries.
-    func submit(
-        _ change: ProfileChange, by author: Author,
-        completion: @escaping @Sendable (Result<ProfileChangeResult, StorageError>) -> Void
-    )
-
+public protocol AuditStore: AnyObject {
     /// Records an action that took place outside the store.
-    func record(
-        _ note: AuditNote, by author: Author, completion: @escaping @Sendable (Result<Void, StorageError>) -> Void)
+    func record(_ note: AuditNote, by author: Author, _ completion: @escaping Completion<Void>)
 
     /// Finds entries, newest first.
-    ///
-    /// - Parameter completion: called on any thread.
-    func auditEntries(
-        _ query: AuditQuery, completion: @escaping @Sendable (Result<[AuditEntry], StorageError>) -> Void)
+    func auditEntries(_ query: AuditQuery, _ completion: @escaping Completion<[AuditEntry]>)
 }

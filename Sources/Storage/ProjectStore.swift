@@ -40,26 +40,42 @@ public struct ForcedVariation: Sendable, Hashable {
     }
 }
 
-/// Stores datafiles and forced variations for all processes that share the store, with the guarantees of
-/// ``ProfileStore``.
-///
-/// Reads block; do not call them on an event loop. The data is small and rarely changes, so that its users keep it in
-/// memory.
-public protocol ProjectStore: Sendable {
-    /// Returns a counter that every change raises, in any process.
-    func projectChanges() throws(StorageError) -> Int64
+/// Everything that decisions depend on besides users, as of one moment.
+public struct ProjectState: Sendable {
+    /// A counter that every change raises, in any process.
+    public var changes: Int64
+    /// The active datafiles that were asked for, in the order of their versions.
+    public var datafiles: [StoredDatafile]
+    public var forcedVariations: [ForcedVariation]
+    public var schema: AttributeSchema
 
-    /// Returns the active datafiles whose version is greater than `version`.
-    func datafiles(after version: Int64) throws(StorageError) -> [StoredDatafile]
+    public init(
+        changes: Int64, datafiles: [StoredDatafile], forcedVariations: [ForcedVariation], schema: AttributeSchema
+    ) {
+        self.changes = changes
+        self.datafiles = datafiles
+        self.forcedVariations = forcedVariations
+        self.schema = schema
+    }
+}
 
-    /// Returns the last datafiles of a project, newest first, without their content.
-    func datafileHistory(sdkKey: String, limit: Int) throws(StorageError) -> [StoredDatafile]
+/// Stores datafiles and forced variations, for all processes that share the store.
+public protocol ProjectStore: AnyObject {
+    /// Reads the state of all projects if it has changed. It is small and rarely changes, so that its users keep it in
+    /// memory.
+    ///
+    /// - Parameters:
+    ///   - changes: the ``ProjectState/changes`` of the known state; -1 if there is none.
+    ///   - version: the greatest known version; only newer datafiles are read.
+    ///   - completion: called with `nil` if nothing has changed.
+    func projects(
+        ifChangedSince changes: Int64, datafilesAfter version: Int64, _ completion: @escaping Completion<ProjectState?>)
 
-    /// Returns the last datafile of a project that an author activated, if any.
-    func lastDatafile(sdkKey: String, by author: Author) throws(StorageError) -> StoredDatafile?
+    /// Reads the last datafiles of a project, newest first, without their content.
+    func datafileHistory(sdkKey: String, limit: Int, _ completion: @escaping Completion<[StoredDatafile]>)
 
-    /// Returns all forced variations.
-    func forcedVariations() throws(StorageError) -> [ForcedVariation]
+    /// Reads the last datafile of a project that an author activated, if any.
+    func lastDatafile(sdkKey: String, by author: Author, _ completion: @escaping Completion<StoredDatafile?>)
 
     /// Activates a datafile and records that in the audit log.
     ///
@@ -69,7 +85,7 @@ public protocol ProjectStore: Sendable {
     ///   - completion: called with the stored datafile, or `nil` if another version was active.
     func putDatafile(
         _ content: [UInt8], sdkKey: String, revision: String, replacing: Int64?, note: AuditNote, by author: Author,
-        completion: @escaping @Sendable (Result<StoredDatafile?, StorageError>) -> Void
+        _ completion: @escaping Completion<StoredDatafile?>
     )
 
     /// Forces a variation on a user, or with `nil` removes the forced one, and records that in the audit log.
@@ -77,6 +93,6 @@ public protocol ProjectStore: Sendable {
     /// - Parameter completion: called with the variation forced before, if any.
     func setForcedVariation(
         _ variationKey: Identifier?, experimentKey: Identifier, userID: Identifier, sdkKey: String, by author: Author,
-        completion: @escaping @Sendable (Result<Identifier?, StorageError>) -> Void
+        _ completion: @escaping Completion<Identifier?>
     )
 }

@@ -11,7 +11,7 @@ import Storage
 /// cache until then; or another process wrote, and the reader clears the cache. Reads after the check may be newer than
 /// the check, but never older, and a late notice of a commit that was read early does no harm. All requests of a batch
 /// were received before the check.
-final class SQLiteReader: UserReader {
+final class SQLiteReader {
     private let file: DatabaseFile
     private let notices: CommitNotices
     private let inbox: CommitNotices.Inbox
@@ -37,12 +37,11 @@ final class SQLiteReader: UserReader {
     /// Contains the users who may have a profile, as of the last check.
     private var filter: BloomFilter?
 
-    init(
-        file: DatabaseFile, notices: CommitNotices, userFilter: UserFilter, configuration: SQLiteConfiguration
-    ) throws(SQLiteError) {
-        self.file = file
-        self.notices = notices
-        self.userFilter = userFilter
+    init(_ store: SQLiteStore) throws(SQLiteError) {
+        let configuration = store.configuration
+        file = store.file
+        notices = store.writer.notices
+        userFilter = store.writer.userFilter
         clock = configuration.clock
         lockTimeout = configuration.readLockTimeout
         cache = RecordCache(bytes: configuration.cacheBytes)
@@ -83,8 +82,8 @@ final class SQLiteReader: UserReader {
 
     // MARK: Reading
 
-    func profile(of userID: Identifier, _ completion: @escaping (Result<ProfileRecord?, StorageError>) -> Void) {
-        completion(read { try find(userID, $0) })
+    func profile(of userID: Identifier) -> Result<ProfileRecord?, StorageError> {
+        read { try find(userID, $0) }
     }
 
     private func find(_ userID: Identifier, _ connection: Connection) throws -> ProfileRecord? {
@@ -120,8 +119,8 @@ final class SQLiteReader: UserReader {
         }
     }
 
-    func attributes(of userID: Identifier, _ completion: @escaping (Result<AttributeRecord?, StorageError>) -> Void) {
-        completion(read { try findAttributes(userID, $0) })
+    func attributes(of userID: Identifier) -> Result<AttributeRecord?, StorageError> {
+        read { try findAttributes(userID, $0) }
     }
 
     private func findAttributes(_ userID: Identifier, _ connection: Connection) throws -> AttributeRecord? {
@@ -149,18 +148,15 @@ final class SQLiteReader: UserReader {
         record.earliestExpiry == nil ? record : record.visible(at: clock())
     }
 
-    func profiles(
-        after: Identifier?, limit: Int, _ completion: @escaping (Result<ProfilePage, StorageError>) -> Void
-    ) {
-        completion(
-            read { connection in
-                let now = clock()
-                let rows = try ProfileRows.page(after: after, limit: limit, on: connection)
-                let visible = try rows.compactMap { row in
-                    try ProfileRows.decode(row.record, of: row.userID).visible(at: now).map { (userID: row.userID, profile: $0) }
-                }
-                return ProfilePage(profiles: visible, end: rows.count < limit ? nil : rows.last?.userID)
-            })
+    func profiles(after: Identifier?, limit: Int) -> Result<ProfilePage, StorageError> {
+        read { connection in
+            let now = clock()
+            let rows = try ProfileRows.page(after: after, limit: limit, on: connection)
+            let visible = try rows.compactMap { row in
+                try ProfileRows.decode(row.record, of: row.userID).visible(at: now).map { (userID: row.userID, profile: $0) }
+            }
+            return ProfilePage(profiles: visible, end: rows.count < limit ? nil : rows.last?.userID)
+        }
     }
 
     private func read<Value>(
@@ -272,13 +268,13 @@ final class SQLiteReader: UserReader {
         attributeCache?.removeAll()
     }
 
-    var cacheStatistics: CacheStatistics {
-        var statistics = CacheStatistics()
-        statistics.hits = hits
-        statistics.misses = misses
-        statistics.bytes = cache.usedBytes + (attributeCache?.usedBytes ?? 0)
-        statistics.entries = cache.count + (attributeCache?.count ?? 0)
-        return statistics
+    var cacheMetrics: CacheMetrics {
+        var metrics = CacheMetrics()
+        metrics.hits = hits
+        metrics.misses = misses
+        metrics.bytes = cache.usedBytes + (attributeCache?.usedBytes ?? 0)
+        metrics.entries = cache.count + (attributeCache?.count ?? 0)
+        return metrics
     }
 
     func close() {

@@ -1,7 +1,7 @@
 public import Storage
 
 /// The embedded store: everything in one SQLite file, which several processes on one host may share.
-public final class SQLiteStore: Sendable {
+public final class SQLiteStore: Store {
     let configuration: SQLiteConfiguration
     let file: DatabaseFile
     let writer: Writer
@@ -32,6 +32,25 @@ public final class SQLiteStore: Sendable {
         eventReader = BackgroundReader(
             file: file, lockTimeout: configuration.lockTimeout, label: "sqlite-event-reader")
         retention = configuration.deletesOld ? Retention(writer: writer, configuration: configuration) : nil
+    }
+
+    public func makeSession(on executor: any StoreExecutor) throws(StorageError) -> sending any StoreSession {
+        try makeSQLiteSession(on: executor)
+    }
+
+    func makeSQLiteSession(on executor: any StoreExecutor) throws(StorageError) -> sending SQLiteSession {
+        guard !writer.notices.isClosed else { throw .closed }
+        return SQLiteSession(self, on: executor)
+    }
+
+    public func probe(_ completion: @escaping @Sendable (Result<Void, StorageError>) -> Void) {
+        writer.probe(completion)
+    }
+
+    public var writeFailure: StorageError? { writer.failure }
+
+    public func metrics() -> StoreMetrics {
+        writer.metrics()
     }
 
     public func close() {
@@ -83,9 +102,6 @@ public struct SQLiteConfiguration: Sendable {
     public var clock: WallClock = systemWallClock
     /// Called on any thread.
     public var report: @Sendable (StoreEvent) -> Void = { _ in }
-    /// Wraps the calls of all completions of one transaction, so that event loops are woken once instead of once for each.
-    /// Must call its argument.
-    public var aroundCompletions: @Sendable (() -> Void) -> Void = { $0() }
 
     public init(path: String) {
         self.path = path

@@ -33,8 +33,8 @@ import Testing
             for suffix in ["", "-wal", "-shm"] { try? FileManager.default.removeItem(atPath: path + suffix) }
         }
         let services = Services(
-            profiles: store, attributes: store, projects: try ProjectCatalog(store: store, logger: logger),
-            events: EventQueue(store: store), audit: store, access: AccessControl(), build: BuildInfo(version: "0", startedAt: 0), logger: logger)
+            store: store, projects: try ProjectCatalog(store: store, logger: logger),
+            events: try EventQueue(store: store), access: AccessControl(), build: BuildInfo(version: "0", startedAt: 0), logger: logger)
         let application = try HoldfastApplication(services: services, loop: EventLoop(index: 0))
         defer { application.stop() }
         routes = application.routes

@@ -8,7 +8,7 @@ import Testing
 
 @Suite struct EventQueueTests {
     /// A store that answers when it is told to.
-    private final class SlowStore: EventStore {
+    private final class SlowStore: Sendable {
         typealias Completion = @Sendable (Result<[EventOutcome], StorageError>) -> Void
         private let waiting = Mutex<[(events: [ReceivedEvent], completion: Completion)]>([])
         private let offered = DispatchSemaphore(value: 0)
@@ -16,7 +16,7 @@ import Testing
         var batches: [Int] { waiting.withLock { $0.map(\.events.count) } }
         var events: [ReceivedEvent] { waiting.withLock { $0.flatMap(\.events) } }
 
-        func record(_ events: [ReceivedEvent], completion: @escaping Completion) {
+        @Sendable func record(_ events: [ReceivedEvent], _ completion: @escaping Completion) {
             waiting.withLock { $0.append((events, completion)) }
             offered.signal()
         }
@@ -27,11 +27,6 @@ import Testing
             let first = waiting.withLock { $0.removeFirst() }
             first.completion(error.map { .failure($0) } ?? .success(first.events.map { _ in .stored }))
         }
-
-        func exposures(after number: Int64, limit: Int) throws(StorageError) -> [StoredExposure] { [] }
-        func goalEvents(after number: Int64, limit: Int) throws(StorageError) -> [StoredGoalEvent] { [] }
-        func tallies(experimentID: Identifier, goal: Identifier) throws(StorageError) -> [VariationTally] { [] }
-        func goals(experimentID: Identifier, limit: Int) throws(StorageError) -> [Identifier] { [] }
     }
 
     /// What became of submissions, in the order of their answers.
@@ -73,7 +68,7 @@ import Testing
     }
 
     @Test func `While one transaction is under way others gather, and each request is answered by its own`() {
-        let queue = EventQueue(store: store)
+        let queue = EventQueue(record: store.record)
         for (name, count) in [("a", 1), ("b", 2), ("c", 3)] { submit(name, count, to: queue) }
         #expect(store.batches == [1])
         store.answer()
@@ -84,7 +79,7 @@ import Testing
     }
 
     @Test func `A transaction takes no more than a bounded number of events, but a request's are in one`() {
-        let queue = EventQueue(store: store)
+        let queue = EventQueue(record: store.record)
         for name in ["a", "b", "c", "d"] { submit(name, 400, to: queue) }
         store.answer()
         #expect(store.batches == [800])
@@ -93,7 +88,7 @@ import Testing
     }
 
     @Test func `An overloaded store is offered exposures again, before all that came later, and requests are refused`() {
-        let queue = EventQueue(store: store, pause: .milliseconds(1))
+        let queue = EventQueue(pause: .milliseconds(1), record: store.record)
         submit("a", 1, to: queue)
         submit("b", 2, to: queue)
         queue.add(Self.exposures(3)) { Issue.record("they were dropped") }
@@ -112,13 +107,13 @@ import Testing
     }
 
     @Test func `What the store does not take in time is counted`() {
-        let queue = EventQueue(store: store)
+        let queue = EventQueue(record: store.record)
         submit("a", 3, to: queue)
         #expect(queue.waitUntilStored(before: .now()) == 3)
     }
 
     @Test func `Beyond the capacity a request is refused whole, and exposures of decisions are dropped`() {
-        let queue = EventQueue(store: store, capacity: 10)
+        let queue = EventQueue(capacity: 10, record: store.record)
         submit("a", 8, to: queue)
         submit("b", 3, to: queue)
         let isForgotten = Mutex(false)
@@ -134,7 +129,7 @@ import Testing
     }
 
     @Test func `Events take no more memory than a bound, however few they are`() {
-        let queue = EventQueue(store: store, capacityBytes: 10_000)
+        let queue = EventQueue(capacityBytes: 10_000, record: store.record)
         for name in ["a", "b", "c"] {
             var event = Self.events(1)
             if case .goal(var goal) = event[0] {
@@ -161,14 +156,14 @@ import Testing
             isForced: false, sdkKey: "", payload: [UInt8](repeating: 0x20, count: 4_096))
         for event in [UserEvent.goal(goal), .exposure(exposure)] {
             // What a hundred of them take in texts and details alone does not fit.
-            let queue = EventQueue(store: store, capacityBytes: 100 * 8_192)
+            let queue = EventQueue(capacityBytes: 100 * 8_192, record: store.record)
             for _ in 0..<100 { queue.record([event]) { _ in } }
             #expect((80..<100).contains(queue.statistics.waiting))
         }
     }
 
     @Test func `Events go to the store with the moment when they were received, however long they wait`() {
-        let queue = EventQueue(store: store)
+        let queue = EventQueue(record: store.record)
         let start = DispatchTime.now().uptimeNanoseconds
         submit("a", 1, to: queue)
         queue.add(Self.exposures(2)) { Issue.record("they were dropped") }
@@ -180,7 +175,7 @@ import Testing
     }
 
     @Test func `What the store fails to take is told to whom it concerns, and the next is tried`() {
-        let queue = EventQueue(store: store)
+        let queue = EventQueue(record: store.record)
         submit("a", 1, to: queue)
         submit("b", 1, to: queue)
         store.answer(.unavailable(reason: "full"))
@@ -190,7 +185,7 @@ import Testing
     }
 
     @Test func `What is to happen after what waits happens then`() {
-        let queue = EventQueue(store: store)
+        let queue = EventQueue(record: store.record)
         submit("a", 1, to: queue)
         submit("b", 1, to: queue)
         addErasure(to: queue)

@@ -58,7 +58,7 @@ import Testing
 }
 
 /// A store of which probes are answered when the test says so.
-private final class SilentStore: ProfileStore {
+private final class SilentStore: Store {
     private let store = InMemoryStore()
     private let waiting = Mutex<[@Sendable (Result<Void, StorageError>) -> Void]>([])
     private let count = Atomic(0)
@@ -76,27 +76,16 @@ private final class SilentStore: ProfileStore {
         for completion in waiting { completion(result) }
     }
 
-    func probe(completion: @escaping @Sendable (Result<Void, StorageError>) -> Void) {
+    func probe(_ completion: @escaping @Sendable (Result<Void, StorageError>) -> Void) {
         waiting.withLock { $0.append(completion) }
         count.add(1, ordering: .sequentiallyConsistent)
     }
 
-    func makeReader() throws(StorageError) -> sending any ProfileReader { try store.makeReader() }
-
-    func submit(
-        _ change: ProfileChange, completion: @escaping @Sendable (Result<ProfileChangeResult, StorageError>) -> Void
-    ) {
-        store.submit(change, completion: completion)
+    func makeSession(on executor: any StoreExecutor) throws(StorageError) -> sending any StoreSession {
+        try store.makeSession(on: executor)
     }
 
-    func submit(
-        _ changes: [ProfileChange],
-        completion: @escaping @Sendable ([Result<ProfileChangeResult, StorageError>]) -> Void
-    ) {
-        store.submit(changes, completion: completion)
-    }
-
-    func statistics() -> StoreStatistics { store.statistics() }
+    func metrics() -> StoreMetrics { store.metrics() }
 
     func close() { store.close() }
 }

@@ -29,7 +29,7 @@ extension SQLiteStoreTests {
             defer { store.close() }
             let other = try SQLiteStore.make(in: directory)
             defer { other.close() }
-            let readers = [try store.makeSQLiteReader(), try other.makeSQLiteReader()]
+            let readers = [try store.makeReader(), try other.makeReader()]
             defer { readers.forEach { $0.close() } }
             #expect(try readers.map { try $0.attributes(of: "user") } == [nil, nil])
             for round in 0..<20 {
@@ -38,7 +38,7 @@ extension SQLiteStoreTests {
                 #expect(try readers.allSatisfy { try $0.attributes(of: "user")?[1] == .number(Double(round)) })
                 #expect(try readers.allSatisfy { try $0.attributes(of: "user")?[1] == .number(Double(round)) })
             }
-            #expect(readers.allSatisfy { $0.cacheStatistics.hits >= 20 })
+            #expect(readers.allSatisfy { $0.cacheMetrics.hits >= 20 })
             try await other.apply(AttributeChange(userID: "user", operation: .removeAll))
             #expect(try readers.map { try $0.attributes(of: "user") } == [nil, nil])
         }
@@ -69,7 +69,7 @@ extension SQLiteStoreTests {
             while try RawDatabase(store.configuration.path).value("SELECT count(*) FROM attribute_removals") != "0" {
                 try await again.probe()
             }
-            let reader = try again.makeSQLiteReader()
+            let reader = try again.makeReader()
             defer { reader.close() }
             for user in 0..<50 {
                 let record = try reader.attributes(of: Identifier("user\(user)"))

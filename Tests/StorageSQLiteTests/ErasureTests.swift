@@ -67,19 +67,13 @@ extension SQLiteStoreTests {
         @Test("Changes that waited in another process are refused, and may be made again")
         func changes() async throws {
             defer { store.close() }
-            // Its queue is blocked while it calls completions, after the commit and without a lock.
-            let isHeld = Atomic(false)
-            let release = DispatchSemaphore(value: 0)
-            let held = try SQLiteStore.make(in: directory) {
-                $0.aroundCompletions = { complete in
-                    if isHeld.exchange(false, ordering: .sequentiallyConsistent) { release.wait() }
-                    complete()
-                }
-            }
+            // Its queue is blocked while it reports a change, after the commit and without a lock.
+            let held = try SQLiteStore.make(in: directory)
             defer { held.close() }
-            isHeld.store(true, ordering: .sequentiallyConsistent)
-            let first = held.submitTogether([ProfileChange(userID: "first", operation: .replace([:]))])
-            while isHeld.load(ordering: .sequentiallyConsistent) { await Task.yield() }
+            let executor = HeldExecutor()
+            let session = try held.makeSQLiteSession(on: executor)
+            session.submit(ProfileChange(userID: "first", operation: .replace([:]))) { _ in }
+            while !executor.isHeld.load(ordering: .sequentiallyConsistent) { await Task.yield() }
             let changes = held.submitTogether([
                 ProfileChange(userID: "user", operation: .replace(["e": "v"])),
                 ProfileChange(userID: "user", operation: .assign([.init(experimentID: "e", variationID: "v")])),
@@ -87,8 +81,7 @@ extension SQLiteStoreTests {
                 ProfileChange(userID: "another", operation: .replace(["e": "v"])),
             ])
             try await store.apply(.erase, to: "user")
-            release.signal()
-            #expect(await first.results().allSatisfy { (try? $0.get()) != nil })
+            executor.release.signal()
             let results = await changes.results()
             for result in results.prefix(2) { #expect(throws: StorageError.erased) { try result.get() } }
             for result in results.suffix(2) { #expect(throws: Never.self) { try result.get() } }
@@ -116,5 +109,18 @@ extension SQLiteStoreTests {
             while try raw.value("SELECT count(*) FROM erasures") != "0", .now < deadline { await Task.yield() }
             #expect(try raw.value("SELECT count(*) FROM erasures") == "0")
         }
+    }
+}
+
+/// An executor to which nothing can be submitted until it is released.
+private final class HeldExecutor: StoreExecutor {
+    let isHeld = Atomic(false)
+    let release = DispatchSemaphore(value: 0)
+
+    func submit(_ work: @escaping @Sendable () -> Void) -> Bool {
+        isHeld.store(true, ordering: .sequentiallyConsistent)
+        release.wait()
+        work()
+        return true
     }
 }

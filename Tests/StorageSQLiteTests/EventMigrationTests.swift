@@ -1,6 +1,7 @@
 import Bucketing
 import Migrations
 import Storage
+import TestSupport
 import Testing
 
 @testable import StorageSQLite

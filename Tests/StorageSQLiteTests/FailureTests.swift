@@ -46,7 +46,7 @@ extension SQLiteStoreTests {
             try other.execute("ROLLBACK")
             try await store.probe()
             #expect(await reasonOfFailure(store) == "")
-            #expect(store.statistics().failedChanges == 5)
+            #expect(store.metrics().failedChanges == 5)
         }
 
         @Test("What waits behind a lock that outlasts the patience of a write fails with it")
@@ -62,12 +62,15 @@ extension SQLiteStoreTests {
             // for which others may leave no thread, goes on.
             let start = ContinuousClock.now
             let told = Told()
+            let session = try BackgroundSession(store, label: "test")
             await withCheckedContinuation { continuation in
-                for number in 0..<40 {
-                    let change = ProfileChange(userID: Identifier("u\(number)"), operation: .replace([:]))
-                    store.submit(change) { result in
-                        #expect((try? result.get()) == nil)
-                        if told.add(.now) == 40 { continuation.resume() }
+                session.run { session in
+                    for number in 0..<40 {
+                        let change = ProfileChange(userID: Identifier("u\(number)"), operation: .replace([:]))
+                        session.submit(change) { result in
+                            #expect((try? result.get()) == nil)
+                            if told.add(.now) == 40 { continuation.resume() }
+                        }
                     }
                 }
             }
@@ -101,8 +104,8 @@ extension SQLiteStoreTests {
             #expect(try reader.variations(of: "before") == ["e": "v"])
             try await store.configureWriter("PRAGMA max_page_count = 1000000")
             #expect(await reasonOfFailure(store) == "")
-            let statistics = store.statistics()
-            #expect(try RawDatabase(path).value("SELECT count(*) FROM profiles") == "\(statistics.profiles)")
+            let metrics = store.metrics()
+            #expect(try RawDatabase(path).value("SELECT count(*) FROM profiles") == "\(metrics.profiles)")
         }
 
         @Test("When a transaction fails, none of the changes in it is stored")
@@ -121,7 +124,7 @@ extension SQLiteStoreTests {
             }
             #expect(try reader.page(after: nil, limit: 10).isEmpty)
             #expect(await reasonOfFailure(store) == "")
-            #expect(store.statistics().profiles == 1)
+            #expect(store.metrics().profiles == 1)
         }
 
         @Test("A file that was deleted or moved takes no more writes, until it is back")
@@ -155,7 +158,7 @@ extension SQLiteStoreTests {
             #expect(try reader.profile(of: "first") != nil)
             try await store.apply(.erase, to: "damaged")
             #expect(try reader.profile(of: "damaged") == nil)
-            #expect(store.statistics().profiles == 2)
+            #expect(store.metrics().profiles == 2)
         }
 
         @Test("More writes than may wait are refused at once, and the others are done")
@@ -164,7 +167,7 @@ extension SQLiteStoreTests {
             defer { store.close() }
             let release = await store.holdWriter()
             let submitted = store.submitTogether(.newUsers(30))
-            #expect(store.statistics().refusedChanges == 20)
+            #expect(store.metrics().refusedChanges == 20)
             release.signal()
             #expect(await submitted.results().filter { (try? $0.get()) != nil }.count == 10)
         }
@@ -178,13 +181,13 @@ extension SQLiteStoreTests {
             let groups = stride(from: 0, to: 15, by: 3).map { first in
                 Task { await store.applyAsOne(Array(users[first..<first + 3])) }
             }
-            while store.statistics().waitingChanges < 15 { await Task.yield() }
+            while store.metrics().waitingChanges < 15 { await Task.yield() }
             release.signal()
             for group in groups { #expect(await group.value.allSatisfy { (try? $0.get()) != nil }) }
-            let statistics = store.statistics()
-            #expect(statistics.profiles == 15 && statistics.waitingChanges == 0)
+            let metrics = store.metrics()
+            #expect(metrics.profiles == 15 && metrics.waitingChanges == 0)
             // Two groups of three fill a batch of four; no group is divided.
-            #expect(statistics.commits == 3)
+            #expect(metrics.commits == 3)
         }
 
         @Test("While one has waited for too long further writes are refused, and that one is done")
@@ -194,13 +197,13 @@ extension SQLiteStoreTests {
             let release = await store.holdWriter()
             let first = store.submitTogether(.newUsers(1))
             let others = store.submitTogether(.newUsers(10))
-            #expect(store.statistics().refusedChanges == 10)
+            #expect(store.metrics().refusedChanges == 10)
             release.signal()
             #expect(await first.results().allSatisfy { (try? $0.get()) != nil })
             #expect(await others.results().allSatisfy { if case .failure(.overloaded) = $0 { true } else { false } })
             // What was refused left nothing behind, and there is room again.
             try await store.apply(.replace(["e": "v"]), to: "last")
-            #expect(store.statistics().profiles == 2)
+            #expect(store.metrics().profiles == 2)
         }
 
         @Test("A crash loses nothing that was acknowledged")

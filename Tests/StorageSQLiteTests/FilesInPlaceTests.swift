@@ -57,7 +57,7 @@ extension SQLiteStoreTests {
             for result in await store.applyAsOne(.newUsers(200)) { _ = try result.get() }
             // The scan for the filter of known users opens a connection, which would make another log.
             let deadline = ContinuousClock.now + .seconds(20)
-            while store.statistics().userFilterBytes == 0, .now < deadline { await Task.yield() }
+            while store.metrics().userFilterBytes == 0, .now < deadline { await Task.yield() }
             #expect(unlink(path + "-wal") == 0)
             try await expectRefusal(of: store, because: "write-ahead log")
             // The database as a process leaves it that is killed now.

@@ -113,8 +113,8 @@ extension SQLiteStoreTests {
             let reader = try store.makeReader()
             defer { reader.close() }
             #expect(try reader.variations(of: "user") == ["e": "v"])
-            #expect(store.statistics().profiles == 1)
-            #expect(store.statistics().assignments == 1)
+            #expect(store.metrics().profiles == 1)
+            #expect(store.metrics().assignments == 1)
         }
 
         @Test("A database of version 1 is brought up to date with its profiles")
@@ -138,7 +138,7 @@ extension SQLiteStoreTests {
             let reader = try store.makeReader()
             defer { reader.close() }
             #expect(try reader.profile(of: "user") == record)
-            #expect(store.statistics().profiles == 1)
+            #expect(store.metrics().profiles == 1)
             #expect(try store.projectChanges() == 0)
         }
 
@@ -173,7 +173,7 @@ extension SQLiteStoreTests {
             }
             let store = try SQLiteStore.make(in: directory)
             defer { store.close() }
-            #expect(store.statistics().profiles == 8)
+            #expect(store.metrics().profiles == 8)
         }
     }
 }

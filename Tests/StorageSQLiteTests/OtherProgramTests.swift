@@ -11,7 +11,7 @@ extension SQLiteStoreTests {
     struct OtherProgramTests {
         private let directory: TemporaryDirectory
         private let store: SQLiteStore
-        private let reader: any UserReader
+        private let reader: SQLiteSession
         private let other: RawDatabase
 
         private static let copyUser =
@@ -20,7 +20,7 @@ extension SQLiteStoreTests {
         init() async throws {
             directory = try TemporaryDirectory()
             store = try SQLiteStore.make(in: directory)
-            reader = try store.makeUserReader()
+            reader = try store.makeReader()
             other = try RawDatabase(directory.file("holdfast.db"))
             try await store.apply(.replace(["e": "v"]), to: "user")
             try await store.apply(.replace(["e": "w"]), to: "other")
@@ -45,9 +45,9 @@ extension SQLiteStoreTests {
                 #expect(try reader.variations(of: "new") == nil)
             }
             // When it does nothing more, lookups are answered from memory again.
-            let misses = reader.cacheStatistics.misses
+            let misses = reader.cacheMetrics.misses
             for _ in 0..<10 { #expect(try reader.variations(of: "user") == ["e": "v"]) }
-            #expect(reader.cacheStatistics.misses <= misses + 1)
+            #expect(reader.cacheMetrics.misses <= misses + 1)
         }
 
         @Test("Its rows are seen also when commits of this process come before and after it")
@@ -74,7 +74,7 @@ extension SQLiteStoreTests {
             #expect(try reader.variations(of: "new") == nil)
             store.awaitScan()
             #expect(try reader.variations(of: "new") == nil)
-            #expect(store.statistics().userFilterBytes > 0)
+            #expect(store.metrics().userFilterBytes > 0)
             try other.execute(Self.copyUser)
             #expect(try reader.variations(of: "new") == ["e": "v"])
             try other.execute("UPDATE profiles SET user_id = 'newer' WHERE user_id = 'new'")
@@ -109,7 +109,7 @@ extension SQLiteStoreTests {
             defer { close() }
             let second = try SQLiteStore.make(in: directory) { $0.userScanPause = 0 }
             defer { second.close() }
-            let readers: [any ProfileReader] = [reader, try second.makeReader()]
+            let readers = [reader, try second.makeReader()]
             defer { readers[1].close() }
             let templates: [Identifier] = ["user", "other"]
             var generator = SeededGenerator(seed: seed)

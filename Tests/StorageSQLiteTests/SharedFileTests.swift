@@ -44,7 +44,7 @@ extension SQLiteStoreTests {
                 try await store.apply(.replace(["e": Identifier("v\(number)")]), to: "written")
                 _ = try reader.profile(of: "read")
             }
-            #expect(reader.cacheStatistics.hits == 20)
+            #expect(reader.cacheMetrics.hits == 20)
         }
 
         @Test("A cached user whose profile its own process changes, or erases, is answered from memory with what is new")
@@ -62,7 +62,7 @@ extension SQLiteStoreTests {
             }
             try await store.apply(.erase, to: "user")
             #expect(try reader.variations(of: "user") == nil)
-            #expect(reader.cacheStatistics.misses == 1)
+            #expect(reader.cacheMetrics.misses == 1)
         }
 
         @Test("Notices that pile up for a reader who does not come make it forget")
@@ -79,9 +79,9 @@ extension SQLiteStoreTests {
             for number in 0..<25 { try await store.apply(.replace(.init(map)), to: Identifier("other\(number)")) }
             try await store.apply(.replace(["e": "w"]), to: "user")
             #expect(try reader.variations(of: "user") == ["e": "w"])
-            #expect(reader.cacheStatistics.misses == 2)
+            #expect(reader.cacheMetrics.misses == 2)
             #expect(try reader.variations(of: "user") == ["e": "w"])
-            #expect(reader.cacheStatistics.hits == 1)
+            #expect(reader.cacheMetrics.hits == 1)
         }
 
         @Test("A commit that is in the file before the readers were told of it is seen")
@@ -109,9 +109,9 @@ extension SQLiteStoreTests {
             Identifier("user").withKey { changes.appendProfile(record, of: $0) }
             store.writer.notices.deliver(.init(number: 3, changes: changes))
             #expect(try reader.variations(of: "user") == ["e": "new"])
-            let hits = reader.cacheStatistics.hits
+            let hits = reader.cacheMetrics.hits
             #expect(try reader.variations(of: "user") == ["e": "new"])
-            #expect(reader.cacheStatistics.hits == hits + 1)
+            #expect(reader.cacheMetrics.hits == hits + 1)
         }
 
         @Test("A reader of a database without any commit uses its cache")
@@ -123,7 +123,7 @@ extension SQLiteStoreTests {
             defer { reader.close() }
             _ = try reader.profile(of: "nobody")
             _ = try reader.profile(of: "nobody")
-            #expect(reader.cacheStatistics.hits == 1)
+            #expect(reader.cacheMetrics.hits == 1)
         }
 
         @Test("Random changes through two stores are seen by all readers as a model says", arguments: 0..<6)

@@ -18,16 +18,16 @@ extension SQLiteStoreTests {
         /// A store that knows all its users, and a reader of it.
         private func makeStore(
             of users: Int, _ adjust: (inout SQLiteConfiguration) -> Void = { _ in }
-        ) async throws -> (SQLiteStore, any ProfileReader) {
+        ) async throws -> (SQLiteStore, SQLiteSession) {
             let store = try SQLiteStore.make(in: directory, adjust)
             for result in await store.applyAsOne(.newUsers(users)) { _ = try result.get() }
             store.awaitScan()
-            #expect(store.statistics().userFilterBytes > 0)
+            #expect(store.metrics().userFilterBytes > 0)
             return (store, try store.makeReader())
         }
 
         /// The store of a file that is there, and a reader of it.
-        private func reopenStore() throws -> (SQLiteStore, any ProfileReader) {
+        private func reopenStore() throws -> (SQLiteStore, SQLiteSession) {
             let store = try SQLiteStore.make(in: directory)
             return (store, try store.makeReader())
         }
@@ -38,8 +38,8 @@ extension SQLiteStoreTests {
             defer { store.close() }
             defer { reader.close() }
             for number in 0..<1_000 { #expect(try reader.profile(of: Identifier("nobody\(number)")) == nil) }
-            #expect(reader.cacheStatistics.misses < 20)
-            #expect(reader.cacheStatistics.entries < 20)
+            #expect(reader.cacheMetrics.misses < 20)
+            #expect(reader.cacheMetrics.entries < 20)
             for number in 0..<users { #expect(try reader.profile(of: Identifier("u\(number)")) != nil) }
         }
 
@@ -52,13 +52,13 @@ extension SQLiteStoreTests {
             defer { reader.close() }
             #expect(try reader.profile(of: "u1") != nil)
             store.awaitScan()
-            #expect(store.statistics().userFilterBytes == 0)
+            #expect(store.metrics().userFilterBytes == 0)
             #expect(try reader.profile(of: "nobody") == nil)
             store.awaitScan()
-            #expect(store.statistics().userFilterBytes > 0)
-            let misses = reader.cacheStatistics.misses
+            #expect(store.metrics().userFilterBytes > 0)
+            let misses = reader.cacheMetrics.misses
             #expect(try reader.profile(of: "nobody else") == nil)
-            #expect(reader.cacheStatistics.misses == misses)
+            #expect(reader.cacheMetrics.misses == misses)
         }
 
         @Test("Whom a commit adds that has begun before a scan and ends after it is not missed")
@@ -129,7 +129,7 @@ extension SQLiteStoreTests {
             let result = try await store.apply(.assign(proposals), to: "new")
             #expect(result.existed && result.profile?.variations == ["e1": "first", "e2": "late"])
             #expect(try reader.variations(of: "new") == ["e1": "first", "e2": "late"])
-            #expect(store.statistics().assignments == 2)
+            #expect(store.metrics().assignments == 2)
         }
 
         @Test("When more users are added than there is room for, room is made for more, but not again at once", arguments: [
@@ -142,11 +142,11 @@ extension SQLiteStoreTests {
             }
             defer { store.close() }
             defer { reader.close() }
-            let small = store.statistics().userFilterBytes
+            let small = store.metrics().userFilterBytes
             for result in await store.applyAsOne(.newUsers(4_000)) { _ = try result.get() }
             try await store.apply(.replace([:]), to: "another")
             store.awaitScan()
-            #expect((store.statistics().userFilterBytes > small) == isLarger)
+            #expect((store.metrics().userFilterBytes > small) == isLarger)
             for number in 0..<4_000 { #expect(try reader.profile(of: Identifier("u\(number)")) != nil) }
         }
 
@@ -161,7 +161,7 @@ extension SQLiteStoreTests {
             defer { reader.close() }
             #expect(try reader.profile(of: "nobody") == nil)
             store.awaitScan()
-            #expect((1...(4 << 20)).contains(store.statistics().userFilterBytes))
+            #expect((1...(4 << 20)).contains(store.metrics().userFilterBytes))
             store.writer.userFilter.hasCommitted(Commit(number: 1), after: nil)
         }
 

@@ -34,15 +34,18 @@ struct InMemoryStoreTests {
         let changes = (0..<100).map { number in
             ProfileChange(userID: Identifier("u\(number % 10)"), operation: .replace(["e": Identifier("\(number)")]))
         }
+        let session = try BackgroundSession(store, label: "test")
         await withCheckedContinuation { continuation in
-            for change in changes {
-                store.submit(change) { result in
-                    let variation = (try? result.get())?.profile?.variationID(for: "e") ?? ""
-                    let count = completed.withLock { completed in
-                        completed.append(variation)
-                        return completed.count
+            session.run { session in
+                for change in changes {
+                    session.submit(change) { result in
+                        let variation = (try? result.get())?.profile?.variationID(for: "e") ?? ""
+                        let count = completed.withLock { completed in
+                            completed.append(variation)
+                            return completed.count
+                        }
+                        if count == changes.count { continuation.resume() }
                     }
-                    if count == changes.count { continuation.resume() }
                 }
             }
         }
@@ -65,7 +68,7 @@ struct InMemoryStoreTests {
         #expect(try reader.profile(of: "user") == nil)
         store.failReads(with: failure)
         #expect(throws: failure) { try reader.profile(of: "user") }
-        #expect(throws: failure) { try store.datafiles(after: 0) }
+        #expect(throws: failure) { try reader.attributes(of: "user") }
         store.failReads(with: nil)
         try await store.apply(.replace(["e": "v"]), to: "user")
         #expect(try reader.variations(of: "user") == ["e": "v"])

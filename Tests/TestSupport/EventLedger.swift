@@ -86,7 +86,7 @@ struct EventLedger {
     }
 
     /// Expects the tallies of a store to be those of this ledger.
-    func expectTallies(of store: any EventStore) throws {
+    func expectTallies(of store: any Store) throws {
         for experiment in Self.experiments {
             for goal in Self.goals {
                 let counted = try store.tallies(experimentID: experiment, goal: goal)

@@ -3,20 +3,20 @@ import Dispatch
 public import Storage
 import Synchronization
 
-/// A store of all facets that keeps everything in memory, for tests. It can complete changes late and out of order
-/// between users, as a store behind a network does, and it can fail on demand.
-public final class InMemoryStore: Sendable {
+/// A store that keeps everything in memory, for tests. It can complete operations late and out of order between users, as a
+/// store behind a network does, and it can fail on demand.
+public final class InMemoryStore: Store {
     public enum Timing: Sendable {
-        /// A change is made, and its completion called, before the call returns.
+        /// An operation is done, and its completion called, before the call returns.
         case immediate
-        /// Changes are made later, on a thread of the store. Those of one user keep their order; of different users, a
-        /// random one is next.
+        /// Operations are done later, and complete on the session's executor. Those about one user keep their order; of
+        /// different users, a random one is next.
         case shuffled(seed: UInt64)
     }
 
-    /// A change that waits.
+    /// An operation that waits.
     private struct Pending {
-        /// `nil` for a change that keeps its order among all others.
+        /// `nil` for an operation that keeps its order among all others.
         let userID: Identifier?
         let perform: @Sendable () -> Void
     }
@@ -29,7 +29,7 @@ public final class InMemoryStore: Sendable {
         var readFailure: StorageError?
         var isClosed = false
 
-        /// Takes a random change that may be next.
+        /// Takes a random operation that may be next.
         mutating func takePending() -> Pending? {
             let candidates = pending.indices.filter { index in
                 pending[..<index].allSatisfy { earlier in
@@ -42,7 +42,7 @@ public final class InMemoryStore: Sendable {
     }
 
     let clock: WallClock
-    private let timing: Timing
+    let timing: Timing
     private let state: Mutex<State>
     private let queue = DispatchQueue(label: "in-memory-store")
 
@@ -67,62 +67,55 @@ public final class InMemoryStore: Sendable {
         state.withLock { $0.readFailure = error }
     }
 
-    /// Makes a change now or later, depending on the timing.
-    ///
-    /// - Parameter userID: whose change it is; `nil` for a change that keeps its order among all others.
-    func change<Value: Sendable>(
-        of userID: Identifier?,
-        _ body: @escaping @Sendable (inout InMemoryTables) throws(StorageError) -> Value,
-        completion: @escaping @Sendable (Result<Value, StorageError>) -> Void
-    ) {
-        schedule(userID) { [self] in completion(result(of: body)) }
-    }
-
     func result<Value: Sendable>(
         of body: @Sendable (inout InMemoryTables) throws(StorageError) -> Value
     ) -> Result<Value, StorageError> {
         state.withLock { state in
             if let error = state.isClosed ? .closed : state.writeFailure {
-                state.tables.statistics.failedChanges += 1
+                state.tables.metrics.failedChanges += 1
                 return .failure(error)
             }
             return state.tables.change(body)
         }
     }
 
-    func schedule(_ userID: Identifier?, _ perform: @escaping @Sendable () -> Void) {
-        guard case .shuffled = timing else { return perform() }
-        state.withLock { $0.pending.append(Pending(userID: userID, perform: perform)) }
-        queue.async { [self] in state.withLock { $0.takePending() }?.perform() }
-    }
-
-    func read<Value>(_ body: (InMemoryTables) -> sending Value) throws(StorageError) -> Value {
-        try readResult(body).get()
-    }
-
-    func readResult<Value>(_ body: (InMemoryTables) -> sending Value) -> Result<Value, StorageError> {
+    func read<Value: Sendable>(_ body: (InMemoryTables) -> Value) -> Result<Value, StorageError> {
         state.withLock { state in
             if let error = state.isClosed ? .closed : state.readFailure { return .failure(error) }
             return .success(body(state.tables))
         }
     }
 
-    public func probe(completion: @escaping @Sendable (Result<Void, StorageError>) -> Void) {
-        change(of: nil, { _ in }, completion: completion)
+    /// Does something now or later, depending on the timing.
+    ///
+    /// - Parameter userID: whom it is about; `nil` for what keeps its order among all others.
+    func schedule(_ userID: Identifier?, _ perform: @escaping @Sendable () -> Void) {
+        guard case .shuffled = timing else { return perform() }
+        state.withLock { $0.pending.append(Pending(userID: userID, perform: perform)) }
+        queue.async { [self] in state.withLock { $0.takePending() }?.perform() }
+    }
+
+    public func makeSession(on executor: any StoreExecutor) throws(StorageError) -> sending any StoreSession {
+        try read { _ in }.get()
+        return InMemorySession(self, on: executor)
+    }
+
+    public func probe(_ completion: @escaping @Sendable (Result<Void, StorageError>) -> Void) {
+        schedule(nil) { [self] in completion(result { _ in }) }
     }
 
     public var writeFailure: StorageError? { state.withLock(\.writeFailure) }
 
-    public func statistics() -> StoreStatistics {
+    public func metrics() -> StoreMetrics {
         state.withLock { state in
-            var statistics = state.tables.statistics
-            statistics.waitingChanges = state.pending.count
-            return statistics
+            var metrics = state.tables.metrics
+            metrics.waitingChanges = state.pending.count
+            return metrics
         }
     }
 
     public func close() {
-        // Makes what waits first.
+        // Does what waits first.
         queue.sync {}
         state.withLock { $0.isClosed = true }
     }

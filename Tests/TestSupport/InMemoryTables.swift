@@ -14,7 +14,7 @@ struct InMemoryTables {
     private(set) var definitions: [AttributeDefinition] = []
     private(set) var segments: [Identifier: Segment] = [:]
     private(set) var projectChanges: Int64 = 0
-    var statistics = StoreStatistics()
+    var metrics = StoreMetrics()
     private var totals: [Identifier: [UserRecords.TotalKey: UserGoal]] = [:]
     private var users: [TallyChanges.Variation: VariationTally] = [:]
     private var goals: [TallyChanges.VariationGoal: GoalTally] = [:]
@@ -39,12 +39,12 @@ struct InMemoryTables {
         do throws(StorageError) {
             let value = try body(&self)
             if hasWritten {
-                statistics.changes += 1
-                statistics.commits += 1
+                metrics.changes += 1
+                metrics.commits += 1
             }
             return .success(value)
         } catch {
-            statistics.failedChanges += 1
+            metrics.failedChanges += 1
             return .failure(error)
         }
     }
@@ -167,8 +167,8 @@ struct InMemoryTables {
     private mutating func setProfile(_ record: ProfileRecord?, of userID: Identifier) {
         let former = profiles[userID]
         profiles[userID] = record
-        statistics.profiles += (record == nil ? 0 : 1) - (former == nil ? 0 : 1)
-        statistics.assignments += (record?.count ?? 0) - (former?.count ?? 0)
+        metrics.profiles += (record == nil ? 0 : 1) - (former == nil ? 0 : 1)
+        metrics.assignments += (record?.count ?? 0) - (former?.count ?? 0)
         hasWritten = true
     }
 
@@ -220,7 +220,7 @@ struct InMemoryTables {
         var entry = AuditEntry(note, by: author, at: now)
         entry.id = Int64(auditEntries.count) + 1
         auditEntries.append(entry)
-        statistics.auditEntries += 1
+        metrics.auditEntries += 1
         hasWritten = true
     }
 

@@ -51,8 +51,8 @@ extension StoreContract {
             let erased = try await context.store.apply(.erase, to: "user")
             #expect(erased.existed && erased.changed && erased.profile == nil)
             #expect(try context.reader.profile(of: "user") == nil)
-            #expect(context.store.statistics().profiles == 0)
-            #expect(context.store.statistics().assignments == 0)
+            #expect(context.store.metrics().profiles == 0)
+            #expect(context.store.metrics().assignments == 0)
         },
         StoreContract("Erasing who is unknown changes nothing") { context in
             let erased = try await context.store.apply(.erase, to: "nobody")

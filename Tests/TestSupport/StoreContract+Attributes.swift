@@ -22,15 +22,15 @@ extension StoreContract {
         withAttributes("Attributes that are stored already are not written again") { context async throws in
             let store = context.store
             #expect(try await store.update([1: number(1), 2: number(2)], of: "user") == [1, 2])
-            let commits = store.statistics().commits
+            let commits = store.metrics().commits
             #expect(try await store.update([1: number(1)], of: "user") == [])
             #expect(try await store.update([1: number(1), 9: .remove], of: "user") == [])
             #expect(try await store.update([:], of: "nobody") == [])
             #expect(try await store.update([1: .remove], of: "nobody") == [])
             #expect(try await store.apply(AttributeChange(userID: "nobody", operation: .removeAll)) == [])
-            #expect(store.statistics().commits == commits)
+            #expect(store.metrics().commits == commits)
             #expect(try await store.update([1: number(1), 2: number(3)], of: "user") == [2])
-            #expect(store.statistics().commits == commits + 1)
+            #expect(store.metrics().commits == commits + 1)
         },
         withAttributes("A definition that is the same is not written again, and a type does not change") { context async throws in
             let store = context.store
@@ -105,29 +105,17 @@ extension StoreContract {
                 AttributeChange(userID: "user", operation: .update([7: number(1)])),
                 AttributeChange(userID: "user", operation: .update([1: number(1), 2: number(2)])),
             ]
-            let results = await withCheckedContinuation { continuation in
-                store.submit(changes) { continuation.resume(returning: $0) }
-            }
+            let results = try await store.applyAsOne(changes)
             #expect(try results.map { try $0.get() } == [.applied(changed: [1]), .schemaHasChanged, .applied(changed: [2])])
         },
         withAttributes("Changes of the schema and of segments are recorded in the audit log, and only those") { context async throws in
             let store = context.store
             let segment = Segment(name: "s", conditions: ["type": "custom_attribute", "name": "a", "match": "exists"])
-            func put() async throws -> Bool {
-                try await withCheckedContinuation { continuation in
-                    store.putSegment(segment, by: Author(name: "on-call")) { continuation.resume(returning: $0) }
-                }.get()
-            }
-            func remove() async throws -> Bool {
-                try await withCheckedContinuation { continuation in
-                    store.removeSegment("s", by: Author(name: "on-call")) { continuation.resume(returning: $0) }
-                }.get()
-            }
-            #expect(try await put())
-            #expect(try await !put())
+            #expect(try await store.put(segment))
+            #expect(try await !store.put(segment))
             #expect(try store.attributeSchema().segments.keys.sorted() == ["s"])
-            #expect(try await remove())
-            #expect(try await !remove())
+            #expect(try await store.removeSegment("s"))
+            #expect(try await !store.removeSegment("s"))
             try await store.removeDefinition("a")
             let entries = try await store.audit()
             #expect(entries.map(\.action) == [

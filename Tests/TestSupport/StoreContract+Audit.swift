@@ -24,7 +24,7 @@ extension StoreContract {
             #expect(entries.map { $0.after.map(text) } == [nil, #"{"variation_id":"w","source":"override"}"#])
             #expect(entries.allSatisfy { $0.author == admin && $0.userID == "user" && $0.target == "e" })
             #expect(entries.allSatisfy { $0.recordedAt == context.clock.now })
-            #expect(store.statistics().auditEntries == 2)
+            #expect(store.metrics().auditEntries == 2)
         },
         StoreContract("A datafile and a forced variation are recorded, but not the content of the datafile") { context async throws in
             let store = context.store

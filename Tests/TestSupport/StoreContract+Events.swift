@@ -36,9 +36,9 @@ extension StoreContract {
                 #expect(try await store.record([exposure("u"), exposure("u", at: 5)]) == [.stored, .repeated])
                 #expect(try store.exposures(after: 0, limit: 9).map(\.exposure.happenedAt) == [noon])
                 #expect(try tally(context).counted == 1)
-                let commits = store.statistics().commits
+                let commits = store.metrics().commits
                 #expect(try await store.record([exposure("u", at: 9)]) == [.repeated])
-                #expect(store.statistics().commits == commits)
+                #expect(store.metrics().commits == commits)
             },
             StoreContract("An event with an id that its user has sent before is known; other users may use the id") { context async throws in
                 let store = context.store

@@ -50,8 +50,8 @@ extension StoreContract {
             try await context.store.apply(.replace(["e1": "a", "e2": "b"]), to: "first")
             try await context.store.apply(.replace(["e1": "a"]), to: "second")
             try await context.store.apply(.remove(experimentID: "e1"), to: "first")
-            #expect(context.store.statistics().profiles == 2)
-            #expect(context.store.statistics().assignments == 2)
+            #expect(context.store.metrics().profiles == 2)
+            #expect(context.store.metrics().assignments == 2)
         },
     ]
 
@@ -123,7 +123,7 @@ extension StoreContract {
             #expect(stored == ["e": "second"])
             let refused = try context.reader.profile(of: "ben")
             #expect(refused == nil)
-            #expect(context.store.statistics().failedChanges == 1)
+            #expect(context.store.metrics().failedChanges == 1)
         },
         StoreContract("A probe succeeds") { context in
             try await context.store.probe()

@@ -9,14 +9,13 @@ import Storage
 ///
 /// The path names the experiment by its key or its id. An id that no active datafile knows is taken as it is.
 struct AssignmentEndpoints {
-    let audit: any AuditStore
-    let reader: any ProfileReader
+    let store: any ProfileStore
     let projects: ProjectView
 
     func get(_ request: borrowing Request, _ call: Call) throws(HoldfastError) {
         let userID = try request.userID()
         let experiment = try experiment(request)
-        reader.profile(of: userID) { result in
+        store.profile(of: userID) { result in
             switch result {
             case .success(let profile): Self.send(profile, experiment, to: call)
             case .failure(let error): call.fail(error)
@@ -65,7 +64,7 @@ struct AssignmentEndpoints {
         let operation = ProfileChange.Operation.override(experimentID: experiment.id, variationID: variationID)
         let change = ProfileChange(
             userID: userID, operation: operation, condition: Self.condition(request, of: experiment))
-        audit.submit(change, by: call.author(request)) { result in
+        store.submit(change, by: call.author(request)) { result in
             switch result {
             case .success(let result): Self.send(result.profile, experiment, to: call)
             case .failure(let error): call.fail(error)
@@ -124,7 +123,7 @@ struct AssignmentEndpoints {
         let change = ProfileChange(
             userID: userID, operation: .remove(experimentID: experiment.id),
             condition: Self.condition(request, of: experiment))
-        audit.submit(change, by: call.author(request)) { result in
+        store.submit(change, by: call.author(request)) { result in
             switch result {
             case .success(let result) where result.changed:
                 call.respond(Response(.noContent))

@@ -6,6 +6,7 @@ import Storage
 
 /// `/v1/attributes`: which attributes users may have, and what their values are.
 struct AttributeEndpoints {
+    let store: any AttributeStore
     let catalog: ProjectCatalog
     let projects: ProjectView
 
@@ -31,7 +32,7 @@ struct AttributeEndpoints {
         guard schema.attributes.count < Self.limit || schema.attribute(name) != nil else {
             throw HoldfastError(.conflict, "at most \(Self.limit) attributes may be defined")
         }
-        catalog.store.putAttribute(definition, by: call.author(request)) { [catalog] result in
+        store.putAttribute(definition, by: call.author(request)) { [catalog] result in
             switch result {
             case .success(.created(let stored)): catalog.respond(call, .created, stored.json)
             case .success(.changed(let stored)): catalog.respond(call, .ok, stored.json)
@@ -50,7 +51,7 @@ struct AttributeEndpoints {
             let list = users.map { "'\($0)'" }.joined(separator: ", ")
             throw HoldfastError(.conflict, "segments use the attribute '\(name)'; change them first: \(list)")
         }
-        catalog.store.removeAttribute(name, by: call.author(request)) { [catalog] result in
+        store.removeAttribute(name, by: call.author(request)) { [catalog] result in
             switch result {
             case .success(true): catalog.respond(call, .noContent, nil)
             case .success(false): call.fail(Self.unknown(name))

@@ -1,5 +1,4 @@
 import Bucketing
-import Dispatch
 import HTTPServer
 import HoldfastCore
 import JSON
@@ -8,6 +7,7 @@ import Storage
 /// `/v1/datafile` as an admin uses it. What the Agent's clients read is in `Agent/`.
 struct DatafileEndpoints {
     let services: Services
+    let store: any ProjectStore
     let projects: ProjectView
 
     /// Puts a datafile in force, after it has been checked as a whole; an unusable one changes nothing. The SDK key is
@@ -17,20 +17,20 @@ struct DatafileEndpoints {
         let named = request.field("x-optimizely-sdk-key")
         let preconditions = Preconditions(request)
         let author = call.author(request)
-        services.projects.inBackground { [catalog = services.projects] in
-            call.attempt { try Self.put(content, named, preconditions, author, catalog, call) }
+        services.projects.inBackground { [catalog = services.projects] session in
+            call.attempt { try Self.put(content, named, preconditions, author, catalog, session, call) }
         }
     }
 
     private static func put(
         _ content: [UInt8], _ named: String?, _ preconditions: Preconditions, _ author: Author,
-        _ catalog: ProjectCatalog, _ call: Call
+        _ catalog: ProjectCatalog, _ session: any StoreSession, _ call: Call
     ) throws(HoldfastError) {
         let datafile = try Project.accept(content)
         let sdkKey = try SDKKey.check(named ?? datafile.sdkKey ?? ProjectView.defaultKey)
         let former = catalog.snapshot().projects[sdkKey]
         try preconditions.check(former?.entityTag)
-        catalog.store.putDatafile(
+        session.putDatafile(
             content, sdkKey: sdkKey, revision: datafile.revision,
             replacing: preconditions.isEmpty ? nil : former?.version ?? 0,
             note: AuditNote(.datafilePut, of: sdkKey), by: author
@@ -62,12 +62,10 @@ struct DatafileEndpoints {
             throw HoldfastError(.invalid, "`limit` must be a whole number from 1 to 1000; got '\(found)'")
         }
         let sdkKey = try projects.project(named: request.field("x-optimizely-sdk-key")).sdkKey
-        services.storeReads.async { [store = services.projects.store] in
-            do throws(StorageError) {
-                let history = try store.datafileHistory(sdkKey: sdkKey, limit: limit)
-                call.respond(json: Self.describe(history, sdkKey))
-            } catch {
-                call.fail(error)
+        store.datafileHistory(sdkKey: sdkKey, limit: limit) { result in
+            switch result {
+            case .success(let history): call.respond(json: Self.describe(history, sdkKey))
+            case .failure(let error): call.fail(error)
             }
         }
     }

@@ -7,7 +7,7 @@ import Storage
 /// `/v1/exposures` and `/v1/events`: what users saw and what came of it, in, and out again for a warehouse.
 struct EventEndpoints {
     let services: Services
-    let reader: any ProfileReader
+    let store: any ProfileStore & EventStore
     let projects: ProjectView
 
     /// One goal event or an array of them. Answered when they are durable; in an array each on its own.
@@ -31,7 +31,7 @@ struct EventEndpoints {
                 guard exposure.needsProfile else {
                     return responses.add(.success(.exposure(try exposure.exposure(nil))), at: index)
                 }
-                reader.profile(of: exposure.userID) { result in
+                store.profile(of: exposure.userID) { result in
                     responses.add(Self.event(exposure, result), at: index)
                 }
             } catch {
@@ -80,21 +80,30 @@ struct EventEndpoints {
     /// Goal events in the order of their arrival. `?after=CURSOR` resumes behind a line, `?limit=N` ends after N,
     /// `?format=json` answers a page.
     func exportEvents(_ request: borrowing Request, _ call: Call) throws(HoldfastError) {
-        try export(request, call, "events") { [store = services.eventStore] after, limit throws(StorageError) in
-            let events = try store.goalEvents(after: after, limit: limit)
-            var lines = JSONWriter()
-            for event in events { EventLine.append(event, to: &lines) }
-            return EventExport.Page(lines: lines.finish(), count: events.count, last: events.last?.number ?? 0)
+        try export(request, call, "events") { [store] after, limit, completion in
+            store.goalEvents(after: after, limit: limit) { result in
+                completion(
+                    result.map { events in
+                        var lines = JSONWriter()
+                        for event in events { EventLine.append(event, to: &lines) }
+                        return EventExport.Page(lines: lines.finish(), count: events.count, last: events.last?.number ?? 0)
+                    })
+            }
         }
     }
 
     /// Exposures in the order in which they were stored or last changed.
     func exportExposures(_ request: borrowing Request, _ call: Call) throws(HoldfastError) {
-        try export(request, call, "exposures") { [store = services.eventStore] after, limit throws(StorageError) in
-            let exposures = try store.exposures(after: after, limit: limit)
-            var lines = JSONWriter()
-            for exposure in exposures { EventLine.append(exposure, to: &lines) }
-            return EventExport.Page(lines: lines.finish(), count: exposures.count, last: exposures.last?.number ?? 0)
+        try export(request, call, "exposures") { [store] after, limit, completion in
+            store.exposures(after: after, limit: limit) { result in
+                completion(
+                    result.map { exposures in
+                        var lines = JSONWriter()
+                        for exposure in exposures { EventLine.append(exposure, to: &lines) }
+                        return EventExport.Page(
+                            lines: lines.finish(), count: exposures.count, last: exposures.last?.number ?? 0)
+                    })
+            }
         }
     }
 
@@ -107,7 +116,7 @@ struct EventEndpoints {
         }
         let form = try ExportForm(query, of: name)
         let stream = EventExport(
-            form, after: after, pageSize: services.options.exportPage, on: services.storeReads, from: source)
+            form, after: after, pageSize: services.options.exportPage, from: source)
         call.respond(form.contentType, stream: stream)
     }
 }

@@ -1,12 +1,10 @@
 import Bucketing
-import Dispatch
 import HTTPServer
 import JSON
 import Storage
-internal import Synchronization
 
-/// The lines of an export of events, read from the store page by page while they are sent, away from event loops.
-final class EventExport: ResponseStream, Sendable {
+/// The lines of an export of events, read from the store page by page while they are sent.
+final class EventExport: ResponseStream {
     /// One page: its lines, and where the next begins.
     struct Page {
         let lines: [UInt8]
@@ -14,58 +12,49 @@ final class EventExport: ResponseStream, Sendable {
         let last: Int64
     }
 
-    typealias Source = @Sendable (_ after: Int64, _ limit: Int) throws(StorageError) -> Page
+    typealias Source = (_ after: Int64, _ limit: Int, _ completion: @escaping Completion<Page>) -> Void
 
-    private struct State {
-        var form: ExportForm
-        var after: Int64
-        var remaining: Int
-        var pageSize: PageSize
-        var isAtEnd = false
-    }
-
-    private let state: Mutex<State>
-    private let queue: DispatchQueue
+    private var form: ExportForm
+    private var after: Int64
+    private var remaining: Int
+    private var pageSize: PageSize
+    private var isAtEnd = false
     private let source: Source
 
-    init(
-        _ form: ExportForm, after: Int64, pageSize: Int, on queue: DispatchQueue, from source: @escaping Source
-    ) {
-        state = Mutex(
-            State(form: form, after: after, remaining: form.limit, pageSize: PageSize(atMost: pageSize)))
-        self.queue = queue
+    init(_ form: ExportForm, after: Int64, pageSize: Int, from source: @escaping Source) {
+        self.form = form
+        self.after = after
+        remaining = form.limit
+        self.pageSize = PageSize(atMost: pageSize)
         self.source = source
     }
 
     func produce(_ writer: StreamWriter) {
-        queue.async { [self] in
-            let (after, count) = state.withLock { ($0.after, $0.isAtEnd ? 0 : min($0.pageSize.rows, $0.remaining)) }
-            guard count > 0 else { return finish(writer) }
-            do throws(StorageError) {
-                let page = try source(after, count)
-                let piece = state.withLock { state in
-                    state.isAtEnd = page.count < count
-                    state.remaining -= page.count
-                    state.pageSize.adjust(to: page.lines.count)
-                    if page.count > 0 { state.after = page.last }
-                    return page.count > 0 ? state.form.piece(page.lines) : nil
-                }
-                if let piece { writer.write(piece) } else { finish(writer) }
-            } catch {
+        let count = isAtEnd ? 0 : min(pageSize.rows, remaining)
+        guard count > 0 else { return finish(writer) }
+        source(after, count) { [self] result in
+            switch result {
+            case .success(let page):
+                isAtEnd = page.count < count
+                remaining -= page.count
+                pageSize.adjust(to: page.lines.count)
+                guard page.count > 0 else { return finish(writer) }
+                after = page.last
+                writer.write(form.piece(page.lines))
+            case .failure(let error):
                 writer.fail(Problem(error).response)
             }
         }
     }
 
     private func finish(_ writer: StreamWriter) {
-        do throws(StorageError) {
-            let (after, awaitsEnd, isAtEnd) = state.withLock { ($0.after, $0.form.awaitsEnd, $0.isAtEnd) }
-            guard awaitsEnd else { return writer.finish() }
-            let hasMore = isAtEnd ? false : try source(after, 1).count > 0
-            let end = state.withLock { $0.form.end(next: hasMore ? .integer(after) : .null) }
-            writer.write(end)
-        } catch {
-            writer.fail(Problem(error).response)
+        guard form.awaitsEnd else { return writer.finish() }
+        guard !isAtEnd else { return writer.write(form.end(next: .null)) }
+        source(after, 1) { [self] result in
+            switch result {
+            case .success(let page): writer.write(form.end(next: page.count > 0 ? .integer(after) : .null))
+            case .failure(let error): writer.fail(Problem(error).response)
+            }
         }
     }
 }

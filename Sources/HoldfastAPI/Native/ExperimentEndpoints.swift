@@ -32,7 +32,7 @@ struct ExperimentEndpoints {
         let sdkKey = try sdkKey(request)
         let preconditions = Preconditions(request)
         let author = call.author(request)
-        catalog.inBackground { [catalog] in
+        catalog.inBackground { [catalog] _ in
             call.attempt {
                 let definition = try ExperimentDefinition(ProfileInput.parse(content), key: key)
                 try Self.checkSegments(definition, catalog.snapshot().schema)

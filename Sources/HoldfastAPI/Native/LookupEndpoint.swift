@@ -6,7 +6,7 @@ import Storage
 
 /// `POST /v1/profiles/lookup`: the profiles of many users in one request.
 struct LookupEndpoint {
-    let reader: any ProfileReader
+    let reader: any ProfileStore
     /// User ids of one request.
     let limit: Int
 
@@ -43,7 +43,7 @@ struct LookupEndpoint {
 /// from the store while it is sent, so that it takes no more memory than a piece of it. Belongs to one event loop.
 final class ProfileLookup: ResponseStream {
     private let userIDs: [Identifier]
-    private let reader: any ProfileReader
+    private let reader: any ProfileStore
     private var json = JSONWriter()
     /// Of the first user who has not been asked for.
     private var position = 0
@@ -53,7 +53,7 @@ final class ProfileLookup: ResponseStream {
     /// Users that the store is asked for at once.
     private var window = PageSize(atMost: 16)
 
-    init(_ userIDs: [Identifier], _ reader: any ProfileReader) {
+    init(_ userIDs: [Identifier], _ reader: any ProfileStore) {
         self.userIDs = userIDs
         self.reader = reader
         json.beginObject()

@@ -8,26 +8,26 @@ struct NativeProtocol: WireProtocol {
 
     init(_ loop: LoopServices) {
         let services = loop.services
-        let (reader, projects) = (loop.reader, loop.projects)
+        let (session, projects) = (loop.session, loop.projects)
         let profile = ProfileEndpoints(
-            store: services.profiles, audit: services.audit, reader: reader, events: services.events,
+            store: session, events: services.events,
             knownExposures: services.knownExposures, catalog: services.projects)
-        let assignment = AssignmentEndpoints(audit: services.audit, reader: reader, projects: projects)
-        let lookup = LookupEndpoint(reader: reader, limit: services.options.elementLimit)
-        let transfer = TransferEndpoints(services: services, reader: reader)
-        let attribute = AttributeEndpoints(catalog: services.projects, projects: projects)
-        let userAttributes = UserAttributeEndpoints(services: services, reader: reader, projects: projects)
-        let segment = SegmentEndpoints(services: services, projects: projects)
+        let assignment = AssignmentEndpoints(store: session, projects: projects)
+        let lookup = LookupEndpoint(reader: session, limit: services.options.elementLimit)
+        let transfer = TransferEndpoints(services: services, store: session)
+        let attribute = AttributeEndpoints(store: session, catalog: services.projects, projects: projects)
+        let userAttributes = UserAttributeEndpoints(services: services, store: session, projects: projects)
+        let segment = SegmentEndpoints(services: services, store: session, projects: projects)
         let bucket = BucketEndpoint()
         let assign = AssignEndpoints(
             decisions: loop.decisions, projects: projects, metrics: services.decisions, limit: services.options.elementLimit)
         let evaluation = EvaluationEndpoint(decisions: loop.decisions, projects: projects, metrics: services.decisions)
         let changes = ChangesEndpoint(feed: services.changes, projects: projects)
-        let datafile = DatafileEndpoints(services: services, projects: projects)
+        let datafile = DatafileEndpoints(services: services, store: session, projects: projects)
         let experiment = ExperimentEndpoints(catalog: services.projects, projects: projects)
-        let results = ResultsEndpoints(services: services, projects: projects)
-        let event = EventEndpoints(services: services, reader: reader, projects: projects)
-        let audit = AuditEndpoint(store: services.audit)
+        let results = ResultsEndpoints(services: services, store: session, projects: projects)
+        let event = EventEndpoints(services: services, store: session, projects: projects)
+        let audit = AuditEndpoint(store: session)
 
         routes = [
             APIRoute(.get, "/v1/profiles", scope: .token(.admin), readsQuery: true, transfer.exportProfiles),

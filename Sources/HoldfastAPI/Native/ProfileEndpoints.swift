@@ -6,8 +6,6 @@ import Storage
 /// `/v1/profiles/{user_id}`: one user's profile.
 struct ProfileEndpoints {
     let store: any ProfileStore
-    let audit: any AuditStore
-    let reader: any ProfileReader
     let events: EventQueue
     let knownExposures: KnownExposures
     let catalog: ProjectCatalog
@@ -16,7 +14,7 @@ struct ProfileEndpoints {
     func get(_ request: borrowing Request, _ call: Call) throws(HoldfastError) {
         let userID = try request.userID()
         let detail = try Request.flag("detail", request.query(knowing: ["detail"]))
-        reader.profile(of: userID) { result in
+        store.profile(of: userID) { result in
             switch result {
             case .success(let profile?): Self.send(userID, profile, detail: detail, to: call)
             case .success(nil): call.fail(HoldfastError(.notFound, "the user has no profile"))
@@ -63,12 +61,16 @@ struct ProfileEndpoints {
         let change = ProfileChange(
             userID: userID, operation: .erase, condition: Self.condition(request, of: userID))
         let author = call.author(request)
-        events.afterWaiting { [audit, knownExposures, catalog] in
-            audit.submit(change, by: author) { result in
-                knownExposures.removeAll()
-                if case .failure(let error) = result { return call.fail(error) }
-                // Nor does this process decide by an override of the user any longer.
-                catalog.respond(call, .noContent, nil)
+        // Safe: used on the event loop only.
+        nonisolated(unsafe) let store = store
+        events.afterWaiting { [knownExposures, catalog] in
+            call.onEventLoop {
+                store.submit(change, by: author) { result in
+                    knownExposures.removeAll()
+                    if case .failure(let error) = result { return call.fail(error) }
+                    // Nor does this process decide by an override of the user any longer.
+                    catalog.respond(call, .noContent, nil)
+                }
             }
         } ifOverloaded: {
             call.fail($0)

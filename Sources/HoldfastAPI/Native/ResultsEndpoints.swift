@@ -8,6 +8,7 @@ import Storage
 /// loops.
 struct ResultsEndpoints {
     let services: Services
+    let store: any EventStore
     let projects: ProjectView
 
     /// As JSON, or with `?format=csv` for a spreadsheet.
@@ -41,23 +42,37 @@ struct ResultsEndpoints {
         guard let experiment = project.datafile.experiment(key: name) ?? project.datafile.experiment(id: name) else {
             throw HoldfastError(.notFound, "no experiment has the key '\(key)'")
         }
-        let store = services.eventStore
-        services.storeReads.async {
-            call.attempt { send(try Self.results(experiment, in: project, query, store)) }
+        read(experiment, query, call) { [services] tallies, others in
+            services.computations.async {
+                call.attempt {
+                    send(
+                        try ExperimentResults(
+                            experiment, sdkKey: project.sdkKey, query, tallies, otherGoals: others))
+                }
+            }
         }
     }
 
     /// Goals that a warning names.
     private static let namedGoals = 20
 
-    private static func results(
-        _ experiment: Experiment, in project: Project, _ query: ResultsQuery, _ store: any EventStore
-    ) throws -> ExperimentResults {
-        let tallies = try store.tallies(experimentID: experiment.id, goal: query.goal)
-        var others: [Identifier] = []
-        if tallies.allSatisfy({ $0.goal.events == 0 }) {
-            others = try store.goals(experimentID: experiment.id, limit: namedGoals)
+    /// Reads the tallies and, if nobody has reached the goal, which other goals there are.
+    private func read(
+        _ experiment: Experiment, _ query: ResultsQuery, _ call: Call,
+        _ compute: @escaping (_ tallies: [VariationTally], _ otherGoals: [Identifier]) -> Void
+    ) {
+        store.tallies(experimentID: experiment.id, goal: query.goal) { [store] result in
+            switch result {
+            case .success(let tallies) where tallies.allSatisfy({ $0.goal.events == 0 }):
+                store.goals(experimentID: experiment.id, limit: Self.namedGoals) { result in
+                    switch result {
+                    case .success(let others): compute(tallies, others)
+                    case .failure(let error): call.fail(error)
+                    }
+                }
+            case .success(let tallies): compute(tallies, [])
+            case .failure(let error): call.fail(error)
+            }
         }
-        return try ExperimentResults(experiment, sdkKey: project.sdkKey, query, tallies, otherGoals: others)
     }
 }

@@ -8,6 +8,7 @@ import Storage
 /// with `{"segment":"…"}`.
 struct SegmentEndpoints {
     let services: Services
+    let store: any AttributeStore
     let projects: ProjectView
 
     /// Segments that may be defined.
@@ -25,7 +26,7 @@ struct SegmentEndpoints {
             return call.respond(json: JSONValue.object(segment.json).encoded())
         }
         let services = services
-        services.attributes.scan(SegmentMatcher(segment, schema: projects.schema), .size) { result in
+        store.scan(SegmentMatcher(segment, schema: projects.schema), .size) { result in
             switch result {
             case .success(let page):
                 services.attributeMetrics.countScan(of: page.examined)
@@ -44,13 +45,14 @@ struct SegmentEndpoints {
         let name = try request.definedName()
         let content = request.withBody { Array($0) }
         let author = call.author(request)
-        services.projects.inBackground { [services] in
-            call.attempt { try Self.put(name, content, author, services, call) }
+        services.projects.inBackground { [services] session in
+            call.attempt { try Self.put(name, content, author, services, session, call) }
         }
     }
 
     private static func put(
-        _ name: Identifier, _ content: [UInt8], _ author: Author, _ services: Services, _ call: Call
+        _ name: Identifier, _ content: [UInt8], _ author: Author, _ services: Services, _ session: any StoreSession,
+        _ call: Call
     ) throws(HoldfastError) {
         let catalog = services.projects
         let schema = catalog.snapshot().schema
@@ -58,7 +60,7 @@ struct SegmentEndpoints {
         guard schema.segments.count < limit || schema.segments[name] != nil else {
             throw HoldfastError(.conflict, "at most \(limit) segments may be defined")
         }
-        services.attributes.putSegment(segment, by: author) { result in
+        session.putSegment(segment, by: author) { result in
             switch result {
             case .success(let isNew): catalog.respond(call, isNew ? .created : .ok, .object(segment.json))
             case .failure(let error): call.fail(error)
@@ -85,12 +87,14 @@ struct SegmentEndpoints {
     func delete(_ request: borrowing Request, _ call: Call) throws(HoldfastError) {
         let name = try request.definedName()
         let author = call.author(request)
-        services.projects.inBackground { [services] in
-            call.attempt { try Self.delete(name, author, services, call) }
+        services.projects.inBackground { [services] session in
+            call.attempt { try Self.delete(name, author, services, session, call) }
         }
     }
 
-    private static func delete(_ name: Identifier, _ author: Author, _ services: Services, _ call: Call) throws(HoldfastError) {
+    private static func delete(
+        _ name: Identifier, _ author: Author, _ services: Services, _ session: any StoreSession, _ call: Call
+    ) throws(HoldfastError) {
         let catalog = services.projects
         for project in catalog.snapshot().projects.values {
             let users = project.datafile.keys(usingSegment: name)
@@ -100,7 +104,7 @@ struct SegmentEndpoints {
                     .conflict, "the segment '\(name)' is an audience in the project '\(project.sdkKey)'; change it first in \(list)")
             }
         }
-        services.attributes.removeSegment(name, by: author) { result in
+        session.removeSegment(name, by: author) { result in
             switch result {
             case .success(true): catalog.respond(call, .noContent, nil)
             case .success(false): call.fail(unknown(name))
@@ -117,7 +121,7 @@ struct SegmentEndpoints {
         var after: Identifier?
         if let text = query["after"] { after = try ProfileInput.checkUserID(text, at: nil) }
         let stream = SegmentUsers(
-            services: services, matcher: SegmentMatcher(segment, schema: projects.schema), after: after,
+            services: services, store: store, matcher: SegmentMatcher(segment, schema: projects.schema), after: after,
             limit: try Request.limit(query))
         call.respond(MediaType.lines, stream: stream)
     }
@@ -136,13 +140,15 @@ struct SegmentEndpoints {
 /// The users of a segment as lines, found while they are sent. What is held in memory is one piece.
 final class SegmentUsers: ResponseStream {
     private let services: Services
+    private let store: any AttributeStore
     private let matcher: SegmentMatcher
     private var after: Identifier?
     private var remaining: Int
     private var hasEnded = false
 
-    init(services: Services, matcher: SegmentMatcher, after: Identifier?, limit: Int) {
+    init(services: Services, store: any AttributeStore, matcher: SegmentMatcher, after: Identifier?, limit: Int) {
         self.services = services
+        self.store = store
         self.matcher = matcher
         self.after = after
         remaining = limit
@@ -150,10 +156,9 @@ final class SegmentUsers: ResponseStream {
 
     func produce(_ writer: StreamWriter) {
         guard remaining > 0, !hasEnded else { return writer.finish() }
-        let handover = Handover(stream: self)
-        services.attributes.scan(matcher, .users(after: after)) { result in
+        store.scan(matcher, .users(after: after)) { [self] result in
             switch result {
-            case .success(let page): handover.stream.send(page, to: writer)
+            case .success(let page): send(page, to: writer)
             case .failure(let error): writer.fail(Problem(error).response)
             }
         }
@@ -175,9 +180,4 @@ final class SegmentUsers: ResponseStream {
         }
         writer.write(lines.finish())
     }
-}
-
-/// A stream as the store's completion holds it. Safe: nobody else uses it until the writer has its piece.
-private struct Handover: @unchecked Sendable {
-    let stream: SegmentUsers
 }

@@ -7,7 +7,7 @@ import Storage
 /// `GET` and `POST /v1/profiles`: all profiles out and in, one JSON object a line, in constant memory.
 struct TransferEndpoints {
     let services: Services
-    let reader: any ProfileReader
+    let store: any ProfileStore
 
     /// All profiles in the order of their user ids' bytes. `?after=USER_ID` resumes behind a user, `?limit=N` ends
     /// after N, `?detail=true` adds where each assignment came from, `?format=json` answers a page.
@@ -17,7 +17,7 @@ struct TransferEndpoints {
         if let text = query["after"] { after = try ProfileInput.checkUserID(text, at: nil) }
         let form = try ExportForm(query, of: "profiles")
         let stream = ProfileExport(
-            form, reader: reader, after: after, page: services.options.exportPage,
+            form, reader: store, after: after, page: services.options.exportPage,
             detail: try Request.flag("detail", query))
         call.respond(form.contentType, stream: stream)
     }
@@ -26,11 +26,10 @@ struct TransferEndpoints {
     /// and why. With `?on_conflict=keep` what is stored wins.
     func importProfiles(_ request: borrowing Request, _ call: Call) throws(HoldfastError) -> any BodyReceiver {
         let rule = try Request.conflictRule(request.query(knowing: ["on_conflict"]))
-        let profiles = services.profiles
         return LineImport(call: call, options: services.options) { line throws(HoldfastError) in
             try ProfileLine.parse(line, rule)
-        } submit: { changes, finished in
-            profiles.submit(changes) { finished($0.map(Self.outcome)) }
+        } submit: { [store] changes, finished in
+            store.submit(changes) { finished($0.map(Self.outcome)) }
         }
     }
 
@@ -46,14 +45,14 @@ struct TransferEndpoints {
 /// that a slow client holds no snapshot of the store; the export is consistent for each user, not as a whole.
 final class ProfileExport: ResponseStream {
     private var form: ExportForm
-    private let reader: any ProfileReader
+    private let reader: any ProfileStore
     private var pageSize: PageSize
     private let detail: Bool
     private var after: Identifier?
     private var remaining: Int
     private var isAtEnd = false
 
-    init(_ form: ExportForm, reader: any ProfileReader, after: Identifier?, page: Int, detail: Bool) {
+    init(_ form: ExportForm, reader: any ProfileStore, after: Identifier?, page: Int, detail: Bool) {
         self.form = form
         self.reader = reader
         self.after = after

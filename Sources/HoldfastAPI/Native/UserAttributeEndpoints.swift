@@ -8,13 +8,13 @@ import Storage
 /// them back is another scope.
 struct UserAttributeEndpoints {
     let services: Services
-    let reader: any UserReader
+    let store: any AttributeStore
     let projects: ProjectView
 
     func get(_ request: borrowing Request, _ call: Call) throws(HoldfastError) {
         let userID = try request.userID()
         let schema = projects.schema
-        reader.attributes(of: userID) { result in
+        store.attributes(of: userID) { result in
             switch result {
             case .success(let record):
                 let record = record ?? .empty
@@ -73,7 +73,7 @@ struct UserAttributeEndpoints {
     private func submit(
         _ change: AttributeChange, _ call: Call, response: @escaping @Sendable (_ changed: [UInt32]) -> JSONValue
     ) {
-        services.attributes.submit(change) { result in
+        store.submit(change) { result in
             switch result {
             case .success(.applied(let changed)): call.respond(json: response(changed).encoded())
             case .success(.schemaHasChanged): call.fail(HoldfastError.deletedAttribute)
@@ -85,12 +85,11 @@ struct UserAttributeEndpoints {
     /// Sets and removes attributes of a user with each line. Answers how many lines were imported, how many of them
     /// changed nothing, and which were refused and why.
     func importLines(_ request: borrowing Request, _ call: Call) -> any BodyReceiver {
-        let services = services
         let projects = projects
         return LineImport(call: call, options: services.options, tellsUnchanged: true) { line throws(HoldfastError) in
             try Self.change(from: line, projects.schema)
-        } submit: { changes, finished in
-            services.attributes.submit(changes) { finished($0.map(Self.outcome)) }
+        } submit: { [store] changes, finished in
+            store.submit(changes) { finished($0.map(Self.outcome)) }
         }
     }
 

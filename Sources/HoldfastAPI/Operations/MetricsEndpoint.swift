@@ -22,7 +22,7 @@ struct MetricsEndpoint {
         appendRequests(snapshots, to: &page)
         appendConnections(snapshots, to: &page)
         appendCache(snapshots, to: &page)
-        appendStore(services.profiles.statistics(), to: &page)
+        appendStore(services.store.metrics(), to: &page)
         appendDecisions(services, to: &page)
         appendAttributes(services, to: &page)
         appendProcess(services.build, to: &page)
@@ -78,7 +78,7 @@ struct MetricsEndpoint {
         page.single("holdfast_cache_entries", .gauge, "Profiles in the cache.", all.map(\.entries).reduce(0, +))
     }
 
-    private static func appendStore(_ store: StoreStatistics, to page: inout MetricsPage) {
+    private static func appendStore(_ store: StoreMetrics, to page: inout MetricsPage) {
         page.single("holdfast_profiles", .gauge, "Profiles stored.", store.profiles)
         page.single("holdfast_assignments", .gauge, "Assignments stored.", store.assignments)
         page.single("holdfast_store_waiting_changes", .gauge, "Changes that wait for their commit.", store.waitingChanges)
@@ -87,9 +87,6 @@ struct MetricsEndpoint {
         page.single(
             "holdfast_store_failed_changes_total", .counter, "Changes that failed or that a rule refused.",
             store.failedChanges)
-        page.single(
-            "holdfast_store_failed_checkpoints_total", .counter,
-            "Times that the write-ahead log could not be copied into the database.", store.failedCheckpoints)
         page.single(
             "holdfast_store_refused_changes_total", .counter, "Changes refused because too many waited, or for too long.",
             store.refusedChanges)
@@ -102,11 +99,9 @@ struct MetricsEndpoint {
         page.single(
             "holdfast_audit_entries_deleted_total", .counter, "Entries of the audit log that retention deleted.",
             store.deletedAuditEntries)
-        page.single(
-            "holdfast_store_user_filter_bytes", .gauge,
-            "Bytes of the filter that tells who has no profile, also of one that is being filled.", store.userFilterBytes)
-        page.single("holdfast_store_database_bytes", .gauge, "Size of the database file.", store.databaseBytes)
-        page.single("holdfast_store_log_bytes", .gauge, "Size of the write-ahead log.", store.logBytes)
+        for metric in store.own {
+            page.single(metric.name, metric.kind == .counter ? .counter : .gauge, metric.help, metric.value)
+        }
         page.histogram(
             "holdfast_store_commit_seconds", "Time that a commit took, from begin to durable.", store.commitSeconds)
         page.histogram("holdfast_store_batch_changes", "Changes in one commit.", store.batchSizes)

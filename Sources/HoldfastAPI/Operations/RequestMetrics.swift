@@ -76,7 +76,7 @@ struct LoopSnapshot: Sendable {
     let routeLabels: [String]
     let metrics: RequestMetrics
     let connections: ConnectionMetrics
-    let cache: CacheStatistics
+    let cache: CacheMetrics
 }
 
 /// Asks the event loops for their metrics.

@@ -21,8 +21,8 @@ struct AgentProtocol: WireProtocol {
         let decide = DecideEndpoint(decisions: loop.decisions, exposures: exposures, metrics: services.decisions)
         let activate = ActivateEndpoint(decisions: loop.decisions, exposures: exposures, metrics: services.decisions)
         let track = TrackEndpoint(events: services.events)
-        let override = OverrideEndpoint(catalog: services.projects)
-        let profile = AgentProfileEndpoints(store: services.profiles, reader: loop.reader)
+        let override = OverrideEndpoint(store: loop.session, catalog: services.projects)
+        let profile = AgentProfileEndpoints(store: loop.session)
         let config = ConfigEndpoint()
         let datafile = AgentDatafileEndpoint()
 

@@ -8,11 +8,10 @@ import Storage
 /// a save merges, and one without the map is refused: so no server takes another's assignments away.
 struct AgentProfileEndpoints {
     let store: any ProfileStore
-    let reader: any ProfileReader
 
     func lookUp(_ request: AgentRequest, _ receiver: @escaping AgentResponse.Receiver) throws(AgentError) {
         let userID = try request.body.userID()
-        reader.profile(of: userID) { result in
+        store.profile(of: userID) { result in
             switch result {
             case .success(let profile): receiver(Self.response(userID, profile))
             case .failure(let error): receiver(AgentError(error).response)
@@ -65,13 +64,14 @@ struct AgentProfileEndpoints {
 /// `POST /v1/override`: forces a variation on a user for a test, or no longer does, in all processes on the store.
 /// The profile stays as it is.
 struct OverrideEndpoint {
+    let store: any ProjectStore
     let catalog: ProjectCatalog
 
     func post(_ request: AgentRequest, _ receiver: @escaping AgentResponse.Receiver) throws(AgentError) {
         let asked = try OverrideRequest(request.body)
         let catalog = catalog
         let warning = asked.warning(in: request.project.datafile)
-        catalog.store.setForcedVariation(
+        store.setForcedVariation(
             asked.variationKey, experimentKey: asked.experimentKey, userID: asked.userID, sdkKey: request.project.sdkKey,
             by: request.caller.author
         ) { result in

@@ -11,7 +11,7 @@ struct UserProfileServiceProtocol: WireProtocol {
     let routes: [APIRoute]
 
     init(_ loop: LoopServices) {
-        let userProfileService = UserProfileServiceEndpoints(store: loop.services.profiles, reader: loop.reader)
+        let userProfileService = UserProfileServiceEndpoints(store: loop.session)
         routes = [
             APIRoute(.post, "/ups/lookup", scope: .token(.read), readsQuery: true, userProfileService.postLookup),
             APIRoute(.get, "/ups/lookup", scope: .token(.read), readsQuery: true, userProfileService.getLookup),
@@ -24,7 +24,6 @@ struct UserProfileServiceProtocol: WireProtocol {
 
 private struct UserProfileServiceEndpoints {
     let store: any ProfileStore
-    let reader: any ProfileReader
 
     func postLookup(_ request: borrowing Request, _ call: Call) throws(HoldfastError) {
         lookUp(try request.withBody { bytes throws(HoldfastError) in try Self.userID(bytes) }, call)
@@ -57,7 +56,7 @@ private struct UserProfileServiceEndpoints {
 
     /// A user without a profile is answered with an empty map.
     private func lookUp(_ userID: Identifier, _ call: Call) {
-        reader.profile(of: userID) { result in
+        store.profile(of: userID) { result in
             switch result {
             case .success(let profile): call.respond(json: ProfileJSON.encode(userID, profile))
             case .failure(let error): call.fail(error)
@@ -84,12 +83,9 @@ private struct UserProfileServiceEndpoints {
     private func save(_ body: ProfileInput, _ rule: ProfileChange.ConflictRule, _ call: Call) {
         let change = ProfileChange(userID: body.userID, operation: .merge(body.assignments, onConflict: rule))
         store.submit(change) { result in
-            // The store's thread is the one that all saves wait for: it has better things to do than to write JSON.
-            call.onEventLoop {
-                switch result {
-                case .success(let result): call.respond(json: ProfileJSON.encode(change.userID, result.profile))
-                case .failure(let error): call.fail(error)
-                }
+            switch result {
+            case .success(let result): call.respond(json: ProfileJSON.encode(change.userID, result.profile))
+            case .failure(let error): call.fail(error)
             }
         }
     }

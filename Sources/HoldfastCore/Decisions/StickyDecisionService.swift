@@ -37,8 +37,7 @@ public final class StickyDecisionService {
         }
     }
 
-    private let profiles: any ProfileStore
-    private let reader: any UserReader
+    private let session: any ProfileStore & AttributeStore
     private let projects: ProjectView
     private let executor: Executor
 
@@ -48,9 +47,9 @@ public final class StickyDecisionService {
     /// How often a decision is made before the caller is told to try again later.
     private static let attempts = 5
 
-    public init(profiles: any ProfileStore, reader: any UserReader, projects: ProjectView, executor: @escaping Executor) {
-        self.profiles = profiles
-        self.reader = reader
+    /// - Parameter session: of the event loop.
+    public init(session: any ProfileStore & AttributeStore, projects: ProjectView, executor: @escaping Executor) {
+        self.session = session
         self.projects = projects
         self.executor = executor
     }
@@ -76,7 +75,7 @@ public final class StickyDecisionService {
             let known = project.schema.isEmpty ? nil : StoredAttributes(schema: project.schema, record: nil)
             return readProfile(request, project, known, attempts: attempts)
         }
-        reader.attributes(of: request.user.id) { read in
+        session.attributes(of: request.user.id) { read in
             switch read {
             case .success(let record):
                 let known = StoredAttributes(schema: project.schema, record: record)
@@ -93,7 +92,7 @@ public final class StickyDecisionService {
         guard request.usesProfile else {
             return decide(request, project, attributes, nil, attempts: attempts)
         }
-        reader.profile(of: request.user.id) { read in
+        session.profile(of: request.user.id) { read in
             switch read {
             case .success(let profile): self.decide(request, project, attributes, profile, attempts: attempts)
             case .failure(let error): request.completion(.failure(error))
@@ -114,24 +113,18 @@ public final class StickyDecisionService {
         let proposals = request.storesAssignments ? proposals(for: result.newAssignments, in: project) : []
         guard !proposals.isEmpty else { return request.completion(.success(decided)) }
         guard attempts > 0, !project.isSuperseded else { return request.completion(.failure(.staleDatafile)) }
-        // Safe: used on the loop's thread only.
-        nonisolated(unsafe) let decider = self
-        let executor = executor
         let change = ProfileChange(
             userID: request.user.id, operation: .assign(proposals, decidedWith: project.catalogVersion))
-        profiles.submit(change) { stored in
-            // All that is written waits for the store's thread, which has no time for answers.
-            executor {
-                switch stored {
-                case .success(let now) where Self.holds(now.profile, proposals):
-                    request.completion(.success(decided))
-                case .success(let now):
-                    decider.decide(request, project, attributes, now.profile, attempts: attempts - 1)
-                case .failure(.staleDatafile):
-                    decider.decideWithNewestDatafile(request, project, attempts: attempts - 1)
-                case .failure(let error):
-                    request.completion(.failure(error))
-                }
+        session.submit(change) { [self] stored in
+            switch stored {
+            case .success(let now) where Self.holds(now.profile, proposals):
+                request.completion(.success(decided))
+            case .success(let now):
+                decide(request, project, attributes, now.profile, attempts: attempts - 1)
+            case .failure(.staleDatafile):
+                decideWithNewestDatafile(request, project, attempts: attempts - 1)
+            case .failure(let error):
+                request.completion(.failure(error))
             }
         }
     }

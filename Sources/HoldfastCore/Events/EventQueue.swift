@@ -56,7 +56,10 @@ public final class EventQueue: Sendable {
         }
     }
 
-    public let store: any EventStore
+    /// Stores events; calls back on any thread.
+    public typealias Recording = @Sendable (_ events: [ReceivedEvent], _ completion: @escaping Completion) -> Void
+
+    private let record: Recording
     private let capacity: Int
     private let capacityBytes: Int
     private let state = Mutex(State())
@@ -67,14 +70,20 @@ public final class EventQueue: Sendable {
     /// No more submissions are added to a transaction that has so many events.
     private static let batch = 512
 
+    /// A queue with a session of its own.
+    public convenience init(store: any Store) throws(StorageError) {
+        let session = try BackgroundSession(store, label: "events")
+        self.init { events, completion in session.run { $0.record(events, completion) } }
+    }
+
     /// - Parameters:
     ///   - capacity: events that may wait.
     ///   - capacityBytes: about how much memory they may take.
     public init(
-        store: any EventStore, capacity: Int = 65_536, capacityBytes: Int = 64 << 20,
-        pause: DispatchTimeInterval = .milliseconds(100)
+        capacity: Int = 65_536, capacityBytes: Int = 64 << 20, pause: DispatchTimeInterval = .milliseconds(100),
+        record: @escaping Recording
     ) {
-        self.store = store
+        self.record = record
         self.capacity = capacity
         self.capacityBytes = capacityBytes
         self.pause = pause
@@ -149,7 +158,7 @@ public final class EventQueue: Sendable {
     }
 
     private func write(_ submissions: [Submission]) {
-        store.record(submissions.flatMap(\.events)) { [self] result in
+        record(submissions.flatMap(\.events)) { [self] result in
             if case .failure(.overloaded) = result {
                 // The others stay before what was added after them.
                 settle(submissions.filter(\.isAwaited), result)

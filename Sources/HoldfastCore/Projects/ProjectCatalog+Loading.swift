@@ -1,5 +1,4 @@
 import Bucketing
-import Dispatch
 import JSON
 import Logging
 import Storage
@@ -59,42 +58,26 @@ extension ProjectCatalog {
                 return sdkKey
             }
         }
-        let outcome = Outcome()
-        store.putDatafile(
-            content, sdkKey: sdkKey, revision: summary.revision, replacing: nil,
-            note: AuditNote(.datafilePut, of: sdkKey), by: .processUser
-        ) { [self] result in
-            switch result {
-            case .success: refresh { outcome.settle($0) }
-            case .failure(let error): outcome.settle(.failure(error))
+        do throws(StorageError) {
+            _ = try definitions.wait { session, done in
+                session.putDatafile(
+                    content, sdkKey: sdkKey, revision: summary.revision, replacing: nil,
+                    note: AuditNote(.datafilePut, of: sdkKey), by: .processUser, done)
             }
+            try updateAndWait()
+        } catch {
+            throw DatafileLoadError(description: "the datafile could not be stored: \(error)")
         }
-        if let error = outcome.wait() { throw DatafileLoadError(description: "the datafile could not be stored: \(error)") }
         return sdkKey
     }
 
     private func lastLoaded(_ sdkKey: String) throws(DatafileLoadError) -> StoredDatafile? {
         do throws(StorageError) {
-            return try store.lastDatafile(sdkKey: sdkKey, by: .processUser)
+            return try updates.wait { session, done in
+                session.lastDatafile(sdkKey: sdkKey, by: .processUser, done)
+            }
         } catch {
             throw DatafileLoadError(description: "the stored datafile could not be read: \(error)")
         }
-    }
-}
-
-/// An answer that is waited for.
-private final class Outcome: @unchecked Sendable {
-    // Safe: written before the semaphore is signalled, and read after it.
-    private var error: StorageError?
-    private let settled = DispatchSemaphore(value: 0)
-
-    func settle(_ result: Result<Void, StorageError>) {
-        if case .failure(let error) = result { self.error = error }
-        settled.signal()
-    }
-
-    func wait() -> StorageError? {
-        settled.wait()
-        return error
     }
 }

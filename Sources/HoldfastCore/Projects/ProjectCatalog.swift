@@ -17,56 +17,72 @@ public final class ProjectCatalog: Sendable {
         public var changes: Int64 = -1
     }
 
-    public let store: any ProjectStore & AttributeStore
     public let logger: Logger
     private let current = Mutex(Snapshot())
     /// Rises with each new snapshot, so that event loops need the lock only then.
     private let generation = Atomic<UInt64>(1)
     private let observers = Mutex<[@Sendable () -> Void]>([])
-    private let queue = DispatchQueue(label: "project-catalog", qos: .userInitiated)
-    private let definitions = DispatchQueue(label: "definitions", qos: .userInitiated)
+    private let refreshes = Mutex(Refreshes())
+
+    /// Those who wait for the next read, and whether one goes on.
+    private struct Refreshes {
+        var waiting: [@Sendable (Result<Void, StorageError>) -> Void] = []
+        var isReading = false
+    }
+
+    /// Reads what was stored.
+    let updates: BackgroundSession
+    /// Stores what admins send, after it was checked and compiled there.
+    let definitions: BackgroundSession
 
     /// How often the store is asked for changes by other processes.
     private static let interval = DispatchTimeInterval.milliseconds(250)
 
     /// - Throws: `StorageError` when the store cannot be read.
-    public init(store: any ProjectStore & AttributeStore, logger: Logger) throws(StorageError) {
-        self.store = store
+    public init(store: any Store, logger: Logger) throws(StorageError) {
         self.logger = logger
-        try update()
+        updates = try BackgroundSession(store, label: "project-catalog")
+        definitions = try BackgroundSession(store, label: "definitions")
+        try updateAndWait()
         watch()
     }
 
     /// Looks for changes until the catalog is gone.
     private func watch() {
-        queue.asyncAfter(deadline: .now() + Self.interval) { [weak self] in
-            guard let self else { return }
-            do throws(StorageError) {
-                try update()
-            } catch .closed {
-                return
-            } catch {
-                // Decisions go on with what is known; readiness tells of the store.
+        DispatchQueue.global(qos: .userInitiated).asyncAfter(deadline: .now() + Self.interval) { [weak self] in
+            self?.refresh { [weak self] result in
+                if case .failure(.closed) = result { return }
+                // After another failure decisions go on with what is known; readiness reports the store.
+                self?.watch()
             }
-            watch()
         }
     }
 
     /// Takes over what has been stored, then calls back on a queue of the catalog.
     public func refresh(_ completion: @escaping @Sendable (Result<Void, StorageError>) -> Void) {
-        queue.async { [self] in
-            do throws(StorageError) {
-                try update()
-                completion(.success(()))
-            } catch {
-                completion(.failure(error))
-            }
+        let isFirst = refreshes.withLock { refreshes in
+            refreshes.waiting.append(completion)
+            defer { refreshes.isReading = true }
+            return !refreshes.isReading
         }
+        if isFirst { updates.run { [self] session in update(session) } }
     }
 
-    /// Checks and compiles what admins send, one thing after the other, while event loops go on.
-    public func inBackground(_ work: @escaping @Sendable () -> Void) {
-        definitions.async(execute: work)
+    /// Takes over what has been stored. Blocks; only for the start of the server.
+    func updateAndWait() throws(StorageError) {
+        let isDone = DispatchSemaphore(value: 0)
+        let outcome = Mutex<Result<Void, StorageError>>(.success(()))
+        refresh { result in
+            outcome.withLock { $0 = result }
+            isDone.signal()
+        }
+        isDone.wait()
+        try outcome.withLock { $0 }.get()
+    }
+
+    /// Checks, compiles and stores what admins send, one thing after the other, while event loops go on.
+    public func inBackground(_ work: @escaping @Sendable (any StoreSession) -> Void) {
+        definitions.run(work)
     }
 
     /// Has a function called after each change, on a queue of the catalog, for as long as the catalog lives.
@@ -74,14 +90,29 @@ public final class ProjectCatalog: Sendable {
         observers.withLock { $0.append(changed) }
     }
 
-    private func update() throws(StorageError) {
-        let changes = try store.projectChanges()
+    /// Reads for all who wait now, and again for those who come in the meantime: one read at a time, so that states are
+    /// taken over in order.
+    private func update(_ session: any StoreSession) {
+        let waiting = refreshes.withLock { refreshes in
+            defer { refreshes.waiting = [] }
+            refreshes.isReading = !refreshes.waiting.isEmpty
+            return refreshes.waiting
+        }
+        guard !waiting.isEmpty else { return }
+        let known = snapshot()
+        session.projects(ifChangedSince: known.changes, datafilesAfter: known.version) { [self] result in
+            if case .success(let state?) = result { take(state) }
+            for completion in waiting { completion(result.map { _ in }) }
+            update(session)
+        }
+    }
+
+    private func take(_ state: ProjectState) {
         var next = snapshot()
-        guard changes != next.changes else { return }
-        next.changes = changes
-        next.schema = try store.attributeSchema()
-        let forced = Dictionary(grouping: try store.forcedVariations(), by: \.sdkKey)
-        for stored in try store.datafiles(after: next.version) {
+        next.changes = state.changes
+        next.schema = state.schema
+        let forced = Dictionary(grouping: state.forcedVariations, by: \.sdkKey)
+        for stored in state.datafiles {
             next.version = max(next.version, stored.version)
             do throws(HoldfastError) {
                 next.projects[stored.sdkKey] = try Project(stored)

@@ -58,9 +58,9 @@ public struct ProjectEditor: Sendable {
         // Another process may have stored a newer datafile than this one knows.
         catalog.refresh { result in
             if case .failure(let error) = result { return edit.completion(.failure(HoldfastError(error))) }
-            catalog.inBackground {
+            catalog.inBackground { session in
                 do throws(HoldfastError) {
-                    try apply(edit, to: catalog.snapshot().projects[edit.sdkKey], retries: retries)
+                    try apply(edit, to: catalog.snapshot().projects[edit.sdkKey], session, retries: retries)
                 } catch {
                     edit.completion(.failure(error))
                 }
@@ -68,7 +68,9 @@ public struct ProjectEditor: Sendable {
         }
     }
 
-    private func apply<Outcome>(_ edit: Edit<Outcome>, to project: Project?, retries: Int) throws(HoldfastError) {
+    private func apply<Outcome>(
+        _ edit: Edit<Outcome>, to project: Project?, _ session: any StoreSession, retries: Int
+    ) throws(HoldfastError) {
         var editor = project.map { DatafileEditor($0.datafile) } ?? DatafileEditor(projectID: edit.sdkKey, sdkKey: edit.sdkKey)
         let former = editor.value
         let outcome = try edit.change(&editor, project)
@@ -78,7 +80,7 @@ public struct ProjectEditor: Sendable {
         let note = AuditNote(
             edit.note.action, of: edit.note.subject, before: edit.note.describe(project?.datafile),
             after: edit.note.describe(edited))
-        catalog.store.putDatafile(
+        session.putDatafile(
             editor.value.encoded(), sdkKey: edit.sdkKey, revision: edited.revision, replacing: project?.version ?? 0,
             note: note, by: edit.author
         ) { result in

@@ -34,74 +34,44 @@ public enum AttributeDefinitionResult: Sendable, Equatable {
     case otherType(AttributeDefinition)
 }
 
-/// Stores user attributes, their schema, and segments, with the guarantees of ``ProfileStore``.
+/// Stores user attributes, their schema, and segments.
 ///
-/// Changes of the schema and of segments are recorded in the audit log and raise ``ProjectStore/projectChanges()``.
-public protocol AttributeStore: Sendable {
-    /// Makes a reader for the exclusive use of one thread.
-    ///
-    /// - Throws: ``StorageError/unavailable(reason:)``, ``StorageError/closed``
-    func makeUserReader() throws(StorageError) -> sending any UserReader
+/// Changes of the schema and of segments are recorded in the audit log, and reported by
+/// ``ProjectStore/projects(ifChangedSince:datafilesAfter:_:)``.
+public protocol AttributeStore: AnyObject {
+    /// Reads the attributes of a user; `nil` if there are none.
+    func attributes(of userID: Identifier, _ completion: @escaping Completion<AttributeRecord?>)
 
-    /// Applies a change after those submitted earlier.
+    /// Applies a change.
+    func submit(_ change: AttributeChange, _ completion: @escaping Completion<AttributeChangeResult>)
+
+    /// Applies changes in order. Each has its own result.
     func submit(
-        _ change: AttributeChange, completion: @escaping @Sendable (Result<AttributeChangeResult, StorageError>) -> Void
-    )
-
-    /// Applies changes in order, after those submitted earlier. Each has its own result.
-    func submit(
-        _ changes: [AttributeChange],
-        completion: @escaping @Sendable ([Result<AttributeChangeResult, StorageError>]) -> Void
-    )
-
-    // MARK: The schema
-
-    /// Returns the defined attributes and segments. Blocks; do not call it on an event loop.
-    func attributeSchema() throws(StorageError) -> AttributeSchema
+        _ changes: [AttributeChange], _ completion: @escaping ([Result<AttributeChangeResult, StorageError>]) -> Void)
 
     /// Defines an attribute, or changes the allowed values of a selection. Ignores the definition's number.
     func putAttribute(
-        _ definition: AttributeDefinition, by author: Author,
-        completion: @escaping @Sendable (Result<AttributeDefinitionResult, StorageError>) -> Void
-    )
+        _ definition: AttributeDefinition, by author: Author, _ completion: @escaping Completion<AttributeDefinitionResult>)
 
     /// Deletes an attribute. Readers that know the new schema no longer see its values, which are deleted in the
     /// background.
     ///
     /// - Parameter completion: called with whether it existed.
-    func removeAttribute(
-        _ name: Identifier, by author: Author,
-        completion: @escaping @Sendable (Result<Bool, StorageError>) -> Void
-    )
+    func removeAttribute(_ name: Identifier, by author: Author, _ completion: @escaping Completion<Bool>)
 
-    // MARK: Segments
-
+    /// Defines a segment, or changes its conditions.
+    ///
     /// - Parameter completion: called with whether the segment is new.
-    func putSegment(
-        _ segment: Segment, by author: Author, completion: @escaping @Sendable (Result<Bool, StorageError>) -> Void
-    )
+    func putSegment(_ segment: Segment, by author: Author, _ completion: @escaping Completion<Bool>)
 
+    /// Deletes a segment.
+    ///
     /// - Parameter completion: called with whether it existed.
-    func removeSegment(
-        _ name: Identifier, by author: Author, completion: @escaping @Sendable (Result<Bool, StorageError>) -> Void
-    )
+    func removeSegment(_ name: Identifier, by author: Author, _ completion: @escaping Completion<Bool>)
 
     /// Scans the users who have attributes, in the byte order of their ids, without blocking writers or other readers.
     /// The scan is not a snapshot: it sees each user's attributes at the moment it reaches the user.
     ///
-    /// - Parameters:
-    ///   - scope: whether to list a page of users or to count all.
-    ///   - completion: called on any thread.
-    func scan(
-        _ matcher: SegmentMatcher, _ scope: SegmentScan, completion: @escaping @Sendable (Result<SegmentPage, StorageError>) -> Void
-    )
-}
-
-/// Reads profiles and attributes on one thread.
-public typealias UserReader = ProfileReader & AttributeReader
-
-/// Reads attributes on one thread, in the batches of a ``ProfileReader``.
-public protocol AttributeReader: AnyObject {
-    /// Reads the attributes of a user; `nil` if there are none.
-    func attributes(of userID: Identifier, _ completion: @escaping (Result<AttributeRecord?, StorageError>) -> Void)
+    /// - Parameter scope: whether to list a page of users or to count all.
+    func scan(_ matcher: SegmentMatcher, _ scope: SegmentScan, _ completion: @escaping Completion<SegmentPage>)
 }

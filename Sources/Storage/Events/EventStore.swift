@@ -126,25 +126,22 @@ public enum EventOutcome: Sendable {
 /// For each user and experiment it keeps the first exposure, by the time at which it happened. Later ones only show
 /// whether the user stays in one variation. Results count the goal events since the first exposure and, for
 /// comparison, those before it; see ``EventRules``.
-public protocol EventStore: Sendable {
+public protocol EventStore: AnyObject {
     /// Stores events in order, in one transaction. Events of a user whom another process has erased since they were
     /// received are dropped: they count as stored before the erasure.
     ///
     /// - Parameter completion: called with the outcome of each event once all are durable, or once all have failed.
-    func record(
-        _ events: [ReceivedEvent], completion: @escaping @Sendable (Result<[EventOutcome], StorageError>) -> Void)
+    func record(_ events: [ReceivedEvent], _ completion: @escaping Completion<[EventOutcome]>)
 
-    /// Returns exposures in the order of their numbers. Blocks; do not call it on an event loop.
-    func exposures(after number: Int64, limit: Int) throws(StorageError) -> [StoredExposure]
+    /// Reads exposures in the order of their numbers.
+    func exposures(after number: Int64, limit: Int, _ completion: @escaping Completion<[StoredExposure]>)
 
-    /// Returns goal events in the order of their numbers. Blocks; do not call it on an event loop.
-    func goalEvents(after number: Int64, limit: Int) throws(StorageError) -> [StoredGoalEvent]
+    /// Reads goal events in the order of their numbers.
+    func goalEvents(after number: Int64, limit: Int, _ completion: @escaping Completion<[StoredGoalEvent]>)
 
-    /// Returns the tally of each variation for a goal, in the byte order of variation ids. Reads only what was tallied
-    /// before. Blocks; do not call it on an event loop.
-    func tallies(experimentID: Identifier, goal: Identifier) throws(StorageError) -> [VariationTally]
+    /// Reads the tally of each variation for a goal, in the byte order of variation ids.
+    func tallies(experimentID: Identifier, goal: Identifier, _ completion: @escaping Completion<[VariationTally]>)
 
-    /// Returns the goals that users of an experiment reached before or since their exposure. Blocks; do not call it on
-    /// an event loop.
-    func goals(experimentID: Identifier, limit: Int) throws(StorageError) -> [Identifier]
+    /// Reads the goals that users of an experiment reached before or since their exposure.
+    func goals(experimentID: Identifier, limit: Int, _ completion: @escaping Completion<[Identifier]>)
 }

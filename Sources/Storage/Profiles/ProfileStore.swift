@@ -93,73 +93,32 @@ public struct ProfileOutcome: Sendable {
 }
 
 /// Stores user profiles.
-///
-/// A change is atomic, durable when its completion reports success, and visible to every read that starts afterwards,
-/// through any reader and in any process. A store that fails reports an error: `nil` only means "no profile".
-public protocol ProfileStore: Sendable {
-    /// Makes a reader for the exclusive use of one thread.
-    ///
-    /// - Throws: ``StorageError/unavailable(reason:)``, ``StorageError/closed``
-    func makeReader() throws(StorageError) -> sending any ProfileReader
+public protocol ProfileStore: AnyObject {
+    /// Reads the profile of a user; `nil` if there is none.
+    func profile(of userID: Identifier, _ completion: @escaping Completion<ProfileRecord?>)
 
-    /// Applies a change after those submitted earlier.
+    /// Reads up to `limit` profiles after a user, in the byte order of user ids; fewer where some have expired.
+    func profiles(after: Identifier?, limit: Int, _ completion: @escaping Completion<ProfilePage>)
+
+    /// Applies a change.
     ///
-    /// - Parameter completion: called once, on any thread, after the change is durable or has failed. It must return
-    ///   quickly.
+    /// - Parameter author: the admin whose change the audit log records. Erasing a user also removes the user's id and the
+    ///   values before and after from existing entries. `nil` for a change that is not recorded.
+    func submit(_ change: ProfileChange, by author: Author?, _ completion: @escaping Completion<ProfileChangeResult>)
+
+    /// Applies changes in order. A refused change does not affect the others.
+    ///
+    /// - Parameter completion: called with a result for each change in order, when all are durable or have failed.
     func submit(
-        _ change: ProfileChange, completion: @escaping @Sendable (Result<ProfileChangeResult, StorageError>) -> Void
-    )
-
-    /// Applies changes in order, after those submitted earlier. A refused change does not affect the others.
-    ///
-    /// - Parameter completion: called once, with a result for each change in order, when all are durable or have
-    ///   failed.
-    func submit(
-        _ changes: [ProfileChange],
-        completion: @escaping @Sendable ([Result<ProfileChangeResult, StorageError>]) -> Void
-    )
-
-    /// Tests the store with a small durable write. After a failed write, the probe writes about as much as that one.
-    func probe(completion: @escaping @Sendable (Result<Void, StorageError>) -> Void)
-
-    /// Why writes fail; `nil` once a change or probe has written as much as the one that failed. Cheap.
-    var writeFailure: StorageError? { get }
-
-    /// Returns counters and gauges for metrics. Cheap.
-    func statistics() -> StoreStatistics
-
-    /// Refuses new changes, makes the submitted ones durable, and releases all resources except those of readers, each
-    /// of which must be closed on its own thread. Blocks until done; do not call it from a completion.
-    func close()
+        _ changes: [ProfileChange], _ completion: @escaping ([Result<ProfileChangeResult, StorageError>]) -> Void)
 }
 
 extension ProfileStore {
-    /// The default, for stores whose probe detects every failure.
-    public var writeFailure: StorageError? { nil }
-}
-
-/// Reads profiles on one thread.
-///
-/// A completion is called on that thread: before the method returns, or later by a store behind a network.
-public protocol ProfileReader: AnyObject {
-    /// Begins a batch of reads, none of which may be older than this call. Within the batch they may share one snapshot.
-    func beginBatch()
-
-    /// Ends the batch and releases its snapshot, before the thread waits.
-    func endBatch()
-
-    /// Reads the profile of a user; `nil` if there is none.
-    func profile(of userID: Identifier, _ completion: @escaping (Result<ProfileRecord?, StorageError>) -> Void)
-
-    /// Reads up to `limit` profiles after a user, in the byte order of user ids; fewer where some have expired.
-    func profiles(
-        after: Identifier?, limit: Int, _ completion: @escaping (Result<ProfilePage, StorageError>) -> Void)
-
-    /// Hits and misses since the reader was made, and the size of its cache.
-    var cacheStatistics: CacheStatistics { get }
-
-    /// Releases all resources. Later reads fail with ``StorageError/closed``.
-    func close()
+    /// Applies a change that is not recorded in the audit log.
+    @inlinable
+    public func submit(_ change: ProfileChange, _ completion: @escaping Completion<ProfileChangeResult>) {
+        submit(change, by: nil, completion)
+    }
 }
 
 /// One page of all profiles.

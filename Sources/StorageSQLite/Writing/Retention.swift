@@ -27,7 +27,7 @@ final class Retention: @unchecked Sendable {
         timer.schedule(deadline: .now() + interval, repeating: interval, leeway: .milliseconds(100))
         timer.setEventHandler { [weak self] in
             guard let self else { return }
-            writer.refreshStatistics()
+            writer.refreshMetrics()
             profiles.start { [self] in sweepProfiles($0) }
             if let eventRetention { events.start { [self] in sweepEvents(eventRetention, $0) } }
         }

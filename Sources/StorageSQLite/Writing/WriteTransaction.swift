@@ -196,42 +196,45 @@ final class WriteTransaction {
 
 @available(*, unavailable) extension WriteTransaction: Sendable {}
 
-/// One or more changes that wait for a transaction. Once submitted it is used on the writer's queue only.
+/// One or more changes that wait for a transaction. Once submitted it is used on the writer's queue, and at last on the
+/// executor that submitted it.
 final class PendingWrite: @unchecked Sendable {
-    // Safe: mutable state is accessed on the writer's queue only. Not generic: a generic class would handle its values
-    // through run-time metadata, for each change.
+    // Safe: mutable state is accessed on the writer's queue, and later on the executor. Not generic: a generic class would
+    // handle its values through run-time metadata, for each change.
+
+    /// Reports the results to the submitter, on its executor.
+    typealias Report = @Sendable () -> Void
 
     /// Monotonic nanoseconds.
     let submittedAt = DispatchTime.now().uptimeNanoseconds
     /// The number of changes, including refused ones.
     let changes: Int
-    private let body: @Sendable (WriteTransaction) throws(SQLiteError) -> @Sendable () -> Void
+    /// Where to report; `nil` for the writer's queue.
+    let executor: (any StoreExecutor)?
+    private let body: @Sendable (WriteTransaction) throws(SQLiteError) -> Report
     private let failed: @Sendable (StorageError) -> Void
-    private var acknowledge: @Sendable () -> Void = {}
+    private var results: Report = {}
 
     /// - Parameters:
     ///   - body: makes the changes and returns a closure that reports their results once they are durable.
     ///   - failed: reports that nothing was written.
     init(
-        changes: Int, _ body: @escaping @Sendable (WriteTransaction) throws(SQLiteError) -> @Sendable () -> Void,
+        changes: Int, on executor: (any StoreExecutor)?,
+        _ body: @escaping @Sendable (WriteTransaction) throws(SQLiteError) -> Report,
         failed: @escaping @Sendable (StorageError) -> Void
     ) {
         self.changes = changes
+        self.executor = executor
         self.body = body
         self.failed = failed
     }
 
     func perform(in transaction: WriteTransaction) throws(SQLiteError) {
-        acknowledge = try body(transaction)
+        results = try body(transaction)
     }
 
-    /// Reports the results after the commit.
-    func complete() {
-        acknowledge()
-    }
-
-    /// Reports that the transaction failed.
-    func fail(_ error: StorageError) {
-        failed(error)
+    /// Reports the results after the commit, or why it failed.
+    func report(_ failure: StorageError?) {
+        if let failure { failed(failure) } else { results() }
     }
 }

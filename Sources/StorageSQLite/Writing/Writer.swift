@@ -13,7 +13,7 @@ final class Writer: Sendable {
         var isScheduled = false
         var isClosed = false
         var failure: Failure?
-        var statistics = StoreStatistics()
+        var metrics = StoreMetrics()
 
         /// Whether the caller must schedule a commit.
         mutating func needsDraining() -> Bool {
@@ -23,8 +23,8 @@ final class Writer: Sendable {
         }
 
         mutating func take(_ counters: Counters) {
-            statistics.profiles = Int(counters.profiles)
-            statistics.assignments = Int(counters.assignments)
+            metrics.profiles = Int(counters.profiles)
+            metrics.assignments = Int(counters.assignments)
         }
     }
 
@@ -84,39 +84,46 @@ final class Writer: Sendable {
     /// Schedules a change after those submitted earlier.
     ///
     /// - Parameters:
+    ///   - executor: where the completion is called; `nil` for the writer's queue. A change that is refused at once is
+    ///     reported before the call returns.
     ///   - body: makes the change, see ``WriteTransaction/result(of:)``.
-    ///   - completion: called on the writer's queue once the change is durable or has failed.
+    ///   - completion: called once the change is durable or has failed.
     func submit<Value: Sendable>(
-        _ body: @escaping @Sendable (WriteTransaction) throws -> Value,
-        completion: @escaping @Sendable (Result<Value, StorageError>) -> Void
+        on executor: (any StoreExecutor)? = nil, _ body: @escaping @Sendable (WriteTransaction) throws -> Value,
+        completion: @escaping Completion<Value>
     ) {
-        submit(PendingWrite(changes: 1) { transaction throws(SQLiteError) in
-            let result = try transaction.result { try body(transaction) }
-            return { completion(result) }
-        } failed: { error in
-            completion(.failure(error))
-        })
+        let completion = PendingCompletion(completion)
+        submit(
+            PendingWrite(changes: 1, on: executor) { transaction throws(SQLiteError) in
+                let result = try transaction.result { try body(transaction) }
+                return { completion.call(result) }
+            } failed: {
+                completion.call(.failure($0))
+            })
     }
 
     /// Schedules changes for one transaction, in order; each may be refused individually. Cheaper than submitting them one
     /// by one.
     func submit<Change: Sendable, Value: Sendable>(
-        _ changes: [Change], _ body: @escaping @Sendable (Change, WriteTransaction) throws -> Value,
-        completion: @escaping @Sendable ([Result<Value, StorageError>]) -> Void
+        on executor: any StoreExecutor, _ changes: [Change],
+        _ body: @escaping @Sendable (Change, WriteTransaction) throws -> Value,
+        completion: @escaping ([Result<Value, StorageError>]) -> Void
     ) {
-        submit(PendingWrite(changes: changes.count) { transaction throws(SQLiteError) in
-            var results: [Result<Value, StorageError>] = []
-            results.reserveCapacity(changes.count)
-            for change in changes { results.append(try transaction.result { try body(change, transaction) }) }
-            let finalResults = results
-            return { completion(finalResults) }
-        } failed: { error in
-            completion(changes.map { _ in .failure(error) })
-        })
+        let completion = PendingCompletion(completion)
+        submit(
+            PendingWrite(changes: changes.count, on: executor) { transaction throws(SQLiteError) in
+                var results: [Result<Value, StorageError>] = []
+                results.reserveCapacity(changes.count)
+                for change in changes { results.append(try transaction.result { try body(change, transaction) }) }
+                let finalResults = results
+                return { completion.call(finalResults) }
+            } failed: { error in
+                completion.call(changes.map { _ in .failure(error) })
+            })
     }
 
     /// Commits a change of the counters, and writes as much to the log as the transaction that failed.
-    func probe(completion: @escaping @Sendable (Result<Void, StorageError>) -> Void) {
+    func probe(_ completion: @escaping @Sendable (Result<Void, StorageError>) -> Void) {
         submit(
             { [self] transaction in
                 if let failure = state.withLock(\.failure) { try transaction.proveRoom(pages: failure.pages) }
@@ -131,7 +138,7 @@ final class Writer: Sendable {
         let (refusal, isFirst) = state.withLock { state -> (StorageError?, Bool) in
             if state.isClosed { return (.closed, false) }
             guard hasRoom(for: write, in: state) else {
-                state.statistics.refusedChanges += UInt64(write.changes)
+                state.metrics.refusedChanges += UInt64(write.changes)
                 return (.overloaded, false)
             }
             state.waiting.append(write)
@@ -139,7 +146,7 @@ final class Writer: Sendable {
             return (nil, state.needsDraining())
         }
         if isFirst { drainSoon() }
-        if let refusal { write.fail(refusal) }
+        if let refusal { write.report(refusal) }
     }
 
     /// Whether the queue is neither full nor too slow: a write that comes now would wait as long as the oldest has.
@@ -195,18 +202,18 @@ final class Writer: Sendable {
             let seconds = start.seconds(to: .now())
             let changes = Self.changes(batch)
             let hasRecovered = state.withLock { state in
-                state.statistics.failedChanges += UInt64(transaction.refusals)
+                state.metrics.failedChanges += UInt64(transaction.refusals)
                 guard transaction.hasWritten else { return false }
-                state.statistics.auditEntries += transaction.auditEntries
-                state.statistics.commits += 1
-                state.statistics.changes += UInt64(changes - transaction.refusals)
-                state.statistics.commitSeconds.observe(seconds)
-                state.statistics.batchSizes.observe(Double(changes))
+                state.metrics.auditEntries += transaction.auditEntries
+                state.metrics.commits += 1
+                state.metrics.changes += UInt64(changes - transaction.refusals)
+                state.metrics.commitSeconds.observe(seconds)
+                state.metrics.batchSizes.observe(Double(changes))
                 guard let failure = state.failure, transaction.provenPages >= failure.pages else { return false }
                 state.failure = nil
                 return true
             }
-            configuration.aroundCompletions { for write in batch { write.complete() } }
+            report(batch)
             guard transaction.hasWritten else { return }
             if hasRecovered { configuration.report(.writesSucceed) }
             if let connection = connection.value { checkpointer.logHasGrown(on: connection) }
@@ -219,8 +226,27 @@ final class Writer: Sendable {
             if isFirst { configuration.report(.writesFail(reason: error.asStorageError.description)) }
             // The writes behind it would wait as long for the same lock.
             let others = error.isBusy ? takeWaiting(.max) : []
-            state.withLock { $0.statistics.failedChanges += UInt64(Self.changes(batch + others)) }
-            configuration.aroundCompletions { for write in batch + others { write.fail(error.asStorageError) } }
+            state.withLock { $0.metrics.failedChanges += UInt64(Self.changes(batch + others)) }
+            report(batch + others, error.asStorageError)
+        }
+    }
+
+    /// Reports the results of writes, or why all of them failed: one job for each executor, so that it wakes only once.
+    private func report(_ writes: [PendingWrite], _ failure: StorageError? = nil) {
+        var groups: [(executor: any StoreExecutor, writes: [PendingWrite])] = []
+        for write in writes {
+            guard let executor = write.executor else {
+                write.report(failure)
+                continue
+            }
+            if let index = groups.firstIndex(where: { $0.executor === executor }) {
+                groups[index].writes.append(write)
+            } else {
+                groups.append((executor, [write]))
+            }
+        }
+        for (executor, writes) in groups {
+            executor.submit { for write in writes { write.report(failure) } }
         }
     }
 
@@ -304,7 +330,7 @@ final class Writer: Sendable {
         return fresh
     }
 
-    // MARK: Statistics
+    // MARK: Metrics
 
     /// Reads the counters, which other processes change as well. Call it on the writer's queue.
     @discardableResult
@@ -314,26 +340,35 @@ final class Writer: Sendable {
         return counters
     }
 
-    func refreshStatistics() {
+    func refreshMetrics() {
         queue.async { [self] in refreshCounters() }
     }
 
-    func statistics() -> StoreStatistics {
-        var statistics = state.withLock { state in
-            var statistics = state.statistics
-            statistics.waitingChanges = state.waitingChanges
-            return statistics
+    func metrics() -> StoreMetrics {
+        var metrics = state.withLock { state in
+            var metrics = state.metrics
+            metrics.waitingChanges = state.waitingChanges
+            return metrics
         }
-        statistics.failedCheckpoints = checkpointer.failures
-        statistics.userFilterBytes = userFilter.bytes
-        (statistics.databaseBytes, statistics.logBytes) = file.sizes
-        return statistics
+        let sizes = file.sizes
+        metrics.own = [
+            StoreMetric(
+                "holdfast_store_failed_checkpoints_total", .counter,
+                "Times that the write-ahead log could not be copied into the database.", checkpointer.failures),
+            StoreMetric(
+                "holdfast_store_user_filter_bytes", .gauge,
+                "Bytes of the filter that tells who has no profile, also of one that is being filled.",
+                UInt64(userFilter.bytes)),
+            StoreMetric("holdfast_store_database_bytes", .gauge, "Size of the database file.", UInt64(sizes.database)),
+            StoreMetric("holdfast_store_log_bytes", .gauge, "Size of the write-ahead log.", UInt64(sizes.log)),
+        ]
+        return metrics
     }
 
     func countDeleted(expiredAssignments: Int, auditEntries: Int) {
         state.withLock { state in
-            state.statistics.expiredAssignments += UInt64(expiredAssignments)
-            state.statistics.deletedAuditEntries += UInt64(auditEntries)
+            state.metrics.expiredAssignments += UInt64(expiredAssignments)
+            state.metrics.deletedAuditEntries += UInt64(auditEntries)
         }
     }
 

@@ -25,7 +25,8 @@ struct ServeCommand: ParsableCommand {
         warnOfUnknownVariables(settings, logger)
         if let shortage = DescriptorLimit.raise(for: configuration.limits.connections) { logger.warning("\(shortage)") }
         let store = try StoreFactory.open(configuration, logger)
-        signals.onHangUp { Self.reload(tokens, access, store, logger) }
+        let audit = try BackgroundSession(store, label: "signals")
+        signals.onHangUp { Self.reload(tokens, access, audit, logger) }
         let projects = try ProjectCatalog(store: store, logger: logger)
         let loaded = try configuration.datafile.map { try DatafileSource(path: $0).load(into: projects) } ?? []
         var options = Services.Options()
@@ -35,8 +36,7 @@ struct ServeCommand: ParsableCommand {
         options.changeStreams = configuration.maxChangeStreams
         options.changeHeartbeat = configuration.changeHeartbeat.seconds
         let services = Services(
-            profiles: store, attributes: store, projects: projects, events: EventQueue(store: store), audit: store,
-            access: access,
+            store: store, projects: projects, events: try EventQueue(store: store), access: access,
             build: BuildInfo(version: Holdfast.version, startedAt: Date().timeIntervalSince1970), logger: logger,
             options: options)
         let server = try listen(configuration, services)
@@ -44,7 +44,7 @@ struct ServeCommand: ParsableCommand {
             "listening",
             metadata: [
                 "address": "http://\(server.address)", "database": "\(configuration.database)",
-                "profiles": .stringConvertible(store.statistics().profiles),
+                "profiles": .stringConvertible(store.metrics().profiles),
                 "event_loops": .stringConvertible(configuration.eventLoops),
                 "datafiles": "\(loaded.joined(separator: ","))", "tokens": access.isOpen ? "none" : "required", "version": "\(Holdfast.version)",
                 "pid": .stringConvertible(getpid()),
@@ -71,7 +71,7 @@ struct ServeCommand: ParsableCommand {
             services.observe(server)
             return server
         } catch {
-            services.profiles.close()
+            services.store.close()
             throw Failure("cannot serve at \(configuration.listen): \(error)")
         }
     }
@@ -87,7 +87,7 @@ struct ServeCommand: ParsableCommand {
 
     /// Activates the tokens of the file. If the file is not usable, the former tokens stay active.
     private static func reload(
-        _ file: TokenFile?, _ access: AccessControl, _ audit: any AuditStore, _ logger: Logger
+        _ file: TokenFile?, _ access: AccessControl, _ audit: BackgroundSession, _ logger: Logger
     ) {
         guard let file else { return logger.warning("there is no token file to read again") }
         do {
@@ -96,9 +96,11 @@ struct ServeCommand: ParsableCommand {
             logger.notice("read the token file again", metadata: ["tokens": .stringConvertible(tokens.count)])
             let note = AuditNote(
                 .tokensReload, of: file.path, before: Token.describe(former), after: Token.describe(tokens))
-            audit.record(note, by: Author(name: "signal SIGHUP")) { result in
-                guard case .failure(let error) = result else { return }
-                logger.error("the change of tokens is not in the audit log", metadata: ["error": "\(error)"])
+            audit.run { session in
+                session.record(note, by: Author(name: "signal SIGHUP")) { result in
+                    guard case .failure(let error) = result else { return }
+                    logger.error("the change of tokens is not in the audit log", metadata: ["error": "\(error)"])
+                }
             }
         } catch {
             logger.error("the token file was not read; the former tokens stay active", metadata: ["error": "\(error)"])
@@ -107,7 +109,7 @@ struct ServeCommand: ParsableCommand {
 
     /// Completes requests in flight, commits accepted writes, and releases everything.
     private func stop(
-        _ server: HTTPServer, _ services: Services, _ store: any ProfileStore, _ configuration: ServeConfiguration
+        _ server: HTTPServer, _ services: Services, _ store: any Store, _ configuration: ServeConfiguration
     ) {
         services.changes.close()
         let deadline = DispatchTime.now() + configuration.shutdownTimeout.seconds

@@ -39,7 +39,7 @@ struct ImportCommand: ParsableCommand {
         }
         let store = try StoreFactory.open(path, rules)
         defer { store.close() }
-        let lines = ImportedLines(store, keep: keep)
+        let lines = ImportedLines(try BackgroundSession(store, label: "import"), keep: keep)
         var splitter = LineSplitter(limit: ImportedLines.lineLimit)
         var unreadable: String?
         do throws(Failure) {
@@ -121,7 +121,7 @@ private final class ImportedLines {
     /// Groups that wait for their commit.
     private static let window = 8
 
-    private let store: any ProfileStore
+    private let session: BackgroundSession
     private let keep: Bool
     private let places = DispatchSemaphore(value: ImportedLines.window)
     private let outcome = SharedState(Outcome())
@@ -129,8 +129,8 @@ private final class ImportedLines {
     private var number = 0
     private var group: [(line: Int, change: ProfileChange)] = []
 
-    init(_ store: any ProfileStore, keep: Bool) {
-        self.store = store
+    init(_ session: BackgroundSession, keep: Bool) {
+        self.session = session
         self.keep = keep
     }
 
@@ -154,11 +154,13 @@ private final class ImportedLines {
     private func submitGroup() {
         places.wait()
         let lines = group.map(\.line)
-        store.submit(group.map(\.change)) { [outcome, places] results in
-            outcome.withLock { outcome in
-                for (line, result) in zip(lines, results) { outcome.count(result, of: line) }
+        session.run { [changes = group.map(\.change), outcome, places] session in
+            session.submit(changes) { results in
+                outcome.withLock { outcome in
+                    for (line, result) in zip(lines, results) { outcome.count(result, of: line) }
+                }
+                places.signal()
             }
-            places.signal()
         }
         progress.add(group.count)
         group.removeAll(keepingCapacity: true)
@@ -213,18 +215,18 @@ struct ExportCommand: ParsableCommand {
         try DatabaseMaintenance.expectCurrentVersion(path: path)
         let store = try StoreFactory.open(path)
         defer { store.close() }
-        let reader = try store.makeReader()
-        defer { reader.close() }
+        let session = try BackgroundSession(store, label: "export")
+        defer { session.close() }
         let progress = Progress("exported")
         var last: Identifier?
         repeat {
-            var answer: Result<ProfilePage, StorageError>?
-            reader.profiles(after: last, limit: Self.page) { answer = $0 }
             let page: ProfilePage
-            switch answer {
-            case .success(let read): page = read
-            case .failure(let error): throw Failure("the export \(last.map { "ends after '\($0)'" } ?? "cannot begin"): \(error)")
-            case nil: return
+            do throws(StorageError) {
+                page = try session.wait { [last] session, done in
+                    session.profiles(after: last, limit: Self.page, done)
+                }
+            } catch {
+                throw Failure("the export \(last.map { "ends after '\($0)'" } ?? "cannot begin"): \(error)")
             }
             let lines = page.profiles.flatMap { ProfileLine.encode($0.userID, $0.profile, detail: detail) }
             do {

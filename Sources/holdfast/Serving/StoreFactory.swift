@@ -1,4 +1,3 @@
-import HTTPServer
 import Logging
 import Storage
 import StorageSQLite
@@ -8,7 +7,7 @@ enum StoreFactory {
     /// - Throws: `DatabaseError` when the database cannot be used.
     static func open(
         _ configuration: ServeConfiguration, _ logger: Logger
-    ) throws -> any ProfileStore & AttributeStore & ProjectStore & EventStore & AuditStore {
+    ) throws -> any Store {
         var options = SQLiteConfiguration(path: configuration.database)
         options.rules = configuration.rules
         options.eventRetention = configuration.eventRetention?.milliseconds
@@ -19,7 +18,6 @@ enum StoreFactory {
         options.waitingSeconds = configuration.maxWriteWait.seconds
         options.cacheBytes = configuration.cacheSize.bytes / configuration.eventLoops
         options.checkpointPages = configuration.checkpointSize.bytes / 1_024
-        options.aroundCompletions = EventLoop.coalescingWakeUps
         options.report = { $0.log(to: logger) }
         return try SQLiteStore(options)
     }
@@ -27,7 +25,7 @@ enum StoreFactory {
     /// For a command that runs beside the servers of a database and leaves retention to them.
     ///
     /// - Throws: `DatabaseError` when the database cannot be used.
-    static func open(_ path: String, _ rules: ProfileRules = ProfileRules()) throws -> any ProfileStore {
+    static func open(_ path: String, _ rules: ProfileRules = ProfileRules()) throws -> any Store {
         var options = SQLiteConfiguration(path: path)
         options.rules = rules
         options.deletesOld = false

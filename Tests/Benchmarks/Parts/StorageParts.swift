@@ -37,11 +37,11 @@ func sqliteParts() throws -> [Part] {
     try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
     var configuration = SQLiteConfiguration(path: directory.appendingPathComponent("parts.db").path)
     let store = try SQLiteStore(configuration)
-    let userIDs = save(to: store)
-    let cached = Lookups(userIDs, try store.makeReader())
+    let userIDs = try save(to: store)
+    let cached = Lookups(userIDs, try store.makeSession(on: DispatchExecutor(label: "lookups")))
     configuration.cacheBytes = 0
     let uncachedStore = try SQLiteStore(configuration)
-    let uncached = Lookups(userIDs, try uncachedStore.makeReader())
+    let uncached = Lookups(userIDs, try uncachedStore.makeSession(on: DispatchExecutor(label: "lookups")))
     return [
         Part("sqlite-lookup-cached-batch-of-32") { cached.batch(of: 32) },
         Part("sqlite-lookup-from-database-batch-of-32") { uncached.batch(of: 32) },
@@ -49,12 +49,15 @@ func sqliteParts() throws -> [Part] {
 }
 
 /// Saves 1,000 users and waits until the last is stored.
-private func save(to store: any ProfileStore) -> [Identifier] {
+private func save(to store: any Store) throws -> [Identifier] {
     let userIDs = (0..<1_000).map { Identifier("user\($0)") }
     let stored = DispatchSemaphore(value: 0)
-    for userID in userIDs {
-        let operation = ProfileChange.Operation.merge(ExperimentBucketMap(Samples.map), onConflict: .replace)
-        store.submit(ProfileChange(userID: userID, operation: operation)) { _ in stored.signal() }
+    let session = try BackgroundSession(store, label: "save")
+    session.run { session in
+        for userID in userIDs {
+            let operation = ProfileChange.Operation.merge(ExperimentBucketMap(Samples.map), onConflict: .replace)
+            session.submit(ProfileChange(userID: userID, operation: operation)) { _ in stored.signal() }
+        }
     }
     for _ in userIDs { stored.wait() }
     return userIDs
@@ -63,10 +66,10 @@ private func save(to store: any ProfileStore) -> [Identifier] {
 /// Looks up one user after another.
 private final class Lookups {
     private let userIDs: [Identifier]
-    private let reader: any ProfileReader
+    private let reader: any StoreSession
     private var position = 0
 
-    init(_ userIDs: [Identifier], _ reader: any ProfileReader) {
+    init(_ userIDs: [Identifier], _ reader: any StoreSession) {
         self.userIDs = userIDs
         self.reader = reader
     }

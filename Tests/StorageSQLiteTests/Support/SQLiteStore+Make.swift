@@ -40,6 +40,32 @@ extension SQLiteStore {
     }
 }
 
+extension SQLiteStore {
+    /// A session for the calling thread, with its connection open. Its lookups complete before the call returns.
+    func makeReader() throws(StorageError) -> sending SQLiteSession {
+        let session = try makeSQLiteSession(on: CallingThread())
+        _ = try session.openReader()
+        return session
+    }
+}
+
+/// Runs work at once, on whatever thread submits it.
+private final class CallingThread: StoreExecutor {
+    func submit(_ work: @escaping @Sendable () -> Void) -> Bool {
+        work()
+        return true
+    }
+}
+
+extension StoreMetrics {
+    var userFilterBytes: UInt64 { value("holdfast_store_user_filter_bytes") }
+    var logBytes: UInt64 { value("holdfast_store_log_bytes") }
+
+    private func value(_ name: String) -> UInt64 {
+        own.first { $0.name == name }?.value ?? 0
+    }
+}
+
 extension [ProfileChange] {
     /// Changes that each make the empty profile of another user.
     static func newUsers(_ count: Int) -> [ProfileChange] {

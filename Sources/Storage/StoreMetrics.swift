@@ -1,5 +1,5 @@
-/// Hits and misses of one reader's cache since it was made, and its present size.
-public struct CacheStatistics: Sendable {
+/// Hits and misses of one session's cache since it was opened, and its present size.
+public struct CacheMetrics: Sendable {
     public var hits: UInt64 = 0
     public var misses: UInt64 = 0
     /// Memory in use.
@@ -10,7 +10,7 @@ public struct CacheStatistics: Sendable {
 }
 
 /// Counters and gauges of a store. Cheap to collect.
-public struct StoreStatistics: Sendable {
+public struct StoreMetrics: Sendable {
     /// Stored profiles, and all assignments in them; may include expired ones that are not deleted yet.
     public var profiles: Int = 0
     public var assignments: Int = 0
@@ -22,8 +22,6 @@ public struct StoreStatistics: Sendable {
     public var failedChanges: UInt64 = 0
     /// Changes refused because too many were waiting, or had waited too long.
     public var refusedChanges: UInt64 = 0
-    /// Failed checkpoints; the log grows until one succeeds.
-    public var failedCheckpoints: UInt64 = 0
     /// Commit latency in seconds, from begin to durable.
     public var commitSeconds = Histogram(bounds: [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5])
     /// Changes per commit.
@@ -33,13 +31,32 @@ public struct StoreStatistics: Sendable {
     /// Audit entries written by this process, and old ones deleted by retention.
     public var auditEntries: UInt64 = 0
     public var deletedAuditEntries: UInt64 = 0
-    /// Memory used by the filter of users without a profile.
-    public var userFilterBytes: Int = 0
-    /// Size on disk in bytes, if the store is a file.
-    public var databaseBytes: Int = 0
-    public var logBytes: Int = 0
+    /// Metrics that only this kind of store has.
+    public var own: [StoreMetric] = []
 
     public init() {}
+}
+
+/// A counter or gauge that a store contributes to the metrics page.
+public struct StoreMetric: Sendable {
+    public enum Kind: Sendable {
+        case counter
+        case gauge
+    }
+
+    /// The name on the metrics page.
+    public let name: String
+    public let kind: Kind
+    /// One sentence for operators.
+    public let help: String
+    public let value: UInt64
+
+    public init(_ name: String, _ kind: Kind, _ help: String, _ value: UInt64) {
+        self.name = name
+        self.kind = kind
+        self.help = help
+        self.value = value
+    }
 }
 
 /// A histogram with upper bounds, like those of Prometheus.

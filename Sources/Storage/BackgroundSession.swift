@@ -1,0 +1,87 @@
+public import Dispatch
+
+/// A serial queue as the executor of a session.
+public final class DispatchExecutor: StoreExecutor {
+    private let queue: DispatchQueue
+
+    public init(label: String, qos: DispatchQoS = .userInitiated) {
+        queue = DispatchQueue(label: label, qos: qos)
+    }
+
+    @discardableResult
+    public func submit(_ work: @escaping @Sendable () -> Void) -> Bool {
+        queue.async(execute: work)
+        return true
+    }
+}
+
+/// A session on a queue of its own, for code outside event loops. Any thread may use it.
+public final class BackgroundSession: @unchecked Sendable {
+    // Safe: the session is used on the executor only.
+    private let executor: DispatchExecutor
+    private let session: any StoreSession
+
+    /// - Parameter label: the name of the queue.
+    public init(_ store: any Store, label: String, qos: DispatchQoS = .userInitiated) throws(StorageError) {
+        executor = DispatchExecutor(label: label, qos: qos)
+        session = try store.makeSession(on: executor)
+    }
+
+    /// Schedules work with the session, in FIFO order.
+    public func run(_ work: @escaping @Sendable (any StoreSession) -> Void) {
+        executor.submit { [self] in work(session) }
+    }
+
+    /// Runs an operation and blocks until it completes. Do not call it on an event loop, or from ``run(_:)``.
+    public func wait<Value: Sendable>(
+        _ operation: @escaping @Sendable (any StoreSession, @escaping Completion<Value>) -> Void
+    ) throws(StorageError) -> Value {
+        let outcome = Outcome<Value>()
+        run { session in operation(session) { outcome.settle($0) } }
+        return try outcome.wait().get()
+    }
+
+    /// Closes the session after the work scheduled so far. Blocks until done; do not call it from ``run(_:)``.
+    public func close() {
+        let isClosed = DispatchSemaphore(value: 0)
+        run { session in
+            session.close()
+            isClosed.signal()
+        }
+        isClosed.wait()
+    }
+}
+
+/// A result that another thread waits for.
+private final class Outcome<Value: Sendable>: @unchecked Sendable {
+    // Safe: written before the semaphore is signalled, and read after it.
+    private var result: Result<Value, StorageError> = .failure(.closed)
+    private let isSettled = DispatchSemaphore(value: 0)
+
+    func settle(_ result: Result<Value, StorageError>) {
+        self.result = result
+        isSettled.signal()
+    }
+
+    func wait() -> Result<Value, StorageError> {
+        isSettled.wait()
+        return result
+    }
+}
+
+/// Carries a completion through other threads back to its executor, where it is called and released: what it refers to
+/// belongs to the executor.
+package final class PendingCompletion<Outcome>: @unchecked Sendable {
+    // Safe: the completion is touched on the executor only, once.
+    private var completion: ((Outcome) -> Void)?
+
+    package init(_ completion: @escaping (Outcome) -> Void) {
+        self.completion = completion
+    }
+
+    package func call(_ outcome: Outcome) {
+        let completion = completion
+        self.completion = nil
+        completion?(outcome)
+    }
+}

@@ -1,0 +1,109 @@
+/// Where Holdfast keeps everything. A store opens sessions, through which all reads and changes go.
+///
+/// To add a store, conform to this protocol and ``StoreSession``, apply the rules in `Rules/`, and run the contract suites
+/// in `Tests/TestSupport` against it.
+public protocol Store: AnyObject, Sendable {
+    /// Opens a session.
+    ///
+    /// - Parameter executor: where the session is used and where its completions are called.
+    /// - Throws: ``StorageError/unavailable(reason:)``, ``StorageError/closed``
+    func makeSession(on executor: any StoreExecutor) throws(StorageError) -> sending any StoreSession
+
+    /// Tests the store with a small durable write. After a failed write, the probe writes about as much as that one.
+    ///
+    /// - Parameter completion: called on any thread.
+    func probe(_ completion: @escaping @Sendable (Result<Void, StorageError>) -> Void)
+
+    /// Why writes fail; `nil` once a change or probe has written as much as the one that failed. Cheap.
+    var writeFailure: StorageError? { get }
+
+    /// Returns counters and gauges. Cheap.
+    func metrics() -> StoreMetrics
+
+    /// Refuses new changes, makes the submitted ones durable, and releases all resources except those of sessions, each of
+    /// which must be closed on its executor. Blocks until done; do not call it from a completion.
+    func close()
+}
+
+extension Store {
+    /// The default, for stores whose probe detects every failure.
+    public var writeFailure: StorageError? { nil }
+}
+
+/// Runs work one piece at a time: an event loop, or a ``DispatchExecutor``.
+public protocol StoreExecutor: AnyObject, Sendable {
+    /// Schedules work, in FIFO order. Any thread may call it.
+    ///
+    /// - Returns: `false` if the executor has stopped, so the work will not run.
+    @discardableResult
+    func submit(_ work: @escaping @Sendable () -> Void) -> Bool
+}
+
+/// Reports the result of an operation: called once, on the session's executor, before the operation's call returns or
+/// later. It is dropped if the executor has stopped.
+public typealias Completion<Value> = (Result<Value, StorageError>) -> Void
+
+/// The use of a store by one executor. Only code that runs on the executor may use a session.
+///
+/// The facets share these guarantees: a change is atomic, durable when its completion reports success, and visible to every
+/// read that starts afterwards, through any session and in any process. A session's changes are applied in the order in
+/// which they are submitted. A store that fails reports an error: `nil` only means that there is nothing.
+public protocol StoreSession: ProfileStore, AttributeStore, EventStore, ProjectStore, AuditStore {
+    /// Begins a batch of lookups, none of which may be older than this call. Within the batch they may share one snapshot,
+    /// or one message over the network.
+    func beginBatch()
+
+    /// Ends the batch and releases its snapshot, before the executor waits.
+    func endBatch()
+
+    /// Hits and misses since the session was opened, and the size of its cache.
+    var cacheMetrics: CacheMetrics { get }
+
+    /// Releases all resources. Later reads fail with ``StorageError/closed``.
+    func close()
+}
+
+/// Why a store refused or failed an operation.
+public enum StorageError: Error, Hashable, Sendable {
+    /// The change would make the profile exceed its assignment limit. Nothing was stored.
+    case tooManyAssignments(limit: Int)
+    /// The profile does not meet the change's ``ProfileChange/condition``. Nothing was stored.
+    case conditionFailed
+    /// Too many writes are waiting. Nothing was stored; the caller may retry.
+    case overloaded
+    /// The store failed: disk full, locked, unreadable… Nothing was acknowledged.
+    case unavailable(reason: String)
+    /// The decision did not use the newest datafile at the commit. Nothing was stored; the caller should decide again
+    /// with the newest one.
+    case staleDatafile
+    /// The stored data of this user is unreadable; other users are not affected. Nothing was acknowledged.
+    case damaged(reason: String)
+    /// The user was erased while the change waited for its transaction. Nothing was stored; the caller may retry.
+    case erased
+    /// The store is closed or closing.
+    case closed
+}
+
+extension StorageError {
+    /// Whether the error concerns this user only, so that the operation may succeed for others.
+    public var concernsOneUser: Bool {
+        switch self {
+        case .tooManyAssignments, .conditionFailed, .damaged, .erased: true
+        case .overloaded, .unavailable, .staleDatafile, .closed: false
+        }
+    }
+}
+
+extension StorageError: CustomStringConvertible {
+    public var description: String {
+        switch self {
+        case .tooManyAssignments(let limit): "a profile must have at most \(limit) assignments; the change adds too many"
+        case .conditionFailed: "the profile does not meet the condition of the change"
+        case .overloaded: "too many writes are waiting; try again later"
+        case .staleDatafile: "the decision must use the active datafile; it used another"
+        case .unavailable(let reason), .damaged(let reason): reason
+        case .erased: "the user was erased during the change"
+        case .closed: "the store is closed"
+        }
+    }
+}

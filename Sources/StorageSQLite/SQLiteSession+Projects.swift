@@ -1,0 +1,146 @@
+import Bucketing
+import Storage
+
+extension SQLiteSession {
+    // MARK: Datafiles and forced variations
+
+    func projects(
+        ifChangedSince changes: Int64, datafilesAfter version: Int64, _ completion: @escaping Completion<ProjectState?>
+    ) {
+        scan(
+            with: store.projectReader,
+            { connection throws(SQLiteError) in
+                let changeCount: StaticString = "SELECT project_changes FROM counters"
+                guard try connection.integer(changeCount) != changes else { return nil }
+                // One snapshot for all tables.
+                try connection.statement("BEGIN").run()
+                defer { try? connection.statement("COMMIT").run() }
+                return ProjectState(
+                    changes: try connection.integer(changeCount),
+                    datafiles: try DatafileRows.active(after: version, on: connection),
+                    forcedVariations: try ForcedVariationRows.all(on: connection),
+                    schema: AttributeSchema(
+                        attributes: try AttributeSchemaRows.all(on: connection),
+                        segments: try SegmentRows.all(on: connection)))
+            }, completion)
+    }
+
+    func datafileHistory(sdkKey: String, limit: Int, _ completion: @escaping Completion<[StoredDatafile]>) {
+        scan(
+            with: store.projectReader,
+            { connection throws(SQLiteError) in
+                try DatafileRows.history(sdkKey: sdkKey, limit: limit, on: connection)
+            }, completion)
+    }
+
+    func lastDatafile(sdkKey: String, by author: Author, _ completion: @escaping Completion<StoredDatafile?>) {
+        scan(
+            with: store.projectReader,
+            { connection throws(SQLiteError) in
+                try DatafileRows.last(sdkKey: sdkKey, by: author.name, on: connection)
+            }, completion)
+    }
+
+    func putDatafile(
+        _ content: [UInt8], sdkKey: String, revision: String, replacing: Int64?, note: AuditNote, by author: Author,
+        _ completion: @escaping Completion<StoredDatafile?>
+    ) {
+        let now = store.configuration.clock()
+        let history = store.configuration.datafileHistory
+        write(
+            { transaction -> StoredDatafile? in
+                let former = try DatafileRows.active(sdkKey: sdkKey, on: transaction.connection)
+                if let replacing, former?.version ?? 0 != replacing { return nil }
+                let datafile = StoredDatafile(
+                    version: 0, sdkKey: sdkKey, revision: revision, content: content, storedAt: now, author: author.name)
+                let stored = try DatafileRows.insert(datafile, in: transaction)
+                // The next start compares `--datafile` with the last datafile from this option.
+                try DatafileRows.prune(
+                    sdkKey: sdkKey, keeping: history, andLastOf: Author.processUser.name, in: transaction)
+                try transaction.record(note.activating(stored, replacing: former), by: author, at: now)
+                return stored
+            }, completion)
+    }
+
+    func setForcedVariation(
+        _ variationKey: Identifier?, experimentKey: Identifier, userID: Identifier, sdkKey: String, by author: Author,
+        _ completion: @escaping Completion<Identifier?>
+    ) {
+        let now = store.configuration.clock()
+        write(
+            { transaction in
+                try transaction.expectNotErased(userID)
+                return try transaction.apply(to: userID, at: now) { records, tallies in
+                    StoreRules.force(
+                        variationKey, experimentKey: experimentKey, sdkKey: sdkKey, by: author, in: &records, &tallies)
+                }.former
+            }, completion)
+    }
+
+    // MARK: Attributes and segments
+
+    func putAttribute(
+        _ definition: AttributeDefinition, by author: Author, _ completion: @escaping Completion<AttributeDefinitionResult>
+    ) {
+        let now = store.configuration.clock()
+        write(
+            { transaction in
+                let former = try AttributeSchemaRows.find(definition.name, on: transaction.connection)
+                let result = try AttributeSchemaRows.put(
+                    AttributeRules.define(definition, replacing: former), in: transaction)
+                if let note = AuditNote(result, replacing: former) { try transaction.record(note, by: author, at: now) }
+                return result
+            }, completion)
+    }
+
+    func removeAttribute(_ name: Identifier, by author: Author, _ completion: @escaping Completion<Bool>) {
+        let now = store.configuration.clock()
+        let removal = store.attributeRemoval
+        write(
+            { transaction in
+                guard let former = try AttributeSchemaRows.remove(name, in: transaction) else { return false }
+                try transaction.record(AuditNote(removing: former), by: author, at: now)
+                return true
+            },
+            { result in
+                completion(result)
+                if case .success(true) = result { removal.sweep() }
+            })
+    }
+
+    func putSegment(_ segment: Segment, by author: Author, _ completion: @escaping Completion<Bool>) {
+        let now = store.configuration.clock()
+        write(
+            { transaction in
+                let former = try SegmentRows.find(segment.name, on: transaction.connection)
+                guard former != segment.conditions else { return false }
+                try SegmentRows.put(segment, in: transaction)
+                try transaction.record(AuditNote(segment, replacing: former), by: author, at: now)
+                return former == nil
+            }, completion)
+    }
+
+    func removeSegment(_ name: Identifier, by author: Author, _ completion: @escaping Completion<Bool>) {
+        let now = store.configuration.clock()
+        write(
+            { transaction in
+                guard let former = try SegmentRows.find(name, on: transaction.connection) else { return false }
+                try SegmentRows.remove(name, in: transaction)
+                try transaction.record(AuditNote(.segmentDelete, of: name.string, before: former), by: author, at: now)
+                return true
+            }, completion)
+    }
+
+    // MARK: The audit log
+
+    func record(_ note: AuditNote, by author: Author, _ completion: @escaping Completion<Void>) {
+        let now = store.configuration.clock()
+        write({ try $0.record(note, by: author, at: now) }, completion)
+    }
+
+    func auditEntries(_ query: AuditQuery, _ completion: @escaping Completion<[AuditEntry]>) {
+        scan(
+            with: store.eventReader,
+            { connection throws(SQLiteError) in try AuditRows.find(query, on: connection) }, completion)
+    }
+}

@@ -1,0 +1,141 @@
+import Bucketing
+import Storage
+
+extension SQLiteSession {
+    // MARK: Profiles
+
+    func submit(_ change: ProfileChange, by author: Author?, _ completion: @escaping Completion<ProfileChangeResult>) {
+        let rules = store.configuration.rules
+        let clock = store.configuration.clock
+        write({ try Self.apply(change, by: author, rules, at: clock(), in: $0) }, completion)
+    }
+
+    func submit(
+        _ changes: [ProfileChange], _ completion: @escaping ([Result<ProfileChangeResult, StorageError>]) -> Void
+    ) {
+        let rules = store.configuration.rules
+        let clock = store.configuration.clock
+        store.writer.submit(
+            on: executor, changes, { try Self.apply($0, by: nil, rules, at: clock(), in: $1) }, completion: completion)
+    }
+
+    private static func apply(
+        _ change: ProfileChange, by author: Author?, _ rules: ProfileRules, at now: Timestamp,
+        in transaction: WriteTransaction
+    ) throws -> ProfileChangeResult {
+        if case .assign(_, let version) = change.operation, try version != transaction.newestDatafile() {
+            throw StorageError.staleDatafile
+        }
+        let isErasure = if case .erase = change.operation { true } else { false }
+        if !isErasure { try transaction.expectNotErased(change.userID) }
+        if change.concernsProfileOnly {
+            return try create(change, rules, at: now, in: transaction) ?? update(change, rules, at: now, in: transaction)
+        }
+        let result = try transaction.apply(to: change.userID, at: now) { records, tallies throws(StorageError) in
+            try StoreRules(profiles: rules).apply(change, by: author, to: &records, at: now, &tallies)
+        }
+        if isErasure { transaction.erased(change.userID) }
+        return result
+    }
+
+    /// Inserts a new profile without reading the present one; `nil` if the user may have one, or the change creates none.
+    private static func create(
+        _ change: ProfileChange, _ rules: ProfileRules, at now: Timestamp, in transaction: WriteTransaction
+    ) throws(SQLiteError) -> ProfileChangeResult? {
+        guard transaction.isUnknown(change.userID),
+            let outcome = try? rules.apply(change, to: nil, at: now), case .put(let record) = outcome.effect,
+            try transaction.insert(record, for: change.userID)
+        else { return nil }
+        return outcome.result
+    }
+
+    private static func update(
+        _ change: ProfileChange, _ rules: ProfileRules, at now: Timestamp, in transaction: WriteTransaction
+    ) throws -> ProfileChangeResult {
+        let stored = try transaction.profile(of: change.userID)
+        let outcome = try rules.apply(change, to: stored, at: now)
+        switch outcome.effect {
+        case .none:
+            break
+        case .put(let record):
+            try transaction.put(record, for: change.userID, replacing: stored)
+        case .delete:
+            try transaction.deleteProfile(of: change.userID, replacing: stored)
+        }
+        return outcome.result
+    }
+
+    // MARK: Attributes
+
+    func submit(_ change: AttributeChange, _ completion: @escaping Completion<AttributeChangeResult>) {
+        write({ try AttributeRows.apply(change, in: $0) }, completion)
+    }
+
+    func submit(
+        _ changes: [AttributeChange], _ completion: @escaping ([Result<AttributeChangeResult, StorageError>]) -> Void
+    ) {
+        store.writer.submit(on: executor, changes, { try AttributeRows.apply($0, in: $1) }, completion: completion)
+    }
+
+    func scan(_ matcher: SegmentMatcher, _ scope: SegmentScan, _ completion: @escaping Completion<SegmentPage>) {
+        let completion = PendingCompletion(completion)
+        store.segmentReader.scan(matcher, scope) { [executor] result in
+            executor.submit { completion.call(result) }
+        }
+    }
+
+    // MARK: Events
+
+    func record(_ events: [ReceivedEvent], _ completion: @escaping Completion<[EventOutcome]>) {
+        let clock = store.configuration.clock
+        write(
+            { transaction in
+                let now = clock()
+                var outcomes: [EventOutcome] = []
+                outcomes.reserveCapacity(events.count)
+                for received in events {
+                    let event = received.event
+                    if try transaction.wasErased(event.userID, since: received.receivedAt) {
+                        outcomes.append(.stored)
+                    } else {
+                        outcomes.append(
+                            try transaction.apply(to: event.userID, at: now) { EventRules.apply(event, to: &$0, &$1) })
+                    }
+                }
+                return outcomes
+            }, completion)
+    }
+
+    func exposures(after number: Int64, limit: Int, _ completion: @escaping Completion<[StoredExposure]>) {
+        scan(
+            with: store.eventReader,
+            { connection throws(SQLiteError) in try ExposureRows.page(after: number, limit: limit, on: connection) },
+            completion)
+    }
+
+    func goalEvents(after number: Int64, limit: Int, _ completion: @escaping Completion<[StoredGoalEvent]>) {
+        scan(
+            with: store.eventReader,
+            { connection throws(SQLiteError) in try GoalEventRows.page(after: number, limit: limit, on: connection) },
+            completion)
+    }
+
+    func tallies(experimentID: Identifier, goal: Identifier, _ completion: @escaping Completion<[VariationTally]>) {
+        scan(
+            with: store.eventReader,
+            { connection throws(SQLiteError) in
+                // One snapshot for both tables.
+                try connection.statement("BEGIN").run()
+                defer { try? connection.statement("COMMIT").run() }
+                return try VariationRows.tallies(experimentID: experimentID, goal: goal, on: connection)
+            }, completion)
+    }
+
+    func goals(experimentID: Identifier, limit: Int, _ completion: @escaping Completion<[Identifier]>) {
+        scan(
+            with: store.eventReader,
+            { connection throws(SQLiteError) in
+                try VariationRows.goals(experimentID: experimentID, limit: limit, on: connection)
+            }, completion)
+    }
+}

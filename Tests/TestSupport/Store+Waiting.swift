@@ -1,0 +1,301 @@
+public import Bucketing
+import Dispatch
+public import Storage
+
+/// Operations of a store that are waited for, each through a session of its own.
+extension Store {
+    /// Runs an operation and waits for its result.
+    public func perform<Value: Sendable>(
+        _ operation: @escaping @Sendable (any StoreSession, @escaping Completion<Value>) -> Void
+    ) async throws -> Value {
+        let session = try BackgroundSession(self, label: "test")
+        defer { session.close() }
+        return try await withCheckedContinuation { continuation in
+            session.run { stored in operation(stored) { continuation.resume(returning: $0) } }
+        }.get()
+    }
+
+    /// Runs a read and blocks until its result is there.
+    public func read<Value: Sendable>(
+        _ operation: @escaping @Sendable (any StoreSession, @escaping Completion<Value>) -> Void
+    ) throws(StorageError) -> Value {
+        let session = try BackgroundSession(self, label: "test")
+        defer { session.close() }
+        return try session.wait(operation)
+    }
+
+    /// A session whose reads are waited for.
+    public func makeReader() throws(StorageError) -> WaitingReader {
+        try WaitingReader(self)
+    }
+
+    /// Probes and waits for the result.
+    public func probe() async throws {
+        try await withCheckedContinuation { continuation in
+            probe { continuation.resume(returning: $0) }
+        }.get()
+    }
+
+    // MARK: Profiles
+
+    @discardableResult
+    public func apply(_ operation: ProfileChange.Operation, to userID: Identifier) async throws -> ProfileChangeResult {
+        try await perform { $0.submit(ProfileChange(userID: userID, operation: operation), $1) }
+    }
+
+    /// Applies an admin's change.
+    public func administer(_ operation: ProfileChange.Operation, of userID: Identifier, by author: Author) async throws {
+        _ = try await perform { $0.submit(ProfileChange(userID: userID, operation: operation), by: author, $1) }
+    }
+
+    /// Applies changes that are all submitted before the first is waited for; returns their results in order.
+    public func applyTogether(_ changes: [ProfileChange]) async -> [Result<ProfileChangeResult, StorageError>] {
+        await submitTogether(changes).results()
+    }
+
+    /// Submits changes, whose results can be waited for later.
+    public func submitTogether(_ changes: [ProfileChange]) -> SubmittedChanges {
+        let channels = changes.map { _ in AsyncStream<Result<ProfileChangeResult, StorageError>>.makeStream() }
+        let streams = channels.map(\.stream)
+        let continuations = channels.map(\.continuation)
+        do throws(StorageError) {
+            let session = try BackgroundSession(self, label: "test")
+            let isSubmitted = DispatchSemaphore(value: 0)
+            session.run { session in
+                for (change, continuation) in zip(changes, continuations) {
+                    session.submit(change) { result in
+                        continuation.yield(result)
+                        continuation.finish()
+                    }
+                }
+                isSubmitted.signal()
+            }
+            isSubmitted.wait()
+            session.close()
+        } catch {
+            for continuation in continuations {
+                continuation.yield(.failure(error))
+                continuation.finish()
+            }
+        }
+        return SubmittedChanges(streams: streams)
+    }
+
+    /// Submits changes as one.
+    public func applyAsOne(_ changes: [ProfileChange]) async -> [Result<ProfileChangeResult, StorageError>] {
+        do {
+            return try await perform { session, done in session.submit(changes) { done(.success($0)) } }
+        } catch {
+            return changes.map { _ in .failure(error as? StorageError ?? .closed) }
+        }
+    }
+
+    // MARK: Attributes
+
+    /// - Returns: the numbers of the attributes that changed; `nil` if the schema has.
+    @discardableResult
+    public func update(_ updates: [UInt32: AttributeUpdate], of userID: Identifier) async throws -> [UInt32]? {
+        try await apply(AttributeChange(userID: userID, operation: .update(updates)))
+    }
+
+    @discardableResult
+    public func apply(_ change: AttributeChange) async throws -> [UInt32]? {
+        let result = try await perform { $0.submit(change, $1) }
+        return if case .applied(let changed) = result { changed } else { nil }
+    }
+
+    public func applyAsOne(_ changes: [AttributeChange]) async throws -> [Result<AttributeChangeResult, StorageError>] {
+        try await perform { session, done in session.submit(changes) { done(.success($0)) } }
+    }
+
+    @discardableResult
+    public func define(_ definition: AttributeDefinition) async throws -> AttributeDefinitionResult {
+        try await perform { $0.putAttribute(definition, by: .processUser, $1) }
+    }
+
+    @discardableResult
+    public func removeDefinition(_ name: Identifier) async throws -> Bool {
+        try await perform { $0.removeAttribute(name, by: .processUser, $1) }
+    }
+
+    public func put(_ segment: Segment) async throws -> Bool {
+        try await perform { $0.putSegment(segment, by: .processUser, $1) }
+    }
+
+    public func removeSegment(_ name: Identifier) async throws -> Bool {
+        try await perform { $0.removeSegment(name, by: .processUser, $1) }
+    }
+
+    /// One scan of the users.
+    public func page(_ matcher: SegmentMatcher, _ scope: SegmentScan) async throws -> SegmentPage {
+        try await perform { $0.scan(matcher, scope, $1) }
+    }
+
+    public func attributeSchema() throws(StorageError) -> AttributeSchema {
+        try projects()?.schema ?? .empty
+    }
+
+    // MARK: Events
+
+    /// Records events that were received at a time, by default now.
+    public func record(_ events: [UserEvent], receivedAt: UInt64? = nil) async throws -> [EventOutcome] {
+        let receivedAt = receivedAt ?? DispatchTime.now().uptimeNanoseconds
+        return try await perform { $0.record(events.map { ReceivedEvent($0, receivedAt: receivedAt) }, $1) }
+    }
+
+    public func exposures(after number: Int64, limit: Int) throws(StorageError) -> [StoredExposure] {
+        try read { $0.exposures(after: number, limit: limit, $1) }
+    }
+
+    public func goalEvents(after number: Int64, limit: Int) throws(StorageError) -> [StoredGoalEvent] {
+        try read { $0.goalEvents(after: number, limit: limit, $1) }
+    }
+
+    public func tallies(experimentID: Identifier, goal: Identifier) throws(StorageError) -> [VariationTally] {
+        try read { $0.tallies(experimentID: experimentID, goal: goal, $1) }
+    }
+
+    public func goals(experimentID: Identifier, limit: Int) throws(StorageError) -> [Identifier] {
+        try read { $0.goals(experimentID: experimentID, limit: limit, $1) }
+    }
+
+    // MARK: Projects
+
+    /// - Returns: `nil` if nothing has changed.
+    public func projects(
+        ifChangedSince changes: Int64 = -1, datafilesAfter version: Int64 = 0
+    ) throws(StorageError) -> ProjectState? {
+        try read { $0.projects(ifChangedSince: changes, datafilesAfter: version, $1) }
+    }
+
+    public func projectChanges() throws(StorageError) -> Int64 {
+        try projects()?.changes ?? -1
+    }
+
+    public func datafiles(after version: Int64) throws(StorageError) -> [StoredDatafile] {
+        try projects(datafilesAfter: version)?.datafiles ?? []
+    }
+
+    public func forcedVariations() throws(StorageError) -> [ForcedVariation] {
+        try projects()?.forcedVariations ?? []
+    }
+
+    public func datafileHistory(sdkKey: String, limit: Int) throws(StorageError) -> [StoredDatafile] {
+        try read { $0.datafileHistory(sdkKey: sdkKey, limit: limit, $1) }
+    }
+
+    public func lastDatafile(sdkKey: String, by author: Author) throws(StorageError) -> StoredDatafile? {
+        try read { $0.lastDatafile(sdkKey: sdkKey, by: author, $1) }
+    }
+
+    /// Activates a datafile whose content is its revision.
+    public func activate(
+        _ content: String, sdkKey: String = "key", revision: String? = nil, replacing: Int64? = nil,
+        by author: Author = Author(name: "test")
+    ) async throws -> StoredDatafile? {
+        try await perform {
+            $0.putDatafile(
+                Array(content.utf8), sdkKey: sdkKey, revision: revision ?? content, replacing: replacing,
+                note: AuditNote(.datafilePut, of: sdkKey), by: author, $1)
+        }
+    }
+
+    /// Forces a variation on a user, or with `nil` removes it.
+    @discardableResult
+    public func force(
+        _ variationKey: Identifier?, experimentKey: Identifier = "e", userID: Identifier = "user", sdkKey: String = "key",
+        by author: Author = Author(name: "test")
+    ) async throws -> Identifier? {
+        try await perform {
+            $0.setForcedVariation(
+                variationKey, experimentKey: experimentKey, userID: userID, sdkKey: sdkKey, by: author, $1)
+        }
+    }
+
+    // MARK: The audit log
+
+    public func record(_ note: AuditNote, by author: Author) async throws {
+        try await perform { $0.record(note, by: author, $1) }
+    }
+
+    /// Finds entries of the audit log.
+    public func audit(_ adjust: (inout AuditQuery) -> Void = { _ in }) async throws -> [AuditEntry] {
+        var query = AuditQuery(limit: 1_000)
+        adjust(&query)
+        return try await perform { [query] in $0.auditEntries(query, $1) }
+    }
+}
+
+/// Changes that are under way.
+public struct SubmittedChanges: Sendable {
+    let streams: [AsyncStream<Result<ProfileChangeResult, StorageError>>]
+
+    /// Waits for all of them; in the order in which they were submitted.
+    public func results() async -> [Result<ProfileChangeResult, StorageError>] {
+        var results: [Result<ProfileChangeResult, StorageError>] = []
+        for stream in streams {
+            for await result in stream {
+                results.append(result)
+            }
+        }
+        return results
+    }
+}
+
+/// Looks users up and waits for the results, each in a batch of its own.
+public final class WaitingReader: Sendable {
+    private let session: BackgroundSession
+
+    init(_ store: any Store) throws(StorageError) {
+        session = try BackgroundSession(store, label: "test-reader")
+    }
+
+    public func profile(of userID: Identifier) throws(StorageError) -> ProfileRecord? {
+        try inBatch { $0.profile(of: userID, $1) }
+    }
+
+    public func attributes(of userID: Identifier) throws(StorageError) -> AttributeRecord? {
+        try inBatch { $0.attributes(of: userID, $1) }
+    }
+
+    /// The variations of a user by experiment; `nil` if there is no profile.
+    public func variations(of userID: Identifier) throws(StorageError) -> [Identifier: Identifier]? {
+        try profile(of: userID).map(\.variations)
+    }
+
+    /// So many profiles after a user, of as many pages as it takes.
+    public func page(
+        after: Identifier?, limit: Int
+    ) throws(StorageError) -> [(userID: Identifier, profile: ProfileRecord)] {
+        var found: [(userID: Identifier, profile: ProfileRecord)] = []
+        var end = after
+        repeat {
+            let (first, count) = (end, limit - found.count)
+            let page = try inBatch { $0.profiles(after: first, limit: count, $1) }
+            found += page.profiles
+            end = page.end
+        } while end != nil && found.count < limit
+        return found
+    }
+
+    private func inBatch<Value: Sendable>(
+        _ operation: @escaping @Sendable (any StoreSession, @escaping Completion<Value>) -> Void
+    ) throws(StorageError) -> Value {
+        try session.wait { session, done in
+            session.beginBatch()
+            operation(session, done)
+            session.endBatch()
+        }
+    }
+
+    public func close() {
+        session.close()
+    }
+}
+
+extension ProfileRecord {
+    /// The variations by experiment.
+    public var variations: [Identifier: Identifier] {
+        Dictionary(uniqueKeysWithValues: entries.map { (experimentID(of: $0), variationID(of: $0)) })
+    }
+}
