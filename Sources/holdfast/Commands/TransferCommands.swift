@@ -1,5 +1,5 @@
 import ArgumentParser
-import Bucketing
+import struct Bucketing.Identifier
 import Dispatch
 import Foundation
 import HoldfastCore
