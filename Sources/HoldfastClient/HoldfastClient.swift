@@ -234,16 +234,19 @@ public final class HoldfastClient: Sendable {
     ///
     /// - Parameters:
     ///   - experiment: key or id of the experiment.
-    ///   - variationID: by default the stored variation.
+    ///   - variationID: id of the variation.
+    ///   - variationKey: key of the variation. Without id and key the event stands for the stored variation.
     ///   - userID: by default the current user.
     /// - Returns: whether the event was queued; `false` without a user.
     @discardableResult
-    public func reportExposure(experiment: String, variationID: String? = nil, userID: String? = nil) -> Bool {
+    public func reportExposure(
+        experiment: String, variationID: String? = nil, variationKey: String? = nil, userID: String? = nil
+    ) -> Bool {
         guard let userID = userID ?? flags.user?.id else { return false }
         return core.enqueue(
             .exposure(
                 ExposureEvent(
-                    userID: userID, experiment: experiment, variationID: variationID,
+                    userID: userID, experiment: experiment, variationID: variationID, variationKey: variationKey,
                     timestamp: core.clock.now.rfc3339, sdkKey: core.configuration.sdkKey)))
     }
 

@@ -45,8 +45,9 @@ public struct ExposureEvent: Sendable, Codable {
     public var userID: String
     /// The key or id of the experiment.
     public var experiment: String
-    /// `nil` stands for the stored variation.
+    /// Without id and key the event stands for the stored variation.
     public var variationID: String?
+    public var variationKey: String?
     public var timestamp: String
     public var sdkKey: String?
 
@@ -54,6 +55,7 @@ public struct ExposureEvent: Sendable, Codable {
         case userID = "user_id"
         case experiment
         case variationID = "variation_id"
+        case variationKey = "variation_key"
         case timestamp
         case sdkKey = "sdk_key"
     }

@@ -22,6 +22,7 @@ final class FlagSource: Sendable {
     private let listeners = Listeners<Set<String>>()
     private let appListeners = Listeners<Set<String>>()
     private let fetchListeners = Listeners<HoldfastError?>()
+    private let revisionListeners = Listeners<Void>()
     let counts = EvaluationCounts()
 
     private static let cacheName = "evaluations.cache"
@@ -54,6 +55,11 @@ final class FlagSource: Sendable {
     /// Adds a listener that is called with the error of each fetch, `nil` after a success.
     func observeFetches(_ listener: @escaping @Sendable (HoldfastError?) -> Void) -> ListenerToken {
         fetchListeners.add(listener)
+    }
+
+    /// Adds a listener that is called when the server has another datafile.
+    func observeRevisions(_ listener: @escaping @Sendable () -> Void) -> ListenerToken {
+        revisionListeners.add { _ in listener() }
     }
 
     private func notify(_ changed: Set<String>) {
@@ -163,6 +169,7 @@ final class FlagSource: Sendable {
         }
         guard let changed, !core.isDestroyed else { return [] }
         core.cache.write(Self.cacheName, content)
+        if let known, known.content.revision != content.revision { revisionListeners.notify(()) }
         return changed
     }
 

@@ -163,4 +163,19 @@ extension HoldfastClient {
         let response = try await core.server.request("POST", "v1/assign", body: body)
         return try HoldfastServer.decode(ExperimentAssignment.self, response.body)
     }
+
+    /// Returns the variation that the user has or would get. The server stores no assignment.
+    func previewAssignment(
+        experiment: String, user: HoldfastUser
+    ) async throws(HoldfastError) -> ExperimentAssignment {
+        guard !core.isDestroyed else { throw .destroyed }
+        try HoldfastUser.check(id: user.id)
+        var query = ["user_id": user.id, "experiment": experiment]
+        query["sdk_key"] = core.configuration.sdkKey
+        if !user.attributes.isEmpty {
+            query["attributes"] = String(decoding: try HoldfastServer.encode(user.attributes), as: UTF8.self)
+        }
+        let response = try await core.server.request("GET", "v1/assign", query: query)
+        return try HoldfastServer.decode(ExperimentAssignment.self, response.body)
+    }
 }

@@ -1,80 +1,120 @@
-/// A split test. A new one is one small type:
+/// A split test: one small type per test.
 ///
 /// ```swift
-/// enum PaywallTest: SplitTest {
-///     static let key = "paywall"
+/// enum ButtonColorTest: SplitTest {
+///     static let identifier = "button_color"
 ///
-///     enum Group: String, CaseIterable {
-///         case control
-///         case controlCheck = "control_check"
-///         case annualFirst = "annual_first"
+///     enum Group: String, CaseIterable, SplitTestGroup {
+///         case control, controlCheck = "control_check", red
 ///     }
 /// }
 /// ```
 ///
-/// The raw values of the groups are the keys of the variations in Holdfast. `control` and `controlCheck` are two groups
-/// of which both see what there was before: if their results differ, the test itself is not to be trusted.
+/// `control` and `control_check` show the same: if their results differ, do not trust the other results of the test.
 public protocol SplitTest {
-    /// The groups, each a case whose raw value is a variation key.
-    associatedtype Group: RawRepresentable & CaseIterable & Hashable & Sendable where Group.RawValue == String
+    associatedtype Group: SplitTestGroup
 
-    /// The key of the experiment in Holdfast.
-    static var key: String { get }
+    /// Key of the experiment on the server, and part of the keys below.
+    static var identifier: String { get }
+
+    /// Key of the group in the app's analytics. By default `split_test-` and the identifier.
+    static var analyticsKey: String { get }
+
+    /// Key of the group in the storage. By default `split_test_database-` and the identifier.
+    static var storageKey: String { get }
+
+    /// What users see who do not take part in the test. By default the first of ``SplitTestGroup/testGroups``.
+    static var fallbackGroup: Group { get }
 }
 
 extension SplitTest {
-    static func group(of record: SplitTestRecord) -> Group? {
-        Group(rawValue: record.assignment.variationKey)
+    public static var analyticsKey: String { "split_test-\(identifier)" }
+
+    public static var storageKey: String { "split_test_database-\(identifier)" }
+
+    public static var fallbackGroup: Group {
+        guard let first = Group.testGroups.first else { preconditionFailure("\(Group.self).testGroups must not be empty") }
+        return first
     }
 }
 
-/// That a user met a test for the first time.
-public struct SplitTestExposure: Sendable, Hashable {
-    public let userID: String
-    public let testKey: String
-    public let assignment: SplitTestAssignment
+/// The groups of a split test. The raw values are the keys of the experiment's variations, of the stored groups and of
+/// the groups in analytics.
+public protocol SplitTestGroup: RawRepresentable, Hashable, Sendable where RawValue == String {
+    /// The groups that new users may get. By default all cases. Leave a retired group out: nobody new gets it, and the
+    /// users who have it keep it.
+    static var testGroups: [Self] { get }
+}
 
-    public init(userID: String, testKey: String, assignment: SplitTestAssignment) {
-        self.userID = userID
-        self.testKey = testKey
-        self.assignment = assignment
+extension SplitTestGroup where Self: CaseIterable {
+    public static var testGroups: [Self] { Array(allCases) }
+}
+
+/// A user's part in a split test.
+public struct SplitTestHandle<Test: SplitTest>: Sendable {
+    /// What to show: the user's group, or ``SplitTest/fallbackGroup`` for a user who does not take part.
+    public let group: Test.Group
+    /// Where the group comes from.
+    public let source: SplitTestSource
+    /// Why the server was not asked with success, or the user cannot take part.
+    public let error: SplitTestError?
+    private let report: @Sendable () -> Void
+
+    /// - Parameter report: called by each ``hit()``.
+    public init(
+        group: Test.Group, source: SplitTestSource, error: SplitTestError? = nil,
+        report: @escaping @Sendable () -> Void = {}
+    ) {
+        self.group = group
+        self.source = source
+        self.error = error
+        self.report = report
+    }
+
+    /// Whether the user takes part in the test.
+    public var isParticipating: Bool { source != .none }
+
+    /// Call this when the user sees the group. The first hit of a group is reported, to the server and to the app's
+    /// analytics; later hits, also of later runs, and hits of users who do not take part are not.
+    public func hit() {
+        report()
     }
 }
 
-/// The app's own analytics, which want to know of exposures.
+/// Where a group comes from.
+public enum SplitTestSource: Sendable, Hashable {
+    /// The server assigned it.
+    case server
+    /// The storage has it from an earlier run, and the server was not reached.
+    case kept
+    /// It was drawn on the device, now or in an earlier run.
+    case local
+    /// The user does not take part: the test is paused, the user is outside of its audience or traffic, or the storage
+    /// failed.
+    case none
+}
+
+/// Why a user has no group, or not one from the server.
+public enum SplitTestError: Error, Sendable, Equatable {
+    /// The server could not be reached in time.
+    case unavailable(HoldfastError)
+    /// The server refused the request, for instance because it has no such experiment.
+    case refused(HoldfastError)
+    /// The server or the storage has a group that is none of the test's.
+    case unknownGroup(String)
+    /// The storage failed. The user takes no part, because the group would not last.
+    case storage(reason: String)
+}
+
+/// The app's analytics.
 ///
 /// ```swift
 /// struct Analytics: SplitTestAnalytics {
-///     func userWasExposed(_ exposure: SplitTestExposure) async {
-///         await tracker.setUserProperty(exposure.testKey, exposure.assignment.variationKey)
-///     }
+///     func setOnce(value: String, for key: String) { tracker.setUserProperty(key, value) }
 /// }
 /// ```
 public protocol SplitTestAnalytics: Sendable {
-    /// Told once for each user and assignment, over all runs of the app, at the moment of the first hit. A process
-    /// killed in that moment may leave it untold; it is never told twice.
-    func userWasExposed(_ exposure: SplitTestExposure) async
-
-    /// Holdfast's reporter could not take the exposure. It is tried again at the next hit, and the analytics are told
-    /// of the exposure then.
-    func exposureWasNotReported(_ exposure: SplitTestExposure, error: SplitTestError) async
-}
-
-extension SplitTestAnalytics {
-    public func exposureWasNotReported(_ exposure: SplitTestExposure, error: SplitTestError) async {}
-}
-
-/// Why there is no group.
-public enum SplitTestError: Error, Sendable, Equatable {
-    /// No group is kept, and the server could not be reached; it may be later.
-    case unavailable(reason: String)
-
-    /// The server knows no such test, or refused to answer for another reason.
-    case refused(testKey: String, reason: String)
-
-    /// The user was given a variation that is no case of the test's groups.
-    case unknownGroup(testKey: String, variationKey: String)
-
-    /// The app's storage failed, so the group could not be read or would not last.
-    case storage(reason: String)
+    /// Registers that the user saw a group. Called at the first hit of a user and group; after a crash in that moment it
+    /// may be called again.
+    func setOnce(value: String, for key: String)
 }

@@ -1,166 +1,312 @@
-/// Tells in which group of each split test a user is, and reports the exposure when the user meets the test.
+import Foundation
+import Synchronization
+
+/// Assigns users to the groups of split tests. ``SplitTestService`` implements it; views that depend on the protocol can be
+/// given another implementation in tests.
+public protocol SplitTestServiceProtocol: Sendable {
+    /// Returns the user's part in a test.
+    func fetchSplitTest<Test: SplitTest>(_ test: Test.Type) async -> SplitTestHandle<Test>
+
+    /// Returns the user's part in a test if it is known on the device, without waiting.
+    func keptSplitTest<Test: SplitTest>(_ test: Test.Type) -> SplitTestHandle<Test>?
+}
+
+/// Assigns one user to the groups of split tests and reports hits, with or without a server.
 ///
 /// ```swift
-/// let tests = SplitTestService(
-///     userID: "ann", assigner: HoldfastSplitTestAssigner(client: client),
-///     storage: FileSplitTestStorage(file: directory.appending(path: "split-tests.json")),
-///     exposures: HoldfastExposureReporter(client: client), analytics: analytics)
-///
-/// switch try await tests.hit(PaywallTest.self) {
-/// case .annualFirst: showAnnualFirst()
-/// case .control, .controlCheck, nil: showPaywall()
-/// }
+/// let tests = SplitTestService(client: client, storage: UserDefaultsSplitTestStorage(), analytics: analytics)
+/// let test = await tests.fetchSplitTest(ButtonColorTest.self)
+/// button.color = test.group.color
+/// test.hit()
 /// ```
 ///
-/// A group once known is kept and answered without asking again, with and without a network, until ``refresh(_:)``.
-/// Many callers at once get the same group, and cause one assignment and one exposure.
-public actor SplitTestService {
-    private typealias Outcome = Result<SplitTestRecord?, SplitTestError>
+/// The first fetch of a test in a run asks the server, which gives a user the same group on all devices. If the server does
+/// not respond within the time limit the group of the storage is used, and if there is none, one is drawn, with equal
+/// chances. A drawn group lasts: the server is told of it by the hit, and its own assignment is not used then.
+///
+/// Concurrent fetches of a test share one assignment. A change of the experiment on the server, such as a pause, refreshes
+/// the test if the client is initialized with a user; see ``refreshAll()`` and ``addUpdateListener(_:)``.
+public final class SplitTestService: SplitTestServiceProtocol {
+    /// What the service needs to know of a test's type.
+    private struct Definition {
+        let identifier: String
+        let storageKey: String
+        let analyticsKey: String
+        let groups: [String]
+        let isGroup: @Sendable (String) -> Bool
 
-    private let userID: String
-    private let assigner: any SplitTestAssigner
+        init<Test: SplitTest>(_ test: Test.Type) {
+            identifier = Test.identifier
+            storageKey = Test.storageKey
+            analyticsKey = Test.analyticsKey
+            groups = Test.Group.testGroups.map(\.rawValue)
+            isGroup = { Test.Group(rawValue: $0)?.rawValue.hasSameBytes(as: $0) == true }
+        }
+    }
+
+    private struct Assignment: Equatable {
+        /// `nil` for a user who does not take part.
+        var group: String?
+        var source: SplitTestSource
+        var error: SplitTestError?
+    }
+
+    private struct State {
+        var known: [String: (definition: Definition, assignment: Assignment)] = [:]
+        var fetches: [String: Task<Assignment, Never>] = [:]
+        /// Storage keys of hits that are being reported.
+        var hits: Set<String> = []
+    }
+
+    /// The user whose groups these are.
+    public let userID: String
+    private let client: HoldfastClient?
+    private let attributes: [String: UserAttributeValue]?
     private let storage: any SplitTestStorage
-    private let exposures: (any ExposureReporter)?
     private let analytics: (any SplitTestAnalytics)?
-
-    /// What is known of each test by its key; a known nil is a user who is not part of it.
-    private var known: [String: SplitTestRecord?] = [:]
-    /// The last piece of work begun for each test, so that the next waits for it.
-    private var turns: [String: Task<Outcome, Never>] = [:]
+    private let timeLimit: Duration
+    private let draw: @Sendable (_ count: Int) -> Int
+    private let keySuffix: String
+    private let state = Mutex(State())
+    /// Serializes all use of the storage, and hits.
+    private let storing = Mutex(())
+    private let listeners = Listeners<Set<String>>()
+    private let updates = Mutex<ListenerToken?>(nil)
 
     /// - Parameters:
-    ///   - userID: the user whose groups these are.
-    ///   - exposures: takes the exposures for Holdfast; nil for an app without a server.
-    ///   - analytics: the app's own; nil for none.
+    ///   - client: asks the server and reports exposures to it; `nil` for tests without a server.
+    ///   - userID: by default an anonymous id, which the storage keeps. Groups of an anonymous user have the storage keys
+    ///     of the tests; with a user id, the id is appended.
+    ///   - attributes: for audiences; by default those of the client's current user, if it is the same user.
+    ///   - timeLimit: how long a fetch waits for the server.
+    ///   - draw: returns a random number from 0 up to, but not including, its argument.
     public init(
-        userID: String, assigner: any SplitTestAssigner, storage: any SplitTestStorage,
-        exposures: (any ExposureReporter)? = nil, analytics: (any SplitTestAnalytics)? = nil
+        client: HoldfastClient?, userID: String? = nil, attributes: [String: UserAttributeValue]? = nil,
+        storage: any SplitTestStorage, analytics: (any SplitTestAnalytics)? = nil, timeLimit: Duration = .seconds(2),
+        draw: @escaping @Sendable (_ count: Int) -> Int = { Int.random(in: 0..<$0) }
     ) {
-        self.userID = userID
-        self.assigner = assigner
+        self.client = client
+        self.attributes = attributes
         self.storage = storage
-        self.exposures = exposures
         self.analytics = analytics
+        self.timeLimit = timeLimit
+        self.draw = draw
+        self.userID = userID ?? Self.anonymousID(storage)
+        keySuffix = userID.map { "-\($0)" } ?? ""
+        let token = client?.flags.observeRevisions { [weak self] in Task { await self?.refreshAll() } }
+        updates.withLock { $0 = token }
     }
 
-    /// The user's group, assigned if there is none yet. Reports nothing.
-    /// - Returns: nil if the user is not part of the test; asked anew in the next run or by ``refresh(_:)``.
-    /// - Throws: ``SplitTestError``
-    public func group<Test: SplitTest>(of test: Test.Type) async throws(SplitTestError) -> Test.Group? {
-        if let record = known[Test.key] { return record.flatMap(test.group(of:)) }
-        let request = request(for: test)
-        return try await inTurn(Test.key) { service throws(SplitTestError) in
-            try await service.record(for: request)
-        }.flatMap(test.group(of:))
+    deinit {
+        updates.withLock { $0 }?.cancel()
     }
 
-    /// The user's group, at the moment when the test shows: the first hit reports the exposure, to Holdfast and to the
-    /// app's analytics, once for each user and assignment over all runs of the app.
-    /// - Returns: nil if the user is not part of the test; nothing is reported then.
-    /// - Throws: ``SplitTestError``. Never because of the exposure alone: see ``SplitTestAnalytics``.
-    public func hit<Test: SplitTest>(_ test: Test.Type) async throws(SplitTestError) -> Test.Group? {
-        if let record = known[Test.key], record?.isExposed ?? true { return record.flatMap(test.group(of:)) }
-        let request = request(for: test)
-        return try await inTurn(Test.key) { service throws(SplitTestError) in
-            try await service.exposedRecord(for: request)
-        }.flatMap(test.group(of:))
+    private static let anonymousKey = "split_test_anonymous_id"
+
+    private static func anonymousID(_ storage: any SplitTestStorage) -> String {
+        if let id = try? storage.string(forKey: anonymousKey) { return id }
+        let id = UUID().uuidString.lowercased()
+        try? storage.set(id, forKey: anonymousKey)
+        return id
     }
 
-    /// Asks the assigner again, for instance when the app starts, so that a group that was overridden at the server is
-    /// seen. A user who is given another group is exposed again by the next hit.
-    /// - Throws: ``SplitTestError``; the group stays what it was.
+    // MARK: Groups
+
+    public func fetchSplitTest<Test: SplitTest>(_ test: Test.Type) async -> SplitTestHandle<Test> {
+        let definition = Definition(test)
+        if let known = state.withLock({ $0.known[definition.identifier]?.assignment }) { return handle(test, definition, known) }
+        return handle(test, definition, await assignment(definition))
+    }
+
+    public func keptSplitTest<Test: SplitTest>(_ test: Test.Type) -> SplitTestHandle<Test>? {
+        let definition = Definition(test)
+        if let known = state.withLock({ $0.known[definition.identifier]?.assignment }) { return handle(test, definition, known) }
+        guard let kept = try? storing.withLock({ _ in try self.kept(definition) }) else { return nil }
+        return handle(test, definition, Assignment(group: kept.group, source: kept.isLocal ? .local : .kept))
+    }
+
+    /// Asks the server again for the group of a test, as the first fetch of a run does.
     @discardableResult
-    public func refresh<Test: SplitTest>(_ test: Test.Type) async throws(SplitTestError) -> Test.Group? {
-        let request = request(for: test)
-        return try await inTurn(Test.key) { service throws(SplitTestError) in
-            try await service.assignedRecord(for: request, kept: try await service.keptRecord(for: request))
-        }.flatMap(test.group(of:))
+    public func refresh<Test: SplitTest>(_ test: Test.Type) async -> SplitTestHandle<Test> {
+        let definition = Definition(test)
+        return handle(test, definition, await refresh(definition))
     }
 
-    private func request<Test: SplitTest>(for test: Test.Type) -> SplitTestRequest {
-        SplitTestRequest(userID: userID, testKey: Test.key, groups: Test.Group.allCases.map(\.rawValue))
+    /// Asks the server again for the groups of all tests that were fetched in this run.
+    public func refreshAll() async {
+        let definitions = state.withLock { $0.known.values.map(\.definition) }
+        await withTaskGroup(of: Void.self) { group in
+            for definition in definitions { group.addTask { _ = await self.refresh(definition) } }
+        }
     }
 
-    /// Runs a piece of work after all that was begun before it for the same test.
-    private func inTurn(
-        _ testKey: String,
-        _ work: @escaping @Sendable (isolated SplitTestService) async throws(SplitTestError) -> SplitTestRecord?
-    ) async throws(SplitTestError) -> SplitTestRecord? {
-        let previous = turns[testKey]
-        let turn = Task { () -> Outcome in
-            _ = await previous?.value
-            do throws(SplitTestError) {
-                return .success(try await work(self))
+    /// Calls a function with the identifiers of tests in which the user's group has changed.
+    @discardableResult
+    public func addUpdateListener(_ listener: @escaping @Sendable (Set<String>) -> Void) -> ListenerToken {
+        listeners.add(listener)
+    }
+
+    private func handle<Test: SplitTest>(
+        _ test: Test.Type, _ definition: Definition, _ assignment: Assignment
+    ) -> SplitTestHandle<Test> {
+        guard let name = assignment.group, let group = Test.Group(rawValue: name) else {
+            return SplitTestHandle(group: Test.fallbackGroup, source: .none, error: assignment.error)
+        }
+        return SplitTestHandle(group: group, source: assignment.source, error: assignment.error) { [self] in
+            hit(definition, name)
+        }
+    }
+
+    private func refresh(_ definition: Definition) async -> Assignment {
+        // A fetch that runs already may have asked before the change.
+        if let running = state.withLock({ $0.fetches[definition.identifier] }) { _ = await running.value }
+        return await assignment(definition)
+    }
+
+    /// Concurrent calls for one test share the result.
+    private func assignment(_ definition: Definition) async -> Assignment {
+        let task = state.withLock { state in
+            if let task = state.fetches[definition.identifier] { return task }
+            let task = Task {
+                let assignment = await assign(definition)
+                finish(definition, assignment)
+                return assignment
+            }
+            state.fetches[definition.identifier] = task
+            return task
+        }
+        return await task.value
+    }
+
+    private func finish(_ definition: Definition, _ assignment: Assignment) {
+        let hasChanged = state.withLock { state in
+            state.fetches[definition.identifier] = nil
+            let former = state.known[definition.identifier]?.assignment
+            // A test whose storage failed is tried again by the next fetch.
+            if case .storage = assignment.error {
+                state.known[definition.identifier] = nil
+            } else {
+                state.known[definition.identifier] = (definition, assignment)
+            }
+            return former.map { $0.group != assignment.group } ?? false
+        }
+        if hasChanged { listeners.notify([definition.identifier]) }
+    }
+
+    private func assign(_ definition: Definition) async -> Assignment {
+        let response = await askServer(definition)
+        return storing.withLock { _ in
+            do {
+                return try decide(definition, response)
+            } catch {
+                return Assignment(source: .none, error: .storage(reason: "\(error)"))
+            }
+        }
+    }
+
+    /// - Returns: the server's group, or `nil` for a user who does not take part; `nil` altogether without a server.
+    private func askServer(_ definition: Definition) async -> Result<String?, SplitTestError>? {
+        guard let client else { return nil }
+        let user = user(client)
+        // A drawn group stays: the server is only asked whether the test runs, and stores no assignment.
+        let isDrawn = storing.withLock { _ in (try? kept(definition))?.isLocal == true }
+        let outcome = await value(within: timeLimit, client.core.clock) { () -> Result<ExperimentAssignment, HoldfastError> in
+            do throws(HoldfastError) {
+                return .success(
+                    isDrawn
+                        ? try await client.previewAssignment(experiment: definition.identifier, user: user)
+                        : try await client.assignment(experiment: definition.identifier, user: user))
             } catch {
                 return .failure(error)
             }
         }
-        turns[testKey] = turn
-        let outcome = await turn.value
-        if turns[testKey] == turn { turns[testKey] = nil }
-        return try outcome.get()
+        switch outcome {
+        case .success(let assignment)?:
+            guard assignment.source != "holdout", let key = assignment.variationKey else { return .success(nil) }
+            return definition.isGroup(key) ? .success(key) : .failure(.unknownGroup(key))
+        case .failure(let error)?:
+            switch error {
+            case .refused, .unauthorized, .invalidArgument: return .failure(.refused(error))
+            default: return .failure(.unavailable(error))
+            }
+        case nil:
+            return .failure(.unavailable(.timedOut))
+        }
     }
 
-    // MARK: - In turn
-
-    private func record(for request: SplitTestRequest) async throws(SplitTestError) -> SplitTestRecord? {
-        if let record = known[request.testKey] { return record }
-        if let kept = try await keptRecord(for: request) {
-            known[request.testKey] = kept
-            return kept
-        }
-        return try await assignedRecord(for: request, kept: nil)
+    private func user(_ client: HoldfastClient) -> HoldfastUser {
+        if let attributes { return HoldfastUser(id: userID, attributes: attributes) }
+        if let current = client.currentUser, current.id.hasSameBytes(as: userID) { return current }
+        return HoldfastUser(id: userID)
     }
 
-    private func exposedRecord(for request: SplitTestRequest) async throws(SplitTestError) -> SplitTestRecord? {
-        guard var record = try await record(for: request), !record.isExposed else { return known[request.testKey] ?? nil }
-        let exposure = SplitTestExposure(userID: userID, testKey: request.testKey, assignment: record.assignment)
-        do throws(SplitTestError) {
-            try await exposures?.report(exposure)
-        } catch {
-            await analytics?.exposureWasNotReported(exposure, error: error)
-            return record
+    private func decide(_ definition: Definition, _ response: Result<String?, SplitTestError>?) throws -> Assignment {
+        let kept = try kept(definition)
+        var failure: SplitTestError?
+        switch response {
+        case .success(nil)?:
+            // A paused test goes on later: a drawn group is only known here.
+            if kept?.isLocal != true { try keep(nil, isLocal: false, definition) }
+            return Assignment(source: .none)
+        case .success(let group?)?:
+            if let kept, kept.isLocal { return Assignment(group: kept.group, source: .local) }
+            if kept?.group != group { try keep(group, isLocal: false, definition) }
+            return Assignment(group: group, source: .server)
+        case .failure(let error)?:
+            failure = error
+        case nil:
+            break
         }
-        record.isExposed = true
-        try await keep(record, for: request)
-        await analytics?.userWasExposed(exposure)
-        return record
+        if let kept { return Assignment(group: kept.group, source: kept.isLocal ? .local : .kept, error: failure) }
+        switch failure {
+        case .refused?, .unknownGroup?:
+            // The server would not count what is drawn here.
+            return Assignment(source: .none, error: failure)
+        default:
+            break
+        }
+        guard !definition.groups.isEmpty else { return Assignment(source: .none, error: failure) }
+        let group = definition.groups[draw(definition.groups.count)]
+        try keep(group, isLocal: true, definition)
+        return Assignment(group: group, source: .local, error: failure)
     }
 
-    private func assignedRecord(
-        for request: SplitTestRequest, kept: SplitTestRecord?
-    ) async throws(SplitTestError) -> SplitTestRecord? {
-        var request = request
-        request.kept = kept?.assignment
-        let assignment = try await assigner.assignment(for: request)
-        if let assignment, !request.groups.contains(assignment.variationKey) {
-            throw .unknownGroup(testKey: request.testKey, variationKey: assignment.variationKey)
-        }
-        let isSame = assignment?.variationKey == kept?.assignment.variationKey
-        let record = isSame ? kept : assignment.map(SplitTestRecord.init)
-        if isSame { known[request.testKey] = .some(record) } else { try await keep(record, for: request) }
-        return record
+    // MARK: Storage
+
+    private struct Kept {
+        var group: String
+        /// Whether it was drawn on the device.
+        var isLocal: Bool
     }
 
-    private func keptRecord(for request: SplitTestRequest) async throws(SplitTestError) -> SplitTestRecord? {
-        let text: String?
-        do {
-            text = try await storage.value(forKey: request.storageKey)
-        } catch {
-            throw .storage(reason: "\(error)")
-        }
-        guard let record = text.flatMap(SplitTestRecord.init(text:)),
-            request.groups.contains(record.assignment.variationKey)
-        else { return nil }
-        return record
+    private static let serverMark = "server"
+
+    private func key(_ definition: Definition) -> String { definition.storageKey + keySuffix }
+
+    /// A group without a mark was stored by another library of this format, which draws on the device.
+    private func kept(_ definition: Definition) throws -> Kept? {
+        guard let group = try storage.string(forKey: key(definition)), definition.isGroup(group) else { return nil }
+        return Kept(group: group, isLocal: try storage.string(forKey: key(definition) + ".source") != Self.serverMark)
     }
 
-    private func keep(_ record: SplitTestRecord?, for request: SplitTestRequest) async throws(SplitTestError) {
-        do {
-            try await storage.set(try record?.text(), forKey: request.storageKey)
-        } catch {
-            throw .storage(reason: "\(error)")
+    private func keep(_ group: String?, isLocal: Bool, _ definition: Definition) throws {
+        // The mark first: alone it has no effect.
+        try storage.set(group == nil || isLocal ? nil : Self.serverMark, forKey: key(definition) + ".source")
+        try storage.set(group, forKey: key(definition))
+    }
+
+    private func hit(_ definition: Definition, _ group: String) {
+        let hitKey = key(definition) + ".hit"
+        // Not inside the storage's lock: analytics may use this service.
+        guard state.withLock({ $0.hits.insert(hitKey).inserted }) else { return }
+        defer { state.withLock { _ = $0.hits.remove(hitKey) } }
+        let reported = storing.withLock { _ in try? storage.string(forKey: hitKey) }
+        guard reported != group else { return }
+        if let client {
+            // If the queue does not take it, the next hit tries again.
+            guard client.reportExposure(experiment: definition.identifier, variationKey: group, userID: userID) else { return }
         }
-        known[request.testKey] = .some(record)
+        analytics?.setOnce(value: group, for: definition.analyticsKey)
+        storing.withLock { _ in try? storage.set(group, forKey: hitKey) }
     }
 }

@@ -2,64 +2,85 @@ import Foundation
 import HoldfastClient
 import Testing
 
-// What the article SplitTests shows; ArticleTests holds one to the other.
+// The code of the article SplitTests; ArticleTests compares the two.
 
-enum OnboardingTest: SplitTest {
-    static let key = "onboarding"
+enum ButtonColorTest: SplitTest {
+    static let identifier = "button_color"
 
-    enum Group: String, CaseIterable {
+    enum Group: String, CaseIterable, SplitTestGroup {
         case control
         case controlCheck = "control_check"
-        case short
+        case red
+        case darkGray = "dark_gray"
+
+        static let testGroups: [Group] = [.control, .controlCheck, .red]
+    }
+}
+
+extension ButtonColorTest.Group {
+    var color: String {
+        switch self {
+        case .control, .controlCheck: "blue"
+        case .red: "red"
+        case .darkGray: "dark gray"
+        }
     }
 }
 
 struct AppAnalytics: SplitTestAnalytics {
     let log: @Sendable (String) -> Void
 
-    func userWasExposed(_ exposure: SplitTestExposure) async {
-        log("\(exposure.testKey): \(exposure.assignment.variationKey)")
+    func setOnce(value: String, for key: String) {
+        log("\(key): \(value)")
     }
-}
-
-/// `Defaults` stands for an app's own storage, such as `UserDefaults`.
-struct DefaultsStorage: SplitTestStorage {
-    let defaults: Defaults
-
-    func value(forKey key: String) async throws -> String? { await defaults.string(forKey: key) }
-    func set(_ value: String?, forKey key: String) async throws { await defaults.set(value, forKey: key) }
-}
-
-actor Defaults {
-    private var values: [String: String] = [:]
-
-    func string(forKey key: String) -> String? { values[key] }
-    func set(_ value: String?, forKey key: String) { values[key] = value }
 }
 
 struct SplitTestsExample {
-    @Test func `A test runs without a server`() async throws {
-        let tests = SplitTestService(
-            userID: "ann", assigner: RandomSplitTestAssigner(), storage: DefaultsStorage(defaults: Defaults()),
-            analytics: AppAnalytics { print($0) })
-
-        switch try await tests.hit(OnboardingTest.self) {
-        case .short: print("three pages")
-        case .control, .controlCheck, nil: print("seven pages")
+    /// Removes what a test has stored in the user's defaults.
+    private static func forget() {
+        for key in UserDefaults.standard.dictionaryRepresentation().keys where key.contains(ButtonColorTest.identifier) {
+            UserDefaults.standard.removeObject(forKey: key)
         }
-        #expect(try await tests.group(of: OnboardingTest.self) != nil)
+    }
+
+    private final class Button {
+        var color = ""
+    }
+
+    @Test func `A test runs without a server`() async throws {
+        let button = Button()
+        let folder = try TemporaryDirectory()
+        let file = folder.url.appending(path: "groups.json")
+
+        let analytics = AppAnalytics { print($0) }
+        let tests = SplitTestService(client: nil, storage: FileSplitTestStorage(file: file), analytics: analytics)
+
+        let test = await tests.fetchSplitTest(ButtonColorTest.self)
+        button.color = test.group.color
+        test.hit()
+
+        #expect(test.isParticipating)
+        if let test = tests.keptSplitTest(ButtonColorTest.self) { button.color = test.group.color }
+        #expect(button.color == test.group.color)
     }
 
     @Test func `A test runs with a server`() async throws {
+        Self.forget()
+        defer { Self.forget() }
         let (server, directory) = (try RealServer(), try TemporaryDirectory())
-        try await server.request("PUT", "/v1/experiments/onboarding", #"{"variations":["control","control_check","short"]}"#)
+        try await server.request("PUT", "/v1/experiments/button_color", #"{"variations":["control","control_check","red"]}"#)
         let client = try server.client(in: directory)
-        let file = directory.url.appending(path: "groups.json")
+        try await client.initialize(user: HoldfastUser(id: "ada"), timeout: .seconds(60))
+        let analytics = AppAnalytics { print($0) }
 
         let tests = SplitTestService(
-            userID: "ada", assigner: HoldfastSplitTestAssigner(client: client), storage: FileSplitTestStorage(file: file),
-            exposures: HoldfastExposureReporter(client: client), analytics: AppAnalytics { print($0) })
-        #expect(try await tests.hit(OnboardingTest.self) != nil)
+            client: client, userID: client.currentUser?.id, storage: UserDefaultsSplitTestStorage(), analytics: analytics)
+        tests.addUpdateListener { identifiers in
+            print("groups changed: \(identifiers.sorted())")
+        }
+        await tests.refreshAll()
+
+        await tests.fetchSplitTest(ButtonColorTest.self).hit()
         try await client.flush()
         #expect(try await server.exposures().count == 1)
         client.destroy()

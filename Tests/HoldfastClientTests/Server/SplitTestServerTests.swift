@@ -4,13 +4,13 @@ import Testing
 @testable import HoldfastClient
 
 private enum UnknownTest: SplitTest {
-    static let key = "unknown"
+    static let identifier = "unknown"
 
-    enum Group: String, CaseIterable { case control }
+    enum Group: String, CaseIterable, SplitTestGroup { case control }
 }
 
-/// Split tests whose groups a running server gives.
-@Suite struct SplitTestServerTests {
+/// Split tests whose groups a running server assigns.
+@Suite(.timeLimit(.minutes(1))) struct SplitTestServerTests {
     private let directory: TemporaryDirectory
     private let server: RealServer
     private let client: HoldfastClient
@@ -23,17 +23,16 @@ private enum UnknownTest: SplitTest {
     }
 
     private func service(_ userID: String, storage: any SplitTestStorage = InMemorySplitTestStorage()) -> SplitTestService {
-        SplitTestService(
-            userID: userID, assigner: HoldfastSplitTestAssigner(client: client), storage: storage,
-            exposures: HoldfastExposureReporter(client: client))
+        SplitTestService(client: client, userID: userID, storage: storage, timeLimit: .seconds(60)) { _ in 2 }
     }
 
     @Test func `The server's groups are all given, and are the same on every device`() async throws {
-        var groups: Set<PaywallTest.Group?> = []
+        var groups: Set<PaywallTest.Group> = []
         for number in 0..<40 {
-            let first = try await service("user\(number)").group(of: PaywallTest.self)
-            #expect(try await service("user\(number)").group(of: PaywallTest.self) == first)
-            groups.insert(first)
+            let first = await service("user\(number)").fetchSplitTest(PaywallTest.self)
+            #expect(first.source == .server)
+            #expect(await service("user\(number)").fetchSplitTest(PaywallTest.self).group == first.group)
+            groups.insert(first.group)
         }
         #expect(groups == Set(PaywallTest.Group.allCases))
         #expect(try await server.exposures().isEmpty)
@@ -42,9 +41,9 @@ private enum UnknownTest: SplitTest {
 
     @Test func `The exposure is reported at the hit, once over all runs and devices`() async throws {
         let storage = InMemorySplitTestStorage()
-        for _ in 0..<2 { _ = try await service("ada", storage: storage).hit(PaywallTest.self) }
+        for _ in 0..<2 { await service("ada", storage: storage).fetchSplitTest(PaywallTest.self).hit() }
         #expect(client.waitingEvents == 1)
-        _ = try await service("ada").hit(PaywallTest.self)
+        await service("ada").fetchSplitTest(PaywallTest.self).hit()
         try await client.flush()
         #expect(try await server.exposures().count == 1)
         client.destroy()
@@ -53,38 +52,53 @@ private enum UnknownTest: SplitTest {
     @Test func `An override is seen by a refresh, and a kept group needs no server`() async throws {
         let storage = FileSplitTestStorage(file: directory.url.appending(path: "groups.json"))
         let tests = service("ada", storage: storage)
-        let group = try #require(try await tests.hit(PaywallTest.self))
+        let group = await tests.fetchSplitTest(PaywallTest.self).group
         let other = try #require(PaywallTest.Group.allCases.first { $0 != group })
         try await server.request("PUT", "/v1/profiles/ada/experiments/70", #"{"variation_key":"\#(other.rawValue)"}"#)
-        #expect(try await tests.group(of: PaywallTest.self) == group)
-        #expect(try await tests.refresh(PaywallTest.self) == other)
+        #expect(await tests.fetchSplitTest(PaywallTest.self).group == group)
+        #expect(await tests.refresh(PaywallTest.self).group == other)
 
         server.kill()
-        #expect(try await service("ada", storage: storage).hit(PaywallTest.self) == other)
-        do throws(SplitTestError) {
-            _ = try await service("bob").hit(PaywallTest.self)
-            Issue.record("no error")
-        } catch {
-            guard case .unavailable = error else {
-                Issue.record("\(error)")
-                return
-            }
-        }
+        #expect(await service("ada", storage: storage).fetchSplitTest(PaywallTest.self).group == other)
         client.destroy()
     }
 
-    @Test func `A user outside the traffic has no group, and an unknown experiment is an error`() async throws {
+    @Test func `A group drawn while the server was down is measured by the server`() async throws {
+        server.kill()
+        let storage = InMemorySplitTestStorage()
+        let handle = await service("bob", storage: storage).fetchSplitTest(PaywallTest.self)
+        #expect(handle.group == .annualFirst && handle.source == .local)
+        handle.hit()
+
+        let again = try RealServer(after: server)
+        #expect(await service("bob", storage: storage).fetchSplitTest(PaywallTest.self).group == .annualFirst)
+        try await client.flush()
+        let exposures = try await again.exposures()
+        #expect(exposures.count == 1)
+        #expect(exposures.first?["detail"]?["variation_key"] == "annual_first")
+        #expect(exposures.first?["crossed"] == false)
+        // Nothing else was assigned.
+        let profiles = try await again.request("GET", "/v1/profiles")
+        #expect(!profiles.contains("bob"))
+        client.destroy()
+    }
+
+    @Test func `A paused test reaches the app by itself, and an unknown experiment is an error`() async throws {
+        try await client.initialize(user: HoldfastUser(id: "ada"), timeout: .seconds(60))
+        let tests = service("ada")
+        let (changes, continuation) = AsyncStream.makeStream(of: Set<String>.self)
+        tests.addUpdateListener { continuation.yield($0) }
+        #expect(await tests.fetchSplitTest(PaywallTest.self).isParticipating)
         try await server.request("PUT", "/v1/experiments/paywall", #"{"status":"Paused"}"#)
-        #expect(try await service("ada").hit(PaywallTest.self) == nil)
+        for await _ in changes { break }
+        let paused = await tests.fetchSplitTest(PaywallTest.self)
+        #expect(!paused.isParticipating && paused.error == nil)
+        paused.hit()
         #expect(client.waitingEvents == 0)
-        do throws(SplitTestError) {
-            _ = try await service("ada").group(of: UnknownTest.self)
-            Issue.record("no error")
-        } catch {
-            guard case .refused(testKey: "unknown", reason: _) = error else {
-                Issue.record("\(error)")
-                return
-            }
+        let unknown = await tests.fetchSplitTest(UnknownTest.self)
+        guard case .refused = unknown.error else {
+            Issue.record("\(String(describing: unknown.error))")
+            return
         }
         client.destroy()
     }

@@ -1,59 +1,89 @@
-import HoldfastClient
+import Foundation
 import Synchronization
 
-/// An assigner that answers what the test sets, and counts how often it is asked.
-final class ScriptedAssigner: SplitTestAssigner {
-    private let state: Mutex<(answer: Result<SplitTestAssignment?, SplitTestError>, count: Int)>
+@testable import HoldfastClient
 
-    init(_ variationKey: String?) {
-        state = Mutex((.success(variationKey.map { SplitTestAssignment(variationKey: $0, variationID: "id") }), 0))
+enum PaywallTest: SplitTest {
+    static let identifier = "paywall"
+
+    enum Group: String, CaseIterable, SplitTestGroup {
+        case control
+        case controlCheck = "control_check"
+        case annualFirst = "annual_first"
+    }
+}
+
+/// The same test after a group was retired.
+enum LaterPaywallTest: SplitTest {
+    static let identifier = "paywall"
+
+    enum Group: String, SplitTestGroup {
+        case control
+        case controlCheck = "control_check"
+        case annualFirst = "annual_first"
+
+        static let testGroups: [Group] = [.control, .controlCheck]
+    }
+}
+
+/// A server that assigns what a test sets.
+final class AssigningServer: Sendable {
+    enum Response: Sendable {
+        case group(String?)
+        case error(HoldfastError)
+        case problem(Int)
+        /// Never.
+        case silence
     }
 
-    var count: Int { state.withLock(\.count) }
+    let stub: StubServer
 
-    func answer(_ variationKey: String?) {
-        state.withLock { $0.answer = .success(variationKey.map { SplitTestAssignment(variationKey: $0, variationID: "id") }) }
-    }
-
-    func fail(_ error: SplitTestError) {
-        state.withLock { $0.answer = .failure(error) }
-    }
-
-    func assignment(for request: SplitTestRequest) async throws(SplitTestError) -> SplitTestAssignment? {
-        await Task.yield()
-        let answer = state.withLock { state in
-            state.count += 1
-            return state.answer
+    init(_ response: Response) {
+        let state = Shared(response)
+        stub = StubServer { call throws(HoldfastError) in
+            guard call.path == "/v1/assign" else { return Client.usual(call) }
+            switch state.value {
+            case .group(let key):
+                let variation = key.map { #""variation_id":"id","variation_key":"\#($0)""# } ?? #""variation_id":null,"variation_key":null"#
+                return .json(#"{"experiment_id":"70","experiment_key":"paywall",\#(variation),"source":"bucketed","reasons":[]}"#)
+            case .error(let error): throw error
+            case .problem(let status): return .problem(status, "no")
+            case .silence:
+                try? await Task.sleep(for: .seconds(3_600))
+                throw .cancelled
+            }
         }
-        return try answer.get()
+        self.state = state
+    }
+
+    private final class Shared: Sendable {
+        private let mutex: Mutex<Response>
+        init(_ response: Response) { mutex = Mutex(response) }
+        var value: Response {
+            get { mutex.withLock { $0 } }
+            set { mutex.withLock { $0 = newValue } }
+        }
+    }
+
+    private let state: Shared
+
+    func assign(_ response: Response) { state.value = response }
+
+    var count: Int { stub.calls("/v1/assign").count }
+}
+
+/// Analytics that record their calls.
+final class RecordingAnalytics: SplitTestAnalytics {
+    private let state = Mutex<[String]>([])
+
+    var calls: [String] { state.withLock { $0 } }
+
+    func setOnce(value: String, for key: String) {
+        state.withLock { $0.append("\(key)=\(value)") }
     }
 }
 
-/// An app's analytics and a reporter in one, which notes what it is told.
-final class RecordingAnalytics: SplitTestAnalytics, ExposureReporter {
-    private let state = Mutex<(told: [String], failure: SplitTestError?)>(([], nil))
-
-    var told: [String] { state.withLock(\.told) }
-
-    func failReports(with error: SplitTestError?) {
-        state.withLock { $0.failure = error }
-    }
-
-    func userWasExposed(_ exposure: SplitTestExposure) async {
-        state.withLock { $0.told.append("analytics \(exposure.userID) \(exposure.testKey) \(exposure.assignment.variationKey)") }
-    }
-
-    func exposureWasNotReported(_ exposure: SplitTestExposure, error: SplitTestError) async {
-        state.withLock { $0.told.append("not reported \(exposure.testKey)") }
-    }
-
-    func report(_ exposure: SplitTestExposure) async throws(SplitTestError) {
-        if let failure = state.withLock(\.failure) { throw failure }
-        state.withLock { $0.told.append("report \(exposure.userID) \(exposure.testKey) \(exposure.assignment.variationKey)") }
-    }
-}
-
-/// A storage of which reading, or writing, fails while the test wants it to.
+/// A storage whose reads or writes fail when a test wants it.
 final class FailingStorage: SplitTestStorage {
     struct Failure: Error {}
 
@@ -64,23 +94,13 @@ final class FailingStorage: SplitTestStorage {
         failing.withLock { $0 = (reads, writes) }
     }
 
-    func value(forKey key: String) async throws -> String? {
+    func string(forKey key: String) throws -> String? {
         if failing.withLock(\.reads) { throw Failure() }
-        return try await inner.value(forKey: key)
+        return inner.string(forKey: key)
     }
 
-    func set(_ value: String?, forKey key: String) async throws {
+    func set(_ value: String?, forKey key: String) throws {
         if failing.withLock(\.writes) { throw Failure() }
-        try await inner.set(value, forKey: key)
-    }
-}
-
-enum PaywallTest: SplitTest {
-    static let key = "paywall"
-
-    enum Group: String, CaseIterable {
-        case control
-        case controlCheck = "control_check"
-        case annualFirst = "annual_first"
+        inner.set(value, forKey: key)
     }
 }

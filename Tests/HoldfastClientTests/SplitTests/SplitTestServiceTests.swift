@@ -1,142 +1,353 @@
-import HoldfastClient
+import Foundation
+import Synchronization
 import Testing
 
-struct SplitTestServiceTests {
+@testable import HoldfastClient
+
+/// Split tests with a scripted server.
+@Suite(.timeLimit(.minutes(2))) struct SplitTestServiceTests {
     private let storage = InMemorySplitTestStorage()
     private let analytics = RecordingAnalytics()
+    private let server: AssigningServer
+    private let test: Client
 
+    init() throws {
+        server = AssigningServer(.group("control"))
+        test = try Client(server: server.stub)
+    }
+
+    /// A service as of another run of the app.
     private func service(
-        _ assigner: any SplitTestAssigner, storage: (any SplitTestStorage)? = nil, userID: String = "ann"
+        userID: String? = "ann", storage: (any SplitTestStorage)? = nil, draw: @escaping @Sendable (Int) -> Int = { _ in 0 }
     ) -> SplitTestService {
         SplitTestService(
-            userID: userID, assigner: assigner, storage: storage ?? self.storage, exposures: analytics, analytics: analytics)
+            client: test.client, userID: userID, storage: storage ?? self.storage, analytics: analytics, draw: draw)
+    }
+
+    private var exposures: [String?] {
+        get {
+            test.client.core.waiting(.exposure).map { event in
+                guard case .exposure(let exposure) = event else { return nil }
+                return "\(exposure.userID) \(exposure.experiment) \(exposure.variationKey ?? "-")"
+            }
+        }
     }
 
     @Test(arguments: PaywallTest.Group.allCases)
-    func `The group is the one assigned`(group: PaywallTest.Group) async throws {
-        #expect(try await service(ScriptedAssigner(group.rawValue)).group(of: PaywallTest.self) == group)
-        #expect(analytics.told == [])
+    func `The group is the one that the server assigns`(group: PaywallTest.Group) async {
+        server.assign(.group(group.rawValue))
+        let handle = await service().fetchSplitTest(PaywallTest.self)
+        #expect(handle.group == group && handle.source == .server && handle.isParticipating)
+        #expect(analytics.calls == [])
+        #expect(test.client.waitingEvents == 0)
     }
 
-    @Test func `A kept group stays whatever is assigned later`() async throws {
-        let assigner = ScriptedAssigner("control")
-        #expect(try await service(assigner).group(of: PaywallTest.self) == .control)
-        assigner.answer("annual_first")
-
-        let next = service(assigner)
-        #expect(try await next.group(of: PaywallTest.self) == .control)
-        #expect(try await next.hit(PaywallTest.self) == .control)
-        #expect(assigner.count == 1)
+    @Test func `The server is asked once in a run, and its change is seen by the next run`() async {
+        let first = service()
+        #expect(await first.fetchSplitTest(PaywallTest.self).group == .control)
+        server.assign(.group("annual_first"))
+        #expect(await first.fetchSplitTest(PaywallTest.self).group == .control)
+        #expect(server.count == 1)
+        let next = service()
+        #expect(next.keptSplitTest(PaywallTest.self)?.group == .control)
+        #expect(next.keptSplitTest(PaywallTest.self)?.source == .kept)
+        #expect(await next.fetchSplitTest(PaywallTest.self).group == .annualFirst)
     }
 
-    @Test func `Many hits at once are one assignment and one exposure`() async throws {
-        let assigner = ScriptedAssigner("control_check")
-        let service = service(assigner)
-        let groups = try await withThrowingTaskGroup(of: PaywallTest.Group?.self) { tasks in
-            for _ in 0..<100 { tasks.addTask { try await service.hit(PaywallTest.self) } }
-            return try await tasks.reduce(into: Set<PaywallTest.Group?>()) { $0.insert($1) }
+    @Test(arguments: [AssigningServer.Response.error(.unreachable("no network")), .problem(404), .problem(500)])
+    func `A kept group is used when the server gives none`(response: AssigningServer.Response) async {
+        _ = await service().fetchSplitTest(PaywallTest.self)
+        server.assign(response)
+        let handle = await service().fetchSplitTest(PaywallTest.self)
+        #expect(handle.group == .control && handle.source == .kept && handle.error != nil)
+    }
+
+    @Test func `Without a kept group one is drawn, within the time limit, and lasts`() async throws {
+        server.assign(.silence)
+        let service = service { _ in 2 }
+        async let fetched = service.fetchSplitTest(PaywallTest.self)
+        await test.clock.untilSleeping(for: .seconds(2))
+        test.clock.advance(by: .seconds(2))
+        let handle = await fetched
+        #expect(handle.group == .annualFirst && handle.source == .local && handle.error == .unavailable(.timedOut))
+        handle.hit()
+        #expect(exposures == ["ann paywall annual_first"])
+
+        // The server may only say whether the test runs.
+        server.assign(.group("control"))
+        #expect(await self.service().fetchSplitTest(PaywallTest.self).group == .annualFirst)
+        #expect(server.stub.calls("/v1/assign").last?.query?.contains("experiment=paywall") == true)
+        server.assign(.group(nil))
+        #expect(await !self.service().fetchSplitTest(PaywallTest.self).isParticipating)
+        server.assign(.group("control"))
+        #expect(await self.service().fetchSplitTest(PaywallTest.self).group == .annualFirst)
+    }
+
+    @Test func `A test that the server does not know is not drawn`() async {
+        server.assign(.problem(404))
+        let handle = await service().fetchSplitTest(PaywallTest.self)
+        #expect(handle.group == .control && !handle.isParticipating)
+        guard case .refused = handle.error else {
+            Issue.record("\(String(describing: handle.error))")
+            return
         }
+        handle.hit()
+        #expect(analytics.calls == [] && test.client.waitingEvents == 0)
+    }
 
+    @Test func `Many fetches and hits at once are one assignment and one exposure`() async throws {
+        server.assign(.group("control_check"))
+        let service = service()
+        let groups = await withTaskGroup(of: PaywallTest.Group.self) { tasks in
+            for _ in 0..<100 {
+                tasks.addTask {
+                    let handle = await service.fetchSplitTest(PaywallTest.self)
+                    handle.hit()
+                    return handle.group
+                }
+            }
+            return await tasks.reduce(into: Set()) { $0.insert($1) }
+        }
         #expect(groups == [.controlCheck])
-        #expect(assigner.count == 1)
-        #expect(analytics.told == ["report ann paywall control_check", "analytics ann paywall control_check"])
+        #expect(server.count == 1)
+        #expect(analytics.calls == ["split_test-paywall=control_check"])
+        #expect(exposures == ["ann paywall control_check"])
     }
 
     @Test func `The exposure is reported once over all runs`() async throws {
-        for _ in 0..<3 { _ = try await service(ScriptedAssigner("control")).hit(PaywallTest.self) }
-        #expect(analytics.told == ["report ann paywall control", "analytics ann paywall control"])
+        for _ in 0..<3 { await service().fetchSplitTest(PaywallTest.self).hit() }
+        #expect(analytics.calls == ["split_test-paywall=control"])
+        #expect(exposures.count == 1)
     }
 
     @Test func `Each user has an exposure of their own`() async throws {
-        for user in ["caf\u{E9}", "cafe\u{301}"] {
-            _ = try await service(ScriptedAssigner("control"), userID: user).hit(PaywallTest.self)
-        }
-        #expect(analytics.told.count == 4)
+        for user in ["caf\u{E9}", "bob", nil] { await service(userID: user).fetchSplitTest(PaywallTest.self).hit() }
+        #expect(analytics.calls.count == 3)
+        #expect(exposures.count == 3)
     }
 
-    @Test func `An exposure that could not be reported is reported by the next hit`() async throws {
-        let service = service(ScriptedAssigner("control"))
-        analytics.failReports(with: .storage(reason: "queue is full"))
-        #expect(try await service.hit(PaywallTest.self) == .control)
-        #expect(analytics.told == ["not reported paywall"])
-
-        analytics.failReports(with: nil)
-        #expect(try await service.hit(PaywallTest.self) == .control)
-        #expect(analytics.told.dropFirst() == ["report ann paywall control", "analytics ann paywall control"])
+    @Test func `An exposure that the queue does not take is reported by the next hit`() async throws {
+        let small = try Client(server: server.stub) { $0.queueSize = 1 }
+        small.client.track(goalID: "fills the queue", userID: "ann")
+        let service = SplitTestService(client: small.client, userID: "ann", storage: storage, analytics: analytics)
+        let handle = await service.fetchSplitTest(PaywallTest.self)
+        handle.hit()
+        #expect(analytics.calls == [])
+        try await small.client.flush()
+        handle.hit()
+        #expect(analytics.calls == ["split_test-paywall=control"])
+        #expect(small.client.waitingEvents == 1)
     }
 
-    @Test func `A user outside the test has no group and no exposure`() async throws {
-        let assigner = ScriptedAssigner(nil)
-        let service = service(assigner)
-        #expect(try await service.hit(PaywallTest.self) == nil)
-        #expect(try await service.group(of: PaywallTest.self) == nil)
-        #expect(assigner.count == 1)
-        #expect(analytics.told == [])
+    @Test func `A user outside the test sees the fallback and is not exposed`() async {
+        server.assign(.group(nil))
+        let service = service()
+        let handle = await service.fetchSplitTest(PaywallTest.self)
+        #expect(handle.group == .control && !handle.isParticipating && handle.error == nil)
+        handle.hit()
+        #expect(await !service.fetchSplitTest(PaywallTest.self).isParticipating)
+        #expect(server.count == 1)
+        #expect(analytics.calls == [] && test.client.waitingEvents == 0)
     }
 
-    @Test func `An unknown variation is an error`() async {
-        await #expect(throws: SplitTestError.unknownGroup(testKey: "paywall", variationKey: "weekly")) {
-            try await service(ScriptedAssigner("weekly")).group(of: PaywallTest.self)
-        }
+    @Test func `An unknown variation is no group`() async {
+        server.assign(.group("weekly"))
+        let handle = await service().fetchSplitTest(PaywallTest.self)
+        #expect(!handle.isParticipating && handle.error == .unknownGroup("weekly"))
     }
 
-    @Test func `An assigner that fails is asked again`() async throws {
-        let assigner = ScriptedAssigner("control")
-        let service = service(assigner)
-        assigner.fail(.unavailable(reason: "no network"))
-        await #expect(throws: SplitTestError.unavailable(reason: "no network")) {
-            try await service.hit(PaywallTest.self)
-        }
-        assigner.answer("control")
-        #expect(try await service.hit(PaywallTest.self) == .control)
-    }
-
-    @Test func `A group that cannot be kept is an error`() async throws {
+    @Test func `A group that cannot be kept is not shown`() async {
         let failing = FailingStorage()
-        let service = service(ScriptedAssigner("control"), storage: failing)
+        let service = service(storage: failing)
         failing.fail(reads: true)
-        await #expect(throws: SplitTestError.storage(reason: "Failure()")) { try await service.hit(PaywallTest.self) }
+        #expect(await service.fetchSplitTest(PaywallTest.self).error == .storage(reason: "Failure()"))
+        #expect(service.keptSplitTest(PaywallTest.self) == nil)
         failing.fail(writes: true)
-        await #expect(throws: SplitTestError.storage(reason: "Failure()")) { try await service.hit(PaywallTest.self) }
-        #expect(analytics.told == [])
-
+        let handle = await service.fetchSplitTest(PaywallTest.self)
+        #expect(!handle.isParticipating && handle.error == .storage(reason: "Failure()"))
         failing.fail()
-        #expect(try await service.hit(PaywallTest.self) == .control)
-        #expect(analytics.told.count == 2)
+        await service.fetchSplitTest(PaywallTest.self).hit()
+        #expect(analytics.calls.count == 1)
     }
 
-    @Test func `Refresh follows an override and exposes again`() async throws {
-        let assigner = ScriptedAssigner("control")
-        let service = service(assigner)
-        _ = try await service.hit(PaywallTest.self)
-        #expect(try await service.refresh(PaywallTest.self) == .control)
-        _ = try await service.hit(PaywallTest.self)
-        #expect(analytics.told.count == 2)
+    @Test func `Refresh follows an override, exposes again and tells listeners`() async throws {
+        let service = service()
+        let changes = Mutex<[Set<String>]>([])
+        service.addUpdateListener { tests in changes.withLock { $0.append(tests) } }
+        await service.fetchSplitTest(PaywallTest.self).hit()
+        await service.refresh(PaywallTest.self).hit()
+        #expect(analytics.calls.count == 1)
+        #expect(changes.withLock { $0 }.isEmpty)
 
-        assigner.answer("annual_first")
-        #expect(try await service.refresh(PaywallTest.self) == .annualFirst)
-        #expect(try await service.hit(PaywallTest.self) == .annualFirst)
-        #expect(analytics.told.suffix(2) == ["report ann paywall annual_first", "analytics ann paywall annual_first"])
+        server.assign(.group("annual_first"))
+        await service.refreshAll()
+        #expect(service.keptSplitTest(PaywallTest.self)?.group == .annualFirst)
+        #expect(changes.withLock { $0 } == [["paywall"]])
+        await service.fetchSplitTest(PaywallTest.self).hit()
+        #expect(analytics.calls.last == "split_test-paywall=annual_first")
 
-        assigner.answer(nil)
-        #expect(try await service.refresh(PaywallTest.self) == nil)
-        #expect(try await self.service(assigner).group(of: PaywallTest.self) == nil)
+        server.assign(.group(nil))
+        #expect(await !service.refresh(PaywallTest.self).isParticipating)
+        #expect(self.service().keptSplitTest(PaywallTest.self) == nil)
     }
 
-    @Test func `A refresh that fails leaves the group`() async throws {
-        let assigner = ScriptedAssigner("control")
-        let service = service(assigner)
-        _ = try await service.group(of: PaywallTest.self)
-        assigner.fail(.unavailable(reason: "no network"))
-        await #expect(throws: SplitTestError.self) { try await service.refresh(PaywallTest.self) }
-        #expect(try await service.group(of: PaywallTest.self) == .control)
+    @Test func `A refresh that fails leaves the group`() async {
+        let service = service()
+        _ = await service.fetchSplitTest(PaywallTest.self)
+        server.assign(.error(.unreachable("no network")))
+        let handle = await service.refresh(PaywallTest.self)
+        #expect(handle.group == .control && handle.source == .kept)
     }
 
-    @Test func `A refresh before the first use knows what was kept`() async throws {
-        _ = try await service(ScriptedAssigner("control")).hit(PaywallTest.self)
-        let next = service(ScriptedAssigner("control"))
-        try await next.refresh(PaywallTest.self)
-        _ = try await next.hit(PaywallTest.self)
-        #expect(analytics.told.count == 2)
+    @Test func `A retired group is recognized`() async {
+        server.assign(.group("annual_first"))
+        #expect(await service().fetchSplitTest(LaterPaywallTest.self).group == .annualFirst)
+    }
+
+    @Test func `A changed datafile refreshes the tests`() async throws {
+        @Sendable func evaluations(_ revision: String, _ variation: String?) -> StubServer.Answer {
+            .json(
+                #"{"user_id":"ann","revision":"\#(revision)","evaluations":[{"flag_key":"paywall","variation_key":\#(variation.map { "\"\($0)\"" } ?? "null"),"variation_id":null,"experiment_id":null,"enabled":true,"variables":{},"rule_key":null,"source":"none"}]}"#)
+        }
+        let paused = Mutex(false)
+        test.server.answer { call throws(HoldfastError) in
+            let isPaused = paused.withLock { $0 }
+            switch call.path {
+            case "/v1/evaluations": return evaluations(isPaused ? "2" : "1", isPaused ? nil : "control")
+            case "/v1/assign":
+                return .json(
+                    #"{"experiment_id":"70","experiment_key":"paywall","variation_id":null,"variation_key":\#(isPaused ? "null" : "\"control\""),"source":"bucketed"}"#)
+            default: return Client.usual(call)
+            }
+        }
+        try await test.client.initialize(user: HoldfastUser(id: "ann"))
+        let service = service()
+        let (changes, continuation) = AsyncStream.makeStream(of: Set<String>.self)
+        service.addUpdateListener { continuation.yield($0) }
+        #expect(await service.fetchSplitTest(PaywallTest.self).isParticipating)
+        paused.withLock { $0 = true }
+        try await test.client.fetchEvaluations()
+        for await tests in changes {
+            #expect(tests == ["paywall"])
+            break
+        }
+        #expect(await !service.fetchSplitTest(PaywallTest.self).isParticipating)
+    }
+
+    @Test func `A view can be given another service`() async {
+        struct Preview: SplitTestServiceProtocol {
+            func fetchSplitTest<Test: SplitTest>(_ test: Test.Type) async -> SplitTestHandle<Test> {
+                SplitTestHandle(group: test.fallbackGroup, source: .local)
+            }
+            func keptSplitTest<Test: SplitTest>(_ test: Test.Type) -> SplitTestHandle<Test>? { nil }
+        }
+        let service: any SplitTestServiceProtocol = Preview()
+        #expect(await service.fetchSplitTest(PaywallTest.self).group == .control)
+        #expect(service.keptSplitTest(PaywallTest.self) == nil)
+    }
+}
+
+/// Split tests without a server, and their storages.
+@Suite struct LocalSplitTestTests {
+    private func service(
+        _ storage: any SplitTestStorage, analytics: (any SplitTestAnalytics)? = nil,
+        draw: @escaping @Sendable (Int) -> Int = { _ in 0 }
+    ) -> SplitTestService {
+        SplitTestService(client: nil, storage: storage, analytics: analytics, draw: draw)
+    }
+
+    @Test func `Each group is drawn from all of them, but not a retired one`() async {
+        for (index, group) in PaywallTest.Group.allCases.enumerated() {
+            let service = service(InMemorySplitTestStorage()) { count in
+                #expect(count == 3)
+                return index
+            }
+            #expect(await service.fetchSplitTest(PaywallTest.self).group == group)
+        }
+        let later = service(InMemorySplitTestStorage()) { count in
+            #expect(count == 2)
+            return 1
+        }
+        #expect(await later.fetchSplitTest(LaterPaywallTest.self).group == .controlCheck)
+    }
+
+    @Test func `The chances are equal`() async {
+        var counts: [PaywallTest.Group: Int] = [:]
+        for _ in 0..<6_000 {
+            let service = SplitTestService(client: nil, userID: "ann", storage: InMemorySplitTestStorage())
+            counts[await service.fetchSplitTest(PaywallTest.self).group, default: 0] += 1
+        }
+        // A binomial count of mean 2,000 and deviation 36.5: 6 deviations either way, missed once in 10^8 runs.
+        #expect(counts.count == 3)
+        #expect(counts.values.allSatisfy { (1_781...2_219).contains($0) }, "\(counts)")
+    }
+
+    @Test func `Groups that were stored in the common format are kept`() async {
+        let storage = InMemorySplitTestStorage(["split_test_database-paywall": "annual_first"])
+        let analytics = RecordingAnalytics()
+        let service = service(storage, analytics: analytics)
+        #expect(service.keptSplitTest(PaywallTest.self)?.group == .annualFirst)
+        let handle = await service.fetchSplitTest(PaywallTest.self)
+        #expect(handle.group == .annualFirst && handle.source == .local)
+        handle.hit()
+        #expect(analytics.calls == ["split_test-paywall=annual_first"])
+        // A retired group is recognized, an unknown one is drawn anew.
+        #expect(await self.service(storage).fetchSplitTest(LaterPaywallTest.self).group == .annualFirst)
+        storage.set("weekly", forKey: "split_test_database-paywall")
+        #expect(await self.service(storage).fetchSplitTest(PaywallTest.self).group == .control)
+        #expect(storage.string(forKey: "split_test_database-paywall") == "control")
+    }
+
+    @Test func `An anonymous user keeps the same id`() async {
+        let storage = InMemorySplitTestStorage()
+        let first = service(storage)
+        #expect(first.userID == service(storage).userID)
+        #expect(first.userID != service(InMemorySplitTestStorage()).userID)
+        #expect(UUID(uuidString: first.userID) != nil)
+    }
+
+    @Test func `A group kept in a file or in UserDefaults outlives the service`() async throws {
+        let directory = try TemporaryDirectory()
+        let suite = "holdfast-\(UUID().uuidString)"
+        let defaults = try #require(UserDefaults(suiteName: suite))
+        defer { defaults.removePersistentDomain(forName: suite) }
+        for storage in [
+            { FileSplitTestStorage(file: directory.url.appending(path: "groups/split-tests.json")) },
+            { UserDefaultsSplitTestStorage(defaults) },
+        ] as [() -> any SplitTestStorage] {
+            var groups: Set<PaywallTest.Group> = []
+            for draw in [2, 0, 1, 2] {
+                let service = service(storage()) { _ in draw }
+                await service.refresh(PaywallTest.self)
+                groups.insert(await service.fetchSplitTest(PaywallTest.self).group)
+            }
+            #expect(groups == [.annualFirst])
+        }
+        #expect(defaults.string(forKey: "split_test_database-paywall") == "annual_first")
+    }
+
+    @Test func `A damaged file is an error and not a new group`() async throws {
+        let directory = try TemporaryDirectory()
+        let file = directory.url.appending(path: "damaged.json")
+        try Data("{".utf8).write(to: file)
+        let handle = await service(FileSplitTestStorage(file: file)).fetchSplitTest(PaywallTest.self)
+        #expect(!handle.isParticipating)
+        guard case .storage = handle.error else {
+            Issue.record("\(String(describing: handle.error))")
+            return
+        }
+    }
+
+    @Test func `A file forgets what is removed`() throws {
+        let directory = try TemporaryDirectory()
+        let file = directory.url.appending(path: "split-tests.json")
+        let storage = FileSplitTestStorage(file: file)
+        try storage.set("a", forKey: "1")
+        try storage.set("b", forKey: "2")
+        try storage.set(nil, forKey: "1")
+
+        let reopened = FileSplitTestStorage(file: file)
+        #expect(try reopened.string(forKey: "1") == nil)
+        #expect(try reopened.string(forKey: "2") == "b")
     }
 }
