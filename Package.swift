@@ -31,6 +31,7 @@ let package = Package(
     products: [
         .executable(name: "holdfast", targets: ["holdfast"]),
         .library(name: "HoldfastClient", targets: ["HoldfastClient"]),
+        .library(name: "HoldfastOptimizely", targets: ["HoldfastOptimizely"]),
         // Only for tests, which load them into the server.
         .library(name: "FaultyDisk", type: .dynamic, targets: ["FaultyDisk"]),
         .library(name: "SetClock", type: .dynamic, targets: ["SetClock"]),
@@ -106,6 +107,8 @@ let package = Package(
             dependencies: [.target(name: "HoldfastMacros", condition: .when(traits: ["Macros"]))],
             swiftSettings: strict
         ),
+        // The client library as a service for another SDK.
+        .target(name: "HoldfastOptimizely", dependencies: ["HoldfastClient"], swiftSettings: strict),
         .macro(
             name: "HoldfastMacros",
             dependencies: [
@@ -149,6 +152,8 @@ let package = Package(
         .testTarget(
             name: "HoldfastClientTests", dependencies: ["HoldfastClient", "holdfast", "client-process"],
             swiftSettings: strict),
+        .testTarget(
+            name: "HoldfastOptimizelyTests", dependencies: ["HoldfastOptimizely", "HoldfastClient"], swiftSettings: strict),
         .testTarget(
             name: "HoldfastMacrosTests",
             dependencies: [

@@ -40,6 +40,8 @@ public final class UserProfileService: Sendable {
         /// Assignments in undelivered saves, and the number of those saves.
         var unsent: [Key: (variations: [String: String], events: Int)] = [:]
         var hasChanged = false
+        /// Variation ids by experiment id that an app has set for a user.
+        var overrides: [Key: [String: String]] = [:]
         var reads = Reads()
     }
 
@@ -85,12 +87,21 @@ public final class UserProfileService: Sendable {
     private static let idsWaiting = 100_000
     private static let writeInterval = Duration.seconds(30)
 
-    /// - Parameter preloading: users to load at once, in the background.
-    public init(client: HoldfastClient, mode: Mode = .lookupAndSave, preloading userIDs: [String] = []) {
+    /// - Parameters:
+    ///   - preloaded: profiles that the app has already, which are used until the server's are loaded.
+    ///   - preloading: users to load at once, in the background.
+    public init(
+        client: HoldfastClient, mode: Mode = .lookupAndSave, preloaded: [UserProfile] = [], preloading userIDs: [String] = []
+    ) {
         core = client.core
         self.mode = mode
         var state = State(cache: BoundedCache(capacity: core.configuration.cachedProfiles))
         for entry in core.cache.read(Self.cacheName, as: [Entry].self) ?? [] { state.cache.set(Key(entry.userID), entry) }
+        for profile in preloaded where state.cache.value(Key(profile.userID)) == nil {
+            // Loaded at no time: a lookup asks the server.
+            let entry = Entry(userID: profile.userID, variations: profile.experimentBucketMap, exists: true, loadedAt: 0)
+            state.cache.set(Key(profile.userID), entry)
+        }
         for case .save(let profile, _) in core.waiting(.save) + core.waiting(.replacingSave) {
             Self.add(profile, to: &state)
         }
@@ -125,15 +136,17 @@ public final class UserProfileService: Sendable {
         guard mode == .lookupAndSave else { return nil }
         let key = Key(userID)
         let now = core.clock.now.timeIntervalSince1970
-        let (entry, isNew) = state.withLock { state -> (Entry?, Bool) in
+        let (entry, overrides, isNew) = state.withLock { state -> (Entry?, [String: String]?, Bool) in
             let entry = state.cache.value(key)
-            if let entry, abs(now - entry.loadedAt) < refreshSeconds { return (entry, false) }
-            guard state.wanted.count < Self.idsWaiting, !state.asked.contains(key) else { return (entry, false) }
-            return (entry, state.wanted.insert(key).inserted)
+            let overrides = state.overrides.isEmpty ? nil : state.overrides[key]
+            if let entry, abs(now - entry.loadedAt) < refreshSeconds { return (entry, overrides, false) }
+            guard state.wanted.count < Self.idsWaiting, !state.asked.contains(key) else { return (entry, overrides, false) }
+            return (entry, overrides, state.wanted.insert(key).inserted)
         }
         if isNew { wanted.ring() }
-        guard let entry, entry.exists else { return nil }
-        return UserProfile(userID: userID, experimentBucketMap: entry.variations)
+        let stored = entry.flatMap { $0.exists ? $0.variations : nil }
+        guard let variations = overrides.map({ $0.merging(stored ?? [:]) { own, _ in own } }) ?? stored else { return nil }
+        return UserProfile(userID: userID, experimentBucketMap: variations)
     }
 
     private var refreshSeconds: Double { core.configuration.profileRefreshInterval.inSeconds }
@@ -151,6 +164,14 @@ public final class UserProfileService: Sendable {
         }
     }
 
+    /// Sets variations of a user on this device that precede what is stored, until the process ends. They are neither
+    /// saved nor sent to the server; an administrator overrides variations there.
+    ///
+    /// - Parameter variations: variation ids by experiment id; `nil` removes the overrides.
+    public func override(_ variations: [String: String]?, userID: String) {
+        state.withLock { $0.overrides[Key(userID)] = variations }
+    }
+
     // MARK: Save
 
     /// Caches an SDK's decisions and queues them for the server.
@@ -165,8 +186,12 @@ public final class UserProfileService: Sendable {
                 let event = HoldfastEvent.save(userProfile, replacing: false)
                 return core.notices.notify(DeliveryNotice(event: event, outcome: .dropped(reason: "\(error)")))
             }
-            let known = state.withLock { $0.cache.value(Key(userProfile.userID))?.variations } ?? [:]
-            let different = userProfile.experimentBucketMap.filter { known[$0.key]?.hasSameBytes(as: $0.value) != true }
+            let key = Key(userProfile.userID)
+            let (known, overrides) = state.withLock { ($0.cache.value(key)?.variations ?? [:], $0.overrides[key] ?? [:]) }
+            let different = userProfile.experimentBucketMap.filter { experiment, variation in
+                // An SDK saves what it has looked up: overrides stay on the device.
+                known[experiment]?.hasSameBytes(as: variation) != true && overrides[experiment]?.hasSameBytes(as: variation) != true
+            }
             let replaced = different.filter { mode == .trackingOnly || known[$0.key] != nil }
             for (variations, replacing) in [(different.filter { replaced[$0.key] == nil }, false), (replaced, true)]
             where !variations.isEmpty {

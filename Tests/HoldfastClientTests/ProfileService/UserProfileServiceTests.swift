@@ -215,4 +215,60 @@ import Testing
         }
         #expect(test.client.waitingEvents == 0)
     }
+
+    @Test func `A preloaded profile is used until the server's is loaded, and a cached one has precedence`() async throws {
+        let test = try Client(server: Self.server())
+        let service = UserProfileService(client: test.client, preloaded: [profile("ada", ["1": "b", "2": "c"]), profile("bob", ["1": "b"])])
+        #expect(service.lookup(userID: "ada") == profile("ada", ["1": "b", "2": "c"]))
+        #expect(test.client.waitingEvents == 0)
+        try await service.load(userIDs: ["ada"])
+        #expect(service.lookup(userID: "ada") == profile("ada", ["1": "a"]))
+        let again = UserProfileService(client: test.client, preloaded: [profile("cyd", ["1": "x"])])
+        #expect(again.lookup(userID: "cyd") == profile("cyd", ["1": "x"]))
+    }
+
+    @Test func `An override precedes what is stored, and is not saved`() async throws {
+        let test = try Client(server: Self.server())
+        let service = UserProfileService(client: test.client)
+        try await service.load(userIDs: ["ada", "bob"])
+        service.override(["1": "z", "2": "y"], userID: "ada")
+        service.override(["1": "z"], userID: "bob")
+        #expect(service.lookup(userID: "ada") == profile("ada", ["1": "z", "2": "y"]))
+        #expect(service.lookup(userID: "bob") == profile("bob", ["1": "z"]))
+        service.save(userProfile: profile("ada", ["1": "z", "2": "y", "3": "new"]))
+        try await test.client.flush()
+        #expect(test.server.calls("/v1/profiles").map(\.body) == [#"{"user_id":"ada","experiment_bucket_map":{"3":{"variation_id":"new"}}}"# + "\n"]
+            || test.server.calls("/v1/profiles").map(\.body) == [#"{"experiment_bucket_map":{"3":{"variation_id":"new"}},"user_id":"ada"}"# + "\n"])
+        service.override(nil, userID: "ada")
+        #expect(service.lookup(userID: "ada")?.experimentBucketMap["1"] == "a")
+    }
+}
+
+@Suite struct DeviceUserProfileServiceTests {
+    private func profile(_ userID: String, _ map: [String: String]) -> UserProfile {
+        UserProfile(userID: userID, experimentBucketMap: map)
+    }
+
+    @Test func `Profiles survive a restart, and saves merge`() throws {
+        let directory = try TemporaryDirectory()
+        let file = directory.url.appending(path: "profiles/all.json")
+        let first = try DeviceUserProfileService(file: file, preloaded: [profile("bob", ["1": "p", "2": "p"])])
+        #expect(first.lookup(userID: "ada") == nil)
+        first.save(userProfile: profile("ada", ["1": "a"]))
+        first.save(userProfile: profile("ada", ["2": "b"]))
+        first.save(userProfile: profile("bob", ["1": "q"]))
+        first.save(userProfile: profile("", ["1": "q"]))
+        let second = try DeviceUserProfileService(file: file, preloaded: [profile("bob", ["1": "p", "3": "p"])])
+        #expect(second.lookup(userID: "ada") == profile("ada", ["1": "a", "2": "b"]))
+        #expect(second.lookup(userID: "bob") == profile("bob", ["1": "q", "2": "p", "3": "p"]))
+        second.remove(userID: "ada")
+        #expect(try DeviceUserProfileService(file: file).lookup(userID: "ada") == nil)
+    }
+
+    @Test func `A damaged file is an error`() throws {
+        let directory = try TemporaryDirectory()
+        let file = directory.url.appending(path: "profiles.json")
+        try Data("{".utf8).write(to: file)
+        #expect(throws: HoldfastError.self) { try DeviceUserProfileService(file: file) }
+    }
 }
