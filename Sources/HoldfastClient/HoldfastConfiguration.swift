@@ -54,6 +54,16 @@ public struct HoldfastConfiguration: Sendable {
     /// Age after which an unchanged attribute is sent again.
     public var attributeRefreshInterval: Duration = .seconds(86_400)
 
+    /// Whether updates of attributes are compared with the server's definitions and problems logged; by default in debug
+    /// builds. It needs a ``logger`` and a token that may read.
+    public var checksAttributes: Bool = {
+        #if DEBUG
+            true
+        #else
+            false
+        #endif
+    }()
+
     /// - Parameter directory: by default a folder for this endpoint and SDK key in the user's application support
     ///   directory.
     public init(endpoint: URL, token: String? = nil, sdkKey: String? = nil, directory: URL? = nil) {

@@ -1,4 +1,4 @@
-public import Foundation
+import Foundation
 
 /// The user for whom flags are evaluated.
 public struct HoldfastUser: Sendable, Equatable, Codable {
@@ -64,79 +64,4 @@ public struct HoldfastUser: Sendable, Equatable, Codable {
             throw .invalidArgument("user id must have 1 to 1024 bytes without NUL; got \(id.utf8.count) bytes")
         }
     }
-}
-
-/// The value of a user attribute. The server's schema defines the type of each attribute.
-///
-/// ```swift
-/// let attributes: [String: UserAttributeValue] = ["country": "de", "age": 30, "is_member": true]
-/// ```
-public enum UserAttributeValue: Sendable {
-    /// A string, country, date (`yyyy-mm-dd`), time (`HH:MM`), timestamp, or one option of a selection.
-    case string(String)
-    case integer(Int64)
-    case number(Double)
-    case bool(Bool)
-    /// Several options of a selection.
-    case list([String])
-
-    /// Returns a timestamp in RFC 3339 format, UTC.
-    public static func timestamp(_ date: Date) -> UserAttributeValue {
-        .string(date.rfc3339)
-    }
-}
-
-extension UserAttributeValue: Equatable {
-    /// Strings are compared by their UTF-8 bytes, as the server compares them.
-    public static func == (left: UserAttributeValue, right: UserAttributeValue) -> Bool {
-        switch (left, right) {
-        case (.string(let left), .string(let right)): left.hasSameBytes(as: right)
-        case (.integer(let left), .integer(let right)): left == right
-        case (.number(let left), .number(let right)): left == right
-        case (.integer(let left), .number(let right)), (.number(let right), .integer(let left)):
-            Double(left) == right
-        case (.bool(let left), .bool(let right)): left == right
-        case (.list(let left), .list(let right)):
-            left.count == right.count && zip(left, right).allSatisfy { $0.hasSameBytes(as: $1) }
-        default: false
-        }
-    }
-}
-
-extension UserAttributeValue: Codable {
-    public init(from decoder: any Decoder) throws {
-        let container = try decoder.singleValueContainer()
-        if let value = try? container.decode(Bool.self) {
-            self = .bool(value)
-        } else if let value = try? container.decode(Int64.self) {
-            self = .integer(value)
-        } else if let value = try? container.decode(Double.self) {
-            self = .number(value)
-        } else if let value = try? container.decode(String.self) {
-            self = .string(value)
-        } else {
-            self = .list(try container.decode([String].self))
-        }
-    }
-
-    public func encode(to encoder: any Encoder) throws {
-        var container = encoder.singleValueContainer()
-        switch self {
-        case .string(let value): try container.encode(value)
-        case .integer(let value): try container.encode(value)
-        case .number(let value): try container.encode(value)
-        case .bool(let value): try container.encode(value)
-        case .list(let value): try container.encode(value)
-        }
-    }
-}
-
-extension UserAttributeValue: ExpressibleByStringLiteral, ExpressibleByIntegerLiteral, ExpressibleByFloatLiteral,
-    ExpressibleByBooleanLiteral, ExpressibleByArrayLiteral
-{
-    public init(stringLiteral value: String) { self = .string(value) }
-    public init(integerLiteral value: Int64) { self = .integer(value) }
-    public init(floatLiteral value: Double) { self = .number(value) }
-    public init(booleanLiteral value: Bool) { self = .bool(value) }
-    public init(arrayLiteral elements: String...) { self = .list(elements) }
 }

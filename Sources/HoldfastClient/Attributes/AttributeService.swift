@@ -5,15 +5,19 @@ import Synchronization
 ///
 /// ```swift
 /// let attributes = AttributeService(client: client)
-/// attributes.update(attributes: ["country": "de", "age": 30])
-/// attributes.delete(attributes: ["age"])
+/// try attributes.update(attributes: ["country": "de", "age": 30])
+/// try attributes.delete(attributes: ["age"])
 /// ```
 ///
 /// Both calls queue the change on disk and return at once. Changes are sent in order and in batches. An unchanged value
-/// is not sent again for ``HoldfastConfiguration/attributeRefreshInterval``.
+/// is not sent again for ``HoldfastConfiguration/attributeRefreshInterval``. Update attributes that change together in one
+/// call: it is stored or refused as a whole.
+///
+/// - Warning: write an attribute either with this class or through the server's API, not both. The client does not see
+///   what others write: a value that it has sent before is not sent again when another writer has changed it.
 public final class AttributeService: Sendable {
-    /// The last value sent; `nil` if the attribute was deleted.
     private struct Sent: Codable {
+        /// `nil` if the attribute was deleted.
         var value: UserAttributeValue?
         /// Seconds since 1970.
         var at: Double
@@ -32,6 +36,8 @@ public final class AttributeService: Sendable {
     private let client: HoldfastClient
     private let state: Mutex<State>
     private let changed = Signal()
+    /// The server's definitions, once they were fetched.
+    private let schema = Mutex<[Key: AttributeDefinition]?>(nil)
 
     private static let cacheName = "attributes.cache"
     private static let writeInterval = Duration.seconds(30)
@@ -61,37 +67,122 @@ public final class AttributeService: Sendable {
 
     /// Sets attributes and keeps all others.
     ///
-    /// - Parameter userID: by default the client's current user; without one the call does nothing.
-    public func update(attributes: [String: UserAttributeValue], userID: String? = nil) {
-        guard let userID = userID ?? client.currentUser?.id else { return }
-        send(AttributeEvent(userID: userID, attributes: attributes, removed: []))
+    /// - Parameter userID: by default the client's current user.
+    /// - Throws: ``HoldfastError/notInitialized`` without a user, ``HoldfastError/invalidArgument(_:)`` for an invalid user
+    ///   id, ``HoldfastError/destroyed``.
+    public func update(attributes: [String: UserAttributeValue], userID: String? = nil) throws(HoldfastError) {
+        try send(AttributeEvent(userID: try user(userID), attributes: attributes, removed: []))
     }
 
-    /// Deletes attributes.
+    /// Sets attributes of any type that an attribute can have; see ``UserAttributeValue/init(_:)``.
     ///
-    /// - Parameter userID: by default the client's current user; without one the call does nothing.
-    public func delete(attributes names: [String], userID: String? = nil) {
-        guard let userID = userID ?? client.currentUser?.id else { return }
-        send(AttributeEvent(userID: userID, attributes: [:], removed: names))
+    /// - Returns: the names of attributes that were not sent because their values have no such type.
+    /// - Throws: as the method for ``UserAttributeValue``.
+    @_disfavoredOverload
+    @discardableResult
+    public func update(attributes: [String: Any], userID: String? = nil) throws(HoldfastError) -> [String] {
+        let values = attributes.compactMapValues { UserAttributeValue($0) }
+        let refused = attributes.keys.filter { values[$0] == nil }.sorted()
+        if !refused.isEmpty {
+            client.core.log(.error, "attributes have values of no supported type", ["names": refused.joined(separator: ", ")])
+        }
+        try update(attributes: values, userID: userID)
+        return refused
     }
 
-    /// Returns a stream of the delivery outcomes of attribute changes.
-    public func outcomes() -> AsyncStream<DeliveryNotice> {
-        let (stream, continuation) = AsyncStream<DeliveryNotice>.makeStream(bufferingPolicy: .bufferingNewest(1_000))
-        let token = client.core.notices.observe { notice in
-            if case .attributes = notice.event { continuation.yield(notice) }
+    /// Deletes attributes. Parameters and errors are those of `update`.
+    public func delete(attributes names: [String], userID: String? = nil) throws(HoldfastError) {
+        try send(AttributeEvent(userID: try user(userID), attributes: [:], removed: names))
+    }
+
+    /// Returns the attributes that this device has last set for a user. Attributes of other devices and of the server's
+    /// API are missing.
+    ///
+    /// - Parameter userID: by default the client's current user.
+    public func attributes(userID: String? = nil) -> [String: UserAttributeValue] {
+        guard let userID = userID ?? client.currentUser?.id else { return [:] }
+        return state.withLock { $0.users.value(Key(userID))?.attributes ?? [:] }.compactMapValues(\.value)
+    }
+
+    /// Forgets which values were sent, so that the next update sends all of them. Use it when the server's attributes were
+    /// deleted or defined anew, as during development.
+    public func reset() {
+        state.withLock { state in
+            state.users = BoundedCache(capacity: client.core.configuration.cachedProfiles)
+            state.hasChanged = true
         }
+        schema.withLock { $0 = nil }
+        changed.ring()
+    }
+
+    private func user(_ id: String?) throws(HoldfastError) -> String {
+        guard !client.core.isDestroyed else { throw .destroyed }
+        guard let id = id ?? client.currentUser?.id else { throw .notInitialized }
+        try HoldfastUser.check(id: id)
+        return id
+    }
+
+    // MARK: Outcomes
+
+    /// Calls a function with the outcome of each update and deletion, on an arbitrary thread.
+    @discardableResult
+    public func addObserver(_ observer: @escaping @Sendable (AttributeOutcome) -> Void) -> ListenerToken {
+        client.core.notices.observe { notice in
+            if let outcome = AttributeOutcome(notice) { observer(outcome) }
+        }
+    }
+
+    /// Returns a stream of the outcomes of updates and deletions, which buffers the newest 1,000.
+    public func outcomes() -> AsyncStream<AttributeOutcome> {
+        let (stream, continuation) = AsyncStream<AttributeOutcome>.makeStream(bufferingPolicy: .bufferingNewest(1_000))
+        let token = addObserver { continuation.yield($0) }
         continuation.onTermination = { _ in token.cancel() }
         return stream
     }
 
-    private func send(_ update: AttributeEvent) {
-        let core = client.core
-        do throws(HoldfastError) {
-            try HoldfastUser.check(id: update.userID)
-        } catch {
-            return core.notices.notify(DeliveryNotice(event: .attributes(update), outcome: .dropped(reason: "\(error)")))
+    // MARK: Schema
+
+    /// Compares attributes with the definitions on the server (`GET /v1/attributes`).
+    ///
+    /// In debug builds each update does this in the background and logs the problems as errors.
+    ///
+    /// - Returns: what is wrong, by name.
+    /// - Throws: ``HoldfastError`` if the definitions cannot be fetched.
+    public func problems(of attributes: [String: UserAttributeValue]) async throws(HoldfastError) -> [String: String] {
+        let definitions: [Key: AttributeDefinition]
+        if let known = schema.withLock({ $0 }) {
+            definitions = known
+        } else {
+            let response = try await client.core.server.request("GET", "v1/attributes")
+            let list = try HoldfastServer.decode(AttributeDefinition.List.self, response.body).attributes
+            definitions = Dictionary(list.map { (Key($0.name), $0) }) { _, last in last }
+            schema.withLock { $0 = definitions }
         }
+        var problems: [String: String] = [:]
+        for (name, value) in attributes {
+            guard let definition = definitions[Key(name)] else {
+                problems[name] = "the server has no such attribute"
+                continue
+            }
+            problems[name] = definition.problem(of: value)
+        }
+        return problems
+    }
+
+    private func logProblems(_ update: AttributeEvent) {
+        guard client.core.configuration.checksAttributes, client.core.configuration.logger != nil else { return }
+        let values = update.attributes
+        Task { [weak self] in
+            guard let problems = try? await self?.problems(of: values) else { return }
+            for (name, problem) in problems {
+                self?.client.core.log(.error, "attribute cannot be stored", ["name": name, "problem": problem])
+            }
+        }
+    }
+
+    private func send(_ update: AttributeEvent) throws(HoldfastError) {
+        logProblems(update)
+        let core = client.core
         let now = core.clock.now.timeIntervalSince1970
         let age = core.configuration.attributeRefreshInterval.inSeconds
         // Inside the lock, so that the queue has the order of the calls.
@@ -127,9 +218,13 @@ public final class AttributeService: Sendable {
     private func settled(_ notice: DeliveryNotice) {
         guard case .attributes(let update) = notice.event else { return }
         switch notice.outcome {
+        case .delivered:
+            // Audiences may see the user otherwise now.
+            if client.currentUser?.id.hasSameBytes(as: update.userID) == true { client.fetchInBackground() }
+            return
         case .refused: break
         case .dropped where notice.wasKept: break
-        case .delivered, .dropped, .postponed: return
+        case .dropped, .postponed: return
         }
         state.withLock { state in
             guard var entry = state.users.value(Key(update.userID)) else { return }

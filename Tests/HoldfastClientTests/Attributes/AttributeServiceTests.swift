@@ -1,4 +1,5 @@
 import Foundation
+import Synchronization
 import Testing
 
 @testable import HoldfastClient
@@ -14,12 +15,12 @@ import Testing
         let test = try Client()
         try await test.client.initialize(user: HoldfastUser(id: "ada"))
         let service = AttributeService(client: test.client)
-        service.update(attributes: ["country": "de", "age": 30])
-        service.update(attributes: ["country": "de", "age": 31])
-        service.update(attributes: ["country": "de"])
-        service.delete(attributes: ["age", "age2"])
-        service.delete(attributes: ["age"])
-        service.update(attributes: ["member": true, "tags": ["a", "b"], "score": 0.5], userID: "bob")
+        try service.update(attributes: ["country": "de", "age": 30])
+        try service.update(attributes: ["country": "de", "age": 31])
+        try service.update(attributes: ["country": "de"])
+        try service.delete(attributes: ["age", "age2"])
+        try service.delete(attributes: ["age"])
+        try service.update(attributes: ["member": true, "tags": ["a", "b"], "score": 0.5], userID: "bob")
         try await test.client.flush()
         #expect(test.server.calls("/v1/profiles/attributes").count == 1)
         #expect(
@@ -34,15 +35,15 @@ import Testing
         let directory = try TemporaryDirectory()
         let first = try Client(directory: directory)
         let service = AttributeService(client: first.client)
-        service.update(attributes: ["country": "de"], userID: "ada")
+        try service.update(attributes: ["country": "de"], userID: "ada")
         try await first.client.flush()
         first.client.destroy()
         let second = try Client(directory: directory)
         let again = AttributeService(client: second.client)
-        again.update(attributes: ["country": "de"], userID: "ada")
+        try again.update(attributes: ["country": "de"], userID: "ada")
         #expect(second.client.waitingEvents == 0)
         second.clock.advance(by: .seconds(86_401))
-        again.update(attributes: ["country": "de"], userID: "ada")
+        try again.update(attributes: ["country": "de"], userID: "ada")
         #expect(second.client.waitingEvents == 1)
         withExtendedLifetime(service) {}
     }
@@ -54,14 +55,14 @@ import Testing
             })
         let service = AttributeService(client: test.client)
         var outcomes = service.outcomes().makeAsyncIterator()
-        service.update(attributes: ["country": "xx"], userID: "ada")
+        try service.update(attributes: ["country": "xx"], userID: "ada")
         try await test.client.flush()
-        guard case .refused(let reason) = await outcomes.next()?.outcome else {
+        guard case .failure(let reason) = await outcomes.next()?.result else {
             Issue.record("not told")
             return
         }
         #expect(reason == "no country (/attributes/country)")
-        service.update(attributes: ["country": "xx"], userID: "ada")
+        try service.update(attributes: ["country": "xx"], userID: "ada")
         #expect(test.client.waitingEvents == 1)
     }
 
@@ -69,9 +70,9 @@ import Testing
         let test = try Client(server: StubServer { _ throws(HoldfastError) in .status(503) })
         let service = AttributeService(client: test.client)
         var outcomes = service.outcomes().makeAsyncIterator()
-        for age in 1...3 { service.update(attributes: ["age": .integer(Int64(age))], userID: "ada") }
+        for age in 1...3 { try service.update(attributes: ["age": .integer(Int64(age))], userID: "ada") }
         await #expect(throws: HoldfastError.self) { try await test.client.flush() }
-        guard case .postponed = await outcomes.next()?.outcome else {
+        guard case .postponed = await outcomes.next()?.result else {
             Issue.record("not told")
             return
         }
@@ -80,12 +81,133 @@ import Testing
         #expect(try sent(test).suffix(3).map { $0["attributes"]?["age"]?.intValue } == [1, 2, 3])
     }
 
-    @Test func `Without a user nothing is changed`() async throws {
+    @Test func `Without a user, or with a wrong one, a change is an error`() async throws {
         let test = try Client()
         let service = AttributeService(client: test.client)
-        service.update(attributes: ["a": 1])
-        service.delete(attributes: ["a"])
+        #expect(throws: HoldfastError.notInitialized) { try service.update(attributes: ["a": 1]) }
+        #expect(throws: HoldfastError.notInitialized) { try service.delete(attributes: ["a"]) }
+        #expect(throws: HoldfastError.self) { try service.update(attributes: ["a": 1], userID: "") }
+        #expect(service.attributes() == [:])
+        test.client.destroy()
+        #expect(throws: HoldfastError.destroyed) { try service.update(attributes: ["a": 1], userID: "ada") }
         #expect(test.client.waitingEvents == 0)
+    }
+
+    @Test func `Values of any type are converted, and others are named`() async throws {
+        let test = try Client()
+        let service = AttributeService(client: test.client)
+        struct Unknown {}
+        let date = Date(timeIntervalSince1970: 0)
+        let refused = try service.update(
+            attributes: [
+                "hobby": "movies", "age": 40, "getsCatalogue": true, "lastUpdate": date, "score": 0.5, "small": Int8(3),
+                "list": ["a", "b"], "value": UserAttributeValue.integer(1), "number": NSNumber(value: 2.5),
+                "flag": NSNumber(value: true), "huge": UInt64.max, "hugeNumber": NSNumber(value: UInt64.max), "nan": Double.nan, "other": Unknown(),
+            ] as [String: Any], userID: "ada")
+        #expect(refused == ["huge", "hugeNumber", "nan", "other"])
+        #expect(
+            service.attributes(userID: "ada") == [
+                "hobby": "movies", "age": 40, "getsCatalogue": true, "lastUpdate": "1970-01-01T00:00:00.000Z", "score": 0.5,
+                "small": 3, "list": ["a", "b"], "value": 1, "number": 2.5, "flag": true,
+            ])
+    }
+
+    @Test func `What was last written can be read, and is forgotten by a reset`() async throws {
+        let test = try Client()
+        try await test.client.initialize(user: HoldfastUser(id: "ada"))
+        let service = AttributeService(client: test.client)
+        try service.update(attributes: ["hobby": "movies", "age": 40])
+        try service.delete(attributes: ["hobby"])
+        #expect(service.attributes() == ["age": 40])
+        #expect(service.attributes(userID: "bob") == [:])
+        try await test.client.flush()
+        try service.update(attributes: ["age": 40])
+        #expect(test.client.waitingEvents == 0)
+        service.reset()
+        #expect(service.attributes() == [:])
+        try service.update(attributes: ["age": 40])
+        #expect(test.client.waitingEvents == 1)
+    }
+
+    @Test func `Observers tell updates from deletions and success from failure`() async throws {
+        let test = try Client(
+            server: StubServer { call throws(HoldfastError) in
+                .json(#"{"imported":2,"refused":1,"errors":[{"line":2,"detail":"no country"}]}"#)
+            })
+        let service = AttributeService(client: test.client)
+        let told = Mutex<[String]>([])
+        let token = service.addObserver { outcome in
+            let result = switch outcome.result {
+            case .success: "success"
+            case .failure(let reason): "failure: \(reason)"
+            case .postponed: "postponed"
+            }
+            told.withLock { $0.append("\(outcome.operation) \(outcome.userID) \(outcome.names) \(result)") }
+        }
+        try service.update(attributes: ["age": 40, "hobby": "movies"], userID: "ada")
+        try service.update(attributes: ["country": "xx"], userID: "ada")
+        try service.delete(attributes: ["age"], userID: "ada")
+        try await test.client.flush()
+        #expect(
+            told.withLock { $0 } == [
+                #"update ada ["age", "hobby"] success"#, #"update ada ["country"] failure: no country"#,
+                #"delete ada ["age"] success"#,
+            ])
+        token.cancel()
+    }
+
+    @Test func `Flags are fetched again when attributes of the current user were stored`() async throws {
+        let test = try Client()
+        try await test.client.initialize(user: HoldfastUser(id: "ada"))
+        let service = AttributeService(client: test.client)
+        try service.update(attributes: ["age": 40])
+        try await test.client.flush()
+        await test.server.untilCalled("/v1/evaluations", count: 2)
+        try service.update(attributes: ["age": 40], userID: "bob")
+        try await test.client.flush()
+        #expect(test.server.calls("/v1/evaluations").count == 2)
+    }
+
+    @Test func `Attributes are compared with the server's definitions`() async throws {
+        let definitions = #"""
+            {"attributes":[{"name":"country","type":"country"},{"name":"age","type":"number"},{"name":"born","type":"date"},
+             {"name":"wakes","type":"time"},{"name":"seen","type":"timestamp"},{"name":"member","type":"boolean"},
+             {"name":"plan","type":"selection","values":["free","pro"]},
+             {"name":"topics","type":"selection","values":["a","b"],"multiple":true},{"name":"later","type":"new"}]}
+            """#
+        let messages = Mutex<[String]>([])
+        let test = try Client(
+            server: StubServer { call throws(HoldfastError) in
+                call.path == "/v1/attributes" ? .json(definitions) : Client.usual(call)
+            }
+        ) {
+            $0.logger = { level, message, metadata in
+                if level == .error { messages.withLock { $0.append("\(message): \(metadata["name"] ?? "")") } }
+            }
+            $0.checksAttributes = true
+        }
+        let service = AttributeService(client: test.client)
+        let date = Date(timeIntervalSince1970: 1_000_000)
+        let utc = try #require(TimeZone(identifier: "UTC"))
+        let right: [String: UserAttributeValue] = [
+            "country": .country("DE"), "age": 40, "born": .date(date, timeZone: utc), "wakes": .time(date, timeZone: utc),
+            "seen": .timestamp(date), "member": true, "plan": "pro", "topics": ["a"], "later": 1,
+        ]
+        #expect(try await service.problems(of: right) == [:])
+        #expect(right["born"] == "1970-01-12" && right["wakes"] == "13:46" && right["country"] == "de")
+        #expect(UserAttributeValue.time(hour: 7, minute: 5) == "07:05")
+        let wrong: [String: UserAttributeValue] = [
+            "country": "Germany", "age": "40", "born": "12.1.1970", "wakes": "7:05", "seen": "yesterday", "member": 1,
+            "plan": "gold", "topics": ["a", "c"], "unknown": 1,
+        ]
+        let problems = try await service.problems(of: wrong)
+        #expect(problems.keys.sorted() == wrong.keys.sorted())
+        #expect(problems["age"] == "the value must be of type number; got a string")
+        #expect(test.server.calls("/v1/attributes").count == 1)
+
+        try service.update(attributes: ["unknown": 1], userID: "ada")
+        while messages.withLock({ $0.isEmpty }) { await Task.yield() }
+        #expect(messages.withLock { $0 } == ["attribute cannot be stored: unknown"])
     }
 
     @Test func `Values are equal when their bytes are, and numbers when they are the same`() {

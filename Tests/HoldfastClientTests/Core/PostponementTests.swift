@@ -127,7 +127,7 @@ import Testing
                 call.path.hasPrefix("/v1/profiles") ? .status(400, ["content-type": "text/html"]) : Client.usual(call)
             }) { $0.queueSize = 2 }
         let (attributes, profiles) = (AttributeService(client: test.client), UserProfileService(client: test.client))
-        attributes.update(attributes: ["age": 1], userID: "ada")
+        try attributes.update(attributes: ["age": 1], userID: "ada")
         profiles.save(userProfile: UserProfile(userID: "ada", experimentBucketMap: ["1": "a"]))
         await #expect(throws: HoldfastError.self) { try await test.client.flush() }
         var notices = test.client.deliveries().makeAsyncIterator()
@@ -141,7 +141,7 @@ import Testing
         #expect(profiles.lookup(userID: "ada") == nil)
         test.server.answer { call throws(HoldfastError) in Client.usual(call) }
         try await test.client.flush()
-        attributes.update(attributes: ["age": 1], userID: "ada")
+        try attributes.update(attributes: ["age": 1], userID: "ada")
         profiles.save(userProfile: UserProfile(userID: "ada", experimentBucketMap: ["1": "a"]))
         #expect(test.client.waitingEvents == 2)
     }

@@ -53,7 +53,7 @@ import Testing
         let test = try Client(
             server: StubServer { _ throws(HoldfastError) in .status(400, ["content-type": "text/html"], Self.page) })
         let service = AttributeService(client: test.client)
-        for age in 0..<10 { service.update(attributes: ["age": .integer(Int64(age))], userID: "ada") }
+        for age in 0..<10 { try service.update(attributes: ["age": .integer(Int64(age))], userID: "ada") }
         await #expect(throws: HoldfastError.self) { try await test.client.flush() }
         #expect(test.client.waitingEvents == 10)
         test.server.answer { call throws(HoldfastError) in Client.usual(call) }
@@ -83,9 +83,9 @@ import Testing
                 call.body.contains("'--") ? .status(403, ["content-type": "text/html"], Self.page) : Client.usual(call)
             })
         let service = AttributeService(client: test.client)
-        service.update(attributes: ["name": "'--"], userID: "ada")
-        service.update(attributes: ["name": "ada"], userID: "ada")
-        service.update(attributes: ["name": "bob"], userID: "bob")
+        try service.update(attributes: ["name": "'--"], userID: "ada")
+        try service.update(attributes: ["name": "ada"], userID: "ada")
+        try service.update(attributes: ["name": "bob"], userID: "bob")
         await #expect(throws: HoldfastError.self) { try await test.client.flush() }
         #expect(test.client.waitingEvents == 2)
         #expect(test.server.calls("/v1/profiles/attributes").last?.lines.map { $0.contains("bob") } == [true])
@@ -149,7 +149,7 @@ import Testing
             }
         }
         for user in ["bad0", "good0", "bad1", "bad2", "good1", "bad3", "bad4"] {
-            service.update(attributes: ["a": 1], userID: user)
+            try service.update(attributes: ["a": 1], userID: user)
         }
         try await test.client.flush()
         #expect(
@@ -164,7 +164,7 @@ import Testing
     func `Counts that do not add up settle nothing`(_ body: String) async throws {
         let test = try Client(server: StubServer { _ throws(HoldfastError) in .json(body) })
         let service = AttributeService(client: test.client)
-        for user in ["a", "b", "c"] { service.update(attributes: ["a": 1], userID: user) }
+        for user in ["a", "b", "c"] { try service.update(attributes: ["a": 1], userID: user) }
         await #expect(throws: HoldfastError.self) { try await test.client.flush() }
         #expect(test.client.waitingEvents == 3)
     }

@@ -25,16 +25,16 @@ import Testing
         let client = try server.client(in: directory)
         let service = AttributeService(client: client)
         var outcomes = service.outcomes().makeAsyncIterator()
-        service.update(attributes: ["country": "de", "age": 30], userID: "ada")
-        service.update(attributes: ["age": 31], userID: "ada")
-        service.update(attributes: ["age": "old"], userID: "bob")
-        service.update(attributes: ["country": "fr"], userID: "bob")
-        service.delete(attributes: ["country"], userID: "ada")
+        try service.update(attributes: ["country": "de", "age": 30], userID: "ada")
+        try service.update(attributes: ["age": 31], userID: "ada")
+        try service.update(attributes: ["age": "old"], userID: "bob")
+        try service.update(attributes: ["country": "fr"], userID: "bob")
+        try service.delete(attributes: ["country"], userID: "ada")
         try await client.flush()
         var refused: [String] = []
         for _ in 0..<5 {
-            guard let notice = await outcomes.next(), case .attributes(let update) = notice.event else { continue }
-            if case .refused(let reason) = notice.outcome { refused.append("\(update.userID): \(reason)") }
+            guard let outcome = await outcomes.next() else { continue }
+            if case .failure(let reason) = outcome.result { refused.append("\(outcome.userID): \(reason)") }
         }
         #expect(refused.count == 1)
         #expect(refused.first?.hasPrefix("bob: ") == true && refused.first?.contains("/attributes/age") == true)
@@ -53,12 +53,39 @@ import Testing
         }
         // Each refusal names the attribute several times; those of all are longer than an answer may be.
         let wrong = String(repeating: "x", count: 1_000)
-        for user in 0..<480 { service.update(attributes: [wrong: 1], userID: "user\(user)") }
-        service.update(attributes: ["age": 30], userID: "ada")
+        for user in 0..<480 { try service.update(attributes: [wrong: 1], userID: "user\(user)") }
+        try service.update(attributes: ["age": 30], userID: "ada")
         try await client.flush()
         #expect(refused.withLock { $0 } == 480)
         #expect(client.waitingEvents == 0)
         #expect(try await server.request("GET", "/v1/profiles/ada/attributes").contains(#""age":30"#))
+        client.destroy()
+    }
+
+    @Test func `The server's definitions are those that the client compares with`() async throws {
+        for (name, definition) in [
+            ("age", #"{"type":"number"}"#), ("seen", #"{"type":"timestamp"}"#), ("born", #"{"type":"date"}"#),
+            ("wakes", #"{"type":"time"}"#), ("country", #"{"type":"country"}"#), ("member", #"{"type":"boolean"}"#),
+            ("plan", #"{"type":"selection","values":["free","pro"]}"#), ("name", #"{"type":"string"}"#),
+            ("topics", #"{"type":"selection","values":["a","b"],"multiple":true}"#),
+        ] { try await server.request("PUT", "/v1/attributes/\(name)", definition) }
+        let client = try server.client(in: directory)
+        let service = AttributeService(client: client)
+        let now = Date()
+        let right: [String: UserAttributeValue] = [
+            "age": 40, "seen": .timestamp(now), "born": .date(now), "wakes": .time(now), "country": .country("DE"),
+            "member": true, "plan": "pro", "name": "Ada", "topics": ["a", "b"],
+        ]
+        #expect(try await service.problems(of: right) == [:])
+        #expect(try await service.problems(of: ["age": "old", "other": 1]).count == 2)
+        // The server agrees.
+        var outcomes = service.outcomes().makeAsyncIterator()
+        try service.update(attributes: right, userID: "ada")
+        try await client.flush()
+        guard case .success = await outcomes.next()?.result else {
+            Issue.record("refused")
+            return
+        }
         client.destroy()
     }
 
@@ -68,7 +95,7 @@ import Testing
         let client = try server.client(in: directory)
         try await client.initialize(user: HoldfastUser(id: "ada"), timeout: .seconds(60))
         #expect(client.evaluationDetails(flagKey: "checkout")?.variationKey == nil)
-        AttributeService(client: client).update(attributes: ["country": "de"])
+        try AttributeService(client: client).update(attributes: ["country": "de"])
         try await client.flush()
         try await client.fetchEvaluations()
         #expect(client.stringVariation(flagKey: "checkout", defaultValue: "") == "new")
