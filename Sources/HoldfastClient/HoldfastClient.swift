@@ -256,6 +256,9 @@ public final class HoldfastClient: Sendable {
         core.notices.stream()
     }
 
+    /// Number of events in the queue, and what became of others since the client was created.
+    public var queueMetrics: QueueMetrics { core.queueMetrics }
+
     /// Number of queued events.
     public var waitingEvents: Int { core.waitingEvents }
 

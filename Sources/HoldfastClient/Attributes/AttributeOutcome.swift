@@ -28,7 +28,7 @@ public struct AttributeOutcome: Sendable {
             switch notice.outcome {
             case .delivered: .success
             case .refused(let reason): .failure(reason: reason)
-            case .dropped(let reason): .failure(reason: reason)
+            case .dropped(let reason): .failure(reason: reason.description)
             case .postponed(let error): .postponed(error)
             }
     }

@@ -14,6 +14,7 @@ final class ClientCore: Sendable {
     private let endings = Mutex<[@Sendable () -> Void]>([])
     /// Holds the lock on the directory; `nil` once the client is destroyed.
     private let lock: Mutex<FileDescriptor?>
+    private let anonymous = Mutex<String?>(nil)
 
     /// - Throws: ``HoldfastError/invalidConfiguration(_:)``, ``HoldfastError/directoryInUse(_:)``,
     ///   ``HoldfastError/storage(_:)``.
@@ -48,6 +49,12 @@ final class ClientCore: Sendable {
     /// Number of events in the queue.
     var waitingEvents: Int { queue.count }
 
+    var queueMetrics: QueueMetrics {
+        var metrics = notices.metrics
+        (metrics.waiting, metrics.waitingBytes, metrics.postponed) = queue.load
+        return metrics
+    }
+
     /// Returns the queued events of a kind, oldest first.
     func waiting(_ kind: EventKind) -> [HoldfastEvent] {
         queue.all(of: kind).compactMap { HoldfastEvent($0.kind, $0.payload) }
@@ -78,11 +85,11 @@ final class ClientCore: Sendable {
             do throws(DurableQueue.Refusal) {
                 notifyDropped(try queue.append(event.kind, payload))
             } catch {
-                notices.notify(DeliveryNotice(event: event, outcome: .dropped(reason: error.text)))
+                notices.notify(DeliveryNotice(event: event, outcome: .dropped(reason: DropReason(error))))
                 return false
             }
         } catch {
-            notices.notify(DeliveryNotice(event: event, outcome: .dropped(reason: "\(error)")))
+            notices.notify(DeliveryNotice(event: event, outcome: .dropped(reason: .invalid("\(error)"))))
             return false
         }
         deliveries[event.kind]?.added()
@@ -93,7 +100,7 @@ final class ClientCore: Sendable {
     private func notifyDropped(_ events: [QueuedEvent]) {
         guard !events.isEmpty else { return }
         Task { [notices] in
-            notices.notify(events, .dropped(reason: "the queue is full, and this event was postponed for longest"))
+            notices.notify(events, .dropped(reason: .replaced))
         }
     }
 
@@ -122,6 +129,27 @@ final class ClientCore: Sendable {
         if let failure { throw failure }
     }
 
+    /// Sends the queued events of a kind.
+    func flush(_ kind: EventKind) async {
+        _ = await deliveries[kind]?.flush()
+    }
+
+    private static let anonymousName = "anonymous.cache"
+
+    /// Returns the id of the anonymous user, or with `renewing` a new one.
+    func anonymousID(renewing: Bool) -> String {
+        anonymous.withLock { id in
+            if !renewing, let known = id ?? cache.read(Self.anonymousName, as: String.self) {
+                id = known
+                return known
+            }
+            let new = UUID().uuidString.lowercased()
+            cache.write(Self.anonymousName, new)
+            id = new
+            return new
+        }
+    }
+
     /// Cancels all tasks and releases the directory.
     func destroy() {
         guard !isDestroyed else { return }
@@ -136,11 +164,11 @@ final class ClientCore: Sendable {
     }
 }
 
-extension DurableQueue.Refusal {
-    fileprivate var text: String {
-        switch self {
-        case .full: "the queue is full"
-        case .failed(let error): "\(error)"
+extension DropReason {
+    fileprivate init(_ refusal: DurableQueue.Refusal) {
+        switch refusal {
+        case .full: self = .queueFull
+        case .failed(let error): self = .storage("\(error)")
         }
     }
 }

@@ -23,8 +23,8 @@ extension DeliveryNotice {
         let kind = ["kind": "\(event.kind)"]
         switch outcome {
         case .delivered: logger(.debug, "event delivered", kind)
-        case .refused(let reason): logger(.error, "event refused by the server", kind.merging(["reason": reason]) { $1 })
-        case .dropped(let reason): logger(.error, "event dropped", kind.merging(["reason": reason]) { $1 })
+        case .refused(let reason): logger(.error, "event refused by the server", kind.merging(["reason": "\(reason)"]) { $1 })
+        case .dropped(let reason): logger(.error, "event dropped", kind.merging(["reason": "\(reason)"]) { $1 })
         case .postponed(let error): logger(.notice, "event postponed", kind.merging(["error": "\(error)"]) { $1 })
         }
     }

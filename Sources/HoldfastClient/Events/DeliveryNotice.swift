@@ -8,7 +8,7 @@ public struct DeliveryNotice: Sendable {
         /// The server refused it for good; it is not sent again.
         case refused(reason: String)
         /// It was not stored in the queue, or was removed from a full queue.
-        case dropped(reason: String)
+        case dropped(reason: DropReason)
         /// Delivery failed for now; it is sent again.
         case postponed(HoldfastError)
     }
@@ -25,9 +25,66 @@ public struct DeliveryNotice: Sendable {
     }
 }
 
+/// Why an event was lost on the device.
+public enum DropReason: Sendable, Hashable, CustomStringConvertible {
+    /// The queue was full, and no event in it was postponed.
+    case queueFull
+    /// The queue was full, and a new event took the place of this one, which was postponed for longest.
+    case replaced
+    /// The event cannot be stored by any server.
+    case invalid(String)
+    /// The file of the queue could not be written.
+    case storage(String)
+
+    public var description: String {
+        switch self {
+        case .queueFull: "the queue is full"
+        case .replaced: "the queue is full, and this event was postponed for longest"
+        case .invalid(let reason), .storage(let reason): reason
+        }
+    }
+}
+
+/// What became of events since the client was created.
+public struct QueueMetrics: Sendable, Hashable {
+    /// Events in the queue now.
+    public internal(set) var waiting = 0
+    /// Size of these events in bytes.
+    public internal(set) var waitingBytes = 0
+    /// Those of these events that wait because the server did not accept them for now.
+    public internal(set) var postponed = 0
+    /// Events that the server has stored.
+    public internal(set) var sent = 0
+    /// Attempts that failed for now; an event may count several times.
+    public internal(set) var postponements = 0
+    /// Events that the server refused.
+    public internal(set) var refused = 0
+    /// Events that were dropped because the queue was full, the new or a postponed one.
+    public internal(set) var droppedQueueFull = 0
+    /// Events that were dropped because they were invalid.
+    public internal(set) var droppedInvalid = 0
+    /// Events that were dropped because the file could not be written.
+    public internal(set) var droppedStorage = 0
+
+    fileprivate mutating func count(_ outcome: DeliveryNotice.Outcome, _ number: Int) {
+        switch outcome {
+        case .delivered: sent += number
+        case .refused: refused += number
+        case .postponed: postponements += number
+        case .dropped(.queueFull), .dropped(.replaced): droppedQueueFull += number
+        case .dropped(.invalid): droppedInvalid += number
+        case .dropped(.storage): droppedStorage += number
+        }
+    }
+}
+
 /// The observers of event deliveries.
 final class DeliveryNotices: Sendable {
     private let listeners = Listeners<DeliveryNotice>()
+    private let counts = Mutex(QueueMetrics())
+
+    /// Counts of outcomes; the members about the queue itself are zero.
+    var metrics: QueueMetrics { counts.withLock { $0 } }
 
     @discardableResult
     func observe(_ listener: @escaping @Sendable (DeliveryNotice) -> Void) -> ListenerToken {
@@ -36,14 +93,17 @@ final class DeliveryNotices: Sendable {
 
     /// Notifies observers of events that were in the queue.
     func notify(_ events: [QueuedEvent], _ outcome: DeliveryNotice.Outcome) {
+        counts.withLock { $0.count(outcome, events.count) }
         guard !listeners.isEmpty else { return }
         for event in events {
             guard let content = HoldfastEvent(event.kind, event.payload) else { continue }
-            notify(DeliveryNotice(event: content, outcome: outcome, wasKept: true))
+            listeners.notify(DeliveryNotice(event: content, outcome: outcome, wasKept: true))
         }
     }
 
+    /// Notifies observers of an event that was not in the queue.
     func notify(_ notice: DeliveryNotice) {
+        counts.withLock { $0.count(notice.outcome, 1) }
         listeners.notify(notice)
     }
 

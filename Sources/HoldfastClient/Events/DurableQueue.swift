@@ -62,6 +62,13 @@ final class DurableQueue: Sendable {
     /// Number of queued events.
     var count: Int { state.withLock { $0.count } }
 
+    /// Number and size of all events, and number of the postponed ones.
+    var load: (count: Int, bytes: Int, postponed: Int) {
+        state.withLock { state in
+            (state.count, state.bytes, state.lanes.values.reduce(0) { $0 + $1.postponedCount })
+        }
+    }
+
     /// Number of events of a kind that were not tried yet.
     func untriedCount(of kind: EventKind) -> Int {
         state.withLock { state in state.lanes[kind].map { $0.events.count - $0.postponedCount } ?? 0 }

@@ -98,6 +98,15 @@ final class Evaluations: Sendable {
         flags[Key(flagKey)]
     }
 
+    /// Variation ids by experiment id that the user has seen.
+    var seenVariations: [String: String] {
+        flags.values.reduce(into: [:]) { seen, flag in
+            guard flag.wasReported, let experimentID = flag.details.experimentID, let variationID = flag.details.variationID
+            else { return }
+            seen[experimentID] = variationID
+        }
+    }
+
     /// Returns the keys of flags that differ.
     static func changes(from former: Evaluations?, to new: Evaluations?) -> Set<String> {
         var changed: Set<String> = []

@@ -184,7 +184,7 @@ public final class UserProfileService: Sendable {
                 try userProfile.check()
             } catch {
                 let event = HoldfastEvent.save(userProfile, replacing: false)
-                return core.notices.notify(DeliveryNotice(event: event, outcome: .dropped(reason: "\(error)")))
+                return core.notices.notify(DeliveryNotice(event: event, outcome: .dropped(reason: .invalid("\(error)"))))
             }
             let key = Key(userProfile.userID)
             let (known, overrides) = state.withLock { ($0.cache.value(key)?.variations ?? [:], $0.overrides[key] ?? [:]) }

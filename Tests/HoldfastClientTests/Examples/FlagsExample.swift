@@ -61,7 +61,10 @@ struct FlagsExample {
         var configuration = HoldfastConfiguration(endpoint: Client.endpoint, directory: folder.url)
         configuration.listensToChanges = false
         let client = try HoldfastClient(configuration: configuration, transport: server)
-        try await client.initialize(user: HoldfastUser(id: "ada"))
+        try await client.initializeAnonymously()
+        try await client.login(userID: "ada")
+        try await client.logout()
+
         try await client.flush()
         try await client.initialize(user: HoldfastUser(id: "bob"))
         #expect(client.currentUser?.id == "bob")
