@@ -31,6 +31,8 @@ final class EvaluationCounts: Sendable {
     }
 
     private let counters = Mutex<[ID: Counter]>([:])
+    /// Evaluations of flags that are missing, before and after the first fetch.
+    private let missing = Mutex<[Key: (before: Int, after: Int)]>([:])
 
     /// Bounds memory if an app makes up flag keys.
     private static let limit = 10_000
@@ -46,14 +48,32 @@ final class EvaluationCounts: Sendable {
         }
     }
 
+    /// Counts an evaluation of a flag that is missing.
+    func countMissing(_ flagKey: String, isFetched: Bool) {
+        let key = Key(flagKey)
+        missing.withLock { missing in
+            guard missing.count < Self.limit || missing[key] != nil else { return }
+            if isFetched { missing[key, default: (0, 0)].after += 1 } else { missing[key, default: (0, 0)].before += 1 }
+        }
+    }
+
     /// Returns all counts that are not zero, ordered by flag.
     func all(resetting: Bool) -> [EvaluationCount] {
         let counters = counters.withLock { $0 }
-        return counters.map { id, counter in
+        let missing = missing.withLock { missing in
+            defer { if resetting { missing = [:] } }
+            return missing
+        }
+        let defaults = missing.flatMap { key, count in
+            [(EvaluationReason.notFetched, count.before), (.flagNotFound, count.after)].map { reason, count in
+                EvaluationCount(flagKey: key.string, variationKey: nil, reason: reason, count: count)
+            }
+        }
+        return (defaults + counters.map { id, counter in
             EvaluationCount(
                 flagKey: id.flagKey.string, variationKey: id.variationKey?.string, reason: id.reason,
                 count: counter.read(resetting: resetting))
-        }.filter { $0.count > 0 }
+        }).filter { $0.count > 0 }
             .sorted { ($0.flagKey, $0.variationKey ?? "", $0.reason.rawValue) < ($1.flagKey, $1.variationKey ?? "", $1.reason.rawValue) }
     }
 }

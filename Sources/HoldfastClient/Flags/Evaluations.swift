@@ -47,14 +47,17 @@ final class Evaluations: Sendable {
         let string: String?
         let int: Int?
         let double: Double?
-        /// Counts the evaluations that return the variation.
+        /// Counts the evaluations that return the variation, or a default because there is none.
         let counter: EvaluationCounts.Counter
+        /// Counts the evaluations that return a default because the value has another type.
+        let wrongType: EvaluationCounts.Counter
         /// Whether the exposure was reported, or there is none to report.
         private let isReported: Atomic<Bool>
 
         fileprivate init(_ details: EvaluationDetails, isReported: Bool, counts: EvaluationCounts) {
             self.details = details
             counter = counts.counter(details.flagKey, details.variationKey, details.reason)
+            wrongType = details.variationKey == nil ? counter : counts.counter(details.flagKey, nil, .wrongType)
             bool = details.variationValue?.bool
             string = details.variationValue?.text
             int = details.variationValue?.int

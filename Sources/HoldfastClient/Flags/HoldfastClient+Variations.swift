@@ -87,21 +87,18 @@ extension HoldfastClient {
     private func evaluate<Value>(
         _ flagKey: String, _ defaultValue: Value, _ value: (Evaluations.Flag) -> Value?
     ) -> Value {
-        guard let evaluations = flags.evaluations else { return count(flagKey, .notFetched, defaultValue) }
-        guard let flag = evaluations[flagKey] else { return count(flagKey, .flagNotFound, defaultValue) }
+        let evaluations = flags.evaluations
+        guard let evaluations, let flag = evaluations[flagKey] else {
+            flags.counts.countMissing(flagKey, isFetched: evaluations != nil)
+            return defaultValue
+        }
         guard let value = value(flag) else {
-            return count(flagKey, flag.details.variationKey == nil ? flag.details.reason : .wrongType, defaultValue)
+            flag.wrongType.increment()
+            return defaultValue
         }
         flag.counter.increment()
         if flag.takeReport() { report(flag, evaluations.content.userID) }
         return value
-    }
-
-    /// Counts a default.
-    @inline(never)
-    private func count<Value>(_ flagKey: String, _ reason: EvaluationReason, _ defaultValue: Value) -> Value {
-        flags.counts.counter(flagKey, nil, reason).increment()
-        return defaultValue
     }
 
     private func report(_ flag: Evaluations.Flag, _ userID: String) {

@@ -23,6 +23,8 @@ import HoldfastClient
         measure("boolVariation", 1_000_000) { _ in client.boolVariation(flagKey: "flag17", defaultValue: false) }
         measure("boolVariation-unknown", 1_000_000) { _ in client.boolVariation(flagKey: "nothing", defaultValue: false) }
         measure("stringVariation", 1_000_000) { _ in client.stringVariation(flagKey: "flag17", defaultValue: "") }
+        measure("intVariation-wrong-type", 1_000_000) { _ in client.intVariation(flagKey: "flag17", defaultValue: 0) }
+        measure("isEnabled", 1_000_000) { _ in client.isEnabled(flagKey: "flag17") }
         measure("intVariation-variable", 1_000_000) { _ in
             client.intVariation(flagKey: "flag17", variable: "columns", defaultValue: 0)
         }
@@ -85,7 +87,7 @@ private struct OneAnswerTransport: HoldfastTransport {
     /// 100 flags with three variables each.
     private static let evaluations: String = {
         let flags = (0..<100).map { number in
-            #"{"flag_key":"flag\#(number)","variation_key":"new","variation_id":"\#(number)","experiment_id":"\#(number)","enabled":true,"#
+            #"{"flag_key":"flag\#(number)","variation_key":"true","variation_id":"\#(number)","experiment_id":"\#(number)","enabled":true,"#
                 + #""variables":{"columns":3,"title":"Pay","eager":true},"rule_key":"rule","source":"stored"}"#
         }
         return #"{"user_id":"ada","revision":"1","evaluations":[\#(flags.joined(separator: ","))]}"#
