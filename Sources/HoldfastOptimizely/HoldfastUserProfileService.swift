@@ -15,7 +15,7 @@ public import HoldfastClient
 ///
 /// Neither method waits for the network or blocks for longer than a lock.
 open class HoldfastUserProfileService: NSObject, @unchecked Sendable {
-    // Safe: the only property is immutable and Sendable. Subclasses answer for their own.
+    // Safe: the only property is immutable and Sendable. Subclasses are responsible for theirs.
     public let profiles: any UserProfileStore
 
     public init(_ profiles: any UserProfileStore) {

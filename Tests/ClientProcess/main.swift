@@ -1,7 +1,7 @@
 import Foundation
 import HoldfastClient
 
-/// A process that uses the library, to be killed by tests: `client-process ENDPOINT DIRECTORY fill|send|track|compact`.
+/// A process that uses the library and is killed by tests: `client-process ENDPOINT DIRECTORY fill|send|track|compact`.
 let arguments = CommandLine.arguments
 guard arguments.count == 4, let endpoint = URL(string: arguments[1]) else {
     fatalError("client-process ENDPOINT DIRECTORY fill|send|track|compact")
@@ -10,14 +10,14 @@ var configuration = HoldfastConfiguration(
     endpoint: endpoint, directory: URL(fileURLWithPath: arguments[2], isDirectory: true))
 configuration.batchSize = 10
 
-/// Writes a line at once, so that it is there however the process ends.
+/// Writes a line without buffering, so that a kill does not lose it.
 @Sendable func say(_ line: String) {
     FileHandle.standardOutput.write(Data((line + "\n").utf8))
 }
 
 switch arguments[3] {
 case "fill":
-    // Nothing is sent for an hour.
+    // Nothing is sent during the test.
     configuration.flushInterval = .seconds(3_600)
     configuration.batchSize = 1_000
     let client = try HoldfastClient(configuration: configuration)
@@ -50,7 +50,7 @@ case "track":
         try await Task.sleep(for: .milliseconds(1))
     }
 case "compact":
-    // The file is written anew as soon as it is twice as long as the events that may wait.
+    // A small limit makes the queue rewrite its file soon.
     configuration.queueBytes = 65_536
     configuration.flushInterval = .seconds(3_600)
     configuration.batchSize = 1_000

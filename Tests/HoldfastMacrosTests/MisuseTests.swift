@@ -50,7 +50,7 @@ struct MisuseTests {
             attribute: "@BaselineBoolRemoteValue", declaration: "struct A {\n    let isEnabled: Bool\n}",
             message: "'A' must have no stored properties; the macro adds them", line: 2, column: 8),
     ])
-    func `Misuse is reported where it is, once`(misuse: Misuse) {
+    func `Misuse is reported once, where it is`(misuse: Misuse) {
         expectExpansion(
             of: "\(misuse.attribute)\n\(misuse.declaration)", is: misuse.declaration,
             diagnostics: [

@@ -43,4 +43,18 @@ struct HoldfastUserProfileServiceTests {
             #expect(service.lookup(userId: "ada") == nil)
         }
     }
+
+    /// The example of the SDK's documentation: a service for tracking only.
+    @Test func `A service may save without looking up`() throws {
+        final class CustomUserProfileService: HoldfastUserProfileService, OPTUserProfileService, @unchecked Sendable {
+            override func lookup(userId: String) -> [String: Any]? { nil }
+        }
+        let file = FileManager.default.temporaryDirectory.appending(path: "holdfast-\(UUID().uuidString).json")
+        defer { try? FileManager.default.removeItem(at: file) }
+        let store = try DeviceUserProfileService(file: file)
+        let service = CustomUserProfileService(store)
+        service.save(userProfile: ["user_id": "ada", "experiment_bucket_map": ["7001": ["variation_id": "70012"]]])
+        #expect(service.lookup(userId: "ada") == nil)
+        #expect(store.lookup(userID: "ada")?.experimentBucketMap == ["7001": "70012"])
+    }
 }

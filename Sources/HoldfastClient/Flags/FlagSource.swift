@@ -267,8 +267,8 @@ final class FlagSource: Sendable {
                     if !isFirst || !isKnown { _ = await fetch() }
                     isFirst = false
                 }
-            } catch HoldfastError.unavailable(_, let wanted) {
-                retryAfter = wanted
+            } catch HoldfastError.unavailable(_, let delay) {
+                retryAfter = delay
             } catch {
                 // The next fetch reports the same error.
             }

@@ -15,7 +15,7 @@ import Synchronization
 /// Keep one instance for the whole app, as a singleton: it has state, and its streams end with it. Subclasses override
 /// the methods that are `open`; their own state must be safe to use from several threads.
 open class RemoteConfigService: @unchecked Sendable {
-    // Safe: all stored properties are immutable and Sendable. Subclasses answer for their own.
+    // Safe: all stored properties are immutable and Sendable. Subclasses are responsible for theirs.
 
     /// The source of the remote values.
     public let keeper: any RemoteConfigKeeper

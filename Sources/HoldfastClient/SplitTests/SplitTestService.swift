@@ -22,7 +22,7 @@ public protocol SplitTestServiceProtocol: Sendable {
 ///
 /// The first fetch of a test in a run asks the server, which gives a user the same group on all devices. If the server does
 /// not respond within the time limit the group of the storage is used, and if there is none, one is drawn, with equal
-/// chances. A drawn group lasts: the server is told of it by the hit, and its own assignment is not used then.
+/// chances. A drawn group is kept: the hit reports it to the server, whose own assignment is not used then.
 ///
 /// Concurrent fetches of a test share one assignment. A change of the experiment on the server, such as a pause, refreshes
 /// the test if the client is initialized with a user; see ``refreshAll()`` and ``addUpdateListener(_:)``.

@@ -1,7 +1,7 @@
 import Foundation
 import HoldfastClient
 
-/// Measures what an app's own threads pay for the client library, beside a server that never answers again: prints
+/// Measures what an app's own threads pay for the client library, with a server that stops responding: prints
 /// name and nanoseconds of one call, the best of several rounds. `Tests/Benchmarks/client` runs it.
 @main struct ClientBenchmark {
     static func main() async throws {
@@ -13,7 +13,7 @@ import HoldfastClient
         configuration.queueSize = 1_000_000
         configuration.queueBytes = 1 << 30
         configuration.batchSize = 1_000
-        let client = try HoldfastClient(configuration: configuration, transport: OneAnswerTransport())
+        let client = try HoldfastClient(configuration: configuration, transport: OneResponseTransport())
         try await client.initialize(user: HoldfastUser(id: "ada"))
         let profiles = UserProfileService(client: client)
         let users = (0..<5_000).map { "user\($0)" }
@@ -67,8 +67,8 @@ import HoldfastClient
 
 @inline(never) private func use<Value>(_ value: Value) {}
 
-/// Answers requests for evaluations and profiles, and no other.
-private struct OneAnswerTransport: HoldfastTransport {
+/// Responds to requests for evaluations and profiles only.
+private struct OneResponseTransport: HoldfastTransport {
     func open(_ request: TransportRequest) async throws(HoldfastError) -> TransportResponse {
         let text: String
         switch request.url.path {

@@ -48,7 +48,7 @@ import Testing
         withExtendedLifetime(service) {}
     }
 
-    @Test func `A value that was refused is told, and may be sent again`() async throws {
+    @Test func `A refused value is reported, and may be sent again`() async throws {
         let test = try Client(
             server: StubServer { call throws(HoldfastError) in
                 .json(#"{"imported":0,"refused":1,"errors":[{"line":1,"detail":"no country","pointer":"/attributes/country"}]}"#)
@@ -66,7 +66,7 @@ import Testing
         #expect(test.client.waitingEvents == 1)
     }
 
-    @Test func `A failure is told, and the changes arrive in their order when the server is back`() async throws {
+    @Test func `A failure is reported, and changes arrive in order when the server is back`() async throws {
         let test = try Client(server: StubServer { _ throws(HoldfastError) in .status(503) })
         let service = AttributeService(client: test.client)
         var outcomes = service.outcomes().makeAsyncIterator()
@@ -76,7 +76,7 @@ import Testing
             Issue.record("not told")
             return
         }
-        test.server.answer { call throws(HoldfastError) in Client.usual(call) }
+        test.server.respond { call throws(HoldfastError) in Client.usual(call) }
         try await test.client.flush()
         #expect(try sent(test).suffix(3).map { $0["attributes"]?["age"]?.intValue } == [1, 2, 3])
     }

@@ -17,7 +17,7 @@ import Testing
         try JSONDecoder().decode([HoldfastValue].self, from: Data(call.body.utf8)).compactMap { $0["goal"]?.stringValue }
     }
 
-    @Test func `Events wait for others, and are sent in groups when the time is over`() async throws {
+    @Test func `Events are sent in batches when the flush interval is over`() async throws {
         let test = try Client { $0.batchSize = 10 }
         track(test, 0..<5)
         await test.clock.untilSleeping(for: .seconds(30))
@@ -53,7 +53,7 @@ import Testing
         #expect(sent[0]["timestamp"] == "2027-01-15T08:00:00.000Z")
     }
 
-    @Test func `After failures the time until the next attempt grows, and what waits is sent in the end`() async throws {
+    @Test func `After failures the back-off grows, and queued events are sent in the end`() async throws {
         let test = try Client(server: StubServer { _ throws(HoldfastError) in throw .unreachable("it is down") })
         track(test, 0..<3)
         await test.clock.untilSleeping(for: .seconds(30))
@@ -65,16 +65,16 @@ import Testing
                 await Task.yield()
             }
         }
-        test.server.answer { call throws(HoldfastError) in Client.usual(call) }
+        test.server.respond { call throws(HoldfastError) in Client.usual(call) }
         try await test.client.flush()
         #expect(test.client.waitingEvents == 0)
     }
 
-    @Test func `What the server asks for is waited for, by flush too`() async throws {
+    @Test func `Retry-After is respected, by flush too`() async throws {
         let test = try Client(server: StubServer { _ throws(HoldfastError) in .status(429, ["retry-after": "120"]) })
         track(test, 0..<1)
         await #expect(throws: HoldfastError.unavailable(status: 429, retryAfter: .seconds(120))) { try await test.client.flush() }
-        test.server.answer { call throws(HoldfastError) in Client.usual(call) }
+        test.server.respond { call throws(HoldfastError) in Client.usual(call) }
         await #expect(throws: HoldfastError.self) { try await test.client.flush() }
         #expect(test.server.calls("/v1/events").count == 1)
         test.clock.advance(by: .seconds(121))
@@ -82,7 +82,7 @@ import Testing
         #expect(test.client.waitingEvents == 0)
     }
 
-    @Test func `An event that is refused is dropped and told, and keeps no other from being sent`() async throws {
+    @Test func `A refused event is dropped and reported, and does not delay others`() async throws {
         let test = try Client(
             server: StubServer { call throws(HoldfastError) in
                 call.body.contains("goal5") ? .problem(400, "no such goal", "") : Client.usual(call)
@@ -129,12 +129,12 @@ import Testing
         track(test, 0..<3)
         await #expect(throws: HoldfastError.self) { try await test.client.flush() }
         #expect(test.client.waitingEvents == 3)
-        test.server.answer { call throws(HoldfastError) in Client.usual(call) }
+        test.server.respond { call throws(HoldfastError) in Client.usual(call) }
         try await test.client.flush()
         #expect(test.client.waitingEvents == 0)
     }
 
-    @Test func `More than may wait is dropped and told`() async throws {
+    @Test func `Events beyond the queue's limit are dropped and reported`() async throws {
         let test = try Client(server: StubServer { _ throws(HoldfastError) in .status(500) }) { $0.queueSize = 2 }
         var notices = outcomes(test)
         track(test, 0..<3)
@@ -145,7 +145,7 @@ import Testing
         #expect(test.client.waitingEvents == 2)
     }
 
-    @Test func `What waited is sent by the next client, with the same ids`() async throws {
+    @Test func `Queued events are sent by the next client, with the same ids`() async throws {
         let directory = try TemporaryDirectory()
         let first = try Client(directory: directory, server: StubServer { _ throws(HoldfastError) in .status(500) })
         track(first, 0..<5)

@@ -49,7 +49,7 @@ import Testing
         #expect(texts(try open()) == [#"{"goal":"waits"}"#, "next"])
     }
 
-    @Test func `What was sent does not come again, and what was not does`() throws {
+    @Test func `Delivered events are gone after a restart, and others are still queued`() throws {
         let queue = try open()
         for text in ["one", "two", "three"] { try add(text, to: queue) }
         queue.remove([queue.all(of: .goal)[1]])
@@ -100,7 +100,7 @@ import Testing
         #expect(texts(try open()) == ["one"])
     }
 
-    @Test func `No more events are taken than may wait, nor more bytes`() throws {
+    @Test func `The queue accepts events up to its limits in number and bytes`() throws {
         let queue = try open(count: 2)
         try add("one", to: queue)
         try add("two", to: queue)
@@ -114,7 +114,7 @@ import Testing
         #expect(throws: DurableQueue.Refusal.self) { try add("1", to: small) }
     }
 
-    @Test func `The file stays bounded while events come and go and one stays`() throws {
+    @Test func `The file stays bounded while one event stays and others come and go`() throws {
         let queue = try open(bytes: 100_000)
         try add("stays", .save, to: queue)
         let text = String(repeating: "x", count: 1_000)
@@ -127,7 +127,7 @@ import Testing
         #expect(texts(try open(), .save) == ["stays"])
     }
 
-    @Test func `A group has no more events and bytes than asked for, but one at least`() throws {
+    @Test func `A batch is bounded in events and bytes, but has one event at least`() throws {
         let queue = try open()
         for number in 0..<10 { try add("event \(number)", to: queue) }
         #expect(queue.first(of: .goal, atMost: 3, bytes: 1_000, at: .now).count == 3)

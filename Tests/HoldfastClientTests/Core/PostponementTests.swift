@@ -36,7 +36,7 @@ import Testing
         #expect(test.client.waitingEvents == 25)
         #expect(try test.server.calls("/v1/exposures").flatMap(experiments).count { $0 == "here" } == 50)
         // The experiment is there again.
-        test.server.answer { call throws(HoldfastError) in Client.usual(call) }
+        test.server.respond { call throws(HoldfastError) in Client.usual(call) }
         try await test.client.flush()
         #expect(test.client.waitingEvents == 0)
     }
@@ -85,7 +85,7 @@ import Testing
         #expect(test.server.calls("/v1/profiles").count == 1)
     }
 
-    @Test(.timeLimit(.minutes(1))) func `A request that gets no answer delays no other kind`() async throws {
+    @Test(.timeLimit(.minutes(1))) func `A request without response delays no other kind`() async throws {
         let gate = Gate()
         let test = try Client(
             server: StubServer { call throws(HoldfastError) in
@@ -116,7 +116,7 @@ import Testing
         #expect(test.client.reportExposure(experiment: "here", variationID: "1", userID: "user4"))
         // What was never tried is not dropped for what is new.
         #expect(!test.client.reportExposure(experiment: "here", variationID: "1", userID: "user5"))
-        test.server.answer { call throws(HoldfastError) in Client.usual(call) }
+        test.server.respond { call throws(HoldfastError) in Client.usual(call) }
         try await test.client.flush()
         #expect(test.server.calls("/v1/exposures").last?.body.contains("user0") == false)
     }
@@ -139,14 +139,14 @@ import Testing
             }
         }
         #expect(profiles.lookup(userID: "ada") == nil)
-        test.server.answer { call throws(HoldfastError) in Client.usual(call) }
+        test.server.respond { call throws(HoldfastError) in Client.usual(call) }
         try await test.client.flush()
         try attributes.update(attributes: ["age": 1], userID: "ada")
         profiles.save(userProfile: UserProfile(userID: "ada", experimentBucketMap: ["1": "a"]))
         #expect(test.client.waitingEvents == 2)
     }
 
-    @Test func `The reason that the server gives for an event is told, in either form`() async throws {
+    @Test func `The server's reason for a refusal is reported, in either form`() async throws {
         let problem = #"{"type":"about:blank","title":"Not Found","status":404,"detail":"gone","pointer":"/1/experiment"}"#
         let test = try Client(
             server: StubServer { _ throws(HoldfastError) in

@@ -28,14 +28,14 @@ import Testing
     private static let page = "<html><body><h1>400 Bad Request</h1><hr>proxy</body></html>"
 
     @Test(arguments: [
-        StubServer.Answer.status(400, ["content-type": "text/html"], page), .status(403, ["content-type": "text/html"], page),
+        StubServer.Response.status(400, ["content-type": "text/html"], page), .status(403, ["content-type": "text/html"], page),
         .status(413, ["content-type": "text/html"], page), .status(400), .status(422, [:], #"{"detail":"another's"}"#),
         .status(400, ["content-type": "application/problem+json"], #"{"title":"Bad Request","status":400,"traceId":"7"}"#),
         .status(200, ["content-type": "text/html"], page), .status(200, [:], "{}"), .status(200, [:], #"{"results":[]}"#),
         .status(200, [:], #"{"results":[{"index":0,"status":"queued"}]}"#), .status(302, ["location": "http://portal.test"]),
         .problem(400, "the query parameter 'v' is not known"),
     ])
-    func `An answer that is not Holdfast's word on an event drops none`(_ answer: StubServer.Answer) async throws {
+    func `A response that is not Holdfast's own drops no event`(_ answer: StubServer.Response) async throws {
         let test = try Client(server: StubServer { _ throws(HoldfastError) in answer })
         let told = settled(test)
         track(test, 0..<16)
@@ -43,26 +43,26 @@ import Testing
         #expect(test.client.waitingEvents == 16)
         // Two batches are cut in halves down to one event: 16, 8… and 15, 7…
         #expect(test.server.calls("/v1/events").count <= 9)
-        test.server.answer { call throws(HoldfastError) in Client.usual(call) }
+        test.server.respond { call throws(HoldfastError) in Client.usual(call) }
         try await test.client.flush()
         #expect(told.all == ["delivered": Set((0..<16).map { "goal\($0)" })])
         #expect(test.client.waitingEvents == 0)
     }
 
-    @Test func `Lines too outlive an answer that is not Holdfast's`() async throws {
+    @Test func `Lines survive a response that is not Holdfast's too`() async throws {
         let test = try Client(
             server: StubServer { _ throws(HoldfastError) in .status(400, ["content-type": "text/html"], Self.page) })
         let service = AttributeService(client: test.client)
         for age in 0..<10 { try service.update(attributes: ["age": .integer(Int64(age))], userID: "ada") }
         await #expect(throws: HoldfastError.self) { try await test.client.flush() }
         #expect(test.client.waitingEvents == 10)
-        test.server.answer { call throws(HoldfastError) in Client.usual(call) }
+        test.server.respond { call throws(HoldfastError) in Client.usual(call) }
         try await test.client.flush()
         let last = test.server.calls("/v1/profiles/attributes").last?.lines ?? []
         #expect(last.count == 10 && last.last?.contains(#""age":9"#) == true)
     }
 
-    @Test func `An event that a proxy does not let pass waits, and keeps no other from being sent`() async throws {
+    @Test func `An event that a proxy blocks stays queued, and does not delay others`() async throws {
         let test = try Client(
             server: StubServer { call throws(HoldfastError) in
                 call.body.contains(#""goal5""#) ? .status(403, ["content-type": "text/html"], Self.page) : Client.usual(call)
@@ -89,7 +89,7 @@ import Testing
         await #expect(throws: HoldfastError.self) { try await test.client.flush() }
         #expect(test.client.waitingEvents == 2)
         #expect(test.server.calls("/v1/profiles/attributes").last?.lines.map { $0.contains("bob") } == [true])
-        test.server.answer { call throws(HoldfastError) in Client.usual(call) }
+        test.server.respond { call throws(HoldfastError) in Client.usual(call) }
         try await test.client.flush()
         let names = test.server.calls("/v1/profiles/attributes").last?.lines ?? []
         #expect(names.map { $0.contains("'--") } == [true, false])
@@ -125,7 +125,7 @@ import Testing
     // MARK: Lines
 
     /// Refuses each line whose user is bad, names the first refusal only, and counts the others.
-    private static func importing(_ call: StubServer.Call, asProblem: Bool) -> StubServer.Answer {
+    private static func importing(_ call: StubServer.Call, asProblem: Bool) -> StubServer.Response {
         let refused = call.lines.indices.filter { call.lines[$0].contains("bad") }
         let errors = refused.prefix(1).map { #"{"line":\#($0 + 1),"detail":"no such attribute"}"# }.joined()
         let summary =
@@ -136,7 +136,7 @@ import Testing
             #"{"type":"about:blank","title":"Unprocessable Content","status":422,"detail":"nothing was imported",\#(summary)}"#)
     }
 
-    @Test(arguments: [false, true]) func `A line that the answer leaves out is not taken for stored`(_ asProblem: Bool) async throws {
+    @Test(arguments: [false, true]) func `A line that the response leaves out is not taken for stored`(_ asProblem: Bool) async throws {
         let test = try Client(server: StubServer { call throws(HoldfastError) in Self.importing(call, asProblem: asProblem) })
         let service = AttributeService(client: test.client)
         let outcomes = Outcomes()

@@ -80,20 +80,20 @@ import Testing
     // MARK: Errors
 
     @Test(arguments: [
-        (StubServer.Answer.problem(401, "no token"), HoldfastError.unauthorized(detail: "no token")),
+        (StubServer.Response.problem(401, "no token"), HoldfastError.unauthorized(detail: "no token")),
         (.problem(403, "wrong scope"), .unauthorized(detail: "wrong scope")),
         (.problem(404, "no such project", "/sdk_key"), .unknownProject(detail: "no such project")),
         (.problem(400, "no", "/attributes"), .refused(status: 400, detail: "no", pointer: "/attributes")),
         (.status(503), .unavailable(status: 503, retryAfter: nil)),
     ])
-    func `Errors are told apart, by the first fetch and by polls`(answer: StubServer.Answer, error: HoldfastError) async throws {
+    func `Errors are told apart, by the first fetch and by polls`(answer: StubServer.Response, error: HoldfastError) async throws {
         let test = try Client(server: StubServer { _ throws(HoldfastError) in answer })
         let errors = Log<HoldfastError?>()
         let token = test.client.addFetchListener { errors.add($0) }
         #expect(try await test.client.initialize(user: Self.ada) == .nothing(error))
         #expect(test.client.fetchError == error)
         await test.clock.untilSleeping(for: .seconds(60))
-        test.server.answer { call throws(HoldfastError) in Client.usual(call) }
+        test.server.respond { call throws(HoldfastError) in Client.usual(call) }
         test.clock.advance(by: .seconds(60))
         await test.clock.untilSleeping(for: .seconds(600))
         #expect(errors.all == [error, nil])
@@ -137,7 +137,7 @@ import Testing
         }
     }
 
-    @Test @MainActor func `A model of flags tells its observers`() async throws {
+    @Test @MainActor func `A model of flags notifies its observers`() async throws {
         let test = try Client()
         let model = FlagModel(client: test.client)
         let (changes, continuation) = AsyncStream.makeStream(of: Void.self)
@@ -168,7 +168,7 @@ import Testing
         _ = client.stringVariation(flagKey: "nothing", defaultValue: "")
         _ = client.evaluationDetails(flagKey: "checkout")
         // A new snapshot goes on counting.
-        test.server.answer { _ throws(HoldfastError) in .json(Client.evaluations(revision: "2", columns: 4)) }
+        test.server.respond { _ throws(HoldfastError) in .json(Client.evaluations(revision: "2", columns: 4)) }
         try await client.fetchEvaluations()
         _ = client.stringVariation(flagKey: "checkout", defaultValue: "")
 
@@ -197,7 +197,7 @@ import Testing
         #expect(test.client.waitingEvents == 0)
         #expect(test.server.calls("/v1/evaluations").count == 2)
         test.client.track(goalID: "purchase")
-        test.server.answer { call throws(HoldfastError) in
+        test.server.respond { call throws(HoldfastError) in
             if call.path == "/v1/evaluations" { throw .unreachable("it is down") }
             return Client.usual(call)
         }
@@ -211,7 +211,7 @@ import Testing
         let log = Log<String>()
         let test = try Client { $0.logger = { level, message, metadata in log.add("\(level.rawValue) \(message) \(metadata)") } }
         try await test.client.initialize(user: Self.ada)
-        test.server.answer { _ throws(HoldfastError) in throw .unreachable("it is down") }
+        test.server.respond { _ throws(HoldfastError) in throw .unreachable("it is down") }
         try? await test.client.fetchEvaluations()
         test.client.track(goalID: "purchase")
         try? await test.client.flush()

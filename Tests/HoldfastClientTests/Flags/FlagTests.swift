@@ -80,7 +80,7 @@ import Testing
         #expect(EvaluationReason(source: "something new", hasVariation: true) == .unknown)
     }
 
-    @Test func `Reasons are asked for when the app wants them`() async throws {
+    @Test func `Reasons are requested if the app is configured so`() async throws {
         let test = try Client { $0.includesReasons = true }
         try await test.client.initialize(user: Self.ada)
         #expect(test.server.calls("/v1/evaluations")[0].body.contains(#""include_reasons":true"#))
@@ -101,7 +101,7 @@ import Testing
         #expect(test.client.isEnabled(flagKey: "checkout", defaultValue: false))
     }
 
-    @Test func `A server that is late leaves the cache in use, and its answer is used when it comes`() async throws {
+    @Test func `The cache is used while the server is late, and the late response is used afterwards`() async throws {
         let directory = try TemporaryDirectory()
         let first = try Client(directory: directory)
         try await first.client.initialize(user: Self.ada)
@@ -138,34 +138,34 @@ import Testing
         #expect(second.client.isEnabled(flagKey: "checkout", defaultValue: false))
     }
 
-    @Test func `Listeners are told the keys that changed, and nothing when nothing did`() async throws {
+    @Test func `Listeners get the keys of changed flags, and are not called without a change`() async throws {
         let test = try Client()
         let told = Mutex<[Set<String>]>([])
         let token = test.client.addUpdateListener { keys in told.withLock { $0.append(keys) } }
         try await test.client.initialize(user: Self.ada)
         try await test.client.fetchEvaluations()
-        test.server.answer { _ throws(HoldfastError) in .json(Client.evaluations(revision: "2", columns: 4), ["etag": "\"2\""]) }
+        test.server.respond { _ throws(HoldfastError) in .json(Client.evaluations(revision: "2", columns: 4), ["etag": "\"2\""]) }
         try await test.client.fetchEvaluations()
         token.cancel()
-        test.server.answer { _ throws(HoldfastError) in .json(Client.evaluations(revision: "3", columns: 5)) }
+        test.server.respond { _ throws(HoldfastError) in .json(Client.evaluations(revision: "3", columns: 5)) }
         try await test.client.fetchEvaluations()
         #expect(told.withLock { $0 } == [["checkout", "banner"], ["checkout"]])
     }
 
-    @Test func `Another user is told to listeners while the server is down, and why there is no answer`() async throws {
+    @Test func `Listeners are notified of another user while the server is down, and the error is known`() async throws {
         let test = try Client()
         try await test.client.initialize(user: Self.ada)
         #expect(test.client.fetchError == nil)
         let told = Mutex<[Set<String>]>([])
         test.client.addUpdateListener { keys in told.withLock { $0.append(keys) } }
-        test.server.answer { _ throws(HoldfastError) in throw .unreachable("it is down") }
+        test.server.respond { _ throws(HoldfastError) in throw .unreachable("it is down") }
         #expect(try await test.client.initialize(user: HoldfastUser(id: "bob")) == .nothing(.unreachable("it is down")))
         #expect(told.withLock { $0 } == [["checkout", "banner"]])
         #expect(test.client.fetchError == .unreachable("it is down"))
         // The cache has the former user still.
         #expect(try await test.client.initialize(user: Self.ada) == .cache(.unreachable("it is down")))
         #expect(told.withLock { $0 } == [["checkout", "banner"], ["checkout", "banner"]])
-        test.server.answer { call throws(HoldfastError) in Client.usual(call) }
+        test.server.respond { call throws(HoldfastError) in Client.usual(call) }
         try await test.client.fetchEvaluations()
         #expect(test.client.fetchError == nil)
         #expect(told.withLock { $0.count } == 2)
@@ -185,7 +185,7 @@ import Testing
         await test.server.untilCalled("/v1/evaluations", count: 7)
         // 10:10 fails, 10:11 succeeds, the next poll is at 10:21.
         await test.clock.untilSleeping(for: .seconds(60))
-        test.server.answer { call throws(HoldfastError) in Client.usual(call) }
+        test.server.respond { call throws(HoldfastError) in Client.usual(call) }
         test.clock.advance(by: .seconds(60))
         await test.clock.untilSleeping(for: .seconds(600))
         #expect(test.client.isEnabled(flagKey: "checkout"))
@@ -205,7 +205,7 @@ import Testing
         await test.clock.untilSleeping(for: .seconds(600))
     }
 
-    @Test func `Other attributes are asked for at once`() async throws {
+    @Test func `New attributes fetch the flags at once`() async throws {
         let test = try Client()
         try await test.client.initialize(user: Self.ada)
         test.client.updateUserAttributes(["country": "fr"])
@@ -214,10 +214,10 @@ import Testing
         #expect(test.client.currentUser?.attributes == ["country": "fr"])
     }
 
-    @Test func `A server that tells of a change is asked at once, and again after the connection broke`() async throws {
+    @Test func `A change on the server is fetched at once, also after the connection failed`() async throws {
         let server = StubServer { call throws(HoldfastError) in
             guard call.path == "/v1/changes" else { return Client.usual(call) }
-            return StubServer.Answer(body: "event: datafile\ndata: {\"sdk_key\":\"shop\",\"revision\":\"2\"}\n\n")
+            return StubServer.Response(body: "event: datafile\ndata: {\"sdk_key\":\"shop\",\"revision\":\"2\"}\n\n")
         }
         let test = try Client(server: server) {
             $0.listensToChanges = true
@@ -249,14 +249,14 @@ import Testing
         _ = test.client.boolVariation(flagKey: "banner", defaultValue: false)
         _ = test.client.evaluationDetails(flagKey: "checkout")
         #expect(test.client.waitingEvents == 1)
-        test.server.answer { call throws(HoldfastError) in
+        test.server.respond { call throws(HoldfastError) in
             guard call.path == "/v1/evaluations" else { return Client.usual(call) }
             return .json(Client.evaluations(revision: "2", columns: 4))
         }
         try await test.client.fetchEvaluations()
         _ = test.client.intVariation(flagKey: "checkout", variable: "columns", defaultValue: 1)
         #expect(test.client.waitingEvents == 1)
-        test.server.answer { call throws(HoldfastError) in
+        test.server.respond { call throws(HoldfastError) in
             guard call.path == "/v1/evaluations" else { return Client.usual(call) }
             return .json(Client.evaluations(revision: "3").replacing("70012", with: "70011"))
         }
@@ -277,15 +277,15 @@ import Testing
         await #expect(throws: HoldfastError.self) { try await test.client.initialize(user: HoldfastUser(id: "")) }
         try await test.client.initialize(user: Self.ada)
         for (answer, error) in [
-            (StubServer.Answer.status(400, [:], #"{"detail":"no","pointer":"/a"}"#), HoldfastError.refused(status: 400, detail: "no", pointer: "/a")),
+            (StubServer.Response.status(400, [:], #"{"detail":"no","pointer":"/a"}"#), HoldfastError.refused(status: 400, detail: "no", pointer: "/a")),
             (.status(503, ["retry-after": "7"]), .unavailable(status: 503, retryAfter: .seconds(7))),
             (.status(429), .unavailable(status: 429, retryAfter: nil)),
         ] {
-            test.server.answer { _ throws(HoldfastError) in answer }
+            test.server.respond { _ throws(HoldfastError) in answer }
             await #expect(throws: error) { try await test.client.fetchEvaluations() }
         }
         for body in ["", "[]", "{}", "not JSON"] {
-            test.server.answer { _ throws(HoldfastError) in .json(body) }
+            test.server.respond { _ throws(HoldfastError) in .json(body) }
             let thrown = await #expect(throws: HoldfastError.self) { try await test.client.fetchEvaluations() }
             guard case .invalidResponse = thrown else {
                 Issue.record("\(String(describing: thrown))")
@@ -306,7 +306,7 @@ import Testing
         _ = try Client(directory: directory)
     }
 
-    @Test func `A client that is let go of destroys itself`() async throws {
+    @Test func `A client that is released destroys itself`() async throws {
         let directory = try TemporaryDirectory()
         do {
             let test = try Client(directory: directory) { $0.listensToChanges = true }
@@ -321,7 +321,7 @@ import Testing
         let gate = Gate()
         let test = try Client()
         try await test.client.initialize(user: Self.ada)
-        test.server.answer { call throws(HoldfastError) in
+        test.server.respond { call throws(HoldfastError) in
             await gate.passed()
             return Client.usual(call)
         }

@@ -43,7 +43,7 @@ import Testing
         let test = try Client()
         try await test.client.initializeAnonymously()
         _ = test.client.stringVariation(flagKey: "checkout", defaultValue: "")
-        test.server.answer { _ throws(HoldfastError) in throw .unreachable("it is down") }
+        test.server.respond { _ throws(HoldfastError) in throw .unreachable("it is down") }
         #expect(try await test.client.login(userID: "bob") == .nothing(.unreachable("it is down")))
         #expect(test.client.core.waiting(.save).count == 1)
         await #expect(throws: HoldfastError.self) { try await test.client.login(userID: "") }

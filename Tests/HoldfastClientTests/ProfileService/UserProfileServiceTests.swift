@@ -30,7 +30,7 @@ import Testing
         #expect(test.server.calls("/v1/profiles/lookup").count == 1)
     }
 
-    @Test func `A user who is not known is asked for in the background`() async throws {
+    @Test func `An unknown user is loaded in the background`() async throws {
         let test = try Client(server: Self.server())
         let service = UserProfileService(client: test.client)
         #expect(service.lookup(userID: "ada") == nil)
@@ -39,7 +39,7 @@ import Testing
         #expect(test.server.calls("/v1/profiles/lookup").count == 1)
     }
 
-    @Test func `Users are asked for ahead, and again when what is known is old`() async throws {
+    @Test func `Users are preloaded, and loaded again when the profile is old`() async throws {
         let test = try Client(server: Self.server())
         let service = UserProfileService(client: test.client, preloading: ["ada"])
         await test.server.untilCalled("/v1/profiles/lookup", count: 1)
@@ -56,7 +56,7 @@ import Testing
         service.save(userProfile: profile("bob", ["1": "a"]))
         service.save(userProfile: profile("ada", ["1": "a"]))
         #expect(service.lookup(userID: "ada") == nil)
-        test.server.answer { call throws(HoldfastError) in Client.usual(call) }
+        test.server.respond { call throws(HoldfastError) in Client.usual(call) }
         try await test.client.flush()
         service.save(userProfile: profile("ada", ["1": "a"]))
         #expect(service.lookup(userID: "ada") == profile("ada", ["1": "a"]))
@@ -124,12 +124,12 @@ import Testing
         try await service.load(userIDs: ["ada"])
         #expect(service.lookup(userID: "ada") == profile("ada", ["1": "mine", "2": "b"]))
         try await second.client.flush()
-        // The server kept its own of the first, and is asked for what it has.
+        // The server kept its own variation of the first; the client loads it.
         try await service.load(userIDs: ["ada"])
         #expect(service.lookup(userID: "ada") == profile("ada", ["1": "a"]))
     }
 
-    /// A server whose look-ups answer late with what it had when it was asked, and that stores what is saved.
+    /// A server whose responses to lookups are late and have the state of the request, and that stores saves.
     private static func lateServer(_ gate: Gate) -> StubServer {
         let stored = Mutex<String?>(nil)
         return StubServer { call throws(HoldfastError) in
@@ -148,7 +148,7 @@ import Testing
         }
     }
 
-    @Test(.timeLimit(.minutes(1))) func `A look-up that began before a save was settled does not hide it`() async throws {
+    @Test(.timeLimit(.minutes(1))) func `A load that began before a save was settled does not hide it`() async throws {
         let gate = Gate()
         let test = try Client(server: Self.lateServer(gate))
         let service = UserProfileService(client: test.client)
@@ -157,7 +157,7 @@ import Testing
         service.save(userProfile: profile("ada", ["1": "a"]))
         try await test.client.flush()
         gate.open()
-        // The server is asked again for the user, who is known throughout.
+        // The user is loaded again, and known throughout.
         await test.server.untilCalled("/v1/profiles/lookup", count: 2)
         for _ in 0..<1_000 {
             #expect(service.lookup(userID: "ada") == profile("ada", ["1": "a"]))
@@ -205,7 +205,7 @@ import Testing
         UserProfile(userID: ""), UserProfile(userID: String(repeating: "x", count: 1_025)), UserProfile(userID: "a\0b"),
         UserProfile(userID: "ada", experimentBucketMap: ["a b": "1"]), UserProfile(userID: "ada", experimentBucketMap: ["1": ""]),
     ])
-    func `A profile that the server would refuse is dropped and told`(_ profile: UserProfile) async throws {
+    func `An invalid profile is dropped and reported`(_ profile: UserProfile) async throws {
         let test = try Client(server: Self.server())
         var notices = test.client.deliveries().makeAsyncIterator()
         UserProfileService(client: test.client).save(userProfile: profile)

@@ -3,7 +3,7 @@ import Testing
 
 @testable import HoldfastClient
 
-/// Processes of the client that are killed, as `kill -9` does.
+/// Client processes that are killed by `kill -9`.
 @Suite struct CrashTests {
     private let directory: TemporaryDirectory
     private let server: RealServer
@@ -66,7 +66,7 @@ import Testing
             server = try RealServer()
         }
 
-        @Test func `Events are taken while the queue's file waits for the disk, and are in the new file`() throws {
+        @Test func `Events are accepted while the queue's file is synchronized, and are in the rewritten file`() throws {
             let queue = directory.url.resolvingSymlinksInPath().appendingPathComponent("queue").appendingPathComponent("queue.log")
             let control = directory.path("control")
             #expect(FileManager.default.createFile(atPath: control, contents: Data(count: 4_096)))

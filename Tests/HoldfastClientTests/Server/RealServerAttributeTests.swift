@@ -43,7 +43,7 @@ import Testing
         client.destroy()
     }
 
-    @Test func `A refusal that finds no room in the server's answer is no delivery`() async throws {
+    @Test func `A refusal that does not fit the server's response is not taken for a delivery`() async throws {
         try await declare()
         let client = try server.client(in: directory) { $0.batchSize = 1_000 }
         let service = AttributeService(client: client)
@@ -51,7 +51,7 @@ import Testing
         client.core.notices.observe { notice in
             if case .refused = notice.outcome { refused.withLock { $0 += 1 } }
         }
-        // Each refusal names the attribute several times; those of all are longer than an answer may be.
+        // Each refusal names the attribute several times; together they exceed the limit of a response.
         let wrong = String(repeating: "x", count: 1_000)
         for user in 0..<480 { try service.update(attributes: [wrong: 1], userID: "user\(user)") }
         try service.update(attributes: ["age": 30], userID: "ada")

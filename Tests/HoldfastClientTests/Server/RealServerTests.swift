@@ -14,7 +14,7 @@ import Testing
         server = try RealServer()
     }
 
-    @Test func `A user gets flags, keeps the variation, and is told of a change at once`() async throws {
+    @Test func `A user gets flags, keeps the variation, and receives a change at once`() async throws {
         try await server.putDatafile(revision: 1, controlEnd: 0)
         let client = try server.client(in: directory)
         #expect(try await client.initialize(user: Self.ada, timeout: .seconds(60)) == .server)
@@ -63,7 +63,7 @@ import Testing
         client.destroy()
     }
 
-    @Test func `An exposure that waited for more than a week is refused, wherever its experiment is`() async throws {
+    @Test func `An exposure older than a week is refused, whether or not its experiment exists`() async throws {
         try await server.putDatafile(revision: 1)
         let configuration = HoldfastConfiguration(endpoint: try server.endpoint, directory: directory.url)
         let client = try HoldfastClient(configuration: configuration, clock: LastWeek())
@@ -96,7 +96,7 @@ import Testing
         client.destroy()
     }
 
-    @Test func `A server that is killed and comes back is served all that happened meanwhile`() async throws {
+    @Test func `A server that is killed and restarted receives all events of the meantime`() async throws {
         try await server.putDatafile(revision: 1, controlEnd: 0)
         let client = try server.client(in: directory)
         let service = UserProfileService(client: client)

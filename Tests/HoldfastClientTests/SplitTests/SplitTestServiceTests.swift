@@ -205,12 +205,12 @@ import Testing
     }
 
     @Test func `A changed datafile refreshes the tests`() async throws {
-        @Sendable func evaluations(_ revision: String, _ variation: String?) -> StubServer.Answer {
+        @Sendable func evaluations(_ revision: String, _ variation: String?) -> StubServer.Response {
             .json(
                 #"{"user_id":"ann","revision":"\#(revision)","evaluations":[{"flag_key":"paywall","variation_key":\#(variation.map { "\"\($0)\"" } ?? "null"),"variation_id":null,"experiment_id":null,"enabled":true,"variables":{},"rule_key":null,"source":"none"}]}"#)
         }
         let paused = Mutex(false)
-        test.server.answer { call throws(HoldfastError) in
+        test.server.respond { call throws(HoldfastError) in
             let isPaused = paused.withLock { $0 }
             switch call.path {
             case "/v1/evaluations": return evaluations(isPaused ? "2" : "1", isPaused ? nil : "control")

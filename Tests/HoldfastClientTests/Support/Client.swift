@@ -2,7 +2,7 @@ import Foundation
 
 @testable import HoldfastClient
 
-/// A client of a stub server, with a clock of the test's.
+/// A client with a stub server and a manual clock.
 struct Client {
     let client: HoldfastClient
     let server: StubServer
@@ -26,8 +26,8 @@ struct Client {
 
     static let endpoint = URL(string: "http://holdfast.test") ?? URL(fileURLWithPath: "/")
 
-    /// As a server with two flags answers.
-    static func usual(_ call: StubServer.Call) -> StubServer.Answer {
+    /// Responds as a server with two flags.
+    static func usual(_ call: StubServer.Call) -> StubServer.Response {
         switch call.path {
         case "/v1/evaluations":
             if call.fields["If-None-Match"] == "\"1\"" { return .status(304, ["etag": "\"1\""]) }
@@ -43,7 +43,7 @@ struct Client {
         }
     }
 
-    /// Each event of a call is stored.
+    /// A response that says that each event of a call was stored.
     static func results(_ call: StubServer.Call) -> String {
         let count = (try? JSONDecoder().decode([HoldfastValue].self, from: Data(call.body.utf8)))?.count ?? 0
         let results = (0..<count).map { #"{"index":\#($0),"status":"stored"}"# }
@@ -61,7 +61,7 @@ struct Client {
     }
 }
 
-/// A directory of one test's own, removed when the test lets go of it.
+/// A temporary directory that removes itself.
 final class TemporaryDirectory: Sendable {
     let url = FileManager.default.temporaryDirectory.appendingPathComponent("holdfast-client-" + UUID().uuidString)
 

@@ -3,7 +3,7 @@ import Synchronization
 
 @testable import HoldfastClient
 
-/// A clock that stands still until a test moves it.
+/// A clock that only a test advances.
 final class ManualClock: HoldfastClock {
     private struct Sleeper {
         var end: Date
@@ -43,7 +43,7 @@ final class ManualClock: HoldfastClock {
         }
     }
 
-    /// Lets time pass, and wakes those whose time has come.
+    /// Advances the time and wakes sleepers that are due.
     func advance(by duration: Duration) {
         let due = state.withLock { state in
             state.now.addTimeInterval(duration.inSeconds)
@@ -54,7 +54,7 @@ final class ManualClock: HoldfastClock {
         for sleeper in due { sleeper.continuation.resume() }
     }
 
-    /// Returns when somebody sleeps for just this long.
+    /// Returns when there are sleepers of exactly this duration.
     func untilSleeping(for duration: Duration, count: Int = 1) async {
         await withCheckedContinuation { continuation in
             let ready = state.withLock { state in
@@ -77,7 +77,7 @@ final class ManualClock: HoldfastClock {
     }
 }
 
-/// Holds those up who come to it until it is opened.
+/// Suspends callers until it is opened.
 final class Gate: Sendable {
     private struct State {
         var isOpen = false

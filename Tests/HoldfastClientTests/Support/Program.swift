@@ -1,6 +1,6 @@
 import Foundation
 
-/// A built program that lies beside the tests, run as a process of its own; killed when the test lets go of it.
+/// A built program, run as a process; killed when it is released.
 final class Program: @unchecked Sendable {
     // Safe: the process is configured before it is shared, and started, signalled and waited for only.
     private let process = Process()
@@ -39,7 +39,7 @@ final class Program: @unchecked Sendable {
         return URL(fileURLWithPath: own).deletingLastPathComponent()
     }()
 
-    /// Blocks until it has written a line that fits, or ended.
+    /// Blocks until the program has written a matching line, or has ended.
     func line(where fits: (String) -> Bool) -> String? {
         lines.first(where: fits)
     }
@@ -47,7 +47,7 @@ final class Program: @unchecked Sendable {
     /// All whole lines so far; after ``kill()`` all there are.
     var output: [String] { lines.all }
 
-    /// Ends it as a power cut would, and blocks until it is gone.
+    /// Kills the process (`SIGKILL`) and blocks until it is gone.
     func kill() {
         if process.isRunning { Foundation.kill(process.processIdentifier, SIGKILL) }
         process.waitUntilExit()

@@ -3,27 +3,27 @@ import Synchronization
 
 @testable import HoldfastClient
 
-/// A server that is a function, and remembers what it was asked.
+/// A scripted server: a function that responds to calls, which are recorded.
 final class StubServer: HoldfastTransport {
-    struct Answer: Sendable {
+    struct Response: Sendable {
         var status = 200
         var fields: [String: String] = [:]
         var body = ""
-        /// Whether the body goes on for ever after what is there.
+        /// Whether the body never ends.
         var isOpen = false
 
-        static func json(_ body: String, _ fields: [String: String] = [:]) -> Answer {
-            Answer(fields: fields, body: body)
+        static func json(_ body: String, _ fields: [String: String] = [:]) -> Response {
+            Response(fields: fields, body: body)
         }
 
-        static func status(_ status: Int, _ fields: [String: String] = [:], _ body: String = "") -> Answer {
-            Answer(status: status, fields: fields, body: body)
+        static func status(_ status: Int, _ fields: [String: String] = [:], _ body: String = "") -> Response {
+            Response(status: status, fields: fields, body: body)
         }
 
-        /// As Holdfast refuses a request.
-        static func problem(_ status: Int, _ detail: String, _ pointer: String? = nil) -> Answer {
+        /// A refusal in Holdfast's format.
+        static func problem(_ status: Int, _ detail: String, _ pointer: String? = nil) -> Response {
             let place = pointer.map { #","pointer":"\#($0)""# } ?? ""
-            return Answer(
+            return Response(
                 status: status, fields: ["content-type": "application/problem+json"],
                 body: #"{"type":"about:blank","title":"Refused","status":\#(status),"detail":"\#(detail)"\#(place)}"#)
         }
@@ -38,7 +38,7 @@ final class StubServer: HoldfastTransport {
         var lines: [Substring] { body.split(separator: "\n") }
     }
 
-    typealias Handler = @Sendable (Call) async throws(HoldfastError) -> Answer
+    typealias Handler = @Sendable (Call) async throws(HoldfastError) -> Response
 
     private struct State {
         var handler: Handler
@@ -52,7 +52,7 @@ final class StubServer: HoldfastTransport {
         state = Mutex(State(handler: handler))
     }
 
-    func answer(with handler: @escaping Handler) {
+    func respond(with handler: @escaping Handler) {
         state.withLock { $0.handler = handler }
     }
 
@@ -60,7 +60,7 @@ final class StubServer: HoldfastTransport {
         state.withLock { $0.calls.filter { $0.path == path } }
     }
 
-    /// Returns when a path was asked for so many times.
+    /// Returns after this number of calls of a path.
     func untilCalled(_ path: String, count: Int = 1) async {
         await withCheckedContinuation { continuation in
             let ready = state.withLock { state in
@@ -91,11 +91,11 @@ final class StubServer: HoldfastTransport {
             return (state.handler, Self.takeReady(&state))
         }
         for waiter in ready { waiter.resume() }
-        let answer = try await handler(call)
+        let response = try await handler(call)
         let (body, continuation) = AsyncThrowingStream<Data, any Error>.makeStream()
-        continuation.yield(Data(answer.body.utf8))
-        if !answer.isOpen { continuation.finish() }
-        return TransportResponse(status: answer.status, fields: answer.fields, body: body)
+        continuation.yield(Data(response.body.utf8))
+        if !response.isOpen { continuation.finish() }
+        return TransportResponse(status: response.status, fields: response.fields, body: body)
     }
 
     func close() {}

@@ -1,0 +1,160 @@
+import Foundation
+import HoldfastClient
+import Testing
+
+// The examples of the five public descriptions, translated to this library; see the article Coverage.
+
+/// The examples of Bucketeer's iOS documentation.
+@Suite(.timeLimit(.minutes(1))) struct BucketeerExamples {
+    private let server = StubServer { call throws(HoldfastError) in Client.usual(call) }
+    private let directory: TemporaryDirectory
+
+    init() throws {
+        directory = try TemporaryDirectory()
+    }
+
+    private func client() throws -> HoldfastClient {
+        var configuration = HoldfastConfiguration(endpoint: Client.endpoint, token: "YOUR_TOKEN", directory: directory.url)
+        configuration.appVersion = "1.0.0"
+        configuration.backgroundPollingInterval = .seconds(1_800)
+        configuration.listensToChanges = false
+        return try HoldfastClient(configuration: configuration, transport: server)
+    }
+
+    @Test func `Initialize with a time-out, and show the feature if it is on`() async throws {
+        let client = try client()
+        let user = HoldfastUser(id: "USER_ID", attributes: [:] as [String: UserAttributeValue])
+        let freshness = try await client.initialize(user: user, timeout: .milliseconds(2_000))
+        #expect(freshness.error == nil)
+        let showNewFeature = client.boolVariation(flagKey: "checkout", variable: "eager", defaultValue: false)
+        #expect(showNewFeature)
+        client.destroy()
+    }
+
+    @Test func `Variations of each type have a default`() throws {
+        let client = try client()
+        #expect(client.boolVariation(flagKey: "missing", defaultValue: true))
+        #expect(client.stringVariation(flagKey: "missing", defaultValue: "a") == "a")
+        #expect(client.intVariation(flagKey: "missing", defaultValue: 1) == 1)
+        #expect(client.doubleVariation(flagKey: "missing", defaultValue: 0.5) == 0.5)
+        #expect(client.jsonVariation(flagKey: "missing", defaultValue: ["a": HoldfastValue.bool(true)]) == ["a": true])
+        #expect(client.evaluationDetails(flagKey: "missing") == nil)
+        client.destroy()
+    }
+
+    @Test func `Fetch with a time-out, track a goal, flush`() async throws {
+        let client = try client()
+        try client.start(user: HoldfastUser(id: "USER_ID"))
+        let fetched = await withCheckedContinuation { continuation in
+            client.fetchEvaluations(timeout: .milliseconds(5_000)) { continuation.resume(returning: $0) }
+        }
+        #expect(fetched == nil)
+        client.track(goalID: "YOUR_GOAL_ID", value: 10.50)
+        let flushed = await withCheckedContinuation { continuation in
+            client.flush { continuation.resume(returning: $0) }
+        }
+        #expect(flushed == nil)
+        #expect(server.calls("/v1/events")[0].body.contains(#""value":10.5"#))
+        client.destroy()
+    }
+
+    @Test func `Attributes are set, updated and read`() async throws {
+        let client = try client()
+        let attributes = ["app_version": "1.0.0", "os_version": "11.0.0", "device_model": "iphone-12", "language": "english"]
+        try await client.initialize(user: HoldfastUser(id: "USER_ID", attributes: attributes))
+        client.updateUserAttributes(["app_version": "1.0.1", "country": "japan"])
+        #expect(client.currentUser == HoldfastUser(id: "USER_ID", attributes: ["app_version": "1.0.1", "country": "japan"]))
+        client.destroy()
+    }
+
+    @Test func `A listener is removed by its key`() async throws {
+        let client = try client()
+        let key = client.addMainActorUpdateListener { _ in
+            _ = client.boolVariation(flagKey: "checkout", defaultValue: false)
+        }
+        client.removeUpdateListener(key)
+        client.clearUpdateListeners()
+        // A change of user: what waits is sent first.
+        try await client.initialize(user: HoldfastUser(id: "USER_ID"))
+        try await client.flush()
+        try await client.initialize(user: HoldfastUser(id: "ANOTHER_ID"))
+        client.destroy()
+    }
+}
+
+/// The example of Badoo's article: the color of a button.
+struct BadooExample {
+    private enum ButtonColorSplitTest: SplitTest {
+        static let identifier = "button_color"
+
+        enum Group: String, CaseIterable, SplitTestGroup {
+            case red
+            case blue
+            case darkGray = "dark_gray"
+        }
+    }
+
+    @Test func `The button has one color, and analytics are told once`() async {
+        let storage = InMemorySplitTestStorage()
+        let analytics = RecordingAnalytics()
+        var colors: Set<String> = []
+        for _ in 0..<5 {
+            let service = SplitTestService(client: nil, storage: storage, analytics: analytics)
+            let buttonSplitTest = await service.fetchSplitTest(ButtonColorSplitTest.self)
+            colors.insert(buttonSplitTest.group.rawValue)
+            buttonSplitTest.hit()
+        }
+        #expect(colors.count == 1)
+        #expect(analytics.calls == ["split_test-button_color=\(colors.first ?? "")"])
+        #expect(storage.string(forKey: "split_test_database-button_color") == colors.first)
+    }
+}
+
+/// The examples of the Experiments framework. Its four kinds of values, by macro and by hand, are in RemoteValueDoubles.
+struct ExperimentsExample {
+    private enum Key: String, CaseIterable, RemoteKey {
+        case paywallType = "paywall_type"
+        case aFeatureEnabled = "a_feature_enabled"
+
+        var name: String { rawValue }
+
+        var valueType: any RemoteValue.Type {
+            switch self {
+            case .paywallType: Macro.PaywallType.self
+            case .aFeatureEnabled: Macro.AFeatureEnabled.self
+            }
+        }
+    }
+
+    @Test func `Fetch, audit, read`() async throws {
+        let service = RemoteConfigService(keeper: InMemoryRemoteConfigKeeper(["paywall_type": "c"]))
+        try await service.fetch()
+        service.getValues(for: Key.allCases)
+        let type: Macro.PaywallType = service.remoteValue(for: Key.paywallType)
+        let feature: Macro.AFeatureEnabled = service.remoteValue(for: Key.aFeatureEnabled)
+        #expect(type == .c && feature == .disabled)
+    }
+}
+
+/// The examples of Acoustic's documentation of attributes.
+struct AcousticExample {
+    @Test func `Attributes of native types are updated and deleted`() async throws {
+        let test = try Client()
+        try await test.client.initialize(user: HoldfastUser(id: "ada"))
+        let queue = AttributeService(client: test.client)
+        let attributes: [String: Any] = ["hobby": "movies", "age": 40, "getsCatalogue": true, "lastUpdate": Date(timeIntervalSince1970: 0)]
+        #expect(try queue.update(attributes: attributes) == [])
+        try queue.delete(attributes: ["hobby", "getsCatalogue"])
+        try await test.client.flush()
+        let lines = try test.server.calls("/v1/profiles/attributes")[0].lines.map {
+            try JSONDecoder().decode(HoldfastValue.self, from: Data($0.utf8))
+        }
+        #expect(
+            lines == [
+                [
+                    "user_id": "ada",
+                    "attributes": ["hobby": "movies", "age": 40, "getsCatalogue": true, "lastUpdate": "1970-01-01T00:00:00.000Z"],
+                ], ["user_id": "ada", "remove": ["hobby", "getsCatalogue"]],
+            ])
+    }
+}
