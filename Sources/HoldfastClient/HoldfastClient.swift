@@ -225,7 +225,8 @@ public final class HoldfastClient: Sendable {
         core.enqueue(
             .goal(
                 ConversionEvent(
-                    id: UUID(), userID: userID, goalID: goalID, value: value, timestamp: core.clock.now.rfc3339, tags: tags,
+                    id: UUID(), userID: userID, goalID: goalID, value: value, timestamp: core.clock.now.rfc3339,
+                    tags: tags,
                     sdkKey: core.configuration.sdkKey)))
     }
 

@@ -85,7 +85,10 @@ public struct HoldfastConfiguration: Sendable {
     func check() throws(HoldfastError) {
         guard let scheme = endpoint.scheme?.lowercased(), ["http", "https"].contains(scheme),
             endpoint.host?.isEmpty == false, endpoint.query == nil, endpoint.fragment == nil
-        else { throw .invalidConfiguration("endpoint must be an http or https URL without query and fragment; got \(endpoint)") }
+        else {
+            throw .invalidConfiguration(
+                "endpoint must be an http or https URL without query and fragment; got \(endpoint)")
+        }
         if let token, token.isEmpty || !token.utf8.allSatisfy({ (0x21...0x7E).contains($0) }) {
             throw .invalidConfiguration("token must consist of visible ASCII characters")
         }

@@ -73,7 +73,9 @@ extension FixIt {
     /// Changes a struct, class or actor to an enum, or the other way round; `nil` for other declarations.
     static func changing(_ declaration: some DeclGroupSyntax, to keyword: Keyword) -> FixIt? {
         let old = declaration.introducer
-        guard [.keyword(.enum), .keyword(.struct), .keyword(.class), .keyword(.actor)].contains(old.tokenKind) else { return nil }
+        guard [.keyword(.enum), .keyword(.struct), .keyword(.class), .keyword(.actor)].contains(old.tokenKind) else {
+            return nil
+        }
         let new = TokenSyntax(
             .keyword(keyword), leadingTrivia: old.leadingTrivia, trailingTrivia: old.trailingTrivia, presence: .present)
         return FixIt(

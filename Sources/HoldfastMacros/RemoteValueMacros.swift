@@ -77,7 +77,8 @@ enum BoolRemoteValueMacro: RemoteValueMacro, MemberMacro {
         var members: [DeclSyntax] = ["case enabled", "case disabled"]
         if let enabled = node.argument(labelled: "enabledByDefault") {
             members.append(
-                "\(raw: declaration.memberAccess)static var `default`: Self { \(enabled.trimmed) ? .enabled : .disabled }")
+                "\(raw: declaration.memberAccess)static var `default`: Self { \(enabled.trimmed) ? .enabled : .disabled }"
+            )
         }
         return members
     }

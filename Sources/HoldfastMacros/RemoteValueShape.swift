@@ -78,7 +78,8 @@ extension DeclGroupSyntax {
     }
 
     var hasStringRawValue: Bool {
-        inheritanceClause?.inheritedTypes.contains { ["String", "Swift.String"].contains($0.type.trimmedDescription) } == true
+        inheritanceClause?.inheritedTypes.contains { ["String", "Swift.String"].contains($0.type.trimmedDescription) }
+            == true
     }
 
     /// The static property `default`.

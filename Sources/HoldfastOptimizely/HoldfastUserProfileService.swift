@@ -54,7 +54,9 @@ open class HoldfastUserProfileService: NSObject, @unchecked Sendable {
         else { return nil }
         var variations: [String: String] = [:]
         for (experiment, entry) in map {
-            guard let entry = entry as? [String: Any], let variation = entry["variation_id"] as? String else { return nil }
+            guard let entry = entry as? [String: Any], let variation = entry["variation_id"] as? String else {
+                return nil
+            }
             variations[experiment] = variation
         }
         return UserProfile(userID: userID, experimentBucketMap: variations)

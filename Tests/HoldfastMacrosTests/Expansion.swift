@@ -15,7 +15,8 @@ func expectExpansion(
     let macros: [String: MacroSpec] = [
         "StringRemoteValue": MacroSpec(
             type: StringRemoteValueMacro.self, conformances: ["CaseIterable", "StringInitializableRemoteValue"]),
-        "BoolRemoteValue": MacroSpec(type: BoolRemoteValueMacro.self, conformances: ["CaseIterable", "BoolEnumRemoteValue"]),
+        "BoolRemoteValue": MacroSpec(
+            type: BoolRemoteValueMacro.self, conformances: ["CaseIterable", "BoolEnumRemoteValue"]),
         "BaselineStringRemoteValue": MacroSpec(
             type: BaselineStringRemoteValueMacro.self, conformances: ["CaseIterable", "BaselineStringRemoteValue"]),
         "BaselineBoolRemoteValue": MacroSpec(

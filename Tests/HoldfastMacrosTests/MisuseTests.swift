@@ -39,10 +39,12 @@ struct MisuseTests {
         Misuse(
             attribute: "@BoolRemoteValue(enabledByDefault: true)",
             declaration: "enum A {\n    static let `default`: Self = .enabled\n}",
-            message: "remove either this property or the argument 'enabledByDefault' of @BoolRemoteValue", line: 3, column: 5),
+            message: "remove either this property or the argument 'enabledByDefault' of @BoolRemoteValue", line: 3,
+            column: 5),
         Misuse(
             attribute: "@BaselineStringRemoteValue", declaration: "enum A {\n}",
-            message: "@BaselineStringRemoteValue requires a struct", fix: ("replace 'enum' with 'struct'", "struct A {\n}")),
+            message: "@BaselineStringRemoteValue requires a struct",
+            fix: ("replace 'enum' with 'struct'", "struct A {\n}")),
         Misuse(
             attribute: "@BaselineStringRemoteValue", declaration: "struct A {\n}",
             message: "'A' must contain an 'enum Variant: String' with the variants", line: 2, column: 8),

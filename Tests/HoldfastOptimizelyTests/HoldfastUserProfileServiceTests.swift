@@ -27,7 +27,10 @@ struct HoldfastUserProfileServiceTests {
         service.save(userProfile: ["user_id": "ada", "experiment_bucket_map": ["7001": ["variation_id": "70012"]]])
         let profile = try #require(service.lookup(userId: "ada"))
         #expect(profile["user_id"] as? String == "ada")
-        #expect(profile["experiment_bucket_map"] as? OPTUserProfileService.UPBucketMap == ["7001": ["variation_id": "70012"]])
+        #expect(
+            profile["experiment_bucket_map"] as? OPTUserProfileService.UPBucketMap == [
+                "7001": ["variation_id": "70012"]
+            ])
     }
 
     @Test func `A dictionary that is no profile is not saved`() throws {

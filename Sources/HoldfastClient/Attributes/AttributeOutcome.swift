@@ -70,7 +70,9 @@ struct AttributeDefinition: Decodable, Sendable {
     }
 
     private func problem(ofChoices texts: [String]) -> String? {
-        guard let wrong = texts.first(where: { text in values?.contains { $0.hasSameBytes(as: text) } == false }) else { return nil }
+        guard let wrong = texts.first(where: { text in values?.contains { $0.hasSameBytes(as: text) } == false }) else {
+            return nil
+        }
         return "the value must be one of \((values ?? []).joined(separator: ", ")); got '\(wrong)'"
     }
 

@@ -48,7 +48,9 @@ public final class AttributeService: Sendable {
         self.client = client
         let core = client.core
         var state = State(users: BoundedCache(capacity: core.configuration.cachedProfiles))
-        for entry in core.cache.read(Self.cacheName, as: [Entry].self) ?? [] { state.users.set(Key(entry.userID), entry) }
+        for entry in core.cache.read(Self.cacheName, as: [Entry].self) ?? [] {
+            state.users.set(Key(entry.userID), entry)
+        }
         // Queued events count as sent.
         for case .attributes(let update) in core.waiting(.attributes) {
             Self.remember(update, core.clock.now.timeIntervalSince1970, &state)
@@ -84,7 +86,8 @@ public final class AttributeService: Sendable {
         let values = attributes.compactMapValues { UserAttributeValue($0) }
         let refused = attributes.keys.filter { values[$0] == nil }.sorted()
         if !refused.isEmpty {
-            client.core.log(.error, "attributes have values of no supported type", ["names": refused.joined(separator: ", ")])
+            client.core.log(
+                .error, "attributes have values of no supported type", ["names": refused.joined(separator: ", ")])
         }
         try update(attributes: values, userID: userID)
         return refused

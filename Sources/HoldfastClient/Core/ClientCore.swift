@@ -37,7 +37,8 @@ final class ClientCore: Sendable {
         deliveries = Dictionary(
             uniqueKeysWithValues: EventKind.allCases.map { [queue, server, notices] kind in
                 let schedule = DeliverySchedule(
-                    kind: kind, queue: queue, server: server, notices: notices, configuration: configuration, clock: clock)
+                    kind: kind, queue: queue, server: server, notices: notices, configuration: configuration,
+                    clock: clock)
                 return (kind, schedule)
             })
         for schedule in deliveries.values { start { await schedule.run() } }

@@ -10,7 +10,8 @@
 ///         metadata: metadata.mapValues { .string($0) })
 /// }
 /// ```
-public typealias HoldfastLogger = @Sendable (_ level: HoldfastLogLevel, _ message: String, _ metadata: [String: String]) -> Void
+public typealias HoldfastLogger =
+    @Sendable (_ level: HoldfastLogLevel, _ message: String, _ metadata: [String: String]) -> Void
 
 /// The severity of a log message, with the names of swift-log.
 public enum HoldfastLogLevel: String, Sendable, CaseIterable {
@@ -23,7 +24,8 @@ extension DeliveryNotice {
         let kind = ["kind": "\(event.kind)"]
         switch outcome {
         case .delivered: logger(.debug, "event delivered", kind)
-        case .refused(let reason): logger(.error, "event refused by the server", kind.merging(["reason": "\(reason)"]) { $1 })
+        case .refused(let reason):
+            logger(.error, "event refused by the server", kind.merging(["reason": "\(reason)"]) { $1 })
         case .dropped(let reason): logger(.error, "event dropped", kind.merging(["reason": "\(reason)"]) { $1 })
         case .postponed(let error): logger(.notice, "event postponed", kind.merging(["error": "\(error)"]) { $1 })
         }

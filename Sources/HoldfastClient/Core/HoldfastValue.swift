@@ -70,7 +70,9 @@ extension HoldfastValue {
     /// The value decoded as a type; a string that holds JSON counts.
     func decoded<Value: Decodable>(as type: Value.Type) -> Value? {
         let decoder = JSONDecoder()
-        if let data = try? JSONEncoder().encode(self), let value = try? decoder.decode(type, from: data) { return value }
+        if let data = try? JSONEncoder().encode(self), let value = try? decoder.decode(type, from: data) {
+            return value
+        }
         return stringValue.flatMap { try? decoder.decode(type, from: Data($0.utf8)) }
     }
 }

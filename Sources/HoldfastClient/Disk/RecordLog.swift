@@ -51,7 +51,9 @@ struct RecordLog: ~Copyable {
         while bytes.count - position >= 8 {
             let length = Int(word(bytes[position...]))
             let start = position + 8
-            guard length >= bodyHeader, length <= maximumPayload + bodyHeader, length <= bytes.count - start else { break }
+            guard length >= bodyHeader, length <= maximumPayload + bodyHeader, length <= bytes.count - start else {
+                break
+            }
             let body = bytes[start..<start + length]
             if Checksum.crc32(body) == word(bytes[(position + 4)...]) {
                 let number = body.dropFirst().prefix(8).reversed().reduce(0) { $0 << 8 | UInt64($1) }

@@ -25,7 +25,8 @@ final class DeliverySchedule: Sendable {
         batchSize = configuration.batchSize
         flushInterval = configuration.flushInterval
         let delivery = Delivery(
-            kind: kind, queue: queue, server: server, batchSize: configuration.batchSize, notices: notices, clock: clock)
+            kind: kind, queue: queue, server: server, batchSize: configuration.batchSize, notices: notices, clock: clock
+        )
         self.delivery = delivery
         sending = SingleFlight { await delivery.deliverAll() }
     }

@@ -53,7 +53,8 @@ final class DurableQueue: Sendable {
                 events[record.number] = QueuedEvent(number: record.number, kind: kind, payload: record.payload)
             }
         }
-        let lanes = events.values.sorted { $0.number < $1.number }.reduce(into: [EventKind: EventLane]()) { lanes, event in
+        let lanes = events.values.sorted { $0.number < $1.number }.reduce(into: [EventKind: EventLane]()) {
+            lanes, event in
             lanes[event.kind, default: EventLane()].append(event)
         }
         state = Mutex(State(log: log, lanes: lanes, nextNumber: last + 1))

@@ -148,7 +148,8 @@ private struct ItemResult: Decodable {
             ?? (try? item.nestedContainer(keyedBy: CodingKeys.self, forKey: .error)) ?? item
         status = try? problem.decode(Int.self, forKey: .status)
         detail =
-            try problem.decodeIfPresent(String.self, forKey: .detail) ?? item.decodeIfPresent(String.self, forKey: .reason)
+            try problem.decodeIfPresent(String.self, forKey: .detail) ?? item.decodeIfPresent(
+                String.self, forKey: .reason)
             ?? (try? item.decode(String.self, forKey: .error)) ?? "no details"
         pointer = try problem.decodeIfPresent(String.self, forKey: .pointer)
         isRetriable =

@@ -69,11 +69,17 @@ final class EvaluationCounts: Sendable {
                 EvaluationCount(flagKey: key.string, variationKey: nil, reason: reason, count: count)
             }
         }
-        return (defaults + counters.map { id, counter in
-            EvaluationCount(
-                flagKey: id.flagKey.string, variationKey: id.variationKey?.string, reason: id.reason,
-                count: counter.read(resetting: resetting))
-        }).filter { $0.count > 0 }
-            .sorted { ($0.flagKey, $0.variationKey ?? "", $0.reason.rawValue) < ($1.flagKey, $1.variationKey ?? "", $1.reason.rawValue) }
+        return
+            (defaults
+            + counters.map { id, counter in
+                EvaluationCount(
+                    flagKey: id.flagKey.string, variationKey: id.variationKey?.string, reason: id.reason,
+                    count: counter.read(resetting: resetting))
+            }).filter { $0.count > 0 }
+            .sorted {
+                ($0.flagKey, $0.variationKey ?? "", $0.reason.rawValue) < (
+                    $1.flagKey, $1.variationKey ?? "", $1.reason.rawValue
+                )
+            }
     }
 }

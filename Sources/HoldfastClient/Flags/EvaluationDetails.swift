@@ -63,7 +63,8 @@ extension EvaluationReason {
     init(source: String, hasVariation: Bool) {
         switch source {
         case "none": self = hasVariation ? .rollout : .noRule
-        case "forced", "override", "whitelist", "stored", "bucketed", "holdout": self = Self(rawValue: source) ?? .unknown
+        case "forced", "override", "whitelist", "stored", "bucketed", "holdout":
+            self = Self(rawValue: source) ?? .unknown
         default: self = .unknown
         }
     }

@@ -90,7 +90,9 @@ final class Evaluations: Sendable {
         flags = Dictionary(
             all.map { details in
                 let known = former?[details.flagKey]
-                let isSame = known?.details.experimentID == details.experimentID && known?.details.variationID == details.variationID
+                let isSame =
+                    known?.details.experimentID == details.experimentID
+                    && known?.details.variationID == details.variationID
                 let hasReport = reports && details.experimentID != nil && details.variationID != nil
                 let isReported = !hasReport || (isSame && known?.wasReported == true)
                 return (Key(details.flagKey), Flag(details, isReported: isReported, counts: counts))
@@ -104,7 +106,8 @@ final class Evaluations: Sendable {
     /// Variation ids by experiment id that the user has seen.
     var seenVariations: [String: String] {
         flags.values.reduce(into: [:]) { seen, flag in
-            guard flag.wasReported, let experimentID = flag.details.experimentID, let variationID = flag.details.variationID
+            guard flag.wasReported, let experimentID = flag.details.experimentID,
+                let variationID = flag.details.variationID
             else { return }
             seen[experimentID] = variationID
         }

@@ -1,4 +1,5 @@
 public import Observation
+import Synchronization
 
 /// Flags for views: a view that reads a flag in its body is updated when any flag changes.
 ///
@@ -12,19 +13,20 @@ public import Observation
 /// ```
 @MainActor @Observable public final class FlagModel {
     @ObservationIgnored private let client: HoldfastClient
-    @ObservationIgnored private var token: ListenerToken?
+    @ObservationIgnored nonisolated private let token = Mutex<ListenerToken?>(nil)
     /// Read by each method, so that observers depend on it.
     private var changes = 0
 
     public init(client: HoldfastClient) {
         self.client = client
-        token = client.observeFlags { [weak self] _ in
+        let token = client.observeFlags { [weak self] _ in
             Task { @MainActor in self?.changes += 1 }
         }
+        self.token.withLock { $0 = token }
     }
 
-    isolated deinit {
-        token?.cancel()
+    deinit {
+        token.withLock { $0 }?.cancel()
     }
 
     public func boolVariation(flagKey: String, variable: String? = nil, defaultValue: Bool) -> Bool {
@@ -47,7 +49,8 @@ public import Observation
         return client.doubleVariation(flagKey: flagKey, variable: variable, defaultValue: defaultValue)
     }
 
-    public func jsonVariation<Value: Decodable>(flagKey: String, variable: String? = nil, defaultValue: Value) -> Value {
+    public func jsonVariation<Value: Decodable>(flagKey: String, variable: String? = nil, defaultValue: Value) -> Value
+    {
         _ = changes
         return client.jsonVariation(flagKey: flagKey, variable: variable, defaultValue: defaultValue)
     }

@@ -44,7 +44,8 @@ extension HoldfastClient {
     ///
     /// For the value as it is, use ``HoldfastValue`` as type; for all variables of a flag, see
     /// ``EvaluationDetails/variables``.
-    public func jsonVariation<Value: Decodable>(flagKey: String, variable: String? = nil, defaultValue: Value) -> Value {
+    public func jsonVariation<Value: Decodable>(flagKey: String, variable: String? = nil, defaultValue: Value) -> Value
+    {
         evaluate(flagKey, defaultValue) { flag in
             let value = if let variable { flag.details.variables[variable] } else { flag.details.variationValue }
             return value?.decoded(as: Value.self)
@@ -156,7 +157,8 @@ extension HoldfastClient {
         try HoldfastUser.check(id: user.id)
         let body = try HoldfastServer.encode(
             AssignRequest(
-                userID: user.id, experiment: experiment, attributes: user.attributes, sdkKey: core.configuration.sdkKey))
+                userID: user.id, experiment: experiment, attributes: user.attributes, sdkKey: core.configuration.sdkKey)
+        )
         let response = try await core.server.request("POST", "v1/assign", body: body)
         return try HoldfastServer.decode(ExperimentAssignment.self, response.body)
     }

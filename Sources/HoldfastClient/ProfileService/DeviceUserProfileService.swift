@@ -53,7 +53,8 @@ public final class DeviceUserProfileService: UserProfileStore {
             guard new != profiles[key] else { return }
             profiles[key] = new
             guard let content = try? JSONEncoder().encode(Array(profiles.values)) else { return }
-            try? FileManager.default.createDirectory(at: file.deletingLastPathComponent(), withIntermediateDirectories: true)
+            try? FileManager.default.createDirectory(
+                at: file.deletingLastPathComponent(), withIntermediateDirectories: true)
             try? content.write(to: file, options: .atomic)
         }
     }

@@ -12,7 +12,9 @@ public struct UserProfile: Sendable, Hashable {
     public static func == (left: UserProfile, right: UserProfile) -> Bool {
         left.userID.hasSameBytes(as: right.userID)
             && left.experimentBucketMap.count == right.experimentBucketMap.count
-            && left.experimentBucketMap.allSatisfy { right.experimentBucketMap[$0.key]?.hasSameBytes(as: $0.value) == true }
+            && left.experimentBucketMap.allSatisfy {
+                right.experimentBucketMap[$0.key]?.hasSameBytes(as: $0.value) == true
+            }
     }
 
     public func hash(into hasher: inout Hasher) {
@@ -37,7 +39,8 @@ extension UserProfile: Codable {
     public init(from decoder: any Decoder) throws {
         let container = try decoder.container(keyedBy: CodingKeys.self)
         userID = try container.decode(String.self, forKey: .userID)
-        experimentBucketMap = try container.decode([String: Entry].self, forKey: .experimentBucketMap).mapValues(\.variationID)
+        experimentBucketMap = try container.decode([String: Entry].self, forKey: .experimentBucketMap).mapValues(
+            \.variationID)
     }
 
     public func encode(to encoder: any Encoder) throws {
@@ -59,7 +62,9 @@ extension UserProfile {
                 throw .invalidArgument("experiment id must be 1 to 255 ASCII letters and digits; got '\(experiment)'")
             }
             guard (1...255).contains(variation.utf8.count) else {
-                throw .invalidArgument("variation id must have 1 to 255 bytes; got \(variation.utf8.count) bytes in experiment '\(experiment)'")
+                throw .invalidArgument(
+                    "variation id must have 1 to 255 bytes; got \(variation.utf8.count) bytes in experiment '\(experiment)'"
+                )
             }
         }
     }

@@ -91,15 +91,19 @@ public final class UserProfileService: Sendable {
     ///   - preloaded: profiles that the app has already, which are used until the server's are loaded.
     ///   - preloading: users to load at once, in the background.
     public init(
-        client: HoldfastClient, mode: Mode = .lookupAndSave, preloaded: [UserProfile] = [], preloading userIDs: [String] = []
+        client: HoldfastClient, mode: Mode = .lookupAndSave, preloaded: [UserProfile] = [],
+        preloading userIDs: [String] = []
     ) {
         core = client.core
         self.mode = mode
         var state = State(cache: BoundedCache(capacity: core.configuration.cachedProfiles))
-        for entry in core.cache.read(Self.cacheName, as: [Entry].self) ?? [] { state.cache.set(Key(entry.userID), entry) }
+        for entry in core.cache.read(Self.cacheName, as: [Entry].self) ?? [] {
+            state.cache.set(Key(entry.userID), entry)
+        }
         for profile in preloaded where state.cache.value(Key(profile.userID)) == nil {
             // Loaded at no time: a lookup asks the server.
-            let entry = Entry(userID: profile.userID, variations: profile.experimentBucketMap, exists: true, loadedAt: 0)
+            let entry = Entry(
+                userID: profile.userID, variations: profile.experimentBucketMap, exists: true, loadedAt: 0)
             state.cache.set(Key(profile.userID), entry)
         }
         for case .save(let profile, _) in core.waiting(.save) + core.waiting(.replacingSave) {
@@ -140,12 +144,16 @@ public final class UserProfileService: Sendable {
             let entry = state.cache.value(key)
             let overrides = state.overrides.isEmpty ? nil : state.overrides[key]
             if let entry, abs(now - entry.loadedAt) < refreshSeconds { return (entry, overrides, false) }
-            guard state.wanted.count < Self.idsWaiting, !state.asked.contains(key) else { return (entry, overrides, false) }
+            guard state.wanted.count < Self.idsWaiting, !state.asked.contains(key) else {
+                return (entry, overrides, false)
+            }
             return (entry, overrides, state.wanted.insert(key).inserted)
         }
         if isNew { wanted.ring() }
         let stored = entry.flatMap { $0.exists ? $0.variations : nil }
-        guard let variations = overrides.map({ $0.merging(stored ?? [:]) { own, _ in own } }) ?? stored else { return nil }
+        guard let variations = overrides.map({ $0.merging(stored ?? [:]) { own, _ in own } }) ?? stored else {
+            return nil
+        }
         return UserProfile(userID: userID, experimentBucketMap: variations)
     }
 
@@ -184,13 +192,17 @@ public final class UserProfileService: Sendable {
                 try userProfile.check()
             } catch {
                 let event = HoldfastEvent.save(userProfile, replacing: false)
-                return core.notices.notify(DeliveryNotice(event: event, outcome: .dropped(reason: .invalid("\(error)"))))
+                return core.notices.notify(
+                    DeliveryNotice(event: event, outcome: .dropped(reason: .invalid("\(error)"))))
             }
             let key = Key(userProfile.userID)
-            let (known, overrides) = state.withLock { ($0.cache.value(key)?.variations ?? [:], $0.overrides[key] ?? [:]) }
+            let (known, overrides) = state.withLock {
+                ($0.cache.value(key)?.variations ?? [:], $0.overrides[key] ?? [:])
+            }
             let different = userProfile.experimentBucketMap.filter { experiment, variation in
                 // An SDK saves what it has looked up: overrides stay on the device.
-                known[experiment]?.hasSameBytes(as: variation) != true && overrides[experiment]?.hasSameBytes(as: variation) != true
+                known[experiment]?.hasSameBytes(as: variation) != true
+                    && overrides[experiment]?.hasSameBytes(as: variation) != true
             }
             let replaced = different.filter { mode == .trackingOnly || known[$0.key] != nil }
             for (variations, replacing) in [(different.filter { replaced[$0.key] == nil }, false), (replaced, true)]

@@ -33,7 +33,9 @@ extension SplitTest {
     public static var storageKey: String { "split_test_database-\(identifier)" }
 
     public static var fallbackGroup: Group {
-        guard let first = Group.testGroups.first else { preconditionFailure("\(Group.self).testGroups must not be empty") }
+        guard let first = Group.testGroups.first else {
+            preconditionFailure("\(Group.self).testGroups must not be empty")
+        }
         return first
     }
 }

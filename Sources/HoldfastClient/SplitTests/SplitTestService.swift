@@ -114,13 +114,17 @@ public final class SplitTestService: SplitTestServiceProtocol {
 
     public func fetchSplitTest<Test: SplitTest>(_ test: Test.Type) async -> SplitTestHandle<Test> {
         let definition = Definition(test)
-        if let known = state.withLock({ $0.known[definition.identifier]?.assignment }) { return handle(test, definition, known) }
+        if let known = state.withLock({ $0.known[definition.identifier]?.assignment }) {
+            return handle(test, definition, known)
+        }
         return handle(test, definition, await assignment(definition))
     }
 
     public func keptSplitTest<Test: SplitTest>(_ test: Test.Type) -> SplitTestHandle<Test>? {
         let definition = Definition(test)
-        if let known = state.withLock({ $0.known[definition.identifier]?.assignment }) { return handle(test, definition, known) }
+        if let known = state.withLock({ $0.known[definition.identifier]?.assignment }) {
+            return handle(test, definition, known)
+        }
         guard let kept = try? storing.withLock({ _ in try self.kept(definition) }) else { return nil }
         return handle(test, definition, Assignment(group: kept.group, source: kept.isLocal ? .local : .kept))
     }
@@ -210,7 +214,8 @@ public final class SplitTestService: SplitTestServiceProtocol {
         let user = user(client)
         // A drawn group stays: the server is only asked whether the test runs, and stores no assignment.
         let isDrawn = storing.withLock { _ in (try? kept(definition))?.isLocal == true }
-        let outcome = await value(within: timeLimit, client.core.clock) { () -> Result<ExperimentAssignment, HoldfastError> in
+        let outcome = await value(within: timeLimit, client.core.clock) {
+            () -> Result<ExperimentAssignment, HoldfastError> in
             do throws(HoldfastError) {
                 return .success(
                     isDrawn
@@ -304,7 +309,9 @@ public final class SplitTestService: SplitTestServiceProtocol {
         guard reported != group else { return }
         if let client {
             // If the queue does not take it, the next hit tries again.
-            guard client.reportExposure(experiment: definition.identifier, variationKey: group, userID: userID) else { return }
+            guard client.reportExposure(experiment: definition.identifier, variationKey: group, userID: userID) else {
+                return
+            }
         }
         analytics?.setOnce(value: group, for: definition.analyticsKey)
         storing.withLock { _ in try? storage.set(group, forKey: hitKey) }

@@ -54,7 +54,8 @@ public final class FileSplitTestStorage: SplitTestStorage {
         try values.withLock { values in
             var changed = try values ?? load()
             changed[key] = value
-            try FileManager.default.createDirectory(at: file.deletingLastPathComponent(), withIntermediateDirectories: true)
+            try FileManager.default.createDirectory(
+                at: file.deletingLastPathComponent(), withIntermediateDirectories: true)
             try JSONEncoder().encode(changed).write(to: file, options: .atomic)
             values = changed
         }

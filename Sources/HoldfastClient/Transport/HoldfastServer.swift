@@ -46,13 +46,16 @@ struct HoldfastServer: Sendable {
     /// Opens a stream of server-sent events.
     ///
     /// - Parameter silence: time-out between two events.
-    func stream(_ path: String, query: [String: String], silence: Duration) async throws(HoldfastError) -> ServerSentEvents {
+    func stream(_ path: String, query: [String: String], silence: Duration) async throws(HoldfastError)
+        -> ServerSentEvents
+    {
         var request = makeRequest("GET", path, query: query, fields: ["Accept": "text/event-stream"])
         request.timeout = silence
         request.maximumBytes = nil
         let response = try await transport.open(request)
         guard response.status == 200 else {
-            try Self.check(Response(status: response.status, fields: response.fields, body: try await response.collected()))
+            try Self.check(
+                Response(status: response.status, fields: response.fields, body: try await response.collected()))
             throw .invalidResponse("status \(response.status) to a request for an event stream")
         }
         return ServerSentEvents(bytes: response.body)

@@ -155,7 +155,8 @@ private final class Exchange: Sendable {
             return (state.body, state.bytes > maximumBytes ?? .max)
         }
         if isTooLong {
-            body?.finish(throwing: HoldfastError.invalidResponse("the response is longer than \(maximumBytes ?? 0) bytes"))
+            body?.finish(
+                throwing: HoldfastError.invalidResponse("the response is longer than \(maximumBytes ?? 0) bytes"))
         } else {
             body?.yield(data)
         }

@@ -5,7 +5,8 @@ import HoldfastClient
 /// name and nanoseconds of one call, the best of several rounds. `Tests/Benchmarks/client` runs it.
 @main struct ClientBenchmark {
     static func main() async throws {
-        let directory = FileManager.default.temporaryDirectory.appendingPathComponent("holdfast-client-" + UUID().uuidString)
+        let directory = FileManager.default.temporaryDirectory.appendingPathComponent(
+            "holdfast-client-" + UUID().uuidString)
         defer { try? FileManager.default.removeItem(at: directory) }
         guard let endpoint = URL(string: "http://holdfast.test") else { return }
         var configuration = HoldfastConfiguration(endpoint: endpoint, directory: directory)
@@ -17,11 +18,14 @@ import HoldfastClient
         try await client.initialize(user: HoldfastUser(id: "ada"))
         let profiles = UserProfileService(client: client)
         let users = (0..<5_000).map { "user\($0)" }
-        for user in users { profiles.save(userProfile: UserProfile(userID: user, experimentBucketMap: ["7001": "70012"])) }
+        for user in users {
+            profiles.save(userProfile: UserProfile(userID: user, experimentBucketMap: ["7001": "70012"]))
+        }
         try await profiles.load(userIDs: users)
 
         measure("boolVariation", 1_000_000) { _ in client.boolVariation(flagKey: "flag17", defaultValue: false) }
-        measure("boolVariation-unknown", 1_000_000) { _ in client.boolVariation(flagKey: "nothing", defaultValue: false) }
+        measure("boolVariation-unknown", 1_000_000) { _ in client.boolVariation(flagKey: "nothing", defaultValue: false)
+        }
         measure("stringVariation", 1_000_000) { _ in client.stringVariation(flagKey: "flag17", defaultValue: "") }
         measure("intVariation-wrong-type", 1_000_000) { _ in client.intVariation(flagKey: "flag17", defaultValue: 0) }
         measure("isEnabled", 1_000_000) { _ in client.isEnabled(flagKey: "flag17") }
@@ -33,15 +37,18 @@ import HoldfastClient
             profiles.save(userProfile: UserProfile(userID: users[$0 % 2_000], experimentBucketMap: ["7001": "70012"]))
         }
         measure("track", 10_000) { client.track(goalID: "purchase", value: Double($0)) }
-        await measureTwoThreads("boolVariation-two-threads") { client.boolVariation(flagKey: "flag17", defaultValue: false) }
+        await measureTwoThreads("boolVariation-two-threads") {
+            client.boolVariation(flagKey: "flag17", defaultValue: false)
+        }
         await measureTwoThreads("lookup-two-threads") { profiles.lookup(userID: users[7]) }
         client.destroy()
     }
 
     private static func measure<Result>(_ name: String, _ count: Int, _ operation: (Int) -> Result) {
-        let best = (0..<7).map { _ in
-            ContinuousClock().measure { for index in 0..<count { use(operation(index)) } }
-        }.min() ?? .zero
+        let best =
+            (0..<7).map { _ in
+                ContinuousClock().measure { for index in 0..<count { use(operation(index)) } }
+            }.min() ?? .zero
         print("\(name)\t\(nanoseconds(best, count))")
     }
 

@@ -51,7 +51,9 @@ import Testing
     @Test func `A refused value is reported, and may be sent again`() async throws {
         let test = try Client(
             server: StubServer { call throws(HoldfastError) in
-                .json(#"{"imported":0,"refused":1,"errors":[{"line":1,"detail":"no country","pointer":"/attributes/country"}]}"#)
+                .json(
+                    #"{"imported":0,"refused":1,"errors":[{"line":1,"detail":"no country","pointer":"/attributes/country"}]}"#
+                )
             })
         let service = AttributeService(client: test.client)
         var outcomes = service.outcomes().makeAsyncIterator()
@@ -102,12 +104,14 @@ import Testing
             attributes: [
                 "hobby": "movies", "age": 40, "getsCatalogue": true, "lastUpdate": date, "score": 0.5, "small": Int8(3),
                 "list": ["a", "b"], "value": UserAttributeValue.integer(1), "number": NSNumber(value: 2.5),
-                "flag": NSNumber(value: true), "huge": UInt64.max, "hugeNumber": NSNumber(value: UInt64.max), "nan": Double.nan, "other": Unknown(),
+                "flag": NSNumber(value: true), "huge": UInt64.max, "hugeNumber": NSNumber(value: UInt64.max),
+                "nan": Double.nan, "other": Unknown(),
             ] as [String: Any], userID: "ada")
         #expect(refused == ["huge", "hugeNumber", "nan", "other"])
         #expect(
             service.attributes(userID: "ada") == [
-                "hobby": "movies", "age": 40, "getsCatalogue": true, "lastUpdate": "1970-01-01T00:00:00.000Z", "score": 0.5,
+                "hobby": "movies", "age": 40, "getsCatalogue": true, "lastUpdate": "1970-01-01T00:00:00.000Z",
+                "score": 0.5,
                 "small": 3, "list": ["a", "b"], "value": 1, "number": 2.5, "flag": true,
             ])
     }
@@ -137,11 +141,12 @@ import Testing
         let service = AttributeService(client: test.client)
         let told = Mutex<[String]>([])
         let token = service.addObserver { outcome in
-            let result = switch outcome.result {
-            case .success: "success"
-            case .failure(let reason): "failure: \(reason)"
-            case .postponed: "postponed"
-            }
+            let result =
+                switch outcome.result {
+                case .success: "success"
+                case .failure(let reason): "failure: \(reason)"
+                case .postponed: "postponed"
+                }
             told.withLock { $0.append("\(outcome.operation) \(outcome.userID) \(outcome.names) \(result)") }
         }
         try service.update(attributes: ["age": 40, "hobby": "movies"], userID: "ada")
@@ -190,7 +195,8 @@ import Testing
         let date = Date(timeIntervalSince1970: 1_000_000)
         let utc = try #require(TimeZone(identifier: "UTC"))
         let right: [String: UserAttributeValue] = [
-            "country": .country("DE"), "age": 40, "born": .date(date, timeZone: utc), "wakes": .time(date, timeZone: utc),
+            "country": .country("DE"), "age": 40, "born": .date(date, timeZone: utc),
+            "wakes": .time(date, timeZone: utc),
             "seen": .timestamp(date), "member": true, "plan": "pro", "topics": ["a"], "later": 1,
         ]
         #expect(try await service.problems(of: right) == [:])

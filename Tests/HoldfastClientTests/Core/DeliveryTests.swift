@@ -14,7 +14,9 @@ import Testing
     }
 
     private func goals(_ call: StubServer.Call) throws -> [String] {
-        try JSONDecoder().decode([HoldfastValue].self, from: Data(call.body.utf8)).compactMap { $0["goal"]?.stringValue }
+        try JSONDecoder().decode([HoldfastValue].self, from: Data(call.body.utf8)).compactMap {
+            $0["goal"]?.stringValue
+        }
     }
 
     @Test func `Events are sent in batches when the flush interval is over`() async throws {
@@ -46,7 +48,8 @@ import Testing
         test.client.track(goalID: "bought", value: 12.5, tags: ["currency": "EUR"], userID: "ada")
         test.client.track(goalID: "bought", userID: "ada")
         try await test.client.flush()
-        let sent = try JSONDecoder().decode([HoldfastValue].self, from: Data(test.server.calls("/v1/events")[0].body.utf8))
+        let sent = try JSONDecoder().decode(
+            [HoldfastValue].self, from: Data(test.server.calls("/v1/events")[0].body.utf8))
         #expect(Set(sent.map { $0["id"] }).count == 2)
         #expect(sent[0]["value"] == 12.5 && sent[1]["value"] == nil)
         #expect(sent[0]["tags"] == ["currency": "EUR"])
@@ -73,7 +76,9 @@ import Testing
     @Test func `Retry-After is respected, by flush too`() async throws {
         let test = try Client(server: StubServer { _ throws(HoldfastError) in .status(429, ["retry-after": "120"]) })
         track(test, 0..<1)
-        await #expect(throws: HoldfastError.unavailable(status: 429, retryAfter: .seconds(120))) { try await test.client.flush() }
+        await #expect(throws: HoldfastError.unavailable(status: 429, retryAfter: .seconds(120))) {
+            try await test.client.flush()
+        }
         test.server.respond { call throws(HoldfastError) in Client.usual(call) }
         await #expect(throws: HoldfastError.self) { try await test.client.flush() }
         #expect(test.server.calls("/v1/events").count == 1)
@@ -124,7 +129,9 @@ import Testing
         #expect(told == ["delivered", "too old", "postponed", "delivered"])
     }
 
-    @Test(arguments: [401, 403, 404, 500, 503]) func `Events outlive what is not their fault`(_ status: Int) async throws {
+    @Test(arguments: [401, 403, 404, 500, 503]) func `Events outlive what is not their fault`(_ status: Int)
+        async throws
+    {
         let test = try Client(server: StubServer { _ throws(HoldfastError) in .status(status) })
         track(test, 0..<3)
         await #expect(throws: HoldfastError.self) { try await test.client.flush() }

@@ -69,7 +69,9 @@ import Testing
         #expect(texts(try open()) == ["after"])
     }
 
-    @Test(arguments: 1...24) func `A record that is cut off is forgotten, and those before it are not`(_ missing: Int) throws {
+    @Test(arguments: 1...24) func `A record that is cut off is forgotten, and those before it are not`(_ missing: Int)
+        throws
+    {
         let queue = try open()
         try add("whole", to: queue)
         try add("torn off", to: queue)

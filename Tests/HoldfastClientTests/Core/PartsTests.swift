@@ -20,7 +20,8 @@ import Testing
     }
 
     @Test(arguments: [
-        ("5", Duration.seconds(5)), ("0", .zero), ("999999999", .seconds(86_400)), ("-1", nil), ("soon", nil), (nil, nil),
+        ("5", Duration.seconds(5)), ("0", .zero), ("999999999", .seconds(86_400)), ("-1", nil), ("soon", nil),
+        (nil, nil),
         ("Fri, 15 Jan 2027 08:01:30 GMT", .seconds(90)), ("Fri, 15 Jan 2027 07:00:00 GMT", .zero),
     ])
     func `Retry-After is seconds or a date`(_ value: String?, _ duration: Duration?) {
@@ -29,7 +30,8 @@ import Testing
 }
 
 @Suite struct ServerSentEventTests {
-    private static let text = "event: datafile\ndata: {\"a\":1}\n\n: alive\n\ndata: x\r\ndata:y\r\n\r\nid: 7\n\nevent: late\rdata:  z\r\r"
+    private static let text =
+        "event: datafile\ndata: {\"a\":1}\n\n: alive\n\ndata: x\r\ndata:y\r\n\r\nid: 7\n\nevent: late\rdata:  z\r\r"
 
     @Test(arguments: [1, 2, 3, 7, 1_000]) func `Events are the same however the bytes are cut`(_ size: Int) throws {
         var parser = ServerSentEventParser()
@@ -53,7 +55,9 @@ import Testing
 
 @Suite struct PollScheduleTests {
     /// The delays after failures, each of which comes when the former delay is over.
-    private func delays(_ count: Int, interval: Int, _ schedule: inout PollSchedule, from start: Date = .distantPast) -> [Duration] {
+    private func delays(_ count: Int, interval: Int, _ schedule: inout PollSchedule, from start: Date = .distantPast)
+        -> [Duration]
+    {
         var now = start
         return (0..<count).map { _ in
             let delay = schedule.next(succeeded: false, interval: .seconds(interval), attemptedAt: now, now: now)

@@ -7,7 +7,9 @@ import Testing
 /// Events that are to be sent again, beside those that need not be.
 @Suite struct PostponementTests {
     private func experiments(_ call: StubServer.Call) throws -> [String] {
-        try JSONDecoder().decode([HoldfastValue].self, from: Data(call.body.utf8)).compactMap { $0["experiment"]?.stringValue }
+        try JSONDecoder().decode([HoldfastValue].self, from: Data(call.body.utf8)).compactMap {
+            $0["experiment"]?.stringValue
+        }
     }
 
     private func report(_ experiment: String, _ users: Range<Int>, _ client: HoldfastClient) {
@@ -41,14 +43,18 @@ import Testing
         #expect(test.client.waitingEvents == 0)
     }
 
-    @Test(.timeLimit(.minutes(1))) func `A postponed event is sent again by itself, after a longer time each time`() async throws {
+    @Test(.timeLimit(.minutes(1))) func `A postponed event is sent again by itself, after a longer time each time`()
+        async throws
+    {
         let test = try Client(server: Self.server())
         report("gone", 0..<1, test.client)
         await #expect(throws: HoldfastError.self) { try await test.client.flush() }
         for attempt in 2...5 {
             let calls = test.server.calls("/v1/exposures").count
             var waited = 0.0
-            while try test.server.calls("/v1/exposures").count(where: { try experiments($0).contains("gone") }) < attempt {
+            while try test.server.calls("/v1/exposures").count(where: { try experiments($0).contains("gone") })
+                < attempt
+            {
                 test.clock.advance(by: .seconds(0.1))
                 waited += 0.1
                 for _ in 0..<20 { await Task.yield() }
@@ -73,7 +79,8 @@ import Testing
             server: StubServer { call throws(HoldfastError) in
                 call.path == "/v1/profiles" ? .status(503, ["retry-after": "3600"]) : Client.usual(call)
             })
-        UserProfileService(client: test.client).save(userProfile: UserProfile(userID: "ada", experimentBucketMap: ["1": "a"]))
+        UserProfileService(client: test.client).save(
+            userProfile: UserProfile(userID: "ada", experimentBucketMap: ["1": "a"]))
         await #expect(throws: HoldfastError.unavailable(status: 503, retryAfter: .seconds(3_600))) {
             try await test.client.flush()
         }
@@ -91,8 +98,10 @@ import Testing
             server: StubServer { call throws(HoldfastError) in
                 if call.path == "/v1/profiles" { await gate.passed() }
                 return Client.usual(call)
-            }) { $0.batchSize = 1 }
-        UserProfileService(client: test.client).save(userProfile: UserProfile(userID: "ada", experimentBucketMap: ["1": "a"]))
+            }
+        ) { $0.batchSize = 1 }
+        UserProfileService(client: test.client).save(
+            userProfile: UserProfile(userID: "ada", experimentBucketMap: ["1": "a"]))
         await test.server.untilCalled("/v1/profiles")
         test.client.track(goalID: "bought", userID: "ada")
         await test.server.untilCalled("/v1/events")
@@ -106,7 +115,8 @@ import Testing
         var notices = test.client.deliveries().makeAsyncIterator()
         report("here", 2..<3, test.client)
         #expect(test.client.reportExposure(experiment: "here", variationID: "1", userID: "user3"))
-        guard let notice = await notices.next(), case .exposure(let exposure) = notice.event, case .dropped = notice.outcome
+        guard let notice = await notices.next(), case .exposure(let exposure) = notice.event,
+            case .dropped = notice.outcome
         else {
             Issue.record("not told")
             return
@@ -125,7 +135,8 @@ import Testing
         let test = try Client(
             server: StubServer { call throws(HoldfastError) in
                 call.path.hasPrefix("/v1/profiles") ? .status(400, ["content-type": "text/html"]) : Client.usual(call)
-            }) { $0.queueSize = 2 }
+            }
+        ) { $0.queueSize = 2 }
         let (attributes, profiles) = (AttributeService(client: test.client), UserProfileService(client: test.client))
         try attributes.update(attributes: ["age": 1], userID: "ada")
         profiles.save(userProfile: UserProfile(userID: "ada", experimentBucketMap: ["1": "a"]))
@@ -147,7 +158,8 @@ import Testing
     }
 
     @Test func `The server's reason for a refusal is reported, in either form`() async throws {
-        let problem = #"{"type":"about:blank","title":"Not Found","status":404,"detail":"gone","pointer":"/1/experiment"}"#
+        let problem =
+            #"{"type":"about:blank","title":"Not Found","status":404,"detail":"gone","pointer":"/1/experiment"}"#
         let test = try Client(
             server: StubServer { _ throws(HoldfastError) in
                 .json(

@@ -14,7 +14,8 @@ import Testing
                      {"index":1,"status":"refused","retriable":false,"problem":{"status":422,"detail":"too old"}},
                      {"index":2,"status":"refused","retriable":true,"problem":{"status":422,"detail":"not yet"}}]}
                     """#)
-            }) { $0.queueSize = 4 }
+            }
+        ) { $0.queueSize = 4 }
         #expect(test.client.queueMetrics == QueueMetrics())
         for number in 0..<3 { test.client.track(goalID: "goal\(number)", userID: "ada") }
         #expect(test.client.queueMetrics.waiting == 3 && test.client.queueMetrics.waitingBytes > 0)

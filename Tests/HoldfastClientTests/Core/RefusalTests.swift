@@ -28,11 +28,15 @@ import Testing
     private static let page = "<html><body><h1>400 Bad Request</h1><hr>proxy</body></html>"
 
     @Test(arguments: [
-        StubServer.Response.status(400, ["content-type": "text/html"], page), .status(403, ["content-type": "text/html"], page),
+        StubServer.Response.status(400, ["content-type": "text/html"], page),
+        .status(403, ["content-type": "text/html"], page),
         .status(413, ["content-type": "text/html"], page), .status(400), .status(422, [:], #"{"detail":"another's"}"#),
-        .status(400, ["content-type": "application/problem+json"], #"{"title":"Bad Request","status":400,"traceId":"7"}"#),
-        .status(200, ["content-type": "text/html"], page), .status(200, [:], "{}"), .status(200, [:], #"{"results":[]}"#),
-        .status(200, [:], #"{"results":[{"index":0,"status":"queued"}]}"#), .status(302, ["location": "http://portal.test"]),
+        .status(
+            400, ["content-type": "application/problem+json"], #"{"title":"Bad Request","status":400,"traceId":"7"}"#),
+        .status(200, ["content-type": "text/html"], page), .status(200, [:], "{}"),
+        .status(200, [:], #"{"results":[]}"#),
+        .status(200, [:], #"{"results":[{"index":0,"status":"queued"}]}"#),
+        .status(302, ["location": "http://portal.test"]),
         .problem(400, "the query parameter 'v' is not known"),
     ])
     func `A response that is not Holdfast's own drops no event`(_ answer: StubServer.Response) async throws {
@@ -65,7 +69,8 @@ import Testing
     @Test func `An event that a proxy blocks stays queued, and does not delay others`() async throws {
         let test = try Client(
             server: StubServer { call throws(HoldfastError) in
-                call.body.contains(#""goal5""#) ? .status(403, ["content-type": "text/html"], Self.page) : Client.usual(call)
+                call.body.contains(#""goal5""#)
+                    ? .status(403, ["content-type": "text/html"], Self.page) : Client.usual(call)
             })
         let told = settled(test)
         track(test, 0..<10)
@@ -75,7 +80,8 @@ import Testing
         #expect(told.all["delivered"]?.count == 9 && told.all["refused"] == nil)
     }
 
-    @Test func `An attribute that a proxy does not let pass goes before later ones of its user, and delays no other user`()
+    @Test
+    func `An attribute that a proxy does not let pass goes before later ones of its user, and delays no other user`()
         async throws
     {
         let test = try Client(
@@ -133,11 +139,15 @@ import Testing
         guard asProblem, refused.count == call.lines.count else { return .json("{\(summary)}") }
         return .status(
             422, ["content-type": "application/problem+json"],
-            #"{"type":"about:blank","title":"Unprocessable Content","status":422,"detail":"nothing was imported",\#(summary)}"#)
+            #"{"type":"about:blank","title":"Unprocessable Content","status":422,"detail":"nothing was imported",\#(summary)}"#
+        )
     }
 
-    @Test(arguments: [false, true]) func `A line that the response leaves out is not taken for stored`(_ asProblem: Bool) async throws {
-        let test = try Client(server: StubServer { call throws(HoldfastError) in Self.importing(call, asProblem: asProblem) })
+    @Test(arguments: [false, true]) func `A line that the response leaves out is not taken for stored`(
+        _ asProblem: Bool
+    ) async throws {
+        let test = try Client(
+            server: StubServer { call throws(HoldfastError) in Self.importing(call, asProblem: asProblem) })
         let service = AttributeService(client: test.client)
         let outcomes = Outcomes()
         test.client.core.notices.observe { notice in

@@ -9,7 +9,8 @@ struct ArticleTests {
     func `Code in an article is code of its example`(name: String) throws {
         let articles = Self.here.appending(path: "../../../Sources/HoldfastClient/HoldfastClient.docc")
         let article = try String(contentsOf: articles.appending(path: "\(name).md"), encoding: .utf8)
-        let example = Self.lines(try String(contentsOf: Self.here.appending(path: "\(name)Example.swift"), encoding: .utf8))
+        let example = Self.lines(
+            try String(contentsOf: Self.here.appending(path: "\(name)Example.swift"), encoding: .utf8))
 
         let blocks = article.components(separatedBy: "```swift\n").dropFirst()
             .map { Self.lines($0.components(separatedBy: "```")[0]) }

@@ -13,7 +13,9 @@ struct AttributesExample {
         let dictionary: [String: Any] = ["hobby": "movies", "age": 40, "getsCatalogue": true, "lastUpdate": Date()]
 
         let attributes = AttributeService(client: client)
-        try attributes.update(attributes: ["hobby": "movies", "age": 40, "getsCatalogue": true, "lastUpdate": .timestamp(Date())])
+        try attributes.update(attributes: [
+            "hobby": "movies", "age": 40, "getsCatalogue": true, "lastUpdate": .timestamp(Date()),
+        ])
         try attributes.delete(attributes: ["hobby", "getsCatalogue"])
 
         let unsupported = try attributes.update(attributes: dictionary)

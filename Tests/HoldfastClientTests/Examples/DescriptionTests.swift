@@ -14,7 +14,8 @@ import Testing
     }
 
     private func client() throws -> HoldfastClient {
-        var configuration = HoldfastConfiguration(endpoint: Client.endpoint, token: "YOUR_TOKEN", directory: directory.url)
+        var configuration = HoldfastConfiguration(
+            endpoint: Client.endpoint, token: "YOUR_TOKEN", directory: directory.url)
         configuration.appVersion = "1.0.0"
         configuration.backgroundPollingInterval = .seconds(1_800)
         configuration.listensToChanges = false
@@ -60,10 +61,13 @@ import Testing
 
     @Test func `Attributes are set, updated and read`() async throws {
         let client = try client()
-        let attributes = ["app_version": "1.0.0", "os_version": "11.0.0", "device_model": "iphone-12", "language": "english"]
+        let attributes = [
+            "app_version": "1.0.0", "os_version": "11.0.0", "device_model": "iphone-12", "language": "english",
+        ]
         try await client.initialize(user: HoldfastUser(id: "USER_ID", attributes: attributes))
         client.updateUserAttributes(["app_version": "1.0.1", "country": "japan"])
-        #expect(client.currentUser == HoldfastUser(id: "USER_ID", attributes: ["app_version": "1.0.1", "country": "japan"]))
+        #expect(
+            client.currentUser == HoldfastUser(id: "USER_ID", attributes: ["app_version": "1.0.1", "country": "japan"]))
         client.destroy()
     }
 
@@ -142,7 +146,9 @@ struct AcousticExample {
         let test = try Client()
         try await test.client.initialize(user: HoldfastUser(id: "ada"))
         let queue = AttributeService(client: test.client)
-        let attributes: [String: Any] = ["hobby": "movies", "age": 40, "getsCatalogue": true, "lastUpdate": Date(timeIntervalSince1970: 0)]
+        let attributes: [String: Any] = [
+            "hobby": "movies", "age": 40, "getsCatalogue": true, "lastUpdate": Date(timeIntervalSince1970: 0),
+        ]
         #expect(try queue.update(attributes: attributes) == [])
         try queue.delete(attributes: ["hobby", "getsCatalogue"])
         try await test.client.flush()
@@ -153,7 +159,9 @@ struct AcousticExample {
             lines == [
                 [
                     "user_id": "ada",
-                    "attributes": ["hobby": "movies", "age": 40, "getsCatalogue": true, "lastUpdate": "1970-01-01T00:00:00.000Z"],
+                    "attributes": [
+                        "hobby": "movies", "age": 40, "getsCatalogue": true, "lastUpdate": "1970-01-01T00:00:00.000Z",
+                    ],
                 ], ["user_id": "ada", "remove": ["hobby", "getsCatalogue"]],
             ])
     }

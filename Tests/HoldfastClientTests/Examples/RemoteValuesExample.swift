@@ -104,7 +104,9 @@ final class AppConfigService: RemoteConfigService, @unchecked Sendable {
 @Suite(.timeLimit(.minutes(1)))
 struct RemoteValuesExample {
     @Test func `Values are audited, read, listed and followed`() async throws {
-        let keeper = InMemoryRemoteConfigKeeper(["paywall_type": "b", "onboarding_type": "long_baseline", "page_size": "many"])
+        let keeper = InMemoryRemoteConfigKeeper([
+            "paywall_type": "b", "onboarding_type": "long_baseline", "page_size": "many",
+        ])
         let lines = Mutex<[String]>([])
         let service = AppConfigService(keeper: keeper) { line in lines.withLock { $0.append(line) } }
         try await service.fetch()

@@ -38,7 +38,8 @@ struct AppAnalytics: SplitTestAnalytics {
 struct SplitTestsExample {
     /// Removes what a test has stored in the user's defaults.
     private static func forget() {
-        for key in UserDefaults.standard.dictionaryRepresentation().keys where key.contains(ButtonColorTest.identifier) {
+        for key in UserDefaults.standard.dictionaryRepresentation().keys where key.contains(ButtonColorTest.identifier)
+        {
             UserDefaults.standard.removeObject(forKey: key)
         }
     }
@@ -68,13 +69,15 @@ struct SplitTestsExample {
         Self.forget()
         defer { Self.forget() }
         let (server, directory) = (try RealServer(), try TemporaryDirectory())
-        try await server.request("PUT", "/v1/experiments/button_color", #"{"variations":["control","control_check","red"]}"#)
+        try await server.request(
+            "PUT", "/v1/experiments/button_color", #"{"variations":["control","control_check","red"]}"#)
         let client = try server.client(in: directory)
         try await client.initialize(user: HoldfastUser(id: "ada"), timeout: .seconds(60))
         let analytics = AppAnalytics { print($0) }
 
         let tests = SplitTestService(
-            client: client, userID: client.currentUser?.id, storage: UserDefaultsSplitTestStorage(), analytics: analytics)
+            client: client, userID: client.currentUser?.id, storage: UserDefaultsSplitTestStorage(),
+            analytics: analytics)
         tests.addUpdateListener { identifiers in
             print("groups changed: \(identifiers.sorted())")
         }

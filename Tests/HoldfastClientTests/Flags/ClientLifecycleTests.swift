@@ -28,7 +28,8 @@ import Testing
         let server = StubServer { call throws(HoldfastError) in Client.usual(call) }
         let first: HoldfastError? = try await withCheckedThrowingContinuation { continuation in
             do throws(HoldfastError) {
-                try HoldfastClient.initialize(configuration: configuration, user: Self.ada, transport: server) { error in
+                try HoldfastClient.initialize(configuration: configuration, user: Self.ada, transport: server) {
+                    error in
                     MainActor.assertIsolated()
                     continuation.resume(returning: error)
                 }
@@ -86,7 +87,9 @@ import Testing
         (.problem(400, "no", "/attributes"), .refused(status: 400, detail: "no", pointer: "/attributes")),
         (.status(503), .unavailable(status: 503, retryAfter: nil)),
     ])
-    func `Errors are told apart, by the first fetch and by polls`(answer: StubServer.Response, error: HoldfastError) async throws {
+    func `Errors are told apart, by the first fetch and by polls`(answer: StubServer.Response, error: HoldfastError)
+        async throws
+    {
         let test = try Client(server: StubServer { _ throws(HoldfastError) in answer })
         let errors = Log<HoldfastError?>()
         let token = test.client.addFetchListener { errors.add($0) }
@@ -141,7 +144,11 @@ import Testing
         let test = try Client()
         let model = FlagModel(client: test.client)
         let (changes, continuation) = AsyncStream.makeStream(of: Void.self)
-        let before = withObservationTracking { model.isEnabled(flagKey: "checkout") } onChange: { continuation.yield() }
+        let before = withObservationTracking {
+            model.isEnabled(flagKey: "checkout")
+        } onChange: {
+            continuation.yield()
+        }
         #expect(!before)
         try await test.client.initialize(user: Self.ada)
         for await _ in changes { break }
@@ -150,7 +157,9 @@ import Testing
         #expect(model.intVariation(flagKey: "checkout", variable: "columns", defaultValue: 0) == 3)
         #expect(model.doubleVariation(flagKey: "checkout", variable: "columns", defaultValue: 0) == 3)
         #expect(model.boolVariation(flagKey: "checkout", variable: "eager", defaultValue: false))
-        #expect(model.jsonVariation(flagKey: "checkout", variable: "theme", defaultValue: ["dark": false]) == ["dark": true])
+        #expect(
+            model.jsonVariation(flagKey: "checkout", variable: "theme", defaultValue: ["dark": false]) == ["dark": true]
+        )
         #expect(model.evaluationDetails(flagKey: "checkout")?.reason == .stored)
     }
 
@@ -209,7 +218,9 @@ import Testing
 
     @Test func `A logger hears of fetches and events`() async throws {
         let log = Log<String>()
-        let test = try Client { $0.logger = { level, message, metadata in log.add("\(level.rawValue) \(message) \(metadata)") } }
+        let test = try Client {
+            $0.logger = { level, message, metadata in log.add("\(level.rawValue) \(message) \(metadata)") }
+        }
         try await test.client.initialize(user: Self.ada)
         test.server.respond { _ throws(HoldfastError) in throw .unreachable("it is down") }
         try? await test.client.fetchEvaluations()

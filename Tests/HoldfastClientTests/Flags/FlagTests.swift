@@ -60,7 +60,10 @@ import Testing
         #expect(client.intVariation(flagKey: "checkout", variable: "title", defaultValue: 1) == 1)
         #expect(client.intVariation(flagKey: "banner", variable: "limit", defaultValue: 1) == 9)
         #expect(client.doubleVariation(flagKey: "banner", variable: "ratio", defaultValue: 1) == 0.5)
-        #expect(client.jsonVariation(flagKey: "checkout", variable: "theme", defaultValue: ["dark": false]) == ["dark": true])
+        #expect(
+            client.jsonVariation(flagKey: "checkout", variable: "theme", defaultValue: ["dark": false]) == [
+                "dark": true
+            ])
         #expect(client.evaluationDetails(flagKey: "banner")?.variables == ["ratio": 0.5, "limit": 9])
         #expect(client.currentUser == Self.ada)
     }
@@ -132,7 +135,8 @@ import Testing
         first.client.destroy()
         let down = StubServer { _ throws(HoldfastError) in throw .unreachable("it is down") }
         let second = try Client(directory: directory, server: down)
-        #expect(try await second.client.initialize(user: HoldfastUser(id: "bob")) == .nothing(.unreachable("it is down")))
+        #expect(
+            try await second.client.initialize(user: HoldfastUser(id: "bob")) == .nothing(.unreachable("it is down")))
         #expect(second.client.isEnabled(flagKey: "checkout", defaultValue: false) == false)
         #expect(try await second.client.initialize(user: Self.ada) == .cache(.unreachable("it is down")))
         #expect(second.client.isEnabled(flagKey: "checkout", defaultValue: false))
@@ -144,7 +148,9 @@ import Testing
         let token = test.client.addUpdateListener { keys in told.withLock { $0.append(keys) } }
         try await test.client.initialize(user: Self.ada)
         try await test.client.fetchEvaluations()
-        test.server.respond { _ throws(HoldfastError) in .json(Client.evaluations(revision: "2", columns: 4), ["etag": "\"2\""]) }
+        test.server.respond { _ throws(HoldfastError) in
+            .json(Client.evaluations(revision: "2", columns: 4), ["etag": "\"2\""])
+        }
         try await test.client.fetchEvaluations()
         token.cancel()
         test.server.respond { _ throws(HoldfastError) in .json(Client.evaluations(revision: "3", columns: 5)) }
@@ -152,7 +158,8 @@ import Testing
         #expect(told.withLock { $0 } == [["checkout", "banner"], ["checkout"]])
     }
 
-    @Test func `Listeners are notified of another user while the server is down, and the error is known`() async throws {
+    @Test func `Listeners are notified of another user while the server is down, and the error is known`() async throws
+    {
         let test = try Client()
         try await test.client.initialize(user: Self.ada)
         #expect(test.client.fetchError == nil)
@@ -174,7 +181,8 @@ import Testing
     @Test func `A failed poll is retried each minute five times, and then when the interval is over`() async throws {
         // 10:00 fails, 10:01 to 10:05 fail, the next poll is at 10:10.
         let test = try Client(server: StubServer { _ throws(HoldfastError) in .status(500) })
-        #expect(try await test.client.initialize(user: Self.ada) == .nothing(.unavailable(status: 500, retryAfter: nil)))
+        #expect(
+            try await test.client.initialize(user: Self.ada) == .nothing(.unavailable(status: 500, retryAfter: nil)))
         for attempt in 1...5 {
             await test.clock.untilSleeping(for: .seconds(60))
             test.clock.advance(by: .seconds(60))
@@ -192,7 +200,9 @@ import Testing
         #expect(test.server.calls("/v1/evaluations").count == 8)
     }
 
-    @Test func `The background has an interval of its own, and an overdue poll is made up for in the foreground`() async throws {
+    @Test func `The background has an interval of its own, and an overdue poll is made up for in the foreground`()
+        async throws
+    {
         let test = try Client()
         try await test.client.initialize(user: Self.ada)
         await test.clock.untilSleeping(for: .seconds(600))
@@ -237,7 +247,8 @@ import Testing
         test.client.destroy()
     }
 
-    @Test func `The first use of an experiment's variation is an exposure, later ones are not, and another variation is`()
+    @Test
+    func `The first use of an experiment's variation is an exposure, later ones are not, and another variation is`()
         async throws
     {
         let test = try Client()
@@ -264,7 +275,8 @@ import Testing
         _ = test.client.stringVariation(flagKey: "checkout", defaultValue: "")
         #expect(test.client.waitingEvents == 2)
         try await test.client.flush()
-        let sent = try JSONDecoder().decode([HoldfastValue].self, from: Data(test.server.calls("/v1/exposures")[0].body.utf8))
+        let sent = try JSONDecoder().decode(
+            [HoldfastValue].self, from: Data(test.server.calls("/v1/exposures")[0].body.utf8))
         #expect(sent.map { $0["variation_id"] } == ["70012", "70011"])
         #expect(sent.allSatisfy { $0["user_id"] == "ada" && $0["experiment"] == "7001" })
         #expect(sent[0]["timestamp"] == "2027-01-15T08:00:00.000Z")
@@ -277,7 +289,10 @@ import Testing
         await #expect(throws: HoldfastError.self) { try await test.client.initialize(user: HoldfastUser(id: "")) }
         try await test.client.initialize(user: Self.ada)
         for (answer, error) in [
-            (StubServer.Response.status(400, [:], #"{"detail":"no","pointer":"/a"}"#), HoldfastError.refused(status: 400, detail: "no", pointer: "/a")),
+            (
+                StubServer.Response.status(400, [:], #"{"detail":"no","pointer":"/a"}"#),
+                HoldfastError.refused(status: 400, detail: "no", pointer: "/a")
+            ),
             (.status(503, ["retry-after": "7"]), .unavailable(status: 503, retryAfter: .seconds(7))),
             (.status(429), .unavailable(status: 429, retryAfter: nil)),
         ] {
@@ -337,7 +352,8 @@ import Testing
             server: StubServer { call throws(HoldfastError) in
                 call.path == "/v1/assign"
                     ? .json(
-                        #"{"experiment_id":"7001","experiment_key":"checkout_test","variation_id":"70012","variation_key":"new","source":"stored","reasons":[]}"#)
+                        #"{"experiment_id":"7001","experiment_key":"checkout_test","variation_id":"70012","variation_key":"new","source":"stored","reasons":[]}"#
+                    )
                     : Client.usual(call)
             })
         let assignment = try await test.client.assignment(experiment: "checkout_test", user: Self.ada)

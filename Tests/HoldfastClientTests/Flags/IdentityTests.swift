@@ -22,7 +22,9 @@ import Testing
         #expect(second.client.currentUser?.id == second.client.anonymousUserID)
     }
 
-    @Test func `Only variations that were seen are saved for the account, and only for the anonymous user`() async throws {
+    @Test func `Only variations that were seen are saved for the account, and only for the anonymous user`()
+        async throws
+    {
         let test = try Client()
         try await test.client.initializeAnonymously()
         try await test.client.login(userID: "ada")
@@ -52,7 +54,9 @@ import Testing
         await #expect(throws: HoldfastError.destroyed) { try await test.client.logout() }
     }
 
-    @Test func `What was shown before the login is shown after it, unless the account has seen another variation`() async throws {
+    @Test func `What was shown before the login is shown after it, unless the account has seen another variation`()
+        async throws
+    {
         let server = try RealServer()
         let directory = try TemporaryDirectory()
         try await server.putDatafile(revision: 1)

@@ -13,7 +13,8 @@ import Testing
     private static func server() -> StubServer {
         StubServer { call throws(HoldfastError) in
             guard call.path == "/v1/profiles/lookup" else { return Client.usual(call) }
-            let ids = (try? JSONDecoder().decode([String: [String]].self, from: Data(call.body.utf8)))?["user_ids"] ?? []
+            let ids =
+                (try? JSONDecoder().decode([String: [String]].self, from: Data(call.body.utf8)))?["user_ids"] ?? []
             let profiles = ids.map { id in
                 id == "ada" ? #"{"user_id":"ada","experiment_bucket_map":{"1":{"variation_id":"a"}}}"# : "null"
             }
@@ -63,7 +64,8 @@ import Testing
         #expect(test.client.waitingEvents == 1)
     }
 
-    @Test func `What was saved is known at once and sent once, and what the server has is not sent again`() async throws {
+    @Test func `What was saved is known at once and sent once, and what the server has is not sent again`() async throws
+    {
         let test = try Client(server: Self.server())
         let service = UserProfileService(client: test.client)
         try await service.load(userIDs: ["ada"])
@@ -112,7 +114,9 @@ import Testing
         #expect(told == ["u2: too many (/a)"])
     }
 
-    @Test func `A save that is not with the server yet goes before what the server says, and survives a restart`() async throws {
+    @Test func `A save that is not with the server yet goes before what the server says, and survives a restart`()
+        async throws
+    {
         let directory = try TemporaryDirectory()
         let server = Self.server()
         let first = try Client(directory: directory, server: server)
@@ -137,7 +141,8 @@ import Testing
             case "/v1/profiles/lookup":
                 let profile = stored.withLock { $0 } ?? "null"
                 await gate.passed()
-                let ids = (try? JSONDecoder().decode([String: [String]].self, from: Data(call.body.utf8)))?["user_ids"] ?? []
+                let ids =
+                    (try? JSONDecoder().decode([String: [String]].self, from: Data(call.body.utf8)))?["user_ids"] ?? []
                 return .json(#"{"profiles":[\#(ids.map { $0 == "ada" ? profile : "null" }.joined(separator: ","))]}"#)
             case "/v1/profiles":
                 stored.withLock { $0 = call.lines.last.map(String.init) }
@@ -165,7 +170,9 @@ import Testing
         }
     }
 
-    @Test(.timeLimit(.minutes(1))) func `A user who is loaded while a save is settled is known with the save`() async throws {
+    @Test(.timeLimit(.minutes(1))) func `A user who is loaded while a save is settled is known with the save`()
+        async throws
+    {
         let gate = Gate()
         let test = try Client(server: Self.lateServer(gate))
         let service = UserProfileService(client: test.client)
@@ -203,7 +210,8 @@ import Testing
 
     @Test(arguments: [
         UserProfile(userID: ""), UserProfile(userID: String(repeating: "x", count: 1_025)), UserProfile(userID: "a\0b"),
-        UserProfile(userID: "ada", experimentBucketMap: ["a b": "1"]), UserProfile(userID: "ada", experimentBucketMap: ["1": ""]),
+        UserProfile(userID: "ada", experimentBucketMap: ["a b": "1"]),
+        UserProfile(userID: "ada", experimentBucketMap: ["1": ""]),
     ])
     func `An invalid profile is dropped and reported`(_ profile: UserProfile) async throws {
         let test = try Client(server: Self.server())
@@ -216,9 +224,12 @@ import Testing
         #expect(test.client.waitingEvents == 0)
     }
 
-    @Test func `A preloaded profile is used until the server's is loaded, and a cached one has precedence`() async throws {
+    @Test func `A preloaded profile is used until the server's is loaded, and a cached one has precedence`()
+        async throws
+    {
         let test = try Client(server: Self.server())
-        let service = UserProfileService(client: test.client, preloaded: [profile("ada", ["1": "b", "2": "c"]), profile("bob", ["1": "b"])])
+        let service = UserProfileService(
+            client: test.client, preloaded: [profile("ada", ["1": "b", "2": "c"]), profile("bob", ["1": "b"])])
         #expect(service.lookup(userID: "ada") == profile("ada", ["1": "b", "2": "c"]))
         #expect(test.client.waitingEvents == 0)
         try await service.load(userIDs: ["ada"])
@@ -237,8 +248,13 @@ import Testing
         #expect(service.lookup(userID: "bob") == profile("bob", ["1": "z"]))
         service.save(userProfile: profile("ada", ["1": "z", "2": "y", "3": "new"]))
         try await test.client.flush()
-        #expect(test.server.calls("/v1/profiles").map(\.body) == [#"{"user_id":"ada","experiment_bucket_map":{"3":{"variation_id":"new"}}}"# + "\n"]
-            || test.server.calls("/v1/profiles").map(\.body) == [#"{"experiment_bucket_map":{"3":{"variation_id":"new"}},"user_id":"ada"}"# + "\n"])
+        #expect(
+            test.server.calls("/v1/profiles").map(\.body) == [
+                #"{"user_id":"ada","experiment_bucket_map":{"3":{"variation_id":"new"}}}"# + "\n"
+            ]
+                || test.server.calls("/v1/profiles").map(\.body) == [
+                    #"{"experiment_bucket_map":{"3":{"variation_id":"new"}},"user_id":"ada"}"# + "\n"
+                ])
         service.override(nil, userID: "ada")
         #expect(service.lookup(userID: "ada")?.experimentBucketMap["1"] == "a")
     }

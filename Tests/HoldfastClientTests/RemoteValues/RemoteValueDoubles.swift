@@ -178,5 +178,7 @@ final class RecordingService: RemoteConfigService, @unchecked Sendable {
     override func trackIncorrectValues(_ values: [(key: any RemoteKey, value: HoldfastValue)]) {
         record("all incorrect \(values.map(\.key.name))")
     }
-    override func trackExperimentalGroup(_ group: String, for key: any RemoteKey) { record("group \(key.name) \(group)") }
+    override func trackExperimentalGroup(_ group: String, for key: any RemoteKey) {
+        record("group \(key.name) \(group)")
+    }
 }

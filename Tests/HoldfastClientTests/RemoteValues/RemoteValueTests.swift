@@ -25,9 +25,11 @@ struct RemoteValueTests {
         #expect(Inferred.OnboardingType.default == .x)
     }
 
-    @Test(arguments: [
-        ("b", false, "b"), ("b_baseline", true, "b"), ("d", nil, ""), ("_baseline", nil, ""), ("b_baseline_baseline", nil, ""),
-    ] as [(String, Bool?, String)])
+    @Test(
+        arguments: [
+            ("b", false, "b"), ("b_baseline", true, "b"), ("d", nil, ""), ("_baseline", nil, ""),
+            ("b_baseline_baseline", nil, ""),
+        ] as [(String, Bool?, String)])
     func `Baseline is a suffix of the value`(text: String, baseline: Bool?, name: String) {
         let value = Macro.StringBaselineTest.parse(.string(text))
         #expect(value?.baseline == baseline)
@@ -35,11 +37,12 @@ struct RemoteValueTests {
         #expect(ByHand.StringBaselineTest.parse(.string(text))?.baseline == baseline)
     }
 
-    @Test(arguments: [
-        ("true", .init(baseline: false, isEnabled: true)), ("false", .init(baseline: false, isEnabled: false)),
-        ("true_baseline", .init(baseline: true, isEnabled: true)), (true, .init(baseline: false, isEnabled: true)),
-        ("yes", nil), (1, nil),
-    ] as [(HoldfastValue, Macro.BoolBaselineTest?)])
+    @Test(
+        arguments: [
+            ("true", .init(baseline: false, isEnabled: true)), ("false", .init(baseline: false, isEnabled: false)),
+            ("true_baseline", .init(baseline: true, isEnabled: true)), (true, .init(baseline: false, isEnabled: true)),
+            ("yes", nil), (1, nil),
+        ] as [(HoldfastValue, Macro.BoolBaselineTest?)])
     func `A bool with baseline is true or false`(raw: HoldfastValue, value: Macro.BoolBaselineTest?) {
         #expect(Macro.BoolBaselineTest.parse(raw) == value)
     }
@@ -52,9 +55,10 @@ struct RemoteValueTests {
         #expect(group(ByHand.BoolBaselineTest(baseline: true, isEnabled: true)) == nil)
     }
 
-    @Test(arguments: [
-        (true, .enabled), (false, .disabled), ("true", .enabled), ("off", .disabled), ("maybe", nil), (1, nil),
-    ] as [(HoldfastValue, Macro.AFeatureEnabled?)])
+    @Test(
+        arguments: [
+            (true, .enabled), (false, .disabled), ("true", .enabled), ("off", .disabled), ("maybe", nil), (1, nil),
+        ] as [(HoldfastValue, Macro.AFeatureEnabled?)])
     func `A bool is true or false`(raw: HoldfastValue, value: Macro.AFeatureEnabled?) {
         #expect(Macro.AFeatureEnabled.parse(raw) == value)
     }

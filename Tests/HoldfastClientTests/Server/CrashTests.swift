@@ -66,8 +66,10 @@ import Testing
             server = try RealServer()
         }
 
-        @Test func `Events are accepted while the queue's file is synchronized, and are in the rewritten file`() throws {
-            let queue = directory.url.resolvingSymlinksInPath().appendingPathComponent("queue").appendingPathComponent("queue.log")
+        @Test func `Events are accepted while the queue's file is synchronized, and are in the rewritten file`() throws
+        {
+            let queue = directory.url.resolvingSymlinksInPath().appendingPathComponent("queue").appendingPathComponent(
+                "queue.log")
             let control = directory.path("control")
             #expect(FileManager.default.createFile(atPath: control, contents: Data(count: 4_096)))
             // As long as the control file is locked, a `fsync` of the new file does not return; see FaultyDisk.c.

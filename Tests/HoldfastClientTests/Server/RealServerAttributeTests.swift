@@ -39,7 +39,8 @@ import Testing
         #expect(refused.count == 1)
         #expect(refused.first?.hasPrefix("bob: ") == true && refused.first?.contains("/attributes/age") == true)
         #expect(try await server.request("GET", "/v1/profiles/ada/attributes").contains(#""attributes":{"age":31}"#))
-        #expect(try await server.request("GET", "/v1/profiles/bob/attributes").contains(#""attributes":{"country":"fr"}"#))
+        #expect(
+            try await server.request("GET", "/v1/profiles/bob/attributes").contains(#""attributes":{"country":"fr"}"#))
         client.destroy()
     }
 

@@ -80,7 +80,8 @@ import Testing
     }
 
     @Test func `Profiles are saved and looked up, and what the server has first stays`() async throws {
-        try await server.request("PUT", "/v1/profiles/bob", #"{"experiment_bucket_map":{"1":{"variation_id":"first"}}}"#)
+        try await server.request(
+            "PUT", "/v1/profiles/bob", #"{"experiment_bucket_map":{"1":{"variation_id":"first"}}}"#)
         let client = try server.client(in: directory)
         let service = UserProfileService(client: client)
         // Nothing is known of the user yet; the SDK decides by itself.
@@ -126,7 +127,10 @@ import Testing
     @Test func `An unknown project is an error of its own`() async throws {
         try await server.putDatafile(revision: 1)
         let client = try server.client(in: directory) { $0.sdkKey = "nowhere" }
-        guard case .nothing(.unknownProject(let detail)) = try await client.initialize(user: Self.ada, timeout: .seconds(60)) else {
+        guard
+            case .nothing(.unknownProject(let detail)) = try await client.initialize(
+                user: Self.ada, timeout: .seconds(60))
+        else {
             Issue.record("\(String(describing: client.fetchError))")
             return
         }

@@ -46,17 +46,22 @@ private enum ShopKey: String, CaseIterable, RemoteKey {
 
     /// `theme` and `shop` are on for all. `layout` is `stack` for Germans by an experiment, and `list_baseline` for all others.
     private static func datafile(revision: String, title: String) -> String {
-        func flag(_ id: Int, _ key: String, rollout: String = "", experiments: String = "", variables: String = "") -> String {
+        func flag(_ id: Int, _ key: String, rollout: String = "", experiments: String = "", variables: String = "")
+            -> String
+        {
             #"{"id":"\#(id)","key":"\#(key)","rolloutId":"\#(rollout)","experimentIds":[\#(experiments)],"variables":[\#(variables)]}"#
         }
-        func experiment(_ id: Int, _ key: String, audience: String = "", variation: String, variables: String = "") -> String {
+        func experiment(_ id: Int, _ key: String, audience: String = "", variation: String, variables: String = "")
+            -> String
+        {
             #"""
             {"id":"\#(id)","key":"\#(key)","layerId":"\#(id)","status":"Running","audienceIds":[\#(audience)],"forcedVariations":{},
              "variations":[{"id":"\#(id)1","key":"\#(variation)","featureEnabled":true,"variables":[\#(variables)]}],
              "trafficAllocation":[{"entityId":"\#(id)1","endOfRange":10000}]}
             """#
         }
-        let variables = #"{"id":"801","key":"title","type":"string","defaultValue":"-"},{"id":"802","key":"shows_prices","type":"boolean","defaultValue":"false"}"#
+        let variables =
+            #"{"id":"801","key":"title","type":"string","defaultValue":"-"},{"id":"802","key":"shows_prices","type":"boolean","defaultValue":"false"}"#
         return #"""
             {"version":"4","accountId":"1","projectId":"1","revision":"\#(revision)","sdkKey":"shop","groups":[],"events":[],
              "attributes":[{"id":"501","key":"country"}],"audiences":[],
@@ -72,7 +77,8 @@ private enum ShopKey: String, CaseIterable, RemoteKey {
 
     private func client(country: String = "fr") async throws -> HoldfastClient {
         let client = try server.client(in: directory)
-        try await client.initialize(user: HoldfastUser(id: "ada", attributes: ["country": .string(country)]), timeout: .seconds(60))
+        try await client.initialize(
+            user: HoldfastUser(id: "ada", attributes: ["country": .string(country)]), timeout: .seconds(60))
         return client
     }
 
@@ -92,7 +98,8 @@ private enum ShopKey: String, CaseIterable, RemoteKey {
         client.destroy()
     }
 
-    @Test func `Those in the experiment get its value and are exposed once, all others get the baseline`() async throws {
+    @Test func `Those in the experiment get its value and are exposed once, all others get the baseline`() async throws
+    {
         let outside = try await client(country: "fr")
         let layout: ShopKey.Layout = service(outside).remoteValue(for: ShopKey.layout)
         #expect(layout == .init(baseline: true, variant: .list))

@@ -18,11 +18,14 @@ private enum UnknownTest: SplitTest {
     init() async throws {
         directory = try TemporaryDirectory()
         server = try RealServer()
-        try await server.request("PUT", "/v1/experiments/paywall", #"{"id":"70","variations":["control","control_check","annual_first"]}"#)
+        try await server.request(
+            "PUT", "/v1/experiments/paywall", #"{"id":"70","variations":["control","control_check","annual_first"]}"#)
         client = try server.client(in: directory)
     }
 
-    private func service(_ userID: String, storage: any SplitTestStorage = InMemorySplitTestStorage()) -> SplitTestService {
+    private func service(_ userID: String, storage: any SplitTestStorage = InMemorySplitTestStorage())
+        -> SplitTestService
+    {
         SplitTestService(client: client, userID: userID, storage: storage, timeLimit: .seconds(60)) { _ in 2 }
     }
 

@@ -44,8 +44,12 @@ final class AssigningServer: Sendable {
             guard call.path == "/v1/assign" else { return Client.usual(call) }
             switch state.value {
             case .group(let key):
-                let variation = key.map { #""variation_id":"id","variation_key":"\#($0)""# } ?? #""variation_id":null,"variation_key":null"#
-                return .json(#"{"experiment_id":"70","experiment_key":"paywall",\#(variation),"source":"bucketed","reasons":[]}"#)
+                let variation =
+                    key.map { #""variation_id":"id","variation_key":"\#($0)""# }
+                    ?? #""variation_id":null,"variation_key":null"#
+                return .json(
+                    #"{"experiment_id":"70","experiment_key":"paywall",\#(variation),"source":"bucketed","reasons":[]}"#
+                )
             case .error(let error): throw error
             case .problem(let status): return .problem(status, "no")
             case .silence:

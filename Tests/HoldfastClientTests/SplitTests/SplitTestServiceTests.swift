@@ -18,7 +18,8 @@ import Testing
 
     /// A service as of another run of the app.
     private func service(
-        userID: String? = "ann", storage: (any SplitTestStorage)? = nil, draw: @escaping @Sendable (Int) -> Int = { _ in 0 }
+        userID: String? = "ann", storage: (any SplitTestStorage)? = nil,
+        draw: @escaping @Sendable (Int) -> Int = { _ in 0 }
     ) -> SplitTestService {
         SplitTestService(
             client: test.client, userID: userID, storage: storage ?? self.storage, analytics: analytics, draw: draw)
@@ -207,7 +208,8 @@ import Testing
     @Test func `A changed datafile refreshes the tests`() async throws {
         @Sendable func evaluations(_ revision: String, _ variation: String?) -> StubServer.Response {
             .json(
-                #"{"user_id":"ann","revision":"\#(revision)","evaluations":[{"flag_key":"paywall","variation_key":\#(variation.map { "\"\($0)\"" } ?? "null"),"variation_id":null,"experiment_id":null,"enabled":true,"variables":{},"rule_key":null,"source":"none"}]}"#)
+                #"{"user_id":"ann","revision":"\#(revision)","evaluations":[{"flag_key":"paywall","variation_key":\#(variation.map { "\"\($0)\"" } ?? "null"),"variation_id":null,"experiment_id":null,"enabled":true,"variables":{},"rule_key":null,"source":"none"}]}"#
+            )
         }
         let paused = Mutex(false)
         test.server.respond { call throws(HoldfastError) in
@@ -216,7 +218,8 @@ import Testing
             case "/v1/evaluations": return evaluations(isPaused ? "2" : "1", isPaused ? nil : "control")
             case "/v1/assign":
                 return .json(
-                    #"{"experiment_id":"70","experiment_key":"paywall","variation_id":null,"variation_key":\#(isPaused ? "null" : "\"control\""),"source":"bucketed"}"#)
+                    #"{"experiment_id":"70","experiment_key":"paywall","variation_id":null,"variation_key":\#(isPaused ? "null" : "\"control\""),"source":"bucketed"}"#
+                )
             default: return Client.usual(call)
             }
         }

@@ -32,7 +32,8 @@ final class ManualClock: HoldfastClock {
                 let (isOver, ready) = state.withLock { state -> (Bool, [CheckedContinuation<Void, Never>]) in
                     guard !Task.isCancelled, duration > .zero else { return (true, []) }
                     state.sleepers[id] = Sleeper(
-                        end: state.now.addingTimeInterval(duration.inSeconds), duration: duration, continuation: continuation)
+                        end: state.now.addingTimeInterval(duration.inSeconds), duration: duration,
+                        continuation: continuation)
                     return (false, Self.takeReady(&state))
                 }
                 if isOver { continuation.resume(with: Result { try Task.checkCancellation() }) }
@@ -69,7 +70,8 @@ final class ManualClock: HoldfastClock {
         var ready: [CheckedContinuation<Void, Never>] = []
         let sleepers = state.sleepers
         state.waiters.removeAll { waiter in
-            let isReady = sleepers.values.count { abs(($0.duration - waiter.duration).inSeconds) < 0.001 } >= waiter.count
+            let isReady =
+                sleepers.values.count { abs(($0.duration - waiter.duration).inSeconds) < 0.001 } >= waiter.count
             if isReady { ready.append(waiter.continuation) }
             return isReady
         }

@@ -35,7 +35,8 @@ final class Program: @unchecked Sendable {
 
     /// Where the package's programs are built.
     static let directory: URL = {
-        let own = (try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")) ?? CommandLine.arguments[0]
+        let own =
+            (try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")) ?? CommandLine.arguments[0]
         return URL(fileURLWithPath: own).deletingLastPathComponent()
     }()
 

@@ -16,7 +16,10 @@ final class RealServer: Sendable {
         directory = try former?.directory ?? TemporaryDirectory()
         program = try Program(
             "holdfast",
-            ["serve", "--listen", "127.0.0.1:\(former?.port ?? 0)", "--database", directory.path("holdfast.db"), "--log-format", "json"]
+            [
+                "serve", "--listen", "127.0.0.1:\(former?.port ?? 0)", "--database", directory.path("holdfast.db"),
+                "--log-format", "json",
+            ]
                 + (tokens.map { ["--tokens-file", $0] } ?? []),
             reading: .errors)
         guard let line = program.line(where: { $0.contains(#""message":"listening""#) }),
