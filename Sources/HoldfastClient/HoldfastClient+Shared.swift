@@ -52,13 +52,17 @@ extension HoldfastClient {
         _ configuration: HoldfastConfiguration, _ user: HoldfastUser, _ transport: (any HoldfastTransport)?,
         _ clock: any HoldfastClock
     ) throws(HoldfastError) -> HoldfastClient {
-        try current.withLock { current throws(HoldfastError) in
-            guard current == nil else { throw .alreadyStarted }
-            let client = try HoldfastClient(configuration: configuration, transport: transport, clock: clock)
-            try client.begin(user)
+        guard !isStarted else { throw .alreadyStarted }
+        let client = try HoldfastClient(configuration: configuration, transport: transport, clock: clock)
+        try client.begin(user)
+        // Not created inside the lock: a client that is released takes it.
+        let isShared = current.withLock { current in
+            guard current == nil else { return false }
             current = client
-            return client
+            return true
         }
+        guard isShared else { throw .alreadyStarted }
+        return client
     }
 
     /// Ends ``shared`` if it is this client.

@@ -152,12 +152,12 @@ final class FlagSource: Sendable {
                 includeReasons: core.configuration.includesReasons ? true : nil))
         var fields: [String: String] = [:]
         fields["If-None-Match"] = known?.content.entityTag
-        let response: HoldfastServer.Response
-        do throws(HoldfastError) {
-            response = try await core.server.request("POST", "v1/evaluations", body: body, fields: fields)
-        } catch .refused(status: 404, let detail, _) {
-            throw .unknownProject(detail: detail)
+        let response = try await core.server.send("POST", "v1/evaluations", body: body, fields: fields)
+        // Not any 404: the endpoint may be wrong.
+        if response.status == 404, let problem = Problem(response) {
+            throw .unknownProject(detail: problem.text ?? "no details")
         }
+        try HoldfastServer.check(response)
         guard response.status != 304 else { return [] }
         var content = try HoldfastServer.decode(Evaluations.Content.self, response.body)
         content.entityTag = response.fields["etag"]

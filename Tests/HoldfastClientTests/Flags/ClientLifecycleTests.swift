@@ -25,6 +25,10 @@ import Testing
         #expect(!HoldfastClient.isStarted)
         await #expect(processExitsWith: .failure) { _ = HoldfastClient.shared }
 
+        #expect(throws: HoldfastError.self) {
+            try HoldfastClient.start(configuration: configuration, user: HoldfastUser(id: ""))
+        }
+        #expect(!HoldfastClient.isStarted)
         let server = StubServer { call throws(HoldfastError) in Client.usual(call) }
         let first: HoldfastError? = try await withCheckedThrowingContinuation { continuation in
             do throws(HoldfastError) {
@@ -85,6 +89,7 @@ import Testing
         (.problem(403, "wrong scope"), .unauthorized(detail: "wrong scope")),
         (.problem(404, "no such project", "/sdk_key"), .unknownProject(detail: "no such project")),
         (.problem(400, "no", "/attributes"), .refused(status: 400, detail: "no", pointer: "/attributes")),
+        (.status(404), .refused(status: 404, detail: "no details")),
         (.status(503), .unavailable(status: 503, retryAfter: nil)),
     ])
     func `Errors are told apart, by the first fetch and by polls`(answer: StubServer.Response, error: HoldfastError)
