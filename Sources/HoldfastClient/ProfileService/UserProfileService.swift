@@ -40,6 +40,8 @@ public final class UserProfileService: Sendable {
         /// Assignments in undelivered saves, and the number of those saves.
         var unsent: [Key: (variations: [String: String], events: Int)] = [:]
         var hasChanged = false
+        /// Variation ids by experiment id that the app had already; the server's have precedence.
+        var preloaded: [Key: [String: String]] = [:]
         /// Variation ids by experiment id that an app has set for a user.
         var overrides: [Key: [String: String]] = [:]
         var reads = Reads()
@@ -88,7 +90,7 @@ public final class UserProfileService: Sendable {
     private static let writeInterval = Duration.seconds(30)
 
     /// - Parameters:
-    ///   - preloaded: profiles that the app has already, which are used until the server's are loaded.
+    ///   - preloaded: profiles that the app has already. The server's assignments have precedence once they are loaded.
     ///   - preloading: users to load at once, in the background.
     public init(
         client: HoldfastClient, mode: Mode = .lookupAndSave, preloaded: [UserProfile] = [],
@@ -100,6 +102,7 @@ public final class UserProfileService: Sendable {
         for entry in core.cache.read(Self.cacheName, as: [Entry].self) ?? [] {
             state.cache.set(Key(entry.userID), entry)
         }
+        state.preloaded = Dictionary(preloaded.map { (Key($0.userID), $0.experimentBucketMap) }) { _, last in last }
         for profile in preloaded where state.cache.value(Key(profile.userID)) == nil {
             // Loaded at no time: a lookup asks the server.
             let entry = Entry(
@@ -322,8 +325,10 @@ public final class UserProfileService: Sendable {
                     continue
                 }
                 let unsent = state.unsent[Key(id)]?.variations
-                let variations = (profile?.experimentBucketMap ?? [:]).merging(unsent ?? [:]) { $1 }
-                let exists = profile != nil || unsent != nil
+                let preloaded = state.preloaded[Key(id)]
+                let variations = (preloaded ?? [:]).merging(profile?.experimentBucketMap ?? [:]) { $1 }
+                    .merging(unsent ?? [:]) { $1 }
+                let exists = profile != nil || unsent != nil || preloaded != nil
                 state.cache.set(Key(id), Entry(userID: id, variations: variations, exists: exists, loadedAt: now))
             }
             state.hasChanged = true
