@@ -132,10 +132,12 @@ private struct ItemResult: Decodable {
     private let status: Int?
     private let detail: String
     private let pointer: String?
+    /// The single faults, if there are several.
+    private let faults: [Problem.Entry]
     private let isRetriable: Bool
 
     private enum CodingKeys: String, CodingKey {
-        case index, line, status, reason, problem, error, detail, pointer, retriable
+        case index, line, status, reason, problem, error, detail, pointer, errors, retriable
     }
 
     init(from decoder: any Decoder) throws {
@@ -152,13 +154,18 @@ private struct ItemResult: Decodable {
                 String.self, forKey: .reason)
             ?? (try? item.decode(String.self, forKey: .error)) ?? "no details"
         pointer = try problem.decodeIfPresent(String.self, forKey: .pointer)
+        faults = (try? problem.decodeIfPresent([Problem.Entry].self, forKey: .errors)) ?? []
         isRetriable =
             try item.decodeIfPresent(Bool.self, forKey: .retriable)
             ?? problem.decodeIfPresent(Bool.self, forKey: .retriable) ?? false
     }
 
     /// The reason of the refusal.
-    var text: String { pointer.map { "\(detail) (\($0))" } ?? detail }
+    var text: String {
+        guard faults.count > 1 else { return pointer.map { "\(detail) (\($0))" } ?? detail }
+        let faults = faults.compactMap { fault in fault.detail.map { "\($0) (\(fault.pointer ?? ""))" } }
+        return "\(detail): \(faults.joined(separator: "; "))"
+    }
 
     /// `nil` for a result unknown to this version.
     var settlement: HoldfastServer.Settlement? {

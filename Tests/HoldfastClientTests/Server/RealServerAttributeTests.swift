@@ -90,6 +90,21 @@ import Testing
         client.destroy()
     }
 
+    @Test func `A refusal names all wrong attributes`() async throws {
+        try await declare()
+        let client = try server.client(in: directory)
+        let service = AttributeService(client: client)
+        var outcomes = service.outcomes().makeAsyncIterator()
+        try service.update(attributes: ["age": "old", "unknown": 1], userID: "ada")
+        try await client.flush()
+        guard case .failure(let reason) = await outcomes.next()?.result else {
+            Issue.record("not refused")
+            return
+        }
+        #expect(reason.contains("/attributes/age") && reason.contains("/attributes/unknown"))
+        client.destroy()
+    }
+
     @Test func `An attribute that was stored counts for a flag's audience`() async throws {
         try await declare()
         try await server.putDatafile(revision: 1, controlEnd: 0)
