@@ -37,7 +37,7 @@ public final class AttributeService: Sendable {
     private let state: Mutex<State>
     private let changed = Signal()
     /// The server's definitions, once they were fetched.
-    private let schema = Mutex<[Key: AttributeDefinition]?>(nil)
+    private let schema = Mutex<[Key: DefinedAttribute]?>(nil)
 
     private static let cacheName = "attributes.cache"
     private static let writeInterval = Duration.seconds(30)
@@ -129,15 +129,15 @@ public final class AttributeService: Sendable {
 
     /// Calls a function with the outcome of each update and deletion, on an arbitrary thread.
     @discardableResult
-    public func addObserver(_ observer: @escaping @Sendable (AttributeOutcome) -> Void) -> ListenerToken {
+    public func addObserver(_ observer: @escaping @Sendable (AttributeChangeOutcome) -> Void) -> ListenerToken {
         client.core.notices.observe { notice in
-            if let outcome = AttributeOutcome(notice) { observer(outcome) }
+            if let outcome = AttributeChangeOutcome(notice) { observer(outcome) }
         }
     }
 
     /// Returns a stream of the outcomes of updates and deletions, which buffers the newest 1,000.
-    public func outcomes() -> AsyncStream<AttributeOutcome> {
-        let (stream, continuation) = AsyncStream<AttributeOutcome>.makeStream(bufferingPolicy: .bufferingNewest(1_000))
+    public func outcomes() -> AsyncStream<AttributeChangeOutcome> {
+        let (stream, continuation) = AsyncStream<AttributeChangeOutcome>.makeStream(bufferingPolicy: .bufferingNewest(1_000))
         let token = addObserver { continuation.yield($0) }
         continuation.onTermination = { _ in token.cancel() }
         return stream
@@ -152,12 +152,12 @@ public final class AttributeService: Sendable {
     /// - Returns: what is wrong, by name.
     /// - Throws: ``HoldfastError`` if the definitions cannot be fetched.
     public func problems(of attributes: [String: UserAttributeValue]) async throws(HoldfastError) -> [String: String] {
-        let definitions: [Key: AttributeDefinition]
+        let definitions: [Key: DefinedAttribute]
         if let known = schema.withLock({ $0 }) {
             definitions = known
         } else {
             let response = try await client.core.server.request("GET", "v1/attributes")
-            let list = try HoldfastServer.decode(AttributeDefinition.List.self, response.body).attributes
+            let list = try HoldfastServer.decode(DefinedAttribute.List.self, response.body).attributes
             definitions = Dictionary(list.map { (Key($0.name), $0) }) { _, last in last }
             schema.withLock { $0 = definitions }
         }

@@ -20,6 +20,33 @@ struct ArticleTests {
         }
     }
 
+    /// The last column names suites, or says `none` and the row says why.
+    @Test func `Each test that the article Coverage names exists`() throws {
+        let root = Self.here.appending(path: "../../..")
+        let article = try String(
+            contentsOf: root.appending(path: "Sources/HoldfastClient/HoldfastClient.docc/Coverage.md"), encoding: .utf8)
+        var sources = ""
+        for folder in ["HoldfastClientTests", "HoldfastMacrosTests", "HoldfastOptimizelyTests"] {
+            let files = FileManager.default.enumerator(
+                at: root.appending(path: "Tests/\(folder)"), includingPropertiesForKeys: nil)
+            for case let file as URL in files ?? .init() where file.pathExtension == "swift" {
+                sources += try String(contentsOf: file, encoding: .utf8)
+            }
+        }
+        let rows = article.split(separator: "\n").filter {
+            $0.hasPrefix("| ") && !$0.hasPrefix("| ---") && !$0.hasPrefix("| feature")
+        }
+        #expect(rows.count > 80)
+        for row in rows {
+            let cells = row.split(separator: "|").map { $0.trimmingCharacters(in: .whitespaces) }
+            #expect(cells.count == 3, "\(row)")
+            let names = (cells.last ?? "").split(separator: ",").map { $0.trimmingCharacters(in: .whitespaces) }
+            for name in names where name.allSatisfy(\.isLetter) && name != "none" {
+                #expect(sources.contains("struct \(name) "), "\(name) in \(row)")
+            }
+        }
+    }
+
     /// The lines without their indentation, and without empty lines.
     private static func lines(_ text: String) -> [String] {
         text.split(separator: "\n").map { $0.trimmingCharacters(in: .whitespaces) }.filter { !$0.isEmpty }

@@ -1,5 +1,5 @@
 /// What became of an update or deletion of attributes.
-public struct AttributeOutcome: Sendable {
+public struct AttributeChangeOutcome: Sendable {
     public enum Operation: Sendable, Hashable {
         case update, delete
     }
@@ -35,9 +35,9 @@ public struct AttributeOutcome: Sendable {
 }
 
 /// The definition of an attribute on the server.
-struct AttributeDefinition: Decodable, Sendable {
+struct DefinedAttribute: Decodable, Sendable {
     struct List: Decodable {
-        var attributes: [AttributeDefinition]
+        var attributes: [DefinedAttribute]
     }
 
     var name: String
