@@ -128,6 +128,13 @@ let package = Package(
         .target(
             name: "TestSupport", dependencies: ["Bucketing", "HTTPServer", "JSON", "Storage"], path: "Tests/TestSupport",
             swiftSettings: strict),
+        .target(
+            name: "APITestSupport",
+            dependencies: [
+                "HoldfastAPI", "HoldfastCore", "HTTPServer", "JSON", "StorageSQLite", "TestSupport",
+                .product(name: "Logging", package: "swift-log"),
+            ],
+            path: "Tests/APITestSupport", swiftSettings: strict),
         .testTarget(
             name: "BucketingTests", dependencies: ["Bucketing", "JSON", "TestSupport"], resources: [.copy("Vectors")], swiftSettings: strict),
         fuzz,
@@ -139,8 +146,7 @@ let package = Package(
         .testTarget(
             name: "HoldfastAPITests",
             dependencies: [
-                "HoldfastAPI", "HoldfastCore", "HTTPServer", "Bucketing", "JSON", "Storage", "StorageSQLite", "TestSupport",
-                .product(name: "Logging", package: "swift-log"),
+                "HoldfastAPI", "HoldfastCore", "HTTPServer", "Bucketing", "JSON", "Storage", "APITestSupport",
             ],
             swiftSettings: strict
         ),
@@ -166,7 +172,9 @@ let package = Package(
         .target(name: "SetClock", path: "Tests/SetClock"),
         .testTarget(
             name: "IntegrationTests",
-            dependencies: ["holdfast", "Bucketing", "JSON", "CSQLite", "Migrations", "StorageSQLite", "TestSupport"],
+            dependencies: [
+                "holdfast", "Bucketing", "JSON", "CSQLite", "Migrations", "StorageSQLite", "APITestSupport", "TestSupport",
+            ],
             exclude: ["Python"],
             swiftSettings: strict
         ),

@@ -1,4 +1,4 @@
-import Bucketing
+import APITestSupport
 import Foundation
 import JSON
 import Testing

@@ -1,4 +1,4 @@
-import Bucketing
+import APITestSupport
 import Foundation
 import JSON
 import Testing
@@ -50,6 +50,21 @@ import Testing
         #expect(refused.status == 405)
         #expect(refused.field("allow") == "GET, POST, OPTIONS")
         #expect(try client.request("GET", "/v1/profiles/eve").status == 404)
+    }
+
+    @Test func `A field whose value is not UTF-8 is not taken for an absent one`() throws {
+        let server = try server()
+        let client = try server.client()
+        #expect(try client.request("PUT", "/v1/experiments/checkout", #"{"variations":["a"],"status":"Paused"}"#).status == 201)
+        for (field, status) in [("If-Match: \"?\"", 412), ("X-Optimizely-SDK-Key: ?", 400)] {
+            let client = try server.client()
+            let head = Array("DELETE /v1/experiments/checkout HTTP/1.1\r\nHost: test\r\n\(field)\r\n\r\n".utf8)
+            try client.send(head.map { $0 == UInt8(ascii: "?") ? 0xFF : $0 })
+            #expect(try client.receive().status == status)
+        }
+        #expect(try client.request("GET", "/v1/experiments/checkout")["status"] == "Paused")
+        #expect(try client.request("GET", "/v1/audit")["entries"].array?.count == 1)
+        server.stop()
     }
 
     @Test(arguments: ["/ups/save", "/v1/profiles", "/v1/decide"])

@@ -1,4 +1,4 @@
-import Bucketing
+import APITestSupport
 import Foundation
 import JSON
 import Synchronization
@@ -98,5 +98,66 @@ import Testing
         server.kill()
         clients.wait()
         return acknowledged.withLock { $0 }
+    }
+
+    // MARK: Events
+
+    @Test func `Events whose request was answered survive kill -9`() throws {
+        let events = (0..<100).map { #"{"id":"\#($0)","user_id":"u\#($0)","goal":"g"}"# }.joined(separator: ",")
+        let server = try ServerProcess(database: database)
+        #expect(try server.request("POST", "/v1/events", "[\(events)]").status == 200)
+        server.kill()
+        let restarted = try ServerProcess(database: database)
+        let repeated = try restarted.request("POST", "/v1/events", "[\(events)]")["results"].array ?? []
+        #expect(repeated.count == 100)
+        #expect(repeated.allSatisfy { $0["status"] == "repeated" })
+    }
+
+    private static let datafile = #"""
+        {"version":"4","accountId":"1","projectId":"2","revision":"1","attributes":[],"audiences":[],"groups":[],
+        "featureFlags":[],"rollouts":[],"events":[{"id":"e1","key":"purchase","experimentIds":[]}],
+        "experiments":[{"id":"7","key":"checkout","layerId":"8","status":"Running","audienceIds":[],
+        "forcedVariations":{},"variations":[{"id":"71","key":"control"},{"id":"72","key":"new"}],
+        "trafficAllocation":[{"entityId":"71","endOfRange":10000}]}]}
+        """#
+    private static let fields = ["X-Optimizely-SDK-Key: tests", "Content-Type: application/json"]
+
+    private static func serverWithGoal(_ database: String) throws -> ServerProcess {
+        let server = try ServerProcess(database: database)
+        #expect(try server.request("PUT", "/v1/datafile", datafile, fields: fields).status == 201)
+        return server
+    }
+
+    private func post(_ server: ServerProcess, _ target: String, _ body: String) throws -> TestResponse {
+        try server.request("POST", target, body, fields: Self.fields)
+    }
+
+    private func text(_ sql: String) throws -> String {
+        try DatabaseConnection(database).text(sql)
+    }
+
+    @Test func `A conversion whose request was answered survives kill -9`() throws {
+        let server = try Self.serverWithGoal(database)
+        let body = #"{"userId":"ada","userAttributes":{"plan":"gold"},"eventTags":{"revenue":42}}"#
+        #expect(try post(server, "/v1/track?eventKey=purchase", body).status == 200)
+        server.kill()
+        let payload = #"{"event_id":"e1","tags":{"revenue":42},"attributes":{"plan":"gold"}}"#
+        let stored = try text("SELECT sdk_key || ' ' || user_id || ' ' || goal || ' ' || value || ' ' || payload FROM goal_events")
+        #expect(stored == "tests ada purchase 42.0 " + payload)
+    }
+
+    @Test func `An impression is stored when the server stops, unless tracking is disabled`() throws {
+        let server = try Self.serverWithGoal(database)
+        #expect(try post(server, "/v1/activate?experimentKey=checkout", #"{"userId":"ada"}"#).status == 200)
+        let untracked = "/v1/activate?experimentKey=checkout&disableTracking=true"
+        #expect(try post(server, untracked, #"{"userId":"bob"}"#).status == 200)
+        server.stop()
+        let payload = #"{"variation_key":"control","flag_key":"","rule_type":"experiment","source":"bucketed"}"#
+        let stored = try text(
+            """
+            SELECT group_concat(sdk_key || ' ' || user_id || ' ' || experiment_id || ' ' || experiment_key || ' '
+            || variation_id || ' ' || flags || ' ' || payload) FROM exposures
+            """)
+        #expect(stored == "tests ada 7 checkout 71 0 " + payload)
     }
 }

@@ -1,4 +1,4 @@
-import Bucketing
+import APITestSupport
 import Foundation
 import JSON
 import Testing
@@ -157,7 +157,7 @@ import Testing
     }
 
     /// Asks again until the answer has this status: one look at the store serves those who ask for a short while.
-    private func untilAnswered(_ status: Int, _ client: HTTPClient, _ target: String) throws -> Answer {
+    private func untilAnswered(_ status: Int, _ client: HTTPClient, _ target: String) throws -> TestResponse {
         let deadline = ContinuousClock.now + .seconds(10)
         while true {
             let answer = try client.request("GET", target)

@@ -1,3 +1,4 @@
+import APITestSupport
 import Foundation
 import Testing
 
@@ -40,6 +41,14 @@ import Testing
         for option in options where option != "--version" {
             #expect(article.contains("`\(option)"), "\(option)")
         }
+    }
+
+    @Test func `The worked example finds what was put in, and the fault`() throws {
+        let example = "\(ExampleSection.root)/Tests/Examples/checkout-experiment"
+        let child = try ChildProcess(example, ["--holdfast", Executable.holdfast, "--users", "10000"])
+        let end = child.wait()
+        #expect(end == .exit(0), "\(child.output.text)\(child.errors.text)")
+        #expect(child.output.text.contains("the split is reported as broken"))
     }
 
     // MARK: In the terminal

@@ -1,4 +1,4 @@
-import Bucketing
+import APITestSupport
 import Foundation
 import JSON
 import Testing
@@ -94,6 +94,24 @@ import Testing
         #expect(try servers[1].request("GET", "/readyz").status == 200)
     }
 
+    @Test func `Of many who change what they have read at once, on two processes, exactly one does`() throws {
+        let client = try servers[0].client()
+        func map(_ variation: String) -> String { #"{"experiment_bucket_map":{"7":{"variation_id":"\#(variation)"}}}"# }
+        let target = "/v1/profiles/ada"
+        #expect(try client.request("PUT", target, map("0")).status == 201)
+        for round in 1...20 {
+            let tag = try #require(try client.request("GET", target).field("etag"))
+            let clients = try (0..<6).map { try servers[$0 % 2].client() }
+            let changes = clients.indices.map { map("\(round)x\($0)") }
+            for (client, change) in zip(clients, changes) {
+                try client.send(HTTPClient.head("PUT", target, change, fields: ["If-Match: \(tag)"]))
+            }
+            let statuses = try clients.map { try $0.receive().status }
+            #expect(statuses.count { $0 == 200 } == 1, "\(statuses)")
+            #expect(statuses.count { $0 == 412 } == 5, "\(statuses)")
+        }
+    }
+
     // MARK: A process with an older datafile
 
     @Test func `A process with an older datafile moves nobody`() throws {
@@ -173,7 +191,7 @@ import Testing
                 "PUT", "/v1/datafile", datafile(key, variation), fields: ["X-Optimizely-SDK-Key: \(key)"])
             #expect(answer.status == 200 || answer.status == 201, "\(answer.text)")
         }
-        func ask(_ key: String) throws -> Answer {
+        func ask(_ key: String) throws -> TestResponse {
             try client.request(
                 "POST", "/v1/assign", "{\"user_id\":\"ada\",\"experiment\":\"checkout\",\"sdk_key\":\"\(key)\"}")
         }
@@ -198,7 +216,7 @@ import Testing
         #expect(try client.request("PUT", "/v1/experiments/checkout", definition).status == 200)
     }
 
-    private func assign(_ user: String, _ client: HTTPClient) throws -> Answer {
+    private func assign(_ user: String, _ client: HTTPClient) throws -> TestResponse {
         try client.request("POST", "/v1/assign", "{\"user_id\":\"\(user)\",\"experiment\":\"checkout\"}")
     }
 }

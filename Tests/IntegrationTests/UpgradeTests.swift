@@ -1,4 +1,4 @@
-import Bucketing
+import APITestSupport
 import Foundation
 import JSON
 import Migrations
@@ -119,8 +119,8 @@ import Testing
         #expect(profile["22"]["source"] == "override")
         #expect(try server.metric("holdfast_profiles") == 1)
         #expect(try server.metric("holdfast_assignments") == 2)
-        let saved = try server.request("POST", "/ups/save", IntegrationTests.profile("ada", ["11": "2", "22": "2"]))
-        #expect(saved.text == IntegrationTests.profile("ada", ["11": "2", "22": "9"]))
+        let saved = try server.request("POST", "/ups/save", APITestSupport.profile("ada", ["11": "2", "22": "2"]))
+        #expect(saved.text == APITestSupport.profile("ada", ["11": "2", "22": "9"]))
     }
 
     private func expectProjects(_ server: ServerProcess) throws {

@@ -34,16 +34,25 @@ public final class ResponseCollector {
         receiver?.aborted()
     }
 
+    /// A streamed response as far as it has been produced; `nil` before its first piece and after its end.
+    public var unfinishedResponse: CollectedResponse? {
+        guard hasBegun, let streaming else { return nil }
+        return collected(streaming, body: body, isComplete: false)
+    }
+
     private func complete(_ response: Response, body: [UInt8], isComplete: Bool = true) {
         isClosed = true
         streaming = nil
+        completion(collected(response, body: body, isComplete: isComplete))
+    }
+
+    private func collected(_ response: Response, body: [UInt8], isComplete: Bool) -> CollectedResponse {
         let status = ResponseEncoder.status(of: response, to: request)
-        completion(
-            CollectedResponse(
-                id: request.id, status: status,
-                contentType: status == .notModified ? nil : response.contentType, entityTag: response.entityTag,
-                fields: response.fields,
-                body: ResponseEncoder.sendsBody(of: response, to: request) ? body : [], isComplete: isComplete))
+        return CollectedResponse(
+            id: request.id, status: status,
+            contentType: status == .notModified ? nil : response.contentType, entityTag: response.entityTag,
+            fields: response.fields,
+            body: ResponseEncoder.sendsBody(of: response, to: request) ? body : [], isComplete: isComplete)
     }
 
     // MARK: Streams

@@ -1,4 +1,4 @@
-import Bucketing
+import APITestSupport
 import JSON
 import Testing
 
@@ -75,7 +75,7 @@ import Testing
         #expect(try server.awaitMetric("holdfast_http_overload_refusals_total") { $0 >= 10 } >= 10)
         #expect(try server.request("POST", "/v1/profiles", line)["imported"] == 1)
 
-        let refused = try clients.compactMap { client -> Answer? in
+        let refused = try clients.compactMap { client -> TestResponse? in
             // One that was refused may have been closed already.
             try? client.send(String(repeating: " ", count: 500_000 - unfinished.utf8.count))
             let answer = try client.receive()

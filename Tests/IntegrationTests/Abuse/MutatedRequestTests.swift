@@ -1,4 +1,4 @@
-import Bucketing
+import APITestSupport
 import JSON
 import TestSupport
 import Testing
@@ -41,7 +41,7 @@ import Testing
     }
 
     /// Segments are asked of a service that is no part of the server.
-    private func isNoFailure(_ answer: Answer) -> Bool {
+    private func isNoFailure(_ answer: TestResponse) -> Bool {
         answer.status < 500 || answer.status == 501 || answer.status == 505 || answer.text.contains("segments")
     }
 

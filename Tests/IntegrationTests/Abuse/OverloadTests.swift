@@ -1,3 +1,4 @@
+import APITestSupport
 import Foundation
 import Testing
 
@@ -94,7 +95,7 @@ import Testing
         #expect(try (0..<100).contains { _ in try clients[0].request("GET", "/v1/profiles/ada").status == 200 })
     }
 
-    private func expectRefusal(_ answer: Answer, sourceLocation: SourceLocation = #_sourceLocation) {
+    private func expectRefusal(_ answer: TestResponse, sourceLocation: SourceLocation = #_sourceLocation) {
         #expect(answer.status == 503, sourceLocation: sourceLocation)
         #expect(answer.field("retry-after") == "1", sourceLocation: sourceLocation)
         #expect(answer.field("content-type") == "application/problem+json", sourceLocation: sourceLocation)

@@ -1,3 +1,4 @@
+import APITestSupport
 import Testing
 
 /// Requests made so that two programs may see their end at different places. Holdfast refuses each as a whole and

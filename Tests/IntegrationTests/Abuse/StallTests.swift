@@ -1,4 +1,4 @@
-import Bucketing
+import APITestSupport
 import Foundation
 import Synchronization
 import Testing
@@ -23,7 +23,7 @@ import Testing
     ) throws -> (total: Duration, stall: Duration) {
         let (client, other) = (try server.client(), try server.client())
         #expect(try other.request("GET", "/livez").status == 200)
-        let outcome = Mutex<Result<(answer: Answer, total: Duration), any Error>?>(nil)
+        let outcome = Mutex<Result<(answer: TestResponse, total: Duration), any Error>?>(nil)
         Thread.detachNewThread {
             let fields = ["X-Optimizely-SDK-Key: default", "Content-Type: application/json"]
             let start = ContinuousClock.now

@@ -1,3 +1,5 @@
+import APITestSupport
+
 /// One run of `holdfast` to its end.
 struct Command {
     let end: ChildProcess.End
@@ -10,4 +12,21 @@ struct Command {
         output = child.output.text
         errors = child.errors.text
     }
+}
+
+/// Runs a program from the `PATH` to its end.
+func run(_ name: String, _ arguments: String...) throws {
+    guard let path = Executable.find(name) else { throw TestFailure("there is no program \(name)") }
+    try runAt(path, arguments)
+}
+
+/// Runs the program at this path to its end.
+///
+/// - Returns: its standard output.
+@discardableResult
+func runAt(_ path: String, _ arguments: [String]) throws -> String {
+    let child = try ChildProcess(path, arguments)
+    let end = child.wait()
+    guard end == .exit(0) else { throw TestFailure("\(path) ended with \(end): \(child.errors.text)") }
+    return child.output.text
 }

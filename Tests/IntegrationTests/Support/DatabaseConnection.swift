@@ -1,3 +1,4 @@
+import APITestSupport
 import CSQLite
 
 @testable import StorageSQLite

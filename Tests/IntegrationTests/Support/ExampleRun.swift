@@ -1,3 +1,4 @@
+import APITestSupport
 import Foundation
 
 /// Runs the commands of a section in one shell, beside an empty database with a server.

@@ -1,3 +1,4 @@
+import APITestSupport
 import Foundation
 
 /// A file that nobody may write to, not even through a descriptor that is open already; only the administrator may

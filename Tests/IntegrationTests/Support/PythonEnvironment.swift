@@ -1,3 +1,4 @@
+import APITestSupport
 import Foundation
 
 /// A Python with a public package, installed once into the build directory.

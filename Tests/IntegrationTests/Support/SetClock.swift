@@ -1,3 +1,4 @@
+import APITestSupport
 import Foundation
 
 /// The wall clock of a server, which a test sets forward and back: the tests' end of `Tests/SetClock`.

@@ -1,3 +1,4 @@
+import APITestSupport
 import Foundation
 
 /// A file system of a few MiB of the test's own; only the administrator may mount one.

@@ -1,3 +1,4 @@
+import APITestSupport
 import Testing
 
 /// What many clients are told at the same time agrees with the promises of a profile. The long form is asked for by

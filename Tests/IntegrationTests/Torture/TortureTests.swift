@@ -1,4 +1,4 @@
-import Bucketing
+import APITestSupport
 import JSON
 import Testing
 

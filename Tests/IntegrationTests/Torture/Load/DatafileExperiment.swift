@@ -1,3 +1,5 @@
+import APITestSupport
+
 /// An experiment that the server buckets users into.
 struct DatafileExperiment: Sendable {
     let key: String

@@ -1,4 +1,4 @@
-import Bucketing
+import APITestSupport
 import Glibc
 import JSON
 
@@ -47,7 +47,7 @@ final class LoadClient: @unchecked Sendable {
                 load.count { counts in
                     counts.cut += 1
                     if connection.wasReset { counts.reset += 1 }
-                    if connection.isWithinAnswer { counts.wrong.append("an answer was cut short: \(error)") }
+                    if connection.isWithinResponse { counts.wrong.append("an answer was cut short: \(error)") }
                 }
             }
         }
@@ -129,7 +129,7 @@ final class LoadClient: @unchecked Sendable {
                     experiment: experiment.id, variations: variations, invokedAt: begin, returnedAt: end,
                     revision: revision))
         }
-        let answer: Answer
+        let answer: TestResponse
         do {
             let definition = experiment.definition(of: variations)
             answer = try connection.request("PUT", "/v1/experiments/\(experiment.key)", definition)

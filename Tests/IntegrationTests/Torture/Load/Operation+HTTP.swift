@@ -1,4 +1,4 @@
-import Bucketing
+import APITestSupport
 import JSON
 
 /// An answer that no rule of the API allows.
@@ -33,7 +33,7 @@ extension Operation {
     /// What the answer says.
     ///
     /// - Returns: `nothing` when the server says that it could not do it.
-    func observation(in answer: Answer) throws(WrongAnswer) -> Observation {
+    func observation(in answer: TestResponse) throws(WrongAnswer) -> Observation {
         if answer.status == 503 { return .nothing }
         switch (self, answer.status) {
         case (.save, 200), (.keep, 200), (.lookup, 200): return .profile(try Self.variations(answer))
@@ -54,11 +54,11 @@ extension Operation {
         throw WrongAnswer(description: "\(self): \(answer.status) \(answer.text)")
     }
 
-    private static func variations(_ answer: Answer) throws(WrongAnswer) -> [String: String] {
+    private static func variations(_ answer: TestResponse) throws(WrongAnswer) -> [String: String] {
         try entries(answer) { $0["variation_id"].string }
     }
 
-    private static func detail(_ answer: Answer) throws(WrongAnswer) -> [String: Observation.Detail] {
+    private static func detail(_ answer: TestResponse) throws(WrongAnswer) -> [String: Observation.Detail] {
         try entries(answer) { entry in
             guard let variation = entry["variation_id"].string,
                 let source = entry["source"].string.flatMap(ModelProfile.Source.init)
@@ -68,7 +68,7 @@ extension Operation {
     }
 
     private static func entries<Value>(
-        _ answer: Answer, _ value: (JSONValue) -> Value?
+        _ answer: TestResponse, _ value: (JSONValue) -> Value?
     ) throws(WrongAnswer) -> [String: Value] {
         guard let map = answer["experiment_bucket_map"].object else {
             throw WrongAnswer(description: "not a profile: \(answer.text)")

@@ -1,3 +1,5 @@
+import APITestSupport
+
 /// What a client asks of one user's profile. Maps are from experiment to variation.
 enum Operation: Hashable, Sendable {
     case save([String: String])

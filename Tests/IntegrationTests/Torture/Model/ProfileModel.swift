@@ -1,3 +1,5 @@
+import APITestSupport
+
 /// What each operation makes of a profile, and what may be answered to it.
 struct ProfileModel: Sendable {
     /// Nanoseconds that an assignment lives after it was last saved.

@@ -1,0 +1,180 @@
+import Foundation
+public import Glibc
+import Synchronization
+
+/// A program started by a test. Its two outputs are collected while it runs.
+public final class ChildProcess: Sendable {
+    public enum End: Equatable {
+        case exit(Int32)
+        case signal(Int32)
+    }
+
+    public let identifier: pid_t
+    public let output: CollectedLines
+    public let errors: CollectedLines
+    private let end = Mutex<End?>(nil)
+
+    /// - Parameters:
+    ///   - environment: the whole environment of the program, except for `PATH` and the options of sanitizers.
+    ///   - input: the file to read as standard input.
+    public init(
+        _ path: String, _ arguments: [String], environment: [String: String] = [:], input: String = "/dev/null"
+    ) throws {
+        let outputPipe = try Pipe()
+        let errorPipe = try Pipe()
+        var actions = posix_spawn_file_actions_t()
+        posix_spawn_file_actions_init(&actions)
+        defer { posix_spawn_file_actions_destroy(&actions) }
+        posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, input, O_RDONLY, 0)
+        posix_spawn_file_actions_adddup2(&actions, outputPipe.writing, STDOUT_FILENO)
+        posix_spawn_file_actions_adddup2(&actions, errorPipe.writing, STDERR_FILENO)
+        // Libraries in this process have descriptors open that are not closed on exec.
+        for name in try FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd") {
+            guard let descriptor = Int32(name), descriptor > STDERR_FILENO else { continue }
+            posix_spawn_file_actions_addclose(&actions, descriptor)
+        }
+
+        var variables: [String: String] = [:]
+        for name: String in ["PATH", "ASAN_OPTIONS", "TSAN_OPTIONS", "UBSAN_OPTIONS", "LD_PRELOAD"] {
+            variables[name] = getenv(name).map { String(cString: $0) }
+        }
+        // Preloaded libraries add up: a sanitizer's must not be replaced by the test's.
+        variables.merge(environment.filter { $0.key != "LD_PRELOAD" }) { _, given in given }
+        if let library = environment["LD_PRELOAD"] {
+            variables["LD_PRELOAD"] = variables["LD_PRELOAD"].map { "\($0):\(library)" } ?? library
+        }
+        var identifier: pid_t = 0
+        let code = withCStrings([path] + arguments) { arguments in
+            withCStrings(variables.map { "\($0.key)=\($0.value)" }) { variables in
+                posix_spawn(&identifier, path, &actions, nil, arguments, variables)
+            }
+        }
+        outputPipe.closeWriting()
+        errorPipe.closeWriting()
+        output = CollectedLines(reading: outputPipe.reading)
+        errors = CollectedLines(reading: errorPipe.reading)
+        guard code == 0 else { throw TestFailure("\(path) cannot be started: \(String(cString: strerror(code)))") }
+        self.identifier = identifier
+    }
+
+    /// Sends a signal, unless the process is known to have ended.
+    public func send(_ signal: Int32) {
+        end.withLock { end in
+            if end == nil { kill(identifier, signal) }
+        }
+    }
+
+    /// Blocks until the process has ended and all of its output is collected.
+    @discardableResult
+    public func wait() -> End {
+        output.waitForEnd()
+        errors.waitForEnd()
+        return end.withLock { end in
+            if let end { return end }
+            var status: Int32 = 0
+            while waitpid(identifier, &status, 0) < 0, errno == EINTR {}
+            let signal = status & 0x7F
+            let ended: End = signal == 0 ? .exit((status >> 8) & 0xFF) : .signal(signal)
+            end = ended
+            return ended
+        }
+    }
+}
+
+/// A stream from a child. It is a socket pair, because Swift cannot create a pipe that is closed on exec in one call,
+/// and another test may start a child at any moment.
+private struct Pipe {
+    let reading: Int32
+    let writing: Int32
+
+    init() throws {
+        var ends: [Int32] = [0, 0]
+        let kind = Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue)
+        guard socketpair(AF_UNIX, kind, 0, &ends) == 0 else {
+            throw TestFailure("socketpair: \(String(cString: strerror(errno)))")
+        }
+        (reading, writing) = (ends[0], ends[1])
+    }
+
+    func closeWriting() {
+        close(writing)
+    }
+}
+
+/// Calls a closure with texts as `exec` takes them: an array that ends with a null pointer.
+private func withCStrings<Result>(
+    _ texts: [String], _ body: (UnsafePointer<UnsafeMutablePointer<CChar>?>) -> Result
+) -> Result {
+    var pointers = texts.map { strdup($0) }
+    pointers.append(nil)
+    defer { for pointer in pointers { free(pointer) } }
+    return body(pointers)
+}
+
+/// Lines from a descriptor, read by a thread of their own so that the writer never waits.
+public final class CollectedLines: @unchecked Sendable {
+    // Safe: `lines` and `hasEnded` are only used with the condition's lock held.
+    private var lines: [String] = []
+    private var hasEnded = false
+    private let condition = NSCondition()
+
+    /// - Parameter descriptor: closed at its end.
+    init(reading descriptor: Int32) {
+        Thread.detachNewThread { [self] in collect(descriptor) }
+    }
+
+    public var all: [String] {
+        condition.withLock { lines }
+    }
+
+    public var text: String {
+        all.joined(separator: "\n")
+    }
+
+    /// Blocks until a line satisfies the predicate. Returns `nil` at the end of the stream or after 20 seconds.
+    public func first(where matches: (String) -> Bool) -> String? {
+        condition.withLock {
+            var seen = 0
+            let deadline = Date(timeIntervalSinceNow: 20)
+            while true {
+                if let line = lines[seen...].first(where: matches) { return line }
+                seen = lines.count
+                if hasEnded || !condition.wait(until: deadline) { return nil }
+            }
+        }
+    }
+
+    func waitForEnd() {
+        condition.withLock {
+            while !hasEnded { condition.wait() }
+        }
+    }
+
+    private func collect(_ descriptor: Int32) {
+        var rest: [UInt8] = []
+        var buffer = [UInt8](repeating: 0, count: 65_536)
+        while true {
+            let count = read(descriptor, &buffer, buffer.count)
+            if count < 0, errno == EINTR { continue }
+            guard count > 0 else { break }
+            rest += buffer[..<count]
+            var pieces = rest.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false).map(Array.init)
+            rest = pieces.popLast() ?? []
+            add(pieces)
+        }
+        close(descriptor)
+        if !rest.isEmpty { add([rest]) }
+        condition.withLock {
+            hasEnded = true
+            condition.broadcast()
+        }
+    }
+
+    private func add(_ pieces: [[UInt8]]) {
+        guard !pieces.isEmpty else { return }
+        condition.withLock {
+            lines += pieces.map { String(decoding: $0, as: UTF8.self) }
+            condition.broadcast()
+        }
+    }
+}

@@ -1,0 +1,112 @@
+import Dispatch
+import HTTPServer
+import HoldfastAPI
+import HoldfastCore
+import Logging
+import StorageSQLite
+import TestSupport
+import Testing
+
+/// The application over SQLite, without sockets: one event loop, driven by the test's thread.
+final class InProcessHoldfast: TestServer {
+    private let store: SQLiteStore
+    private let services: Services
+    private let server: InProcessServer
+    /// Removed after the store is closed.
+    private let directory: TemporaryDirectory
+    private var isStopped = false
+
+    init(
+        database: String, tokens: String?, maxBodyBytes: Int?, changeHeartbeat: Int?,
+        keeping directory: TemporaryDirectory
+    ) throws {
+        self.directory = directory
+        var configuration = SQLiteConfiguration(path: database)
+        // On a slow machine nothing must be refused for lack of time.
+        configuration.waitingSeconds = 120
+        configuration.cacheBytes = 1 << 20
+        configuration.aroundCompletions = EventLoop.coalescingWakeUps
+        store = try SQLiteStore(configuration)
+        var limits = Limits()
+        if let maxBodyBytes { limits.bodyBytes = maxBodyBytes }
+        var options = Services.Options()
+        options.importLineBytes = limits.bodyBytes
+        if let changeHeartbeat { options.changeHeartbeat = Double(changeHeartbeat) / 1_000 }
+        let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
+        let services = Services(
+            profiles: store, attributes: store, projects: try ProjectCatalog(store: store, logger: logger),
+            events: EventQueue(store: store), audit: store,
+            access: AccessControl(tokens: try tokens.map { try Token.parse($0) } ?? []),
+            build: BuildInfo(version: "0", startedAt: 0), logger: logger, options: options)
+        self.services = services
+        server = try InProcessServer(limits: limits) { try HoldfastApplication(services: services, loop: $0) }
+    }
+
+    deinit {
+        shutDown()
+    }
+
+    func response(to request: TestRequest) throws -> TestResponse {
+        let response = try server.response(to: LocalRequest(request), within: 60)
+        guard response.isComplete else { throw TestFailure("the response to \(request.target) was cut off") }
+        return TestResponse(response, body: response.body)
+    }
+
+    func stream(_ request: TestRequest) throws -> any TestStream {
+        InProcessBody(try server.stream(LocalRequest(request)))
+    }
+
+    func expectCleanStop(at sourceLocation: SourceLocation) {
+        let lost = shutDown()
+        #expect(lost == 0, "events were not stored", sourceLocation: sourceLocation)
+    }
+
+    /// Stops as `holdfast serve` does.
+    ///
+    /// - Returns: the number of events that were not stored.
+    @discardableResult
+    private func shutDown() -> Int {
+        guard !isStopped else { return 0 }
+        isStopped = true
+        services.changes.close()
+        server.stop()
+        let lost = services.events.waitUntilStored(before: .now() + 10)
+        store.close()
+        return lost
+    }
+}
+
+private final class InProcessBody: TestStream {
+    let head: TestResponse
+    private let stream: InProcessStream
+
+    init(_ stream: InProcessStream) {
+        self.stream = stream
+        head = TestResponse(stream.head, body: [])
+    }
+
+    func receiveChunk() throws -> String? {
+        try stream.next(within: 60).map { String(decoding: $0, as: UTF8.self) }
+    }
+}
+
+extension LocalRequest {
+    fileprivate init(_ request: TestRequest) {
+        let fields = request.fields.map { field -> (name: String, value: String) in
+            let parts = field.split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false)
+            return (String(parts[0]), String(parts.dropFirst().joined().drop { $0 == " " }))
+        }
+        self.init(request.method, request.target, fields: fields, body: request.body ?? [])
+    }
+}
+
+extension TestResponse {
+    fileprivate init(_ response: CollectedResponse, body: [UInt8]) {
+        var fields: [(name: String, value: String)] = []
+        if let type = response.contentType { fields.append(("content-type", type.description)) }
+        if let tag = response.entityTag { fields.append(("etag", tag.text)) }
+        fields += response.fields.map { ($0.name.description.lowercased(), $0.value) }
+        fields.append(("x-request-id", response.id.description))
+        self.init(status: Int(response.status.code), fields: fields, body: body)
+    }
+}

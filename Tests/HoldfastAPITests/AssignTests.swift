@@ -1,0 +1,191 @@
+import APITestSupport
+import JSON
+import Testing
+
+/// Get-or-assign: a user keeps the first variation, whatever changes.
+@Suite struct AssignTests {
+    private let server: any TestServer
+
+    init() throws {
+        server = try startTestServer()
+    }
+
+    private static let definition =
+        #"{"id":"7001","variations":[{"key":"control","id":"70011"},{"key":"new","id":"70012"}]}"#
+
+    private static func weights(_ control: Int, _ new: Int) -> String {
+        #"{"variations":[{"key":"control","weight":\#(control)},{"key":"new","weight":\#(new)}]}"#
+    }
+
+    private static func ask(_ userID: String) -> String {
+        #"{"user_id":"\#(userID)","experiment":"checkout"}"#
+    }
+
+    @Test func `A user keeps the variation when the split changes and when the experiment is paused and resumed`() throws {
+        #expect(try server.request("PUT", "/v1/experiments/checkout", Self.definition).status == 201)
+        let users = (0..<100).map { "user\($0)" }
+        let before = try users.map { try server.request("POST", "/v1/assign", Self.ask($0)) }
+        #expect(before.allSatisfy { $0["source"] == "bucketed" })
+        #expect(Set(before.map { $0["variation_key"].string }) == ["control", "new"])
+
+        #expect(try server.request("PUT", "/v1/experiments/checkout", Self.weights(0, 10_000)).status == 200)
+        #expect(try server.request("PUT", "/v1/experiments/checkout", #"{"status":"Paused"}"#).status == 200)
+        let paused = try server.request("POST", "/v1/assign", Self.ask("user0"))
+        #expect(paused["variation_id"].isNull)
+        #expect(try server.request("PUT", "/v1/experiments/checkout", #"{"status":"Running"}"#).status == 200)
+
+        for (user, former) in zip(users, before) {
+            let now = try server.request("POST", "/v1/assign", Self.ask(user))
+            #expect(now["variation_id"] == former["variation_id"])
+            #expect(now["source"] == "stored")
+        }
+        #expect(try server.request("POST", "/v1/assign", Self.ask("late"))["variation_key"] == "new")
+        server.stop()
+    }
+
+    @Test func `A user whose variation is gone is bucketed again`() throws {
+        _ = try server.request("PUT", "/v1/experiments/checkout", Self.definition)
+        _ = try server.request("PUT", "/v1/experiments/checkout", Self.weights(10_000, 0))
+        #expect(try server.request("POST", "/v1/assign", Self.ask("ada"))["variation_key"] == "control")
+        let changed = try server.request("PUT", "/v1/experiments/checkout", #"{"variations":["new"]}"#)
+        #expect(changed.status == 200, "\(changed.text)")
+        let now = try server.request("POST", "/v1/assign", Self.ask("ada"))
+        #expect(now["variation_key"] == "new")
+        #expect(now["source"] == "bucketed")
+        #expect(try server.request("GET", "/v1/profiles/ada").text == profile("ada", ["7001": "70012"]))
+        server.stop()
+    }
+
+    @Test func `Asking without enrolling stores nothing`() throws {
+        _ = try server.request("PUT", "/v1/experiments/checkout", Self.definition)
+        let response = try server.request("GET", "/v1/assign?user_id=ada&experiment=checkout")
+        #expect(response["source"] == "bucketed")
+        #expect(try server.request("GET", "/v1/profiles/ada").status == 404)
+        server.stop()
+    }
+
+    @Test func `An invalid datafile is refused with every place, and the former stays in force`() throws {
+        _ = try server.request("PUT", "/v1/experiments/checkout", Self.definition)
+        let refused = try server.request("PUT", "/v1/datafile", #"{"version":"4","sdkKey":"default"}"#)
+        #expect(refused.status == 400)
+        #expect((refused["errors"].array?.count ?? 0) > 5)
+        #expect(try server.request("GET", "/v1/experiments/checkout").status == 200)
+        #expect(try server.request("GET", "/v1/datafile/history")["datafiles"].array?.count == 1)
+        server.stop()
+    }
+
+    @Test(arguments: [
+        (#"{"variations":[]}"#, "/variations"),
+        (#"{"variations":["a","a"]}"#, "/variations/1"),
+        (#"{"variations":[{"key":"a","weight":-1}]}"#, "/variations/0/weight"),
+        (#"{"variations":[{"key":"a","weight":1000001}]}"#, "/variations/0/weight"),
+        (#"{"variations":[{"key":"a","weight":1},"b"]}"#, "/variations"),
+        (#"{"variations":["a"],"status":"Started"}"#, "/status"),
+        (#"{"variations":["a"],"id":"with-dash"}"#, "/id"),
+        (#"{"variations":[{"key":"a","id":"1"},{"key":"b","id":"1"}]}"#, "/variations/1/id"),
+        (#"{"variations":[{"key":"a","wieght":1}]}"#, "/variations/0/wieght"),
+        (#"{"variations":["a"],"wieghts":[1]}"#, "/wieghts"),
+        (#"{}"#, "/variations"),
+        (#"[]"#, ""),
+    ])
+    func `A wrong experiment is refused with the place`(body: String, pointer: String) throws {
+        let response = try server.request("PUT", "/v1/experiments/checkout", body)
+        #expect(response.status == 400)
+        #expect(response["pointer"].string == pointer)
+        #expect(try server.request("GET", "/v1/experiments").status == 404)
+        server.stop()
+    }
+
+    @Test func `Who names what was read changes nothing else, and what changes nothing is not stored`() throws {
+        func put(_ body: String, _ fields: String...) throws -> TestResponse {
+            try server.request("PUT", "/v1/experiments/checkout", body, fields: fields)
+        }
+        #expect(try put(#"{"variations":["a"]}"#, "If-Match: *").status == 412)
+        #expect(try put(#"{"variations":["a"]}"#, "If-None-Match: *").status == 201)
+        #expect(try put(#"{"variations":["a"]}"#, "If-None-Match: *").status == 412)
+        let tag = try #require(try server.request("GET", "/v1/experiments/checkout").field("etag"))
+        #expect(try put(#"{"status":"Running"}"#).field("etag") == tag)
+        #expect(try put(#"{"status":"Paused"}"#, "If-Match: \"0123456789abcdef\", \(tag)").status == 200)
+        #expect(try put(#"{"status":"Running"}"#, "If-Match: \(tag)").status == 412)
+        let deletion = try server.request("DELETE", "/v1/experiments/checkout", fields: ["If-Match: \(tag)"])
+        #expect(deletion.status == 412)
+        let current = try #require(try server.request("GET", "/v1/experiments/checkout").field("etag"))
+        #expect(try put(#"{"status":"Running"}"#, "If-None-Match: \"0123456789abcdef\"", "If-None-Match: \(current)").status == 412)
+        #expect(try server.request("GET", "/v1/experiments/checkout")["status"] == "Paused")
+        #expect(try server.request("GET", "/v1/audit")["entries"].array?.count == 2)
+
+        let key = "X-Optimizely-SDK-Key: default"
+        let datafile = try server.request("GET", "/v1/datafile", fields: [key])
+        func replace(_ fields: String...) throws -> Int {
+            try server.request("PUT", "/v1/datafile", datafile.text, fields: [key] + fields).status
+        }
+        #expect(try replace("If-Match: \(tag)") == 412)
+        #expect(try replace("If-None-Match: *") == 412)
+        #expect(try replace("If-Match: \(datafile.field("etag") ?? "")") == 200)
+    }
+
+    @Test(arguments: [
+        ("PUT", "/v1/experiments/checkout?sdk_key=other"), ("DELETE", "/v1/profiles/ada?dry_run=true"),
+        ("GET", "/v1/experiments?sdk_key=other"), ("POST", "/v1/assign?x"), ("PATCH", "/v1/profiles/ada/attributes?a=b"),
+    ])
+    func `A parameter of the query that is not known is refused`(method: String, target: String) throws {
+        let response = try server.request(method, target, "{}")
+        #expect(response.status == 400)
+        #expect(response["detail"].string?.contains("the query must have no parameters") == true, "\(response.text)")
+        server.stop()
+    }
+
+    @Test(arguments: [
+        ("PUT", "/v1/attributes/age"), ("PATCH", "/v1/profiles/ada/attributes"), ("DELETE", "/v1/profiles/ada/attributes"),
+    ])
+    func `A condition that is not looked at is not taken to hold`(method: String, target: String) throws {
+        let body = #"{"type":"number"}"#
+        let response = try server.request(method, target, body, fields: ["If-None-Match: *"])
+        #expect(response.status == 501)
+        #expect(try server.request("GET", "/v1/attributes")["attributes"] == [])
+    }
+
+    @Test func `An id stays with the experiment or variation it was given to`() throws {
+        let body = #"{"id":"100","variations":[{"key":"a","id":"1"},"b"]}"#
+        let first = try server.request("PUT", "/v1/experiments/price", body)
+        #expect(first.status == 201)
+        for (key, body, pointer) in [
+            ("banner", #"{"id":"100","variations":["on","off"]}"#, "/id"), ("price", #"{"id":"101"}"#, "/id"),
+            ("price", #"{"variations":["b",{"key":"a","id":"2"}]}"#, "/variations/1/id"),
+        ] {
+            let response = try server.request("PUT", "/v1/experiments/\(key)", body)
+            #expect(response.status == 409)
+            #expect(response["pointer"].string == pointer)
+        }
+        #expect(try server.request("PUT", "/v1/experiments/price", body).status == 200)
+        let former = try server.request("GET", "/v1/experiments/price")
+        #expect(former["variations"] == first["variations"])
+        #expect(try server.request("PUT", "/v1/experiments/price", #"{"variations":["b",{"key":"c","id":"1"}]}"#).status == 200)
+    }
+
+    @Test(arguments: [
+        (#""garbage""#, ""), ("[]", ""), (#"["and"]"#, ""), (#"["not",{"segment":"s"},{"segment":"s"}]"#, ""),
+        (#"["foo"]"#, "/0"), ("{}", "/type"), (#"{"segment":1}"#, "/segment"), (#"{"segment":"s","x":1}"#, "/x"),
+        (#"["or",{"type":"custom_attribute","name":"age","match":"bogus","value":1}]"#, "/1/match"),
+        (#"[{"type":"custom_attribute","nme":"age","value":1}]"#, "/0/nme"),
+        (#"{"type":"custom_attribute","name":"age","match":"gt","value":true}"#, "/value"),
+        (#"{"type":"custom_attribute","name":"v","match":"semver_ge","value":"one"}"#, "/value"),
+    ])
+    func `An audience that nobody can be of is refused with the place`(audience: String, pointer: String) throws {
+        let response = try server.request("PUT", "/v1/experiments/checkout", #"{"variations":["a"],"audience":\#(audience)}"#)
+        #expect(response.status == 422)
+        #expect(response["pointer"].string == "/audience" + pointer)
+        #expect(try server.request("GET", "/v1/experiments").status == 404)
+    }
+
+    @Test func `The hash is that of the reference`() throws {
+        for (bucketingID, parentID, value) in [
+            ("ppid1", "1886780721", 5254), ("ppid2", "1886780721", 4299), ("ppid3", "1886780721", 5439),
+            ("ppid2", "1886780722", 2434),
+        ] {
+            let body = #"{"bucketing_id":"\#(bucketingID)","parent_id":"\#(parentID)"}"#
+            #expect(try server.request("POST", "/v1/bucket", body)["bucket_value"].integer == Int64(value))
+        }
+        server.stop()
+    }
+}

@@ -1,0 +1,162 @@
+import APITestSupport
+import JSON
+import Testing
+
+/// The life of an experiment: weights, traffic, variations that come and go, the archive, and overrides by key.
+@Suite struct ExperimentTests {
+    private let server: any TestServer
+
+    init() throws {
+        server = try startTestServer()
+    }
+
+    private func put(_ body: String, key: String = "checkout") throws -> TestResponse {
+        try server.request("PUT", "/v1/experiments/\(key)", body)
+    }
+
+    private func assign(_ user: String) throws -> TestResponse {
+        try server.request("POST", "/v1/assign", "{\"user_id\":\"\(user)\",\"experiment\":\"checkout\"}")
+    }
+
+    private static func shares(_ response: TestResponse) -> [Double?]? {
+        response["variations"].array?.map { $0["share"].double }
+    }
+
+    private static func ids(_ response: TestResponse) -> [String: String] {
+        var ids: [String: String] = [:]
+        for variation in response["variations"].array ?? [] {
+            ids[variation["key"].string ?? ""] = variation["id"].string
+        }
+        return ids
+    }
+
+    // MARK: Weights and traffic
+
+    @Test(arguments: [("1", "1"), ("50", "50"), ("5000", "5000"), ("0.5", "0.5")])
+    func `Weights are relative`(control: String, new: String) throws {
+        let response = try put(#"{"variations":[{"key":"control","weight":\#(control)},{"key":"new","weight":\#(new)}]}"#)
+        #expect(response.status == 201)
+        #expect(Self.shares(response) == [50, 50])
+        #expect(response["traffic"].double == 100)
+        #expect(response["variations"].array?.first?["weight"].double == Double(control))
+        let users = try (0..<40).map { try assign("user\($0)")["variation_key"].string }
+        #expect(users.allSatisfy { $0 != nil })
+    }
+
+    @Test func `Traffic says how many take part, and what is left out keeps its value`() throws {
+        let first = try put(#"{"variations":[{"key":"control","weight":3},{"key":"new","weight":1}],"traffic":10}"#)
+        #expect(Self.shares(first) == [7.5, 2.5])
+        #expect(Self.shares(try put(#"{"traffic":100}"#)) == [75, 25])
+        #expect(Self.shares(try put(#"{"traffic":0}"#)) == [0, 0])
+        #expect(try assign("ada")["variation_id"].isNull)
+        let resumed = try put(#"{"traffic":33.33}"#)
+        #expect(Self.shares(resumed) == [25, 8.33])
+        #expect(resumed["traffic"].double == 33.33)
+        let reweighted = try put(#"{"variations":[{"key":"control","weight":1},{"key":"new","weight":1}]}"#)
+        #expect(reweighted["traffic"].double == 33.33)
+        #expect(try put(#"{"status":"Paused"}"#)["traffic"].double == 33.33)
+        #expect(try server.request("GET", "/v1/experiments/checkout")["traffic"].double == 33.33)
+    }
+
+    @Test(arguments: [
+        (#"{"variations":["a"],"traffic":101}"#, "/traffic", "`traffic` must be a number from 0 to 100; got 101.0"),
+        (#"{"variations":["a"],"traffic":"all"}"#, "/traffic", "`traffic` must be a number from 0 to 100; got a string"),
+        (#"{"variations":[{"key":"a","weight":0},{"key":"b","weight":0}]}"#, "/variations", "at least one weight"),
+    ])
+    func `Weights and traffic that mean nothing are refused`(body: String, pointer: String, detail: String) throws {
+        let response = try put(body)
+        #expect(response.status == 400)
+        #expect(response["pointer"].string == pointer)
+        #expect(response["detail"].string?.hasPrefix(detail) == true, "\(response.text)")
+    }
+
+    // MARK: Variations
+
+    @Test func `A variation that is left out and put back has its id again, and its users`() throws {
+        let both = try put(#"{"variations":["control","new"]}"#)
+        _ = try put(#"{"variations":[{"key":"control","weight":0},{"key":"new","weight":1}]}"#)
+        #expect(try assign("ada")["variation_key"] == "new")
+        let alone = try put(#"{"variations":["control"]}"#)
+        #expect(Self.ids(alone) == ["control": Self.ids(both)["control"]])
+        let back = try put(#"{"variations":["control","new"]}"#)
+        #expect(Self.ids(back) == Self.ids(both))
+        let response = try assign("ada")
+        #expect(response["variation_key"] == "new" && response["source"] == "stored")
+    }
+
+    @Test func `An id that was given comes back with its variation`() throws {
+        let both = try put(#"{"id":"7","variations":[{"key":"control","id":"70"},{"key":"new","id":"71"}]}"#)
+        _ = try put(#"{"variations":["control"]}"#)
+        _ = try put(#"{"variations":["control","other"]}"#)
+        #expect(Self.ids(try put(#"{"variations":["new","control"]}"#)) == Self.ids(both))
+    }
+
+    @Test func `Two servers give a variation the same id`() throws {
+        let other = try startTestServer()
+        let body = #"{"id":"7","variations":["control","new"]}"#
+        let responses = [try put(body), try other.request("PUT", "/v1/experiments/checkout", body)]
+        #expect(Self.ids(responses[0]) == Self.ids(responses[1]))
+        #expect(Set(Self.ids(responses[0]).values).count == 2)
+        other.stop()
+    }
+
+    // MARK: Archive
+
+    @Test func `Deleting archives: results stay, and only a status takes the experiment out of the archive`() throws {
+        _ = try put(#"{"variations":["control","new"]}"#)
+        let variation = try assign("ada")["variation_id"]
+        _ = try server.request("POST", "/v1/exposures", #"{"user_id":"ada","experiment":"checkout"}"#)
+        for _ in 0..<2 { #expect(try server.request("DELETE", "/v1/experiments/checkout").status == 204) }
+        #expect(try server.request("GET", "/v1/experiments/checkout")["status"] == "Archived")
+        #expect(try assign("bob")["variation_id"].isNull)
+        let results = try server.request("GET", "/v1/experiments/checkout/results?goal=purchase")
+        #expect(results.status == 200, "\(results.text)")
+
+        let refused = try put(#"{"variations":["red","blue"]}"#)
+        #expect(refused.status == 409)
+        #expect(refused["detail"].string?.contains("is archived") == true)
+        #expect(try put(#"{"status":"Running"}"#).status == 200)
+        #expect(try assign("ada")["variation_id"] == variation)
+        let actions = try server.request("GET", "/v1/audit?action=experiment.archive")["entries"].array
+        #expect(actions?.count == 1)
+        #expect(try server.request("DELETE", "/v1/experiments/unknown").status == 404)
+    }
+
+    // MARK: Overrides by key
+
+    @Test func `An override names the experiment by its key or its id`() throws {
+        _ = try put(#"{"id":"7001","variations":[{"key":"control","id":"70"},{"key":"new-look","id":"71"}]}"#, key: "check-out")
+        for name in ["check-out", "7001"] {
+            let path = "/v1/profiles/ann/experiments/\(name)"
+            let response = try server.request("PUT", path, #"{"variation_key":"new-look"}"#)
+            #expect(response["experiment_id"] == "7001" && response["experiment_key"] == "check-out", "\(response.text)")
+            #expect(response["variation_id"] == "71" && response["variation_key"] == "new-look")
+            #expect(response["known"] == true)
+            #expect(try server.request("GET", path).text == response.text)
+            #expect(try server.request("GET", "/v1/profiles/ann").text == profile("ann", ["7001": "71"]))
+            #expect(try server.request("DELETE", path).status == 204)
+            #expect(try server.request("GET", path).status == 404)
+        }
+    }
+
+    @Test func `An override of an experiment that no datafile has is stored, and says so`() throws {
+        let response = try server.request("PUT", "/v1/profiles/ann/experiments/checkout", #"{"variation_id":"a"}"#)
+        #expect(response.status == 200)
+        #expect(response["known"] == false && response["experiment_key"].isNull && response["variation_key"].isNull)
+        #expect(try server.request("GET", "/v1/profiles/ann").text == profile("ann", ["checkout": "a"]))
+        #expect(try server.request("PUT", "/v1/profiles/ann/experiments/check-out", #"{"variation_id":"a"}"#).status == 400)
+    }
+
+    @Test func `A key that two projects have for different experiments is not guessed`() throws {
+        for (key, id) in [("one", "1001"), ("two", "1002")] {
+            let response = try server.request(
+                "PUT", "/v1/experiments/checkout", "{\"id\":\"\(id)\",\"variations\":[\"a\"]}",
+                fields: ["X-Optimizely-SDK-Key: \(key)"])
+            #expect(response.status == 201)
+        }
+        let response = try server.request("PUT", "/v1/profiles/ann/experiments/checkout", #"{"variation_key":"a"}"#)
+        #expect(response.status == 409)
+        #expect(response["detail"].string?.contains("1001, 1002") == true)
+        #expect(try server.request("PUT", "/v1/profiles/ann/experiments/1002", #"{"variation_key":"a"}"#).status == 200)
+    }
+}

@@ -1,0 +1,65 @@
+import APITestSupport
+import JSON
+import Testing
+
+/// What the published description shows is what the server does.
+@Suite struct OpenAPIExampleTests {
+    private let server: any TestServer
+    private let document: JSONValue
+
+    init() throws {
+        server = try startTestServer()
+        document = try server.request("GET", "/openapi.json").json
+        // What the examples look up.
+        for (method, target, body) in [
+            ("PUT", "/v1/experiments/checkout", #"{"variations":["control","new"]}"#),
+            ("POST", "/ups/save", profile("ada", ["11": "1", "22": "2"])),
+            ("PUT", "/v1/attributes/country", #"{"type":"country"}"#),
+            ("PUT", "/v1/segments/germans", #"{"conditions":{"type":"custom_attribute","name":"country","value":"de"}}"#),
+            ("PATCH", "/v1/profiles/ada/attributes", #"{"country":"de"}"#),
+        ] {
+            #expect(try server.request(method, target, body).status < 300)
+        }
+    }
+
+    @Test func `The description is served with an entity tag`() throws {
+        #expect(document["openapi"] == "3.1.0")
+        let tag = try #require(try server.request("GET", "/openapi.json").field("etag"))
+        #expect(try server.request("GET", "/openapi.json", fields: ["If-None-Match: \(tag)"]).status == 304)
+    }
+
+    @Test func `Each example request is answered with success, and as described`() throws {
+        let examples = ExampleRequest.all(in: document)
+        for example in examples {
+            let name = "\(example.method) \(example.target)"
+            if example.operation["responses"]["200"]["content"]["text/event-stream"].object != nil {
+                try expectStream(at: example.target, name)
+                continue
+            }
+            let response = try server.request(example.method, example.target, example.body, fields: example.fields)
+            let described = example.operation["responses"]["\(response.status)"]
+            #expect((200..<300).contains(response.status), "\(name): \(response.text)")
+            #expect(described.object != nil, "\(name) responds \(response.status)")
+            let type = response.field("content-type")?.split(separator: ";").first.map(String.init)
+            #expect(type == described["content"].object?.members.first?.key, "\(name)")
+            if let type, type == "application/json" {
+                expectSameMembers(response.json, described["content"][type]["example"], name)
+            }
+        }
+        #expect(examples.count > 20)
+    }
+
+    /// Reads an endless response to its first event.
+    private func expectStream(at target: String, _ name: String) throws {
+        let stream = try server.stream("GET", target)
+        #expect(stream.head.status == 200, "\(name)")
+        #expect(stream.head.field("content-type") == "text/event-stream", "\(name)")
+        #expect(try stream.receiveChunk()?.hasPrefix("event: ") == true, "\(name)")
+    }
+
+    /// Ids and times differ from those of the example; the members do not.
+    private func expectSameMembers(_ json: JSONValue, _ example: JSONValue, _ name: String) {
+        guard let example = example.object else { return }
+        #expect(json.object?.members.map(\.key) == example.members.map(\.key), "\(name)")
+    }
+}

@@ -1,0 +1,84 @@
+import APITestSupport
+import Foundation
+import JSON
+import Testing
+
+/// Every route in the published description (`OpenAPITests` compares it with the route table), requested with every kind
+/// of token.
+@Suite struct ScopeTests {
+    /// The tokens that may call what needs a scope.
+    private static let allowed = [
+        "read": ["read", "write", "attributes", "admin"], "write": ["write", "admin"],
+        "attributes": ["attributes", "admin"], "admin": ["admin"],
+    ]
+    private static let scopes = ["read", "write", "attributes", "admin"]
+
+    private let server: any TestServer
+    private let examples: [ExampleRequest]
+
+    init() throws {
+        let tokens = Self.scopes.map { "\($0) the-\($0)-token \(Self.secret($0))\n" }.joined()
+        server = try startTestServer(tokens: tokens)
+        examples = ExampleRequest.all(in: try server.request("GET", "/openapi.json").json)
+        for (method, target, body) in [
+            ("PUT", "/v1/experiments/checkout", #"{"variations":["control","new"]}"#),
+            ("POST", "/ups/save", profile("ada", ["11": "1", "22": "2"])),
+        ] {
+            #expect(try server.request(method, target, body, token: Self.secret("admin")).status < 300)
+        }
+    }
+
+    private static func secret(_ scope: String) -> String { "\(scope)-secret-0123456789" }
+
+    @Test func `Each route is for its scope and those above, and for nobody else`() throws {
+        #expect(examples.count > 30)
+        for example in examples {
+            guard let scope = example.scope else {
+                #expect(try status(example, nil) < 400, "\(example.target)")
+                continue
+            }
+            #expect(try status(example, nil) == 401, "\(example.method) \(example.target)")
+            #expect(try status(example, "admin-secret-012345678X") == 401, "\(example.method) \(example.target)")
+            let allowed = try #require(Self.allowed[scope], "the scope \(scope) of \(example.target) is not known")
+            for token in Self.scopes {
+                let status = try status(example, Self.secret(token))
+                #expect((status == 403) == !allowed.contains(token), "\(token): \(example.method) \(example.target) \(status)")
+                #expect(status != 401, "\(token): \(example.method) \(example.target)")
+            }
+        }
+    }
+
+    @Test func `A look at the head alone needs the scope as well`() throws {
+        for example in examples where example.method == "GET" && example.scope != nil {
+            // What changes something is not for looking at.
+            let expected = example.target.hasPrefix("/ups/save") ? 405 : 401
+            #expect(try status(example, nil, method: "HEAD") == expected, "\(example.target)")
+        }
+    }
+
+    @Test func `A page of another origin is given nothing`() throws {
+        let origin = ["Origin: https://elsewhere.example", "Access-Control-Request-Method: PUT"]
+        for example in examples {
+            for method in ["OPTIONS", example.method] {
+                let response = try server.stream(
+                    method, example.target, example.body, token: Self.secret("admin"), fields: example.fields + origin)
+                let names = response.head.fields.map(\.name)
+                #expect(!names.contains { $0.hasPrefix("access-control-") }, "\(method) \(example.target)")
+            }
+        }
+    }
+
+    @Test func `A batch reaches neither another batch nor what the Agent has not`() throws {
+        for (method, url) in [("POST", "/v1/batch"), ("DELETE", "/v1/profiles/ada"), ("GET", "/v1/audit"), ("GET", "/metrics")] {
+            let operation = #"{"method":"\#(method)","url":"\#(url)","operationID":"1","body":{"operations":[]}}"#
+            let response = try server.request("POST", "/v1/batch", #"{"operations":[\#(operation)]}"#, token: Self.secret("admin"))
+            #expect(response["response"].array?.first?["status"] == 404, "\(url)")
+        }
+    }
+
+    /// The status of a response whose body may never end.
+    private func status(_ example: ExampleRequest, _ token: String?, method: String? = nil) throws -> Int {
+        try server.stream(
+            method ?? example.method, example.target, example.body, token: token, fields: example.fields).head.status
+    }
+}

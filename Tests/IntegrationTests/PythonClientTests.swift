@@ -1,0 +1,90 @@
+import APITestSupport
+import Foundation
+import JSON
+import Testing
+
+/// Public clients in Python: the SDK with Holdfast as its User Profile Service, clients of Optimizely Agent, and the
+/// tool Schemathesis.
+@Suite struct PythonClientTests {
+    private let directory: TemporaryDirectory
+
+    init() throws {
+        directory = try TemporaryDirectory()
+    }
+
+    @Test(.enabled(if: PythonEnvironment.sdk.canBeMade, "the public SDK cannot be installed here"))
+    func `A user keeps the variation after the traffic allocation changed and the server was restarted`() throws {
+        let database = directory.file("holdfast.db")
+        let python = try PythonEnvironment.sdk.interpreter.get()
+        let scripts = PythonEnvironment.scripts
+        func decide(_ server: ServerProcess, _ datafile: String, _ phase: String) throws -> JSONValue {
+            let output = try runAt(
+                python,
+                [
+                    "\(scripts)/sticky_sdk.py", "http://127.0.0.1:\(server.port)", "\(scripts)/\(datafile)",
+                    directory.file("state"), phase,
+                ])
+            return try JSONParser().parse(output)
+        }
+
+        var server = try ServerProcess(database: database)
+        let first = try decide(server, "datafile-4.json", "first")
+        #expect(first["decided"].integer ?? 0 > 100)
+        #expect(first["saves"] == first["decided"])
+        server.stop()
+
+        server = try ServerProcess(database: database)
+        let again = try decide(server, "datafile-4-changed.json", "again")
+        #expect(again["kept"].integer ?? 0 > 100)
+        #expect(again["moved"] == [])
+        #expect(again["would_have_moved"].integer ?? 0 > 50)
+        #expect(again["given_another"].integer ?? 0 > 0)
+        server.stop()
+    }
+
+    // MARK: Optimizely Agent
+
+    private func runScript(_ name: String, _ arguments: String...) throws {
+        let python = try PythonEnvironment.sdk.interpreter.get()
+        let script = "\(PythonEnvironment.scripts)/\(name)"
+        let server = try ServerProcess(database: directory.file("holdfast.db"))
+        let child = try ChildProcess(python, [script, "http://127.0.0.1:\(server.port)"] + arguments)
+        let end = child.wait()
+        #expect(end == .exit(0), "\(child.output.text)\(child.errors.text)")
+        server.stop()
+    }
+
+    @Test(.enabled(if: PythonEnvironment.sdk.canBeMade, "Python's packages cannot be installed here"))
+    func `A client of the Agent finds every endpoint as it knows it`() throws {
+        try runScript("agent_client.py")
+    }
+
+    @Test(.enabled(if: PythonEnvironment.sdk.canBeMade, "Python's packages cannot be installed here"))
+    func `The reference's vectors are decided alike over HTTP`() throws {
+        let tests = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
+        try runScript("agent_vectors.py", tests.appendingPathComponent("BucketingTests/Vectors").path)
+    }
+
+    // MARK: Schemathesis
+
+    /// Sends what the published description allows and what it forbids, and compares the responses with it.
+    @Test(.enabled(if: PythonEnvironment.schemathesis.canBeMade, "Schemathesis cannot be installed here"))
+    func `The server answers as it is described to, whatever it is sent`() throws {
+        let server = try ServerProcess(database: directory.file("holdfast.db"))
+        let python = try PythonEnvironment.schemathesis.interpreter.get()
+        let address = "http://127.0.0.1:\(server.port)"
+        let scripts = PythonEnvironment.scripts
+        // It leaves notes where it is run.
+        let child = try ChildProcess(
+            try #require(Executable.find("env")),
+            [
+                "--chdir", directory.path, python.replacing("/bin/python", with: "/bin/schemathesis"), "--config-file",
+                "\(scripts)/schemathesis.toml", "run", "\(address)/openapi.json", "--url", address,
+            ],
+            environment: [
+                "PYTHONPATH": scripts, "PYTHONDONTWRITEBYTECODE": "1", "SCHEMATHESIS_HOOKS": "schemathesis_hooks",
+            ])
+        #expect(child.wait() == .exit(0), "\(child.output.text.suffix(8_000)) \(child.errors.text.suffix(2_000))")
+        server.stop()
+    }
+}

@@ -1,0 +1,157 @@
+import APITestSupport
+import Foundation
+import JSON
+import Synchronization
+import Testing
+
+/// Two server processes on one database file decide alike while experiments, overrides, attributes and segments change.
+@Suite struct SharedDecisionTests {
+    private let directory: TemporaryDirectory
+    private let database: String
+
+    init() throws {
+        directory = try TemporaryDirectory()
+        database = directory.file("holdfast.db")
+    }
+
+    private func twoServers() throws -> [ServerProcess] {
+        [try ServerProcess(database: database), try ServerProcess(database: database)]
+    }
+
+    private static let definition =
+        #"{"id":"7001","variations":[{"key":"control","id":"70011"},{"key":"new","id":"70012"}]}"#
+
+    private static func weights(_ control: Int, _ new: Int) -> String {
+        #"{"variations":[{"key":"control","weight":\#(control)},{"key":"new","weight":\#(new)}]}"#
+    }
+
+    private static func ask(_ userID: String) -> String {
+        #"{"user_id":"\#(userID)","experiment":"checkout"}"#
+    }
+
+    @Test func `Two processes and many clients agree on one variation per user while the split changes`() throws {
+        let servers = try twoServers()
+        #expect(try servers[0].request("PUT", "/v1/experiments/checkout", Self.definition).status == 201)
+        let users = (0..<150).map { "user\($0)" }
+        let given = Mutex<[String: Set<String>]>([:])
+        let done = DispatchGroup()
+        for worker in 0..<8 {
+            done.enter()
+            Thread.detachNewThread {
+                defer { done.leave() }
+                do {
+                    let client = try servers[worker % 2].client()
+                    for user in users {
+                        let response = try client.request("POST", "/v1/assign", Self.ask(user))
+                        // The other process knows of the experiment within a second.
+                        guard response.status != 404 else { continue }
+                        let variation = response["variation_id"].string ?? response.text
+                        given.withLock { _ = $0[user, default: []].insert(variation) }
+                    }
+                } catch {
+                    Issue.record(error)
+                }
+            }
+        }
+        let admin = try servers[1].client()
+        var share = 0
+        while done.wait(timeout: .now()) == .timedOut {
+            share = (share + 2_500) % 10_000
+            let body = Self.weights(share, 10_000 - share)
+            _ = try admin.request("PUT", "/v1/experiments/checkout", body, fields: ["X-Optimizely-SDK-Key: default"])
+        }
+        let all = given.withLock { $0 }
+        #expect(all.count == users.count)
+        #expect(all.values.allSatisfy { $0.count == 1 })
+        for (user, variations) in all {
+            let stored = try servers[0].request("GET", "/v1/profiles/\(user)")
+            #expect(stored["experiment_bucket_map"]["7001"]["variation_id"].string == variations.first)
+        }
+        servers.forEach { $0.stop() }
+    }
+
+    @Test func `A datafile put on one process is used by the other within a second`() throws {
+        let servers = try twoServers()
+        #expect(try servers[0].request("PUT", "/v1/experiments/checkout", Self.definition).status == 201)
+        let deadline = Date().addingTimeInterval(1)
+        var response = try servers[1].request("POST", "/v1/assign", Self.ask("ada"))
+        while response.status == 404, Date() < deadline {
+            response = try servers[1].request("POST", "/v1/assign", Self.ask("ada"))
+        }
+        #expect(response.status == 200)
+        servers.forEach { $0.stop() }
+    }
+
+    private static let datafile = #"""
+        {"version":"4","accountId":"1","projectId":"2","revision":"1","attributes":[],"audiences":[],"groups":[],
+        "featureFlags":[],"rollouts":[],"events":[],
+        "experiments":[{"id":"7","key":"checkout","layerId":"8","status":"Running","audienceIds":[],
+        "forcedVariations":{},"variations":[{"id":"71","key":"control"},{"id":"72","key":"new"}],
+        "trafficAllocation":[{"entityId":"71","endOfRange":10000}]}]}
+        """#
+    private static let fields = ["X-Optimizely-SDK-Key: tests", "Content-Type: application/json"]
+
+    private static func post(_ server: ServerProcess, _ target: String, _ body: String) throws -> TestResponse {
+        try server.request("POST", target, body, fields: fields)
+    }
+
+    /// The variation of the experiment `checkout`.
+    private static func variation(of user: String, at server: ServerProcess) throws -> String? {
+        let response = try post(server, "/v1/activate?experimentKey=checkout", #"{"userId":"\#(user)"}"#)
+        return response.json.array?.first?["variationKey"].string
+    }
+
+    @Test func `What an override forces is decided by other processes on the database, and after a restart`() throws {
+        let server = try ServerProcess(database: database)
+        #expect(try server.request("PUT", "/v1/datafile", Self.datafile, fields: Self.fields).status == 201)
+        let other = try ServerProcess(database: database)
+        #expect(try Self.variation(of: "eva", at: other) == "control")
+        let body = #"{"userId":"eva","experimentKey":"checkout","variationKey":"new"}"#
+        #expect(try Self.post(server, "/v1/override", body).status == 200)
+        #expect(try Self.variation(of: "eva", at: server) == "new")
+        let deadline = ContinuousClock.now + .seconds(5)
+        while try Self.variation(of: "eva", at: other) != "new", ContinuousClock.now < deadline {}
+        #expect(try Self.variation(of: "eva", at: other) == "new")
+        #expect(try Self.variation(of: "bob", at: other) == "control")
+        other.stop()
+        let restarted = try ServerProcess(database: database)
+        #expect(try Self.variation(of: "eva", at: restarted) == "new")
+        let back = try Self.post(restarted, "/v1/override", #"{"userId":"eva","experimentKey":"checkout"}"#)
+        #expect(back["prevVariationKey"] == "new")
+        #expect(try Self.variation(of: "eva", at: restarted) == "control")
+        restarted.stop()
+        server.stop()
+    }
+
+    @Test func `A change of an attribute or a segment is what the next decision finds, in another process within a second`() throws {
+        let server = try ServerProcess(database: database)
+        let client = try server.client()
+        for (method, target, body) in [
+            ("PUT", "/v1/attributes/age", #"{"type":"number"}"#),
+            ("PUT", "/v1/segments/adults", #"{"conditions":{"type":"custom_attribute","name":"age","match":"ge","value":18}}"#),
+            ("PATCH", "/v1/profiles/tom/attributes", #"{"age":9}"#),
+        ] {
+            try #require(try client.request(method, target, body).status < 300)
+        }
+        let other = try ServerProcess(database: database)
+        let definition = #"{"variations":["a","b"],"audience":{"segment":"adults"}}"#
+        #expect(try client.request("PUT", "/v1/experiments/checkout", definition).status == 201)
+        func source(_ server: ServerProcess) throws -> JSONValue {
+            try server.request("GET", "/v1/assign?user_id=tom&experiment=checkout")["source"]
+        }
+        #expect(try eventually { try source(other) == "none" })
+        _ = try client.request("PATCH", "/v1/profiles/tom/attributes", #"{"age":18}"#)
+        #expect(try source(server) == "bucketed")
+        #expect(try source(other) == "bucketed")
+        let seniors = #"{"conditions":{"type":"custom_attribute","name":"age","match":"ge","value":65}}"#
+        #expect(try client.request("PUT", "/v1/segments/adults", seniors).status == 200)
+        #expect(try source(server) == "none")
+        #expect(try eventually { try source(other) == "none" })
+        other.stop()
+    }
+
+    private func eventually(_ holds: () throws -> Bool) throws -> Bool {
+        for _ in 0..<5_000 where try holds() { return true }
+        return false
+    }
+}
