@@ -4,7 +4,7 @@ import Synchronization
 
 /// A program started by a test. Its two outputs are collected while it runs.
 public final class ChildProcess: Sendable {
-    public enum End: Equatable {
+    public enum End: Equatable, Sendable {
         case exit(Int32)
         case signal(Int32)
     }

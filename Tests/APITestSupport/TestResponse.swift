@@ -1,7 +1,7 @@
 public import JSON
 
 /// A response as an HTTP client reads it.
-public struct TestResponse {
+public struct TestResponse: Sendable {
     public let status: Int
     /// The header fields in the order of the response; names in lower case.
     public let fields: [(name: String, value: String)]

@@ -66,7 +66,7 @@ public func startTestServer(
 }
 
 /// A request of a test.
-public struct TestRequest {
+public struct TestRequest: Sendable {
     public var method: String
     /// Path and query, percent-encoded.
     public var target: String
