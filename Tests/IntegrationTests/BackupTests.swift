@@ -86,8 +86,8 @@ import Testing
             ("PATCH", "/v1/profiles/all", profile("all", ["1": value, "2": value])),
             ("PUT", "/v1/profiles/\(user)/experiments/3", #"{"variation_id":"9"}"#),
         ] {
-            let answer = try client.request(method, target, body)
-            guard answer.status == 200 else { throw TestFailure("\(method) \(target): \(answer.text)") }
+            let response = try client.request(method, target, body)
+            guard response.status == 200 else { throw TestFailure("\(method) \(target): \(response.text)") }
         }
     }
 

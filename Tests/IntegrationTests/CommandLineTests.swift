@@ -261,8 +261,8 @@ import Testing
             return ["--datafile", try directory.write(text, to: "shop.json")]
         }
         func experiment(_ server: ServerProcess) throws -> [String?] {
-            let answer = try server.request("GET", "/v1/experiments/checkout")
-            return [answer["status"].string, answer["revision"].string]
+            let response = try server.request("GET", "/v1/experiments/checkout")
+            return [response["status"].string, response["revision"].string]
         }
         let first = try ServerProcess(database: database, datafile(revision: "7"))
         #expect(try experiment(first) == ["Running", "7"])

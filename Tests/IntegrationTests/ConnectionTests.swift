@@ -28,9 +28,9 @@ import Testing
         let all = requests.joined()
         Thread.detachNewThread(in: sending) { try client.send(all) }
         for number in 0..<1_000 {
-            let answer = try client.receive()
-            #expect(answer.status == 200)
-            #expect(answer.text == profile("u\(number / 3 * 3)", ["1": "v\(number / 3 * 3)"]))
+            let response = try client.receive()
+            #expect(response.status == 200)
+            #expect(response.text == profile("u\(number / 3 * 3)", ["1": "v\(number / 3 * 3)"]))
         }
         sending.wait()
     }
@@ -70,10 +70,10 @@ import Testing
     @Test(arguments: ["/ups/save", "/v1/profiles", "/v1/decide"])
     func `A body that is encoded is refused by the name of its coding`(target: String) throws {
         let server = try server()
-        let answer = try server.client().request("POST", target, "\u{1f}\u{8b}", fields: ["Content-Encoding: gzip"])
-        #expect(answer.status == 415)
-        #expect(answer.field("accept-encoding") == "identity")
-        #expect(answer[target == "/v1/decide" ? "error" : "detail"].string?.contains("'gzip'") == true)
+        let response = try server.client().request("POST", target, "\u{1f}\u{8b}", fields: ["Content-Encoding: gzip"])
+        #expect(response.status == 415)
+        #expect(response.field("accept-encoding") == "identity")
+        #expect(response[target == "/v1/decide" ? "error" : "detail"].string?.contains("'gzip'") == true)
         let plain = profile("ada", ["11": "1"])
         #expect(try server.client().request("POST", "/ups/save", plain, fields: ["Content-Encoding: Identity"]).status == 200)
     }
@@ -196,12 +196,12 @@ import Testing
         let server = try server()
         let client = try server.client()
         try client.send(request)
-        let answer = try client.receive()
-        #expect(answer.status == status)
-        #expect(answer.field("content-type") == "application/problem+json")
-        #expect(answer["status"] == .integer(Int64(status)))
-        #expect(answer.field("x-request-id")?.isEmpty == false)
-        if status == 405 { #expect(answer.field("allow") == "GET, HEAD, OPTIONS") }
+        let response = try client.receive()
+        #expect(response.status == status)
+        #expect(response.field("content-type") == "application/problem+json")
+        #expect(response["status"] == .integer(Int64(status)))
+        #expect(response.field("x-request-id")?.isEmpty == false)
+        if status == 405 { #expect(response.field("allow") == "GET, HEAD, OPTIONS") }
     }
 }
 

@@ -84,10 +84,10 @@ import Testing
                 for number in 0... {
                     let userID = "r\(round)c\(client)u\(number)"
                     let body = profile(userID, ["1": "v\(number)", "2": "w"])
-                    guard let answer = try? connection.request("POST", "/ups/save", body), answer.status == 200 else {
+                    guard let response = try? connection.request("POST", "/ups/save", body), response.status == 200 else {
                         return
                     }
-                    acknowledged.withLock { $0[userID] = answer.text }
+                    acknowledged.withLock { $0[userID] = response.text }
                     if number == 20 { enough.signal() }
                 }
             }

@@ -58,8 +58,8 @@ import Testing
         var last = profile("ada", ["11": "1"])
         for number in 0..<100 {
             let text = profile("ada", ["11": "v\(number)"])
-            let answer = try client.request("POST", "/ups/save", text)
-            if answer.status != 200 { break }
+            let response = try client.request("POST", "/ups/save", text)
+            if response.status != 200 { break }
             last = text
         }
         #expect(try client.request("GET", "/v1/profiles/ada").text == last)
@@ -132,10 +132,10 @@ import Testing
             ("PUT", "/v1/profiles/new", profile("new", ["11": "7"])),
             ("PUT", "/v1/profiles/ada/experiments/11", override), ("DELETE", "/v1/profiles/ada", nil),
         ] {
-            let answer = try client.request(method, target, body)
-            #expect(answer.status == 503, "\(method) \(target): \(answer.text)", sourceLocation: sourceLocation)
-            #expect(answer.field("content-type") == "application/problem+json", sourceLocation: sourceLocation)
-            #expect(answer.field("retry-after") != nil, sourceLocation: sourceLocation)
+            let response = try client.request(method, target, body)
+            #expect(response.status == 503, "\(method) \(target): \(response.text)", sourceLocation: sourceLocation)
+            #expect(response.field("content-type") == "application/problem+json", sourceLocation: sourceLocation)
+            #expect(response.field("retry-after") != nil, sourceLocation: sourceLocation)
         }
         let imported = try client.request("POST", "/v1/profiles", profile("new", ["11": "7"]))
         #expect(imported.status == 503, sourceLocation: sourceLocation)
@@ -156,12 +156,12 @@ import Testing
         #expect(try client.request("GET", "/v1/profiles/new").status == 404, sourceLocation: sourceLocation)
     }
 
-    /// Asks again until the answer has this status: one look at the store serves those who ask for a short while.
+    /// Asks again until the response has this status: one look at the store serves those who ask for a short while.
     private func untilAnswered(_ status: Int, _ client: HTTPClient, _ target: String) throws -> TestResponse {
         let deadline = ContinuousClock.now + .seconds(10)
         while true {
-            let answer = try client.request("GET", target)
-            if answer.status == status || .now > deadline { return answer }
+            let response = try client.request("GET", target)
+            if response.status == status || .now > deadline { return response }
         }
     }
 }

@@ -83,9 +83,9 @@ import Testing
 
     @Test func `An admin's error page does not quote the token`() throws {
         for token in ["\(Self.secret)x", Self.reader] {
-            let answer = try server.request("DELETE", "/v1/profiles/ada", token: token)
-            #expect([401, 403].contains(answer.status))
-            #expect(!answer.text.contains("s3cret"))
+            let response = try server.request("DELETE", "/v1/profiles/ada", token: token)
+            #expect([401, 403].contains(response.status))
+            #expect(!response.text.contains("s3cret"))
         }
     }
 }

@@ -20,7 +20,7 @@ import Testing
             let (writer, reader) = (clients[round % 2], clients[(round + 1) % 2])
             let text = profile("ada", ["11": "v\(round)"])
             #expect(try writer.request("POST", "/ups/save", text).text == text)
-            // Twice, as the second answer comes from the reader's cache; then the next round makes that stale.
+            // Twice, as the second response comes from the reader's cache; then the next round makes that stale.
             #expect(try reader.request("GET", "/v1/profiles/ada").text == text)
             #expect(try reader.request("POST", "/ups/lookup", #"{"user_id":"ada"}"#).text == text)
         }
@@ -187,9 +187,9 @@ import Testing
             """
         }
         for (key, variation) in [("one", "11"), ("two", "22")] {
-            let answer = try client.request(
+            let response = try client.request(
                 "PUT", "/v1/datafile", datafile(key, variation), fields: ["X-Optimizely-SDK-Key: \(key)"])
-            #expect(answer.status == 200 || answer.status == 201, "\(answer.text)")
+            #expect(response.status == 200 || response.status == 201, "\(response.text)")
         }
         func ask(_ key: String) throws -> TestResponse {
             try client.request(

@@ -110,7 +110,7 @@ import Testing
         let clients = (0..<4).map { LoadClient(number: $0, seed: 1, users: ["user\($0)"], insists: true) }
         let load = Load(of: clients, on: [server.port])
         #expect(load.wait { $0.acknowledged >= 50 })
-        // An answer that waits for a body which never comes keeps the server from ending by itself.
+        // A response that waits for a body which never comes keeps the server from ending by itself.
         let unfinished = try server.client()
         try unfinished.send("POST /ups/save HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{")
         try passAllLoops(server)

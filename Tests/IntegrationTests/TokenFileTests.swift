@@ -67,9 +67,9 @@ import Testing
     func `An export is cut off when its token is revoked, and only then`(isRevoked: Bool) throws {
         // More than the kernel keeps for a client that does not read.
         for user in 0..<40 {
-            let answer = try client.request(
+            let response = try client.request(
                 "POST", "/ups/save", largeProfile("user\(user)"), token: "write-secret-0123456789")
-            #expect(answer.status == 200)
+            #expect(response.status == 200)
         }
         let reader = try HTTPClient(port: server.port, receiveBuffer: 4_096)
         try reader.send(HTTPClient.head("GET", "/v1/profiles", token: "admin-secret-0123456789"))

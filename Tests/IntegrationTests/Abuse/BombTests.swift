@@ -52,9 +52,9 @@ import Testing
         for client in clients {
             // One that was refused may have been closed already.
             try? client.send(String(body.suffix(100_000)))
-            let answer = try client.receive()
-            if answer.status == 503 { #expect(answer.field("retry-after") == "1") }
-            statuses[answer.status, default: 0] += 1
+            let response = try client.receive()
+            if response.status == 503 { #expect(response.field("retry-after") == "1") }
+            statuses[response.status, default: 0] += 1
         }
         let served = statuses[200] ?? 0
         #expect((1...10).contains(served))
@@ -78,8 +78,8 @@ import Testing
         let refused = try clients.compactMap { client -> TestResponse? in
             // One that was refused may have been closed already.
             try? client.send(String(repeating: " ", count: 500_000 - unfinished.utf8.count))
-            let answer = try client.receive()
-            return answer.status == 503 ? answer : nil
+            let response = try client.receive()
+            return response.status == 503 ? response : nil
         }
         #expect((10..<20).contains(refused.count))
         #expect(refused.allSatisfy { $0["detail"] == "the memory for unfinished requests is full; try again later" })
@@ -101,10 +101,10 @@ import Testing
             "[" + String(repeating: "{},", count: size / 3) + "{}]",
             #"{"user_ids":["# + String(repeating: #""","#, count: size / 3) + #"""]}"#,
         ] {
-            let answer = try client.request("POST", path, body, fields: ["Content-Type: application/json"])
+            let response = try client.request("POST", path, body, fields: ["Content-Type: application/json"])
             // An import answers which lines it refused, and a batch without operations is one.
-            #expect(answer.status < 500, "\(answer.text.prefix(200))")
-            #expect(answer.status >= 400 || answer["imported"] == 0 || answer["errorCount"] == 0)
+            #expect(response.status < 500, "\(response.text.prefix(200))")
+            #expect(response.status >= 400 || response["imported"] == 0 || response["errorCount"] == 0)
         }
         #expect(ContinuousClock.now - start < .seconds(30))
         #expect(try server.request("GET", "/livez").status == 200)
@@ -113,8 +113,8 @@ import Testing
 
     @Test func `A query of nothing but separators is read in little time`() throws {
         for query in [String(repeating: "&", count: 16_000), String(repeating: "a=&", count: 5_300), String(repeating: "%00", count: 5_300)] {
-            let answer = try server.request("GET", "/ups/lookup?\(query)")
-            #expect(answer.status == 400)
+            let response = try server.request("GET", "/ups/lookup?\(query)")
+            #expect(response.status == 400)
         }
     }
     @Test func `A batch that asks for much again and again is given no more than its limit`() throws {
@@ -126,9 +126,9 @@ import Testing
         let operations = (0..<30).map {
             #"{"operationID":"\#($0)","method":"GET","url":"/v1/datafile","headers":{"X-Optimizely-SDK-Key":"default"}}"#
         }
-        let answer = try client.request("POST", "/v1/batch", #"{"operations":[\#(operations.joined(separator: ","))]}"#)
-        #expect(answer.status == 200)
-        #expect((15 << 20..<17 << 20).contains(answer.body.count), "\(answer.body.count)")
-        #expect(String(decoding: answer.body.suffix(500), as: UTF8.self).contains(#""status":422"#))
+        let response = try client.request("POST", "/v1/batch", #"{"operations":[\#(operations.joined(separator: ","))]}"#)
+        #expect(response.status == 200)
+        #expect((15 << 20..<17 << 20).contains(response.body.count), "\(response.body.count)")
+        #expect(String(decoding: response.body.suffix(500), as: UTF8.self).contains(#""status":422"#))
     }
 }

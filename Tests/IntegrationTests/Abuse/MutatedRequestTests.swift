@@ -30,10 +30,10 @@ import Testing
             for example in examples {
                 let request = mutation(of: example, bodies, using: &random)
                 try client.send(request)
-                let answer = try client.receive()
-                #expect(isNoFailure(answer), "\(String(decoding: request, as: UTF8.self)): \(answer.text)")
+                let response = try client.receive()
+                #expect(isNoFailure(response), "\(String(decoding: request, as: UTF8.self)): \(response.text)")
                 // What cannot be told apart from what follows it ends the connection.
-                if answer.field("connection") == "close" { client = try server.client() }
+                if response.field("connection") == "close" { client = try server.client() }
             }
         }
         #expect(try server.request("GET", "/readyz").status == 200)
@@ -41,8 +41,8 @@ import Testing
     }
 
     /// Segments are asked of a service that is no part of the server.
-    private func isNoFailure(_ answer: TestResponse) -> Bool {
-        answer.status < 500 || answer.status == 501 || answer.status == 505 || answer.text.contains("segments")
+    private func isNoFailure(_ response: TestResponse) -> Bool {
+        response.status < 500 || response.status == 501 || response.status == 505 || response.text.contains("segments")
     }
 
     /// Changes the target, the body, or both.

@@ -36,8 +36,8 @@ import Testing
         var stored: Set<String> = []
         for (number, client) in clients.enumerated() {
             for user in 0..<20 {
-                let answer = try client.receive()
-                if answer.status == 200 { stored.insert("c\(number)u\(user)") } else { expectRefusal(answer) }
+                let response = try client.receive()
+                if response.status == 200 { stored.insert("c\(number)u\(user)") } else { expectRefusal(response) }
             }
         }
         let lines = try server.request("GET", "/v1/profiles").text.split(separator: "\n")
@@ -80,12 +80,12 @@ import Testing
         var refused = 0
         for client in clients {
             for number in 0..<200 {
-                let answer = try client.receive()
-                if answer.status == 503, number % 20 != 0 {
+                let response = try client.receive()
+                if response.status == 503, number % 20 != 0 {
                     refused += 1
-                    expectRefusal(answer)
+                    expectRefusal(response)
                 } else {
-                    #expect(answer.status == 200)
+                    #expect(response.status == 200)
                 }
             }
         }
@@ -95,9 +95,9 @@ import Testing
         #expect(try (0..<100).contains { _ in try clients[0].request("GET", "/v1/profiles/ada").status == 200 })
     }
 
-    private func expectRefusal(_ answer: TestResponse, sourceLocation: SourceLocation = #_sourceLocation) {
-        #expect(answer.status == 503, sourceLocation: sourceLocation)
-        #expect(answer.field("retry-after") == "1", sourceLocation: sourceLocation)
-        #expect(answer.field("content-type") == "application/problem+json", sourceLocation: sourceLocation)
+    private func expectRefusal(_ response: TestResponse, sourceLocation: SourceLocation = #_sourceLocation) {
+        #expect(response.status == 503, sourceLocation: sourceLocation)
+        #expect(response.field("retry-after") == "1", sourceLocation: sourceLocation)
+        #expect(response.field("content-type") == "application/problem+json", sourceLocation: sourceLocation)
     }
 }

@@ -2,7 +2,7 @@ import APITestSupport
 import Foundation
 import Testing
 
-/// Peers that take up what all share: connections, descriptors, memory for answers, the turns of an event loop.
+/// Peers that take up what all share: connections, descriptors, memory for responses, the iterations of an event loop.
 @Suite struct PeerTests {
     private let directory: TemporaryDirectory
     private let database: String
@@ -67,7 +67,7 @@ import Testing
         for client in clients {
             try client.send(HTTPClient.head("GET", "/readyz") + String(repeating: request, count: 63))
         }
-        // Each event loop has read what came before when it tells its figures.
+        // Each event loop has read what came before when it reports its metrics.
         for _ in 0..<2 { #expect(try server.request("GET", "/metrics").status == 200) }
         try server.expectMemory(since: memory, lessThan: 64)
         try lock.execute("ROLLBACK")
@@ -134,8 +134,8 @@ import Testing
             if try client.receive().status == 503 { refused += 1 }
         }
         // On a connection that is there: the last of the flood may not be gone yet.
-        let figures = try kept[0].request("GET", "/metrics").text
-        #expect(figures.contains("\nholdfast_connections_refused_total \(refused)\n"))
+        let metrics = try kept[0].request("GET", "/metrics").text
+        #expect(metrics.contains("\nholdfast_connections_refused_total \(refused)\n"))
         server.stop()
     }
 

@@ -84,8 +84,8 @@ import Testing
     private func expectRefusal(_ request: String, _ status: Int, sourceLocation: SourceLocation = #_sourceLocation) throws {
         let client = try server.client()
         try client.send(request + Self.hidden)
-        let answer = try client.receive()
-        #expect(answer.status == status, "\(request.debugDescription)", sourceLocation: sourceLocation)
+        let response = try client.receive()
+        #expect(response.status == status, "\(request.debugDescription)", sourceLocation: sourceLocation)
         #expect(client.isClosedByPeer(), "\(request.debugDescription)", sourceLocation: sourceLocation)
     }
 

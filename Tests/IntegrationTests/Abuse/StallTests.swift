@@ -17,18 +17,18 @@ import Testing
         #expect(try server.request("PUT", "/v1/attributes/sel", selection).status == 201)
     }
 
-    /// How long a request took, and the longest that somebody else waited for an answer meanwhile.
+    /// How long a request took, and the longest that somebody else waited for a response meanwhile.
     private func measure(
         _ method: String, _ target: String, _ body: String, expecting status: Int
     ) throws -> (total: Duration, stall: Duration) {
         let (client, other) = (try server.client(), try server.client())
         #expect(try other.request("GET", "/livez").status == 200)
-        let outcome = Mutex<Result<(answer: TestResponse, total: Duration), any Error>?>(nil)
+        let outcome = Mutex<Result<(response: TestResponse, total: Duration), any Error>?>(nil)
         Thread.detachNewThread {
             let fields = ["X-Optimizely-SDK-Key: default", "Content-Type: application/json"]
             let start = ContinuousClock.now
             let result = Result {
-                (answer: try client.request(method, target, body, fields: fields), total: ContinuousClock.now - start)
+                (response: try client.request(method, target, body, fields: fields), total: ContinuousClock.now - start)
             }
             outcome.withLock { $0 = result }
         }
@@ -38,8 +38,8 @@ import Testing
             #expect(try other.request("GET", "/livez").status == 200)
             stall = max(stall, ContinuousClock.now - start)
         }
-        let (answer, total) = try #require(outcome.withLock { $0 }).get()
-        #expect(answer.status == status, "\(answer.text.prefix(300))")
+        let (response, total) = try #require(outcome.withLock { $0 }).get()
+        #expect(response.status == status, "\(response.text.prefix(300))")
         return (total, stall)
     }
 
@@ -60,8 +60,8 @@ import Testing
 
     private func putDatafile(conditions: Int) throws {
         let fields = ["X-Optimizely-SDK-Key: default"]
-        let answer = try server.client().request("PUT", "/v1/datafile", Self.datafile(conditions: conditions), fields: fields)
-        #expect(answer.status == 200, "\(answer.text)")
+        let response = try server.client().request("PUT", "/v1/datafile", Self.datafile(conditions: conditions), fields: fields)
+        #expect(response.status == 200, "\(response.text)")
     }
 
     /// What it takes to read a body is no more than to read any other of its length. The bounds are generous: the

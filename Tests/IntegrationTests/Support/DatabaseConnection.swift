@@ -3,7 +3,7 @@ import CSQLite
 
 @testable import StorageSQLite
 
-/// Another program that uses the database file.
+/// Another program with the database file open.
 final class DatabaseConnection {
     private let handle: OpaquePointer
 
@@ -26,7 +26,7 @@ final class DatabaseConnection {
         guard code == SQLITE_OK else { throw TestFailure("\(sql): \(String(cString: sqlite3_errmsg(handle)))") }
     }
 
-    /// The first column of the first row of a query's answer.
+    /// The first column of the first row of a query.
     func text(_ sql: String) throws -> String {
         var statement: OpaquePointer?
         defer { sqlite3_finalize(statement) }

@@ -26,7 +26,7 @@ struct ExampleRun {
         for (name, script) in section.scripts { _ = try directory.write(addressed(script), to: name) }
     }
 
-    /// What each command printed, to either output.
+    /// Runs the commands and returns what each printed, to either output.
     func outputs() throws -> [String] {
         let commands = section.commands.map { "printf '\\036'\n\($0.text)\n" }.joined()
         let shell = try ChildProcess(
@@ -52,7 +52,7 @@ struct ExampleRun {
         ]
     }
 
-    /// The text without what differs from run to run: times, ids of requests, and ends of lines.
+    /// Returns the text without what differs from run to run: times, request ids and line ends.
     static func normalised(_ text: String) -> String {
         text.replacing("\r\n", with: "\n")
             .replacing(#/\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z/#, with: "TIME")

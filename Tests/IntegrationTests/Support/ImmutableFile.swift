@@ -1,8 +1,7 @@
 import APITestSupport
 import Foundation
 
-/// A file that nobody may write to, not even through a descriptor that is open already; only the administrator may
-/// make it so, on file systems that know such a flag.
+/// Makes files immutable, even through open descriptors; needs root and a file system with this flag.
 enum ImmutableFile {
     static let canBeMade: Bool = {
         guard getuid() == 0, let directory = try? TemporaryDirectory(),

@@ -3,7 +3,7 @@ import Foundation
 import Testing
 
 extension ServerProcess {
-    /// The most memory that the process has had at once, in bytes (`VmHWM` in proc(5)).
+    /// Returns the peak resident memory of the process in bytes (`VmHWM` in proc(5)).
     func peakMemory() throws -> Int {
         let status = try String(contentsOfFile: "/proc/\(child.identifier)/status", encoding: .utf8)
         guard let line = status.split(separator: "\n").first(where: { $0.hasPrefix("VmHWM:") }),
@@ -12,7 +12,7 @@ extension ServerProcess {
         return kibibytes << 10
     }
 
-    /// User and system time that the process has used, in hundredths of a second (`utime` and `stime` in proc(5)).
+    /// Returns user and system time in hundredths of a second (`utime` and `stime` in proc(5)).
     func processorTicks() throws -> Int {
         let fields = try String(contentsOfFile: "/proc/\(child.identifier)/stat", encoding: .utf8)
             .split(separator: ")").last?.split(separator: " ") ?? []
@@ -26,7 +26,8 @@ extension ServerProcess {
         try FileManager.default.contentsOfDirectory(atPath: "/proc/\(child.identifier)/fd").count
     }
 
-    /// Checks that the process has not grown much since ``peakMemory()`` was asked. Sanitizers need memory of their own.
+    /// Expects that the process has not grown much since a former ``peakMemory()``; not with sanitizers, which need memory
+    /// of their own.
     func expectMemory(
         since former: Int, lessThan mebibytes: Int, sourceLocation: SourceLocation = #_sourceLocation
     ) throws {
@@ -35,7 +36,7 @@ extension ServerProcess {
         #expect(growth < mebibytes, "\(growth) MiB", sourceLocation: sourceLocation)
     }
 
-    /// One figure without labels of `GET /metrics`.
+    /// Returns a metric without labels from `GET /metrics`.
     func metric(_ name: String) throws -> Int {
         let line = try request("GET", "/metrics").text.split(separator: "\n").first { $0.hasPrefix("\(name) ") }
         guard let number = line?.split(separator: " ").last.flatMap({ Double($0) }) else {
@@ -44,7 +45,7 @@ extension ServerProcess {
         return Int(number)
     }
 
-    /// Whether the server is ready, at once or within seconds.
+    /// Waits up to 20 seconds for the server to be ready.
     func becomesReady() throws -> Bool {
         let deadline = ContinuousClock.now + .seconds(20)
         while .now < deadline {
@@ -53,7 +54,7 @@ extension ServerProcess {
         return false
     }
 
-    /// Waits until a figure is as it should be; the last value if it never is.
+    /// Waits up to 20 seconds for a metric to reach a value, and returns the last value.
     func awaitMetric(_ name: String, _ isReached: (Int) -> Bool) throws -> Int {
         let deadline = ContinuousClock.now + .seconds(20)
         while true {

@@ -1,12 +1,12 @@
 import APITestSupport
 import Foundation
 
-/// The wall clock of a server, which a test sets forward and back: the tests' end of `Tests/SetClock`.
+/// Sets the wall clock of a server forward and back, with the library `Tests/SetClock`.
 final class SetClock {
     private let path: String
     private let offset: UnsafeMutablePointer<Int64>
 
-    /// The library lies beside the server.
+    /// Beside the server.
     private static let library = URL(fileURLWithPath: Executable.holdfast).deletingLastPathComponent()
         .appendingPathComponent("libSetClock.so").path
 
@@ -24,12 +24,12 @@ final class SetClock {
         munmap(offset, 8)
     }
 
-    /// What a server with this clock is started with.
+    /// The environment of a server with this clock.
     var environment: [String: String] {
         ["LD_PRELOAD": Self.library, "HOLDFAST_CLOCK_CONTROL": path]
     }
 
-    /// Lets the clock show the present and so many hours.
+    /// Sets the clock to the present plus so many hours.
     func set(hours: Int64) {
         offset.pointee = hours * 3_600
     }

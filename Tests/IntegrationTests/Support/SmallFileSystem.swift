@@ -1,7 +1,7 @@
 import APITestSupport
 import Foundation
 
-/// A file system of a few MiB of the test's own; only the administrator may mount one.
+/// A file system of a few MiB for one test; mounting it needs root.
 final class SmallFileSystem {
     let path: String
 
@@ -19,9 +19,9 @@ final class SmallFileSystem {
         try? run("umount", "--lazy", path)
     }
 
-    /// Leaves so many bytes free, with a file that can be removed again.
+    /// Fills the file system except for so many bytes.
     ///
-    /// - Returns: the path of the file.
+    /// - Returns: the path of the file to remove to get the space back.
     func fill(leaving rest: off_t = 0) throws -> String {
         let ballast = "\(path)/ballast"
         let descriptor = open(ballast, O_WRONLY | O_CREAT | O_CLOEXEC, 0o600)

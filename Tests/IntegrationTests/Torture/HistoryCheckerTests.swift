@@ -147,7 +147,7 @@ import Testing
         #expect(throws: HistoryChecker.Violation.self) { try checker.check(history.events) }
     }
 
-    /// A true history, recorded from the real server, with one answer in it made wrong. With several clients at once an
+    /// A true history, recorded from the real server, with one response in it made wrong. With several clients at once an
     /// answer may lack what another one adds meanwhile; a variation that nobody gave is wrong in any case.
     @Test(arguments: [1, 4])
     func `One wrong answer in a long history is found out`(clients: Int) throws {
@@ -159,8 +159,8 @@ import Testing
         for place in history.indices.shuffled(using: &random).prefix(80) {
             var wrong = history
             let drops = clients == 1 && Bool.random(using: &random)
-            guard let answer = Self.spoiled(history[place].observation, drops: drops) else { continue }
-            wrong[place].observation = answer
+            guard let response = Self.spoiled(history[place].observation, drops: drops) else { continue }
+            wrong[place].observation = response
             var checker = HistoryChecker(ProfileModel())
             #expect(throws: HistoryChecker.Violation.self, "\(wrong[place])") { try checker.check(wrong) }
         }
@@ -178,7 +178,7 @@ import Testing
         return clients.flatMap(\.history)
     }
 
-    /// The answer with an assignment dropped, or with another variation; `nil` when it has none.
+    /// The response with an assignment dropped, or with another variation; `nil` when it has none.
     private static func spoiled(_ observation: Observation, drops: Bool) -> Observation? {
         func spoil<Value>(_ map: [String: Value], _ other: Value) -> [String: Value]? {
             guard let experiment = map.keys.min() else { return nil }

@@ -91,9 +91,9 @@ final class TortureRun {
     private func waitUntilReady(_ server: ServerProcess) throws {
         let deadline = ContinuousClock.now + .seconds(Self.patience)
         while true {
-            let answer = try server.request("GET", "/readyz")
-            if answer.status == 200 { return }
-            guard .now < deadline else { throw TestFailure("not ready: \(answer.text)") }
+            let response = try server.request("GET", "/readyz")
+            if response.status == 200 { return }
+            guard .now < deadline else { throw TestFailure("not ready: \(response.text)") }
             usleep(2_000)
         }
     }

@@ -44,8 +44,8 @@ import Testing
         for round in 0..<3 {
             disk.fail([fault], chance: 1_000)
             for (method, target, body) in Self.changes {
-                let answer = try client.request(method, target, body)
-                #expect(answer.status == 503, "\(method) \(target): \(answer.text)")
+                let response = try client.request(method, target, body)
+                #expect(response.status == 503, "\(method) \(target): \(response.text)")
                 #expect(try client.request("GET", "/v1/profiles/ada").text == profile("ada", ["11": "\(round + 1)"]))
             }
             let ready = try server.request("GET", "/readyz")

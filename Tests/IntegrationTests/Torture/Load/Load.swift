@@ -11,7 +11,7 @@ final class Load: @unchecked Sendable {
         var acknowledged = 0
         /// Operations that the server said it could not do.
         var refused = 0
-        /// Connections that ended before an answer, and how many of these with a reset.
+        /// Connections that ended before a response, and how many of these with a reset.
         var cut = 0
         var reset = 0
         /// What no rule allows.

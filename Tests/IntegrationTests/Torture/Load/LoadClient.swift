@@ -6,7 +6,7 @@ import JSON
 // Safe: only one thread at a time uses it, that of the load or that which has waited for the load's end.
 final class LoadClient: @unchecked Sendable {
     let number: Int
-    /// In the order in which it asked. An operation without an answer has not returned (`UInt64.max`).
+    /// In the order in which it asked. An operation without a response has not returned (`UInt64.max`).
     var history: [HistoryEvent] = []
     private let users: [String]
     /// Whether it asks again for what it was refused, until it is done; only if nobody else changes its users.
@@ -39,7 +39,7 @@ final class LoadClient: @unchecked Sendable {
             let index = Int(generator.element(of: Array(connections.indices)))
             do {
                 try workOnce(on: connections[index], in: load)
-            } catch let wrong as WrongAnswer {
+            } catch let wrong as WrongResponse {
                 load.count { $0.wrong.append(wrong.description) }
                 return
             } catch {
@@ -47,7 +47,7 @@ final class LoadClient: @unchecked Sendable {
                 load.count { counts in
                     counts.cut += 1
                     if connection.wasReset { counts.reset += 1 }
-                    if connection.isWithinResponse { counts.wrong.append("an answer was cut short: \(error)") }
+                    if connection.isWithinResponse { counts.wrong.append("a response was cut short: \(error)") }
                 }
             }
         }
@@ -63,7 +63,7 @@ final class LoadClient: @unchecked Sendable {
         }
     }
 
-    /// Asks, and writes down the answer. When the connection ends before it there is none.
+    /// Asks, and writes down the response. When the connection ends before it there is none.
     private func perform(
         _ operation: Operation, for user: String, on connection: HTTPClient, in load: Load
     ) throws {
@@ -71,9 +71,9 @@ final class LoadClient: @unchecked Sendable {
         let place = begin(operation, for: user)
         var tries = 0
         while true {
-            let answer = try connection.request(request.method, request.target, request.body)
+            let response = try connection.request(request.method, request.target, request.body)
             tries += 1
-            let observation = try operation.observation(in: answer)
+            let observation = try operation.observation(in: response)
             guard observation == .nothing else {
                 end(place, tries == 1 ? observation : observation.ofRepetition)
                 return load.count { counts in
@@ -93,15 +93,15 @@ final class LoadClient: @unchecked Sendable {
         let places = maps.map { begin(.save($0.1), for: $0.0) }
         let body = maps.map { Operation.body($0.1, of: $0.0) }.joined(separator: "\n")
         while true {
-            let answer = try connection.request("POST", "/v1/profiles", body)
-            if answer.status == 200, answer["imported"] == .integer(Int64(maps.count)) {
+            let response = try connection.request("POST", "/v1/profiles", body)
+            if response.status == 200, response["imported"] == .integer(Int64(maps.count)) {
                 for place in places { end(place, .acknowledgement) }
                 return load.count { counts in
                     counts.answered += 1
                     counts.acknowledged += 1
                 }
             }
-            guard answer.status == 503 else { throw WrongAnswer(description: "import: \(answer.text)") }
+            guard response.status == 503 else { throw WrongResponse(description: "import: \(response.text)") }
             load.count { $0.refused += 1 }
             if !insists || load.isOver { return }
             usleep(3_000)
@@ -113,9 +113,9 @@ final class LoadClient: @unchecked Sendable {
         let experiment = generator.element(of: DatafileExperiment.all)
         if experimentChanges.variations { return try changeVariations(of: experiment, on: connection) }
         let definition = experiment.definition(favouring: generator.element(of: [0, 1, 2]))
-        let answer = try connection.request("PUT", "/v1/experiments/\(experiment.key)", definition)
-        guard [200, 409, 503].contains(answer.status) else {
-            throw WrongAnswer(description: "experiment: \(answer.status) \(answer.text)")
+        let response = try connection.request("PUT", "/v1/experiments/\(experiment.key)", definition)
+        guard [200, 409, 503].contains(response.status) else {
+            throw WrongResponse(description: "experiment: \(response.status) \(response.text)")
         }
     }
 
@@ -129,19 +129,19 @@ final class LoadClient: @unchecked Sendable {
                     experiment: experiment.id, variations: variations, invokedAt: begin, returnedAt: end,
                     revision: revision))
         }
-        let answer: TestResponse
+        let response: TestResponse
         do {
             let definition = experiment.definition(of: variations)
-            answer = try connection.request("PUT", "/v1/experiments/\(experiment.key)", definition)
+            response = try connection.request("PUT", "/v1/experiments/\(experiment.key)", definition)
         } catch {
             note(.max, revision: nil)
             throw error
         }
-        switch answer.status {
-        case 200: note(monotonicNanoseconds(), revision: answer["revision"].string.flatMap { Int($0) })
+        switch response.status {
+        case 200: note(monotonicNanoseconds(), revision: response["revision"].string.flatMap { Int($0) })
         case 503: note(.max, revision: nil)
         case 409: break
-        default: throw WrongAnswer(description: "experiment: \(answer.status) \(answer.text)")
+        default: throw WrongResponse(description: "experiment: \(response.status) \(response.text)")
         }
     }
 

@@ -1,8 +1,8 @@
 import APITestSupport
 import JSON
 
-/// An answer that no rule of the API allows.
-struct WrongAnswer: Error, CustomStringConvertible {
+/// A response that no rule of the API allows.
+struct WrongResponse: Error, CustomStringConvertible {
     let description: String
 }
 
@@ -30,36 +30,36 @@ extension Operation {
         return "{\"user_id\":\"\(user)\",\"experiment_bucket_map\":{\(entries.joined(separator: ","))}}"
     }
 
-    /// What the answer says.
+    /// What the response says.
     ///
     /// - Returns: `nothing` when the server says that it could not do it.
-    func observation(in answer: TestResponse) throws(WrongAnswer) -> Observation {
-        if answer.status == 503 { return .nothing }
-        switch (self, answer.status) {
-        case (.save, 200), (.keep, 200), (.lookup, 200): return .profile(try Self.variations(answer))
-        case (.put, 200): return .replacement(existed: true, try Self.variations(answer))
-        case (.put, 201): return .replacement(existed: false, try Self.variations(answer))
+    func observation(in response: TestResponse) throws(WrongResponse) -> Observation {
+        if response.status == 503 { return .nothing }
+        switch (self, response.status) {
+        case (.save, 200), (.keep, 200), (.lookup, 200): return .profile(try Self.variations(response))
+        case (.put, 200): return .replacement(existed: true, try Self.variations(response))
+        case (.put, 201): return .replacement(existed: false, try Self.variations(response))
         case (.override, 200), (.assign, 200):
-            guard let variation = answer["variation_id"].string else { break }
+            guard let variation = response["variation_id"].string else { break }
             return .variation(variation)
         // A server need not know yet of a variation that has come back.
         case (.override, 422): return .refusal
         case (.remove, 204): return .removal(found: true)
         case (.remove, 404): return .removal(found: false)
         case (.erase, 204): return .acknowledgement
-        case (.read, 200): return .detail(try Self.detail(answer))
+        case (.read, 200): return .detail(try Self.detail(response))
         case (.read, 404): return .detail(nil)
         default: break
         }
-        throw WrongAnswer(description: "\(self): \(answer.status) \(answer.text)")
+        throw WrongResponse(description: "\(self): \(response.status) \(response.text)")
     }
 
-    private static func variations(_ answer: TestResponse) throws(WrongAnswer) -> [String: String] {
-        try entries(answer) { $0["variation_id"].string }
+    private static func variations(_ response: TestResponse) throws(WrongResponse) -> [String: String] {
+        try entries(response) { $0["variation_id"].string }
     }
 
-    private static func detail(_ answer: TestResponse) throws(WrongAnswer) -> [String: Observation.Detail] {
-        try entries(answer) { entry in
+    private static func detail(_ response: TestResponse) throws(WrongResponse) -> [String: Observation.Detail] {
+        try entries(response) { entry in
             guard let variation = entry["variation_id"].string,
                 let source = entry["source"].string.flatMap(ModelProfile.Source.init)
             else { return nil }
@@ -68,14 +68,14 @@ extension Operation {
     }
 
     private static func entries<Value>(
-        _ answer: TestResponse, _ value: (JSONValue) -> Value?
-    ) throws(WrongAnswer) -> [String: Value] {
-        guard let map = answer["experiment_bucket_map"].object else {
-            throw WrongAnswer(description: "not a profile: \(answer.text)")
+        _ response: TestResponse, _ value: (JSONValue) -> Value?
+    ) throws(WrongResponse) -> [String: Value] {
+        guard let map = response["experiment_bucket_map"].object else {
+            throw WrongResponse(description: "not a profile: \(response.text)")
         }
         var entries: [String: Value] = [:]
         for member in map {
-            guard let value = value(member.value) else { throw WrongAnswer(description: "not a profile: \(answer.text)") }
+            guard let value = value(member.value) else { throw WrongResponse(description: "not a profile: \(response.text)") }
             entries[member.key] = value
         }
         return entries
@@ -83,7 +83,7 @@ extension Operation {
 }
 
 extension Observation {
-    /// What is left of it when the operation may have happened before, without an answer.
+    /// What is left of it when the operation may have happened before, without a response.
     var ofRepetition: Observation {
         switch self {
         case .replacement(_, let map): .profile(map)

@@ -3,7 +3,7 @@ struct ExperimentChange: Sendable {
     let experiment: String
     let variations: [String]
     let invokedAt: UInt64
-    /// When the answer had been received; `.max` without one.
+    /// When the response had been received; `.max` without one.
     let returnedAt: UInt64
     /// The datafile's revision after the change; `nil` when it may not have happened.
     let revision: Int?
@@ -31,7 +31,7 @@ struct ExperimentTimeline: Sendable {
                 periods[periods.count - 1].end = change.returnedAt
                 periods.append(Period(variations: change.variations, start: change.invokedAt, end: .max))
             }
-            // A change without an answer may have happened at any time after it was asked for.
+            // A change without a response may have happened at any time after it was asked for.
             periods += own.filter { $0.revision == nil }.map {
                 Period(variations: $0.variations, start: $0.invokedAt, end: .max)
             }

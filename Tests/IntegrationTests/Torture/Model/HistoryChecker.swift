@@ -48,7 +48,7 @@ struct HistoryChecker: Sendable {
         }
     }
 
-    /// When something is asked or answered, in order; what is asked at the moment of an answer may have been earlier.
+    /// When something is asked or answered, in order; what is asked at the moment of a response may have been earlier.
     private static func moments(of events: [HistoryEvent]) -> [(time: UInt64, isReturn: Bool, event: Int)] {
         let all = events.indices.flatMap { index in
             [

@@ -4,7 +4,7 @@ struct HistoryEvent: Sendable {
     let user: String
     var operation: Operation
     let invokedAt: UInt64
-    /// When the answer had been received; of an operation without one, when it could no longer happen.
+    /// When the response had been received; of an operation without one, when it could no longer happen.
     var returnedAt: UInt64
     var observation: Observation
 }
