@@ -179,7 +179,7 @@ let package = Package(
             swiftSettings: strict
         ),
         .testTarget(
-            name: "StatisticsTests", dependencies: ["Statistics", "Bucketing", "JSON"],
+            name: "StatisticsTests", dependencies: ["Statistics", "JSON"],
             exclude: ["vectors.py"], resources: [.copy("vectors.jsonl")], swiftSettings: strict),
         .testTarget(
             name: "StorageSQLiteTests", dependencies: ["StorageSQLite", "Storage", "Bucketing", "JSON", "CSQLite", "Migrations", "TestSupport"],

@@ -1,7 +1,9 @@
 import Glibc
 
-/// What is known of the rates of a variation and its baseline when nothing was known of them before: each is
-/// distributed as Beta(1 + successes, 1 + failures). Integrated numerically to about 1e-10, not simulated.
+/// The posterior distributions of the success rates of a variation and its baseline, with uniform priors: each rate is
+/// distributed as Beta(1 + successes, 1 + failures).
+///
+/// Integrals are computed numerically to about 1e-10, not simulated.
 public struct RatePosterior: Sendable, Equatable {
     public let variation: Beta
     public let baseline: Beta
@@ -15,10 +17,10 @@ public struct RatePosterior: Sendable, Equatable {
         self.init(Beta(1 + successes, 1 + count - successes), against: Beta(1 + base, 1 + baseCount - base))
     }
 
-    /// The probability that the variation's rate is the greater one, and how much is lost on average by choosing it:
-    /// the mean of what the baseline's rate is greater by, where it is, and else 0.
+    /// The probability that the variation's rate is greater than the baseline's, and the expected loss of choosing the
+    /// variation: the posterior mean of max(baseline - variation, 0).
     public var chanceToWinAndExpectedLoss: (chance: Double, loss: Double) {
-        // E[max(x - v, 0)] = x P(v < x) - E[v] P(v' < x), where v' has one success more.
+        // E[max(x - v, 0)] = x P(v < x) - E[v] P(v' < x), where v' has one more success.
         let weighted = Beta(variation.a + 1, variation.b)
         var (chance, loss) = (0.0, 0.0)
         integrate { x, weight in
@@ -29,11 +31,11 @@ public struct RatePosterior: Sendable, Equatable {
         return (min(max(chance, 0), 1), max(loss, 0))
     }
 
-    /// Standard deviations to each side of a mean beyond which there is nothing to speak of, also for rates near 0
-    /// that are distributed as waiting times are.
+    /// How many standard deviations to each side of the mean are integrated. Beyond them the density is negligible,
+    /// even for rates near 0, whose distribution has an exponential tail.
     private static let reach = 40
 
-    /// Calls back with points and what each stands for of the baseline's distribution.
+    /// Integrates over the baseline's distribution: calls `body` with each point and the probability it stands for.
     private func integrate(_ body: (_ x: Double, _ weight: Double) -> Void) {
         let edges = edges
         for (low, high) in zip(edges, edges.dropFirst()) where high > low {
@@ -46,10 +48,12 @@ public struct RatePosterior: Sendable, Equatable {
         }
     }
 
-    /// Where both distributions are smooth in between.
+    /// The bounds of the intervals to integrate, narrow enough that both densities are smooth within each.
     private var edges: [Double] {
         func grid(_ beta: Beta) -> [Double] {
-            stride(from: -Self.reach, through: Self.reach, by: 2).map { beta.mean + Double($0) * beta.standardDeviation }
+            stride(from: -Self.reach, through: Self.reach, by: 2).map { step in
+                beta.mean + Double(step) * beta.standardDeviation
+            }
         }
         let own = grid(baseline).map { min(max($0, 0), 1) }
         guard let low = own.first, let high = own.last else { return [] }
@@ -57,8 +61,8 @@ public struct RatePosterior: Sendable, Equatable {
     }
 }
 
-/// Points and weights on -1...1 that integrate polynomials up to degree 31 exactly: the roots of the Legendre
-/// polynomial P16 (Abramowitz and Stegun 25.4.29), found by Newton's method.
+/// Gauss-Legendre quadrature with 16 points on -1...1, exact for polynomials up to degree 31. The points are the roots
+/// of the Legendre polynomial P16 (Abramowitz and Stegun 25.4.29), found with Newton's method.
 private enum GaussLegendre {
     static let points: [(node: Double, weight: Double)] = {
         let degree = 16

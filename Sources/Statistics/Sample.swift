@@ -1,8 +1,8 @@
-/// What is known of a number of independent values.
+/// Summary statistics of independent values.
 public struct Sample: Sendable, Equatable {
     public var count: Double
     public var mean: Double
-    /// Of the values, as it is estimated from them.
+    /// The sample variance of the values, not of their mean.
     public var variance: Double
 
     public init(count: Double, mean: Double, variance: Double) {
@@ -11,12 +11,41 @@ public struct Sample: Sendable, Equatable {
         self.variance = max(0, variance)
     }
 
-    /// Of `count` trials, the successes.
+    /// Summarises a proportion: `successes` out of `count` trials, each counted as 1 or 0.
     public init(successes: Double, of count: Double) {
         let rate = count > 0 ? successes / count : 0
         self.init(count: count, mean: rate, variance: rate * (1 - rate))
     }
 
-    /// The variance of the mean.
+    /// The squared standard error of the mean.
     var varianceOfMean: Double { count > 0 ? variance / count : 0 }
+}
+
+/// Summary statistics of values that each have a covariate: a value of the same user from before the experiment.
+public struct PairedSample: Sendable, Equatable {
+    public var count: Double
+    public var mean: Double
+    public var meanBefore: Double
+    /// The sum of squared deviations of the values from their mean.
+    public var squares: Double
+    /// The sum of squared deviations of the earlier values from their mean.
+    public var squaresBefore: Double
+    /// The sum of the products of both deviations.
+    public var products: Double
+
+    public init(
+        count: Double, mean: Double, meanBefore: Double, squares: Double, squaresBefore: Double, products: Double
+    ) {
+        self.count = count
+        self.mean = mean
+        self.meanBefore = meanBefore
+        self.squares = max(0, squares)
+        self.squaresBefore = max(0, squaresBefore)
+        self.products = products
+    }
+
+    /// The values without adjustment.
+    public var sample: Sample {
+        Sample(count: count, mean: mean, variance: count > 1 ? squares / (count - 1) : 0)
+    }
 }

@@ -1,10 +1,9 @@
-import Bucketing
 import Foundation
 import JSON
 import Statistics
 import Testing
 
-/// Figures against those that scipy, statsmodels and gbstats give for the same data (`vectors.py`).
+/// Compares results with those of scipy, statsmodels and gbstats for the same data (`vectors.py`).
 @Suite struct ReferenceTests {
     private struct Vector {
         let function: String
@@ -22,11 +21,11 @@ import Testing
         }
     }
 
-    @Test func `Figures are those of scipy, statsmodels and gbstats to 1e-9`() throws {
+    @Test func `Results equal those of scipy, statsmodels and gbstats to 1e-9`() throws {
         var functions: Set<String> = []
         for vector in try Self.vectors() {
             functions.insert(vector.function)
-            let found = try #require(figures(vector.function, vector.arguments), "\(vector)")
+            let found = try #require(results(vector.function, vector.arguments), "\(vector)")
             #expect(found.count == vector.expected.count, "\(vector)")
             for (found, expected) in zip(found, vector.expected) {
                 let isNear = abs(found - expected) <= 1e-9 * max(abs(expected), Self.floor(vector.function)) + 1e-15
@@ -36,8 +35,8 @@ import Testing
         #expect(functions.count == 14)
     }
 
-    /// Below this the references have no exact places themselves: gbstats takes p-values from 1, scipy's integrals
-    /// stop at 1e-14, and a difference of two means is as exact as these are.
+    /// The magnitude below which the references are inexact themselves: gbstats subtracts p-values from 1, scipy stops
+    /// integrating at 1e-14, and a difference of two means is only as exact as the means.
     private static func floor(_ function: String) -> Double {
         switch function {
         case "cuped", "rate posterior", "mean posterior", "sequential": 1e-8
@@ -45,7 +44,7 @@ import Testing
         }
     }
 
-    private func figures(_ function: String, _ x: [Double]) -> [Double]? {
+    private func results(_ function: String, _ x: [Double]) -> [Double]? {
         switch function {
         case "normal quantile": [Normal.quantile(x[0])]
         case "normal probability": [Normal.probability(upTo: x[0])]
