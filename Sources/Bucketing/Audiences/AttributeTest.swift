@@ -1,21 +1,78 @@
-import JSON
+public import JSON
 
-/// What a condition asks of the value of an attribute, its own value parsed beforehand.
+/// One condition on one attribute of the user.
+package struct AttributeCondition: Sendable {
+    /// The name of the attribute; `nil` if the condition has none, so that no user has the attribute.
+    package let name: String?
+    package let kind: Kind
+
+    package enum Kind: Sendable {
+        case test(AttributeTest)
+        /// Whether the request lists this segment among the user's.
+        case qualified(Identifier)
+        case unknownType(String)
+        case unknownMatch(String)
+    }
+
+    /// Compiles `{"type", "name", "match", "value"}`.
+    init(_ object: JSONObject) {
+        name = object["name"]?.string
+        let type = object["type"]
+        guard let type = type?.string, type == "custom_attribute" || type == "third_party_dimension" else {
+            kind = .unknownType(type?.string ?? "")
+            return
+        }
+        let match = object["match"] ?? .null
+        kind = Self.kind(match: match.isNull ? "exact" : match.string ?? "", value: object["value"] ?? .null)
+    }
+
+    private static func kind(match: String, value: JSONValue) -> Kind {
+        if match == "qualified" { return value.string.map { .qualified(Identifier($0)) } ?? .test(.unsupportedValue) }
+        return AttributeTest(match: match, value: value).map { .test($0) } ?? .unknownMatch(match)
+    }
+
+    func evaluate(for user: User, _ reasons: inout Reasons) -> Bool? {
+        switch kind {
+        case .test(let test): return evaluate(test, user)
+        case .qualified(let segment): return user.qualifiedSegments.contains(segment)
+        case .unknownType(let type):
+            reasons.add("unable to evaluate condition of type \"\(type)\"")
+            return nil
+        case .unknownMatch(let match):
+            reasons.add("invalid Condition matcher \"\(match)\"")
+            return nil
+        }
+    }
+
+    /// An attribute in the request takes precedence over the stored one, even if it is `null`.
+    private func evaluate(_ test: AttributeTest, _ user: User) -> Bool? {
+        if let name, let given = user.attributes[name] { return test.answer(given) }
+        if let name, let stored = user.storedAttributes { return stored.answer(test, attribute: Identifier(name)) }
+        return test.answer(JSONValue?.none)
+    }
+
+    /// Whether neither the request nor the stored attributes have a value.
+    func isMissing(for user: User) -> Bool {
+        evaluate(.exists, user) != true
+    }
+}
+
+/// A test on the value of an attribute, compiled from the `match` and `value` of a condition.
 public enum AttributeTest: Sendable {
     case exists
     case equalsString(String)
     case equalsBool(Bool)
     case equalsNumber(Double)
     case number(Comparison, Double)
-    /// How a point in time compares with a text of the same form. The reference SDK compares only numbers: to an
-    /// attribute of a request the answer is unknown.
+    /// Compares a stored point in time with a time in the same format. The reference SDK compares numbers only, so the
+    /// result for an attribute of a request is unknown.
     case moment(Comparison, String)
     case contains(String)
     case version(Comparison, SemanticVersion)
-    /// A value that the match cannot use.
+    /// The condition's value does not suit its match; the result is always unknown.
     case unsupportedValue
 
-    /// - Returns: `nil` for a match that is none on an attribute's value.
+    /// - Returns: `nil` if `match` is not a test on an attribute's value.
     init?(match: String, value: JSONValue) {
         switch match {
         case "exact": self = Self.exact(value)
@@ -53,8 +110,10 @@ public enum AttributeTest: Sendable {
         }
     }
 
-    /// - Parameter value: `nil` if the user has none.
-    /// - Returns: `nil` where the value cannot answer the test.
+    /// Tests a value.
+    ///
+    /// - Parameter value: `nil` if the user does not have the attribute.
+    /// - Returns: `nil` (unknown) if the value is missing or has the wrong type.
     @inlinable
     public func answer(_ value: (some ConditionOperand)?) -> Bool? {
         switch self {
@@ -75,7 +134,7 @@ public enum AttributeTest: Sendable {
 }
 
 extension AttributeTest {
-    /// How two values must compare.
+    /// The relation that must hold between a value and that of the condition.
     public enum Comparison: Sendable {
         case equal
         case greater
@@ -94,4 +153,50 @@ extension AttributeTest {
             }
         }
     }
+}
+
+/// The value of an attribute as tests see it, from the JSON of a request or from a stored record. Each member is `nil`
+/// if the value has another type.
+public protocol ConditionOperand {
+    var isNull: Bool { get }
+    var bool: Bool? { get }
+    /// A number from -2^53 to 2^53. The reference SDK accepts no others.
+    var usableNumber: Double? { get }
+    var text: String? { get }
+    /// Whether the text, or one of several texts, is byte-identical to `text`.
+    func equals(_ text: String) -> Bool?
+    /// Whether the text, or one of several texts, contains the bytes of `text`.
+    func contains(_ text: String) -> Bool?
+    /// Compares this point in time with another one in the same format: negative if it is earlier, 0 if equal, positive
+    /// if later.
+    func momentOrder(to text: String) -> Int?
+}
+
+extension ConditionOperand {
+    @inlinable
+    public static func usable(_ number: Double) -> Double? {
+        abs(number) <= Double(1 << 53) ? number : nil
+    }
+}
+
+extension JSONValue: ConditionOperand {
+    public var usableNumber: Double? {
+        switch self {
+        case .integer(let integer): integer.magnitude <= 1 << 53 ? Double(integer) : nil
+        case .number(let number): Self.usable(number)
+        default: nil
+        }
+    }
+
+    public var text: String? { string }
+
+    public func equals(_ text: String) -> Bool? {
+        string.map { $0.hasSameBytes(as: text) }
+    }
+
+    public func contains(_ text: String) -> Bool? {
+        string.map { $0.containsBytes(of: text) }
+    }
+
+    public func momentOrder(to text: String) -> Int? { nil }
 }

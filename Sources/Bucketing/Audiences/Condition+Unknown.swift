@@ -1,63 +1,65 @@
 extension Condition {
-    /// Evaluates once more, and collects the conditions on attributes that keep the answer from being known.
+    /// Evaluates the conditions a second time and collects the conditions on attributes that make the result unknown.
     ///
-    /// - Parameter unknown: grows only if the answer is unknown.
+    /// - Parameter unknown: grows only if the result is unknown.
     func evaluate(for user: User, unknown: inout [AttributeCondition]) -> Bool? {
         switch self {
-        case .and(let conditions): return Self.settle(conditions, if: false, user, &unknown)
-        case .or(let conditions): return Self.settle(conditions, if: true, user, &unknown)
+        case .and(let conditions): return Self.evaluate(conditions, decisive: false, user, &unknown)
+        case .or(let conditions): return Self.evaluate(conditions, decisive: true, user, &unknown)
         case .not(let condition): return condition?.evaluate(for: user, unknown: &unknown).map { !$0 }
         case .attribute(let condition):
             var ignored = Reasons(.none)
-            let answer = condition.evaluate(for: user, &ignored)
-            if answer == nil { unknown.append(condition) }
-            return answer
+            let result = condition.evaluate(for: user, &ignored)
+            if result == nil { unknown.append(condition) }
+            return result
         case .audience(_, let condition), .remembered(_, let condition):
             return condition.evaluate(for: user, unknown: &unknown)
         case .segment(let name):
-            return user.known?.segment(name)?.condition.evaluate(for: user, unknown: &unknown)
+            return user.storedAttributes?.segment(name)?.condition.evaluate(for: user, unknown: &unknown)
         case .missingAudience, .invalid: return nil
         }
     }
 
-    /// - Parameter decisive: the answer of one condition that settles that of all.
-    private static func settle(
-        _ conditions: [Condition], if decisive: Bool, _ user: User, _ unknown: inout [AttributeCondition]
+    /// - Parameter decisive: the result of one condition that decides all: `false` for `and`, `true` for `or`.
+    private static func evaluate(
+        _ conditions: [Condition], decisive: Bool, _ user: User, _ unknown: inout [AttributeCondition]
     ) -> Bool? {
-        let former = unknown.count
+        let countBefore = unknown.count
         var sawUnknown = false
         for condition in conditions {
-            let answer = condition.evaluate(for: user, unknown: &unknown)
-            if answer == decisive {
-                unknown.removeSubrange(former...)
+            let result = condition.evaluate(for: user, unknown: &unknown)
+            if result == decisive {
+                unknown.removeSubrange(countBefore...)
                 return decisive
             }
-            if answer == nil { sawUnknown = true }
+            if result == nil { sawUnknown = true }
         }
         return sawUnknown ? nil : !decisive
     }
 }
 
 extension DecisionRun {
-    /// Attributes that the reasons name for one audience.
-    private static var namedAttributes: Int { 20 }
+    /// The maximum number of attributes that the reasons list for one audience.
+    private static var listedAttributes: Int { 20 }
 
-    /// Says which attributes keep it unknown whether the user belongs to an audience.
+    /// Adds reasons that list the attributes because of which an audience cannot be evaluated.
     ///
-    /// - Parameter subject: what the audience is of.
-    func noteUnknown(_ audience: Condition, of subject: String) {
+    /// - Parameter subject: what the audience belongs to, such as `experiment "e"`.
+    func explainUnknown(_ audience: Condition, of subject: String) {
         var unknown: [AttributeCondition] = []
         _ = audience.evaluate(for: user, unknown: &unknown)
         var names: Set<String> = []
         for condition in unknown {
-            guard let name = condition.name, names.insert(name).inserted, names.count <= Self.namedAttributes else { continue }
+            guard let name = condition.name, names.insert(name).inserted, names.count <= Self.listedAttributes else {
+                continue
+            }
             reasons.add(
                 condition.isMissing(for: user)
                     ? "Attribute \"\(name)\" is missing; the audience of \(subject) needs it."
                     : "Attribute \"\(name)\" has a value that the audience of \(subject) cannot compare.")
         }
         if names.isEmpty { reasons.add("The audience of \(subject) cannot be evaluated.") }
-        let others = names.count - Self.namedAttributes
+        let others = names.count - Self.listedAttributes
         if others > 0 { reasons.add("The audience of \(subject) lacks \(others) more attributes.") }
     }
 }

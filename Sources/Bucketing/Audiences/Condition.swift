@@ -1,20 +1,65 @@
-/// A tree of conditions, ready to be evaluated. Its logic has three values: an answer that is unknown, because an
-/// attribute is missing or of the wrong type, is `nil`.
+import JSON
+
+/// A tree of conditions, compiled for evaluation. Uses three-valued logic: `nil` means unknown, because an attribute is
+/// missing or has the wrong type.
 package indirect enum Condition: Sendable {
     case and([Condition])
     case or([Condition])
     case not(Condition?)
     case attribute(AttributeCondition)
     case audience(Identifier, Condition)
-    /// An audience that the datafile lacks.
+    /// An audience that the datafile does not have.
     case missingAudience(String)
-    /// A segment that is kept beside the datafile; which conditions it has is found when they are evaluated.
+    /// A segment, which is defined outside the datafile; its conditions are looked up when they are evaluated.
     case segment(Identifier)
-    /// Conditions that take long enough to be remembered for a user, see ``RememberedAnswers``.
+    /// Conditions that take long enough to evaluate that the result is worth caching, see ``RememberedAnswers``.
     case remembered(RememberedAnswers.Subject, Condition)
-    /// What cannot be evaluated at all.
+    /// Malformed conditions; the result is always unknown.
     case invalid
 }
+
+// MARK: - Compiling
+
+extension Condition {
+    /// Compiles `["and", leaf, ["or", leaf, …], …]`. A list without an operator means `or`.
+    ///
+    /// - Parameter leaf: compiles a value that is not a list.
+    init(_ value: JSONValue, leaf: (JSONValue) -> Condition) {
+        guard let list = value.array else {
+            self = leaf(value)
+            return
+        }
+        let operands = list.dropFirst()
+        switch list.first?.string {
+        case "and": self = .and(operands.map { Condition($0, leaf: leaf) })
+        case "or": self = .or(operands.map { Condition($0, leaf: leaf) })
+        case "not": self = .not(operands.first.map { Condition($0, leaf: leaf) })
+        default: self = list.isEmpty ? .invalid : .or(list.map { Condition($0, leaf: leaf) })
+        }
+    }
+
+    /// Compiles the conditions of an audience, whose leaves are conditions on attributes or `{"segment":"…"}`.
+    init(audience value: JSONValue) {
+        self.init(value) { leaf in
+            guard let object = leaf.object else { return .invalid }
+            if object.count == 1, let segment = object["segment"]?.string { return .segment(Identifier(segment)) }
+            return .attribute(AttributeCondition(object))
+        }
+    }
+
+    /// Compiles the audience conditions of an experiment, whose leaves are ids of audiences.
+    ///
+    /// - Returns: `nil` for an empty list, which means everyone.
+    static func ofExperiment(_ value: JSONValue, audiences: [Identifier: Condition]) -> Condition? {
+        if value.array?.isEmpty == true { return nil }
+        return Condition(value) { leaf in
+            guard let id = leaf.string else { return .invalid }
+            return audiences[Identifier(id)].map { .audience(Identifier(id), $0) } ?? .missingAudience(id)
+        }
+    }
+}
+
+// MARK: - Evaluating
 
 extension Condition {
     func evaluate(for user: User, _ reasons: inout Reasons) -> Bool? {
@@ -27,8 +72,8 @@ extension Condition {
         case .missingAudience(let id): Self.missingAudience(id, &reasons)
         case .segment(let name): Self.segment(name, user, &reasons)
         case .remembered(let subject, let condition):
-            if let answers = user.answers {
-                answers.answer(subject, &reasons) { condition.evaluate(for: user, &$0) }
+            if let cache = user.conditionCache {
+                cache.result(of: subject, &reasons) { condition.evaluate(for: user, &$0) }
             } else {
                 condition.evaluate(for: user, &reasons)
             }
@@ -36,7 +81,7 @@ extension Condition {
         }
     }
 
-    /// False if one is false, even when another is unknown.
+    /// False if one is false, even if another is unknown.
     private static func all(_ conditions: [Condition], _ user: User, _ reasons: inout Reasons) -> Bool? {
         var sawUnknown = false
         for condition in conditions {
@@ -49,7 +94,7 @@ extension Condition {
         return sawUnknown ? nil : true
     }
 
-    /// True if one is true, even when another is unknown.
+    /// True if one is true, even if another is unknown.
     private static func any(_ conditions: [Condition], _ user: User, _ reasons: inout Reasons) -> Bool? {
         var sawUnknown = false
         for condition in conditions {
@@ -65,11 +110,11 @@ extension Condition {
     private static func audience(
         _ id: Identifier, _ condition: Condition, _ user: User, _ reasons: inout Reasons
     ) -> Bool? {
-        let answer = condition.evaluate(for: user, &reasons)
-        if answer == nil {
+        let result = condition.evaluate(for: user, &reasons)
+        if result == nil {
             reasons.addForAgent("an error occurred while evaluating nested tree for audience ID \"\(id)\"")
         }
-        return answer
+        return result
     }
 
     private static func missingAudience(_ id: String, _ reasons: inout Reasons) -> Bool? {
@@ -78,7 +123,7 @@ extension Condition {
     }
 
     private static func segment(_ name: Identifier, _ user: User, _ reasons: inout Reasons) -> Bool? {
-        guard let segment = user.known?.segment(name) else {
+        guard let segment = user.storedAttributes?.segment(name) else {
             reasons.add("there is no segment \"\(name)\"")
             return nil
         }

@@ -1,10 +1,10 @@
 public import JSON
 
-/// Users who meet conditions on their stored attributes.
+/// The users whose stored attributes meet conditions.
 public struct Segment: Sendable {
     /// 1 to 255 bytes.
     public let name: Identifier
-    /// As an audience of a datafile has them.
+    /// The conditions in the format of a datafile's audience.
     public let conditions: JSONValue
     package let condition: Condition
     package let mentions: Mentions
@@ -12,21 +12,50 @@ public struct Segment: Sendable {
     public init(name: Identifier, conditions: JSONValue) {
         self.name = name
         self.conditions = conditions
-        condition = Condition(audience: conditions).remembered(as: .segment(name))
+        condition = Condition(audience: conditions).cachedIfLarge(as: .segment(name))
         mentions = Mentions(audience: conditions)
     }
 
-    /// Whether the conditions name an attribute.
+    /// Whether the conditions use an attribute.
     public func asks(for attribute: Identifier) -> Bool {
         mentions.attributes.contains(attribute)
     }
 }
 
-/// The stored attributes of one user and the segments that are defined, as conditions look them up.
+/// The stored attributes of one user and the defined segments, as conditions look them up.
 public protocol AttributeSource: Sendable {
-    /// Returns how a test answers for the stored value of an attribute; `nil` if that is unknown.
+    /// Returns the result of a test on the stored value of an attribute; `nil` if it is unknown.
     func answer(_ test: AttributeTest, attribute: Identifier) -> Bool?
 
-    /// Returns the segment of a name; `nil` if none is defined.
+    /// Returns the segment with a name; `nil` if none is defined.
     func segment(_ name: Identifier) -> Segment?
+}
+
+/// The names of the attributes and segments that conditions use.
+public struct Mentions: Sendable {
+    public internal(set) var attributes: Set<Identifier> = []
+    public internal(set) var segments: Set<Identifier> = []
+
+    init() {}
+
+    /// - Parameter audience: conditions in the format of a datafile's audience.
+    public init(audience: JSONValue) {
+        Condition(audience: audience).collectMentions(into: &self)
+    }
+}
+
+extension Condition {
+    func collectMentions(into mentions: inout Mentions) {
+        switch self {
+        case .and(let conditions), .or(let conditions):
+            for condition in conditions { condition.collectMentions(into: &mentions) }
+        case .not(let condition): condition?.collectMentions(into: &mentions)
+        case .attribute(let condition):
+            if case .test = condition.kind, let name = condition.name { mentions.attributes.insert(Identifier(name)) }
+        case .audience(_, let condition): condition.collectMentions(into: &mentions)
+        case .remembered(_, let condition): condition.collectMentions(into: &mentions)
+        case .segment(let name): mentions.segments.insert(name)
+        case .missingAudience, .invalid: break
+        }
+    }
 }

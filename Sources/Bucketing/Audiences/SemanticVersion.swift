@@ -1,16 +1,16 @@
 import JSON
 
-/// A version as audience conditions compare it, which is looser than semver.org: `2.1` and `3.7.1-rc.1+x` are both
-/// versions. The rules are those of the reference SDK's `compare_user_version_with_target_version`.
+/// A version as audience conditions compare it. Less strict than semver.org: `2.1` and `3.7.1-rc.1+x` are both valid.
+/// Follows the reference SDK's `compare_user_version_with_target_version`.
 public struct SemanticVersion: Sendable {
-    /// Up to three numbers, then whatever follows the first `-` or `+` as one text.
+    /// Up to three numbers, then everything after the first `-` or `+` as one part.
     private let parts: [Part]
     private let isPreRelease: Bool
     private let isBuild: Bool
 
     private struct Part: Sendable {
         let text: String
-        /// The digits without leading zeros, if the text is a number.
+        /// The digits without leading zeros; `nil` if the text is not a number.
         let number: String?
 
         init(_ text: String) {
@@ -18,7 +18,7 @@ public struct SemanticVersion: Sendable {
             number = Self.number(text)
         }
 
-        /// Decimal digits of all scripts count, as for Python's `int`.
+        /// Accepts decimal digits of all scripts, like Python's `int`.
         private static func number(_ text: String) -> String? {
             guard !text.isEmpty else { return nil }
             let isPlain = text.utf8.allSatisfy { $0 &- UInt8(ascii: "0") < 10 }
@@ -40,7 +40,7 @@ public struct SemanticVersion: Sendable {
         let suffixStart = bytes.firstIndex { $0 == UInt8(ascii: "-") || $0 == UInt8(ascii: "+") }
         isPreRelease = suffixStart.map { bytes[$0] == UInt8(ascii: "-") } ?? false
         isBuild = suffixStart != nil && !isPreRelease
-        // One split more than a version has parts tells that there are too many.
+        // A fourth part shows that there are too many.
         let prefix = bytes[..<(suffixStart ?? bytes.endIndex)]
             .split(separator: UInt8(ascii: "."), maxSplits: 3, omittingEmptySubsequences: false)
         guard prefix.count <= 3 else { return nil }
@@ -52,9 +52,10 @@ public struct SemanticVersion: Sendable {
         self.parts = parts
     }
 
-    /// How this version of a user compares with the target of a condition: below, at or above 0.
+    /// Compares a user's version with the target of a condition: negative if it is lower, 0 if equal, positive if
+    /// higher.
     ///
-    /// - Returns: `nil` where a number would have to be compared with a text.
+    /// - Returns: `nil` if a number would have to be compared with a text.
     public func compared(toTarget target: SemanticVersion) -> Int? {
         for (index, targetPart) in target.parts.enumerated() {
             guard index < parts.count else {

@@ -1,11 +1,11 @@
 public import JSON
 
-/// A project's experiments and flags, compiled once from a datafile of version 4 and then only read.
+/// A project's experiments and flags, compiled from a datafile of version 4. Immutable.
 ///
-/// What the datafile must contain is what the reference SDK's schema and its `ProjectConfig` demand; members they do
-/// not know are ignored. Where two things have one key or id, the last counts, as there.
+/// Requires what the reference SDK's schema and its `ProjectConfig` require; unknown members are ignored. If two
+/// elements have the same key or id, the last one counts, as in the reference SDK.
 public final class Datafile: Sendable {
-    /// The datafile as it was given, unknown members included.
+    /// The datafile as it was given, including unknown members.
     public let source: JSONValue
 
     public let accountID: String
@@ -15,25 +15,26 @@ public final class Datafile: Sendable {
     public let environmentKey: String?
     public let anonymizesIP: Bool
     public let botFiltering: Bool?
-    /// Whether decision events are sent for delivery rules too.
+    /// Whether delivery rules send decision events, too.
     public let sendsFlagDecisions: Bool
 
     public let attributes: [Attribute]
     public let audiences: [Audience]
     public let events: [Event]
     public let groups: [Group]
-    /// Also those of groups, and the delivery rules.
+    /// All experiments: those outside of groups, the delivery rules of rollouts, and those of groups.
     public let experiments: [Experiment]
     public let flags: [Flag]
     public let rollouts: [Rollout]
-    /// Global and local ones, also those that do not run.
+    /// Global and local holdouts, including those that are not running.
     public let holdouts: [Holdout]
-    /// What the audiences ask of users.
+    /// The attributes and segments that the audiences refer to.
     public let mentions: Mentions
 
-    /// Whether there are audiences of many conditions, or segments, which may have as many.
-    let hasLongAudiences: Bool
-    /// Those that run, in the order of the datafile.
+    /// Whether an audience has many conditions, or names a segment, which may have many: then results
+    /// are worth caching.
+    let hasLargeAudiences: Bool
+    /// The running global holdouts, in the order of the datafile.
     let globalHoldouts: [Holdout]
     private let holdoutsByRule: [Identifier: [Holdout]]
     private let experimentsByKey: [Identifier: Experiment]
@@ -41,7 +42,9 @@ public final class Datafile: Sendable {
     private let flagsByKey: [Identifier: Flag]
     private let eventsByKey: [Identifier: Event]
 
-    /// - Throws: ``DatafileError`` with everything that is wrong.
+    /// Compiles a datafile.
+    ///
+    /// - Throws: ``DatafileError`` with every problem found.
     public convenience init(_ source: JSONValue) throws(DatafileError) {
         var compiler = DatafileCompiler(source)
         let parts = compiler.compile()
@@ -68,7 +71,7 @@ public final class Datafile: Sendable {
         rollouts = parts.rollouts
         holdouts = parts.holdouts
         mentions = parts.mentions
-        hasLongAudiences = parts.hasLongAudiences
+        hasLargeAudiences = parts.hasLargeAudiences
         globalHoldouts = holdouts.filter { $0.isRunning && $0.includedRules == nil }
         holdoutsByRule = Self.byRule(holdouts.filter(\.isRunning))
         experimentsByKey = Dictionary(experiments.map { ($0.key, $0) }, uniquingKeysWith: { $1 })
@@ -105,12 +108,12 @@ extension Datafile {
         eventsByKey[key]
     }
 
-    /// The running holdouts of one rule.
-    func holdouts(ofRule id: Identifier) -> [Holdout] {
+    /// Returns the running local holdouts of a rule.
+    func localHoldouts(ofRule id: Identifier) -> [Holdout] {
         holdoutsByRule.isEmpty ? [] : holdoutsByRule[id] ?? []
     }
 
-    /// The keys of the experiments, delivery rules and holdouts whose audience names a segment.
+    /// Returns the keys of the experiments, delivery rules and holdouts whose audience names a segment.
     public func keys(usingSegment name: Identifier) -> [Identifier] {
         guard mentions.segments.contains(name) else { return [] }
         let audiences = experiments.map { ($0.key, $0.audience) } + holdouts.map { ($0.key, $0.audience) }
@@ -119,5 +122,48 @@ extension Datafile {
             audience?.collectMentions(into: &mentions)
             return mentions.segments.contains(name) ? key : nil
         }
+    }
+}
+
+/// An attribute of users that audiences and events refer to.
+public struct Attribute: Sendable {
+    public let id: Identifier
+    public let key: Identifier
+}
+
+/// The users who meet conditions on their attributes.
+public struct Audience: Sendable {
+    public let id: Identifier
+    public let name: String
+    /// A condition, or a list of conditions that begins with `and`, `or` or `not`.
+    public let conditions: JSONValue
+}
+
+/// A conversion event that users can trigger.
+public struct Event: Sendable {
+    public let id: Identifier
+    public let key: Identifier
+    public let experimentIDs: [Identifier]
+}
+
+/// A datafile is invalid: lists every problem with its location.
+public struct DatafileError: Error, Sendable, Equatable {
+    public struct Problem: Sendable, Equatable, CustomStringConvertible {
+        public var pointer: JSONPointer
+        /// What is required there, and what was found.
+        public var reason: String
+
+        public var description: String {
+            pointer.string.isEmpty ? reason : "\(reason), at \(pointer)"
+        }
+    }
+
+    /// At least one, in the order in which the parts of the datafile are read.
+    public var problems: [Problem]
+}
+
+extension DatafileError: CustomStringConvertible {
+    public var description: String {
+        problems.map(\.description).joined(separator: "\n")
     }
 }

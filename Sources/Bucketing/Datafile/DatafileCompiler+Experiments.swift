@@ -1,7 +1,7 @@
 import JSON
 
 extension DatafileCompiler {
-    /// Collects the experiments, the delivery rules and the experiments of groups, in this order.
+    /// Reads the experiments, the delivery rules and the experiments of groups, in this order.
     mutating func readExperiments() {
         for node in reader.objects("experiments", of: root) {
             add(reader.experiment(node))
@@ -14,27 +14,27 @@ extension DatafileCompiler {
         for node in reader.objects("groups", of: root) {
             readGroup(node)
         }
-        for definition in definitions.values {
-            for variation in definition.variations {
+        for experiment in parsedExperiments.values {
+            for variation in experiment.variations {
                 texts[variation.id] = variation.variableValues
             }
         }
     }
 
-    private mutating func add(_ definition: ExperimentDefinition) {
-        definitions.set(definition.id, definition)
+    private mutating func add(_ experiment: ParsedExperiment) {
+        parsedExperiments.set(experiment.id, experiment)
     }
 
     private mutating func readGroup(_ node: DatafileReader.Node) {
         let group = Group(
             id: reader.id("id", of: node), policy: reader.string("policy", of: node),
             trafficAllocation: reader.trafficAllocation(of: node),
-            experimentIDs: reader.objects("experiments", of: node).map { experiment in
-                var definition = reader.experiment(experiment)
-                definition.groupID = reader.id("id", of: node)
-                definition.groupPolicy = reader.string("policy", of: node)
-                add(definition)
-                return definition.id
+            experimentIDs: reader.objects("experiments", of: node).map { element in
+                var experiment = reader.experiment(element)
+                experiment.groupID = reader.id("id", of: node)
+                experiment.groupPolicy = reader.string("policy", of: node)
+                add(experiment)
+                return experiment.id
             }
         )
         groups.set(group.id, group)
@@ -45,7 +45,7 @@ extension DatafileCompiler {
             Holdout(node, includedRules: nil, audiences: conditions, &reader)
         }
         for node in reader.objects("localHoldouts", of: root, isOptional: true) {
-            // The reference leaves out a local holdout that does not say for which rules it is.
+            // The reference SDK skips a local holdout without rules.
             guard let rules = reader.optionalIDs("includedRules", of: node) else { continue }
             holdouts.append(Holdout(node, includedRules: rules, audiences: conditions, &reader))
         }
@@ -54,32 +54,32 @@ extension DatafileCompiler {
 
     mutating func makeExperiments(holdouts: [Holdout]) -> KeyedList<Experiment> {
         var variationsByKey: [Identifier: [Variation]] = [:]
-        for definition in definitions.values {
-            variationsByKey[definition.key] = definition.variations
+        for experiment in parsedExperiments.values {
+            variationsByKey[experiment.key] = experiment.variations
         }
-        for definition in definitions.values {
-            variationsByKey[definition.key, default: []] += definition.variationsForEveryoneElse
+        for experiment in parsedExperiments.values {
+            variationsByKey[experiment.key, default: []] += experiment.variationsForEveryoneElse
         }
         for holdout in holdouts {
             variationsByKey[holdout.key] = holdout.variations
         }
         var experiments = KeyedList<Experiment>()
-        for definition in definitions.values {
+        for parsed in parsedExperiments.values {
             let experiment = Experiment(
-                definition,
-                audience: Condition.ofExperiment(definition.audienceConditions, audiences: conditions),
-                exclusionGroup: exclusionGroup(of: definition),
-                variationsOfKey: variationsByKey[definition.key] ?? []
+                parsed,
+                audience: Condition.ofExperiment(parsed.audienceConditions, audiences: conditions),
+                exclusionGroup: exclusionGroup(of: parsed),
+                variationsOfKey: variationsByKey[parsed.key] ?? []
             )
-            experiments.set(definition.id, experiment)
+            experiments.set(parsed.id, experiment)
         }
         return experiments
     }
 
-    private mutating func exclusionGroup(of definition: ExperimentDefinition) -> Group? {
-        guard Group.excludes(policy: definition.groupPolicy), let id = definition.groupID else { return nil }
+    private mutating func exclusionGroup(of experiment: ParsedExperiment) -> Group? {
+        guard Group.excludes(policy: experiment.groupPolicy), let id = experiment.groupID else { return nil }
         if groups[id] == nil {
-            reader.refuse(["groups"], "no group has the id '\(id)', which the experiment '\(definition.key)' names")
+            reader.reject(["groups"], "no group has the id '\(id)', which the experiment '\(experiment.key)' names")
         }
         return groups[id]
     }
@@ -94,9 +94,87 @@ extension DatafileCompiler {
 }
 
 extension [Identifier] {
-    /// Each id once, at its first place.
+    /// Returns each id once, at its first position.
     fileprivate func uniqued() -> [Identifier] {
         var seen: Set<Identifier> = []
         return filter { seen.insert($0).inserted }
+    }
+}
+
+// MARK: - Parsing
+
+/// An experiment or delivery rule of a datafile, before its audiences and group are looked up.
+struct ParsedExperiment {
+    let id: Identifier
+    let key: Identifier
+    let layerID: Identifier
+    let status: String
+    let type: String?
+    let variations: [Variation]
+    /// The variations for users outside the traffic of a feature rollout.
+    var variationsForEveryoneElse: [Variation] = []
+    /// The first one that the datafile lists, even if a later one has the same key.
+    let firstVariation: Variation?
+    var trafficAllocation: TrafficAllocation
+    let forcedVariations: [Identifier: Identifier]
+    var groupID: Identifier?
+    var groupPolicy: String?
+    let isContextualBandit: Bool
+    let audienceConditions: JSONValue
+}
+
+extension DatafileReader {
+    mutating func experiment(_ node: Node) -> ParsedExperiment {
+        let bandit = contextualBandit(of: node)
+        let ownAllocation = trafficAllocation(of: node)
+        let variations = variations(of: node)
+        return ParsedExperiment(
+            id: id("id", of: node), key: id("key", of: node), layerID: id("layerId", of: node),
+            status: string("status", of: node), type: optionalString("type", of: node),
+            variations: variations.lastOfEachKey(), firstVariation: variations.first,
+            trafficAllocation: bandit ?? ownAllocation,
+            forcedVariations: texts("forcedVariations", of: node),
+            groupID: optionalString("groupId", of: node).map { Identifier($0) },
+            groupPolicy: optionalString("groupPolicy", of: node),
+            isContextualBandit: bandit != nil, audienceConditions: audienceConditions(of: node)
+        )
+    }
+
+    /// Reads the traffic of a contextual bandit, if the experiment has one.
+    private mutating func contextualBandit(of node: Node) -> TrafficAllocation? {
+        guard let bandit = optionalObject("cmab", of: node), bandit.value.object?.isEmpty == false else { return nil }
+        return TrafficAllocation(ranges: [
+            TrafficAllocation.Range(entityID: "$", end: endOfRange("trafficAllocation", of: bandit))
+        ])
+    }
+
+    mutating func trafficAllocation(of node: Node) -> TrafficAllocation {
+        TrafficAllocation(
+            ranges: objects("trafficAllocation", of: node).map { range in
+                TrafficAllocation.Range(entityID: id("entityId", of: range), end: endOfRange("endOfRange", of: range))
+            })
+    }
+
+    mutating func variations(of node: Node) -> [Variation] {
+        objects("variations", of: node).map { variation($0) }
+    }
+
+    private mutating func variation(_ node: Node) -> Variation {
+        var values: [Identifier: String] = [:]
+        for usage in objects("variables", of: node, isOptional: true) {
+            values[id("id", of: usage)] = string("value", of: usage)
+        }
+        return Variation(
+            id: id("id", of: node), key: id("key", of: node),
+            isFeatureEnabled: optionalBool("featureEnabled", of: node) ?? false, variableValues: values,
+            weight: node.value.object?["weight"]?.double
+        )
+    }
+
+    /// Reads `audienceConditions` if present, else `audienceIds`, which is required in any case.
+    mutating func audienceConditions(of node: Node) -> JSONValue {
+        let ids = ids("audienceIds", of: node).map { JSONValue.string($0.string) }
+        if let conditions = node.value.object?["audienceConditions"], !conditions.isNull { return conditions }
+        return .array(ids)
     }
 }

@@ -1,7 +1,7 @@
 import JSON
 
-/// What one element of a datafile's `featureFlags` says, before it is connected with the rest.
-struct FlagDefinition {
+/// An element of a datafile's `featureFlags`, before its experiments and rollout are looked up.
+struct ParsedFlag {
     let id: Identifier
     let key: Identifier
     let experimentIDs: [Identifier]
@@ -10,32 +10,32 @@ struct FlagDefinition {
 }
 
 extension DatafileCompiler {
-    mutating func readFlags() -> [FlagDefinition] {
-        var flags = KeyedList<FlagDefinition>()
+    mutating func readFlags() -> [ParsedFlag] {
+        var flags = KeyedList<ParsedFlag>()
         for node in reader.objects("featureFlags", of: root, isOptional: true) {
             let flag = flag(node)
             flags.set(flag.key, flag)
         }
-        flags.values.forEach { letEveryoneElseIntoFeatureRollouts(of: $0) }
+        flags.values.forEach { addEveryoneElseToFeatureRollouts(of: $0) }
         return flags.values
     }
 
-    private mutating func flag(_ node: DatafileReader.Node) -> FlagDefinition {
+    private mutating func flag(_ node: DatafileReader.Node) -> ParsedFlag {
         let experimentIDs = reader.ids("experimentIds", of: node)
-        for (index, id) in experimentIDs.enumerated() where definitions[id] == nil {
-            let place = node.pointer.appending("experimentIds").appending(index)
-            reader.refuse(place, "no experiment has the id '\(id)'")
+        for (index, id) in experimentIDs.enumerated() where parsedExperiments[id] == nil {
+            let pointer = node.pointer.appending("experimentIds").appending(index)
+            reader.reject(pointer, "no experiment has the id '\(id)'")
         }
         let rolloutID = reader.id("rolloutId", of: node)
         if !rolloutID.string.isEmpty, rollouts[rolloutID] == nil {
-            reader.refuse(node.pointer.appending("rolloutId"), "no rollout has the id '\(rolloutID)'")
+            reader.reject(node.pointer.appending("rolloutId"), "no rollout has the id '\(rolloutID)'")
         }
         var variables = KeyedList<Variable>()
         for element in reader.objects("variables", of: node) {
             let variable = variable(element)
             variables.set(variable.key, variable)
         }
-        return FlagDefinition(
+        return ParsedFlag(
             id: reader.id("id", of: node), key: reader.id("key", of: node), experimentIDs: experimentIDs,
             rolloutID: rolloutID, variables: variables.values
         )
@@ -50,16 +50,16 @@ extension DatafileCompiler {
         )
     }
 
-    /// Users whom an experiment of the type feature rollout leaves out get the variation of the flag's last
-    /// delivery rule, inside the experiment.
-    private mutating func letEveryoneElseIntoFeatureRollouts(of flag: FlagDefinition) {
+    /// Users outside the traffic of an experiment of the type feature rollout get the variation of the flag's last
+    /// delivery rule, within the experiment.
+    private mutating func addEveryoneElseToFeatureRollouts(of flag: ParsedFlag) {
         guard let lastRule = rollouts[flag.rolloutID]?.last,
-            let variation = definitions[lastRule]?.firstVariation
+            let variation = parsedExperiments[lastRule]?.firstVariation
         else { return }
-        for id in flag.experimentIDs where definitions[id]?.type == "fr" {
-            definitions.update(id) { experiment in
+        for id in flag.experimentIDs where parsedExperiments[id]?.type == "fr" {
+            parsedExperiments.update(id) { experiment in
                 experiment.variationsForEveryoneElse.append(variation)
-                // The traffic of a contextual bandit is not its own.
+                // A contextual bandit decides its traffic itself.
                 guard !experiment.isContextualBandit else { return }
                 experiment.trafficAllocation.ranges.append(
                     TrafficAllocation.Range(entityID: variation.id, end: Bucketer.bucketCount)

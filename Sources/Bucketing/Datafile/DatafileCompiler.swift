@@ -1,6 +1,6 @@
 import JSON
 
-/// Makes the parts of a ``Datafile``, noting everything that is wrong on the way.
+/// Compiles the parts of a ``Datafile`` and collects every problem on the way.
 struct DatafileCompiler {
     struct Parts {
         var source: JSONValue
@@ -21,17 +21,18 @@ struct DatafileCompiler {
         var rollouts: [Rollout] = []
         var holdouts: [Holdout] = []
         var mentions = Mentions()
-        var hasLongAudiences = false
+        var hasLargeAudiences = false
     }
 
     let root: DatafileReader.Node
     var reader = DatafileReader()
     var conditions: [Identifier: Condition] = [:]
     var groups = KeyedList<Group>()
-    var definitions = KeyedList<ExperimentDefinition>()
-    /// The ids of the rules, by the id of the rollout.
+    /// The experiments and delivery rules, by id.
+    var parsedExperiments = KeyedList<ParsedExperiment>()
+    /// The ids of the delivery rules, by the id of the rollout.
     var rollouts = KeyedList<[Identifier]>()
-    /// The values of variables, by the id of the variation.
+    /// The variable values of variations, by variation id and variable id.
     var texts: [Identifier: [Identifier: String]] = [:]
 
     var problems: [DatafileError.Problem] { reader.problems }
@@ -43,13 +44,13 @@ struct DatafileCompiler {
     mutating func compile() -> Parts {
         var parts = Parts(source: root.value)
         guard root.value.object != nil else {
-            reader.refuse(root.pointer, "a datafile must be an object; got \(root.value.kind)")
+            reader.reject(root.pointer, "a datafile must be an object; got \(root.value.kind)")
             return parts
         }
         readProject(&parts)
         parts.audiences = readAudiences()
         for condition in conditions.values { condition.collectMentions(into: &parts.mentions) }
-        parts.hasLongAudiences = !parts.mentions.segments.isEmpty || conditions.values.contains { $0.isLong }
+        parts.hasLargeAudiences = !parts.mentions.segments.isEmpty || conditions.values.contains { $0.isLarge }
         readExperiments()
         let flags = readFlags()
         parts.holdouts = readHoldouts()
@@ -72,7 +73,7 @@ struct DatafileCompiler {
     private mutating func readProject(_ parts: inout Parts) {
         let version = reader.string("version", of: root)
         if problems.isEmpty, version != "4" {
-            reader.refuse(["version"], "`version` must be '4'; got '\(version)'")
+            reader.reject(["version"], "`version` must be '4'; got '\(version)'")
         }
         parts.accountID = reader.string("accountId", of: root)
         parts.projectID = reader.string("projectId", of: root)
@@ -93,7 +94,7 @@ struct DatafileCompiler {
         }
     }
 
-    /// Those of `audiences`, whose conditions are JSON inside a text, replaced by those of `typedAudiences`.
+    /// Reads `audiences`, whose conditions are JSON encoded as a string, and `typedAudiences`, which replace them.
     private mutating func readAudiences() -> [Audience] {
         var audiences = KeyedList<Audience>()
         let typed = reader.objects("typedAudiences", of: root, isOptional: true)
@@ -106,19 +107,19 @@ struct DatafileCompiler {
                 do {
                     audienceConditions = try JSONParser().parse(text)
                 } catch {
-                    reader.refuse(node.pointer.appending("conditions"), "`conditions` must be JSON: \(error)")
+                    reader.reject(node.pointer.appending("conditions"), "`conditions` must be JSON: \(error)")
                 }
             }
             audiences.set(id, Audience(id: id, name: reader.string("name", of: node), conditions: audienceConditions))
         }
         for node in typed {
             let id = reader.id("id", of: node)
-            if node.value.object?["conditions"] == nil { reader.refuse(node.pointer, "`conditions` is required") }
+            if node.value.object?["conditions"] == nil { reader.reject(node.pointer, "`conditions` is required") }
             let audienceConditions = node.value.object?["conditions"] ?? .null
             audiences.set(id, Audience(id: id, name: reader.string("name", of: node), conditions: audienceConditions))
         }
         for audience in audiences.values {
-            conditions[audience.id] = Condition(audience: audience.conditions).remembered(as: .audience(audience.id))
+            conditions[audience.id] = Condition(audience: audience.conditions).cachedIfLarge(as: .audience(audience.id))
         }
         return audiences.values
     }

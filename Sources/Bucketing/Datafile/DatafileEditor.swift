@@ -1,14 +1,14 @@
 public import JSON
 
-/// Changes single experiments in a datafile and leaves all else as it is, unknown members included.
+/// Edits experiments and audiences of a datafile and keeps everything else, including unknown members.
 ///
-/// What comes out has still to be compiled, which finds what is wrong with it.
+/// The result is not validated; compiling it as a ``Datafile`` does that.
 public struct DatafileEditor: Sendable {
     private var root: JSONObject
 
-    /// A datafile without experiments.
+    /// Creates a datafile without experiments.
     ///
-    /// - Parameter projectID: used for the account too.
+    /// - Parameter projectID: also used as the account id.
     public init(projectID: String, sdkKey: String? = nil) {
         root = JSONObject()
         root["version"] = "4"
@@ -28,67 +28,68 @@ public struct DatafileEditor: Sendable {
         root = datafile.source.object ?? JSONObject()
     }
 
-    /// The datafile as it now is.
+    /// The edited datafile.
     public var value: JSONValue { .object(root) }
 
-    /// Counts the revision up; one that is no number becomes 1.
+    /// Increments the revision. A revision that is not a number becomes 1.
     public mutating func raiseRevision() {
         let revision = root["revision"]?.string.flatMap { Int64($0) } ?? 0
-        let (raised, overflow) = revision.addingReportingOverflow(1)
-        root["revision"] = .string(overflow ? "1" : String(raised))
+        let (incremented, overflow) = revision.addingReportingOverflow(1)
+        root["revision"] = .string(overflow ? "1" : String(incremented))
     }
 }
 
 // MARK: - Experiments
 
 extension DatafileEditor {
-    /// The experiment with a key, alone or in a group; of several the last, which is the one that counts.
+    /// Returns the experiment with a key, in a group or outside; the last one if there are several, as in the reference
+    /// SDK.
     public func experiment(key: Identifier) -> JSONObject? {
-        place(of: key).flatMap { object(at: $0) }
+        position(of: key).flatMap { object(at: $0) }
     }
 
-    /// Puts an experiment in the place of the one with the same key, or else at the end.
+    /// Replaces the experiment with the same key, or appends the experiment.
     public mutating func setExperiment(_ experiment: JSONObject) {
-        guard let key = experiment["key"]?.string, let place = place(of: Identifier(key)) else {
+        guard let key = experiment["key"]?.string, let position = position(of: Identifier(key)) else {
             var experiments = root["experiments"]?.array ?? []
             experiments.append(.object(experiment))
             root["experiments"] = .array(experiments)
             return
         }
-        edit(place) { experiments, index in
+        edit(position) { experiments, index in
             experiments[index] = .object(experiment)
         }
     }
 
-    /// Where an experiment stands: in a group, or in the datafile's own list.
-    private struct Place {
+    /// The position of an experiment, in a group or in the datafile's own list.
+    private struct Position {
         var group: Int?
         var index: Int
     }
 
-    private func place(of key: Identifier) -> Place? {
+    private func position(of key: Identifier) -> Position? {
         func index(in experiments: JSONValue?) -> Int? {
             experiments?.array?.lastIndex { $0.object?["key"] == .string(key.string) }
         }
         let groups = root["groups"]?.array ?? []
         for (number, group) in groups.enumerated().reversed() {
-            if let index = index(in: group.object?["experiments"]) { return Place(group: number, index: index) }
+            if let index = index(in: group.object?["experiments"]) { return Position(group: number, index: index) }
         }
-        return index(in: root["experiments"]).map { Place(group: nil, index: $0) }
+        return index(in: root["experiments"]).map { Position(group: nil, index: $0) }
     }
 
-    private func object(at place: Place) -> JSONObject? {
-        let owner = place.group.flatMap { root["groups"]?.array?[$0].object } ?? root
-        return owner["experiments"]?.array?[place.index].object
+    private func object(at position: Position) -> JSONObject? {
+        let owner = position.group.flatMap { root["groups"]?.array?[$0].object } ?? root
+        return owner["experiments"]?.array?[position.index].object
     }
 
-    private mutating func edit(_ place: Place, _ change: (inout [JSONValue], Int) -> Void) {
+    private mutating func edit(_ position: Position, _ change: (inout [JSONValue], Int) -> Void) {
         func edit(_ owner: inout JSONObject) {
             var experiments = owner["experiments"]?.array ?? []
-            change(&experiments, place.index)
+            change(&experiments, position.index)
             owner["experiments"] = .array(experiments)
         }
-        guard let group = place.group else { return edit(&root) }
+        guard let group = position.group else { return edit(&root) }
         var groups = root["groups"]?.array ?? []
         var object = groups[group].object ?? JSONObject()
         edit(&object)
@@ -100,7 +101,7 @@ extension DatafileEditor {
 // MARK: - Audiences
 
 extension DatafileEditor {
-    /// Puts an audience in the place of the one with the same id, or else at the end.
+    /// Replaces the typed audience with the same id, or appends the audience.
     public mutating func setTypedAudience(_ audience: JSONValue) {
         var audiences = root["typedAudiences"]?.array ?? []
         if let index = audiences.lastIndex(where: { $0.object?["id"] == audience.object?["id"] }) {
@@ -111,7 +112,7 @@ extension DatafileEditor {
         root["typedAudiences"] = .array(audiences)
     }
 
-    /// Takes an audience out; experiments that name it are left as they are.
+    /// Removes a typed audience. Experiments that refer to it are left unchanged.
     public mutating func removeTypedAudience(id: String) {
         guard let audiences = root["typedAudiences"]?.array else { return }
         root["typedAudiences"] = .array(audiences.filter { $0.object?["id"] != .string(id) })

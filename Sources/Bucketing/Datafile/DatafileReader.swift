@@ -1,10 +1,10 @@
 import JSON
 
-/// Takes members out of a datafile, and notes what is missing or of the wrong kind instead of stopping there.
+/// Reads members of a datafile and collects problems instead of stopping at the first one.
 ///
-/// For a member that is wrong an empty value is answered; the datafile is refused in the end anyway.
+/// A missing or wrong member is read as an empty value; the datafile is rejected in the end.
 struct DatafileReader {
-    /// A value and its place.
+    /// A value and its location.
     struct Node {
         let value: JSONValue
         let pointer: JSONPointer
@@ -12,30 +12,31 @@ struct DatafileReader {
 
     private(set) var problems: [DatafileError.Problem] = []
 
-    mutating func refuse(_ pointer: JSONPointer, _ reason: String) {
+    /// Records a problem.
+    mutating func reject(_ pointer: JSONPointer, _ reason: String) {
         problems.append(DatafileError.Problem(pointer: pointer, reason: reason))
     }
 
-    /// A member that must be there.
+    /// Reads a required member.
     private mutating func required<Value>(
         _ key: String, of node: Node, _ kind: String, _ read: (JSONValue) -> Value?
     ) -> Value? {
         guard let value = node.value.object?[key] else {
-            refuse(node.pointer, "`\(key)` is required")
+            reject(node.pointer, "`\(key)` is required")
             return nil
         }
         if let read = read(value) { return read }
-        refuse(node.pointer.appending(key), "`\(key)` must be \(kind); got \(value.kind)")
+        reject(node.pointer.appending(key), "`\(key)` must be \(kind); got \(value.kind)")
         return nil
     }
 
-    /// A member that may be absent or null.
+    /// Reads a member that may be absent or null.
     private mutating func optional<Value>(
         _ key: String, of node: Node, _ kind: String, _ read: (JSONValue) -> Value?
     ) -> Value? {
         guard let value = node.value.object?[key], !value.isNull else { return nil }
         if let read = read(value) { return read }
-        refuse(node.pointer.appending(key), "`\(key)` must be \(kind); got \(value.kind)")
+        reject(node.pointer.appending(key), "`\(key)` must be \(kind); got \(value.kind)")
         return nil
     }
 }
@@ -59,8 +60,8 @@ extension DatafileReader {
         optional(key, of: node, "a boolean", \.bool)
     }
 
-    /// The end of a range of bucket values. A fraction counts as the next whole number, as for a bucket value that
-    /// is compared with it.
+    /// Reads the end of a range of bucket values, 0...10000. Fractions are rounded up, which does not change how a
+    /// whole bucket value compares with the end.
     mutating func endOfRange(_ key: String, of node: Node) -> Int {
         let end = required(key, of: node, "a number", \.double) ?? 0
         return Int(max(0, min(end, Double(Bucketer.bucketCount))).rounded(.up))
@@ -70,7 +71,7 @@ extension DatafileReader {
 // MARK: - Lists and objects
 
 extension DatafileReader {
-    /// The elements of a list of objects; those of another kind are refused and left out.
+    /// Reads a list of objects. Other elements are problems and left out.
     mutating func objects(_ key: String, of node: Node, isOptional: Bool = false) -> [Node] {
         let list: [JSONValue]?
         if isOptional {
@@ -82,7 +83,7 @@ extension DatafileReader {
         return (list ?? []).enumerated().compactMap { index, element in
             let place = pointer.appending(index)
             guard element.object != nil else {
-                refuse(place, "an element must be an object; got \(element.kind)")
+                reject(place, "an element must be an object; got \(element.kind)")
                 return nil
             }
             return Node(value: element, pointer: place)
@@ -94,7 +95,7 @@ extension DatafileReader {
         return ids(list ?? [], at: node.pointer.appending(key))
     }
 
-    /// - Returns: `nil` if there is no such member.
+    /// - Returns: `nil` if the member is absent or null.
     mutating func optionalIDs(_ key: String, of node: Node) -> [Identifier]? {
         let list = optional(key, of: node, "an array", \.array)
         return list.map { ids($0, at: node.pointer.appending(key)) }
@@ -103,12 +104,12 @@ extension DatafileReader {
     private mutating func ids(_ list: [JSONValue], at pointer: JSONPointer) -> [Identifier] {
         list.enumerated().map { index, element in
             if let text = element.string { return Identifier(text) }
-            refuse(pointer.appending(index), "an element must be a string; got \(element.kind)")
+            reject(pointer.appending(index), "an element must be a string; got \(element.kind)")
             return ""
         }
     }
 
-    /// An object whose values are texts.
+    /// Reads an object whose values are strings.
     mutating func texts(_ key: String, of node: Node) -> [Identifier: Identifier] {
         let object = required(key, of: node, "an object", \.object) ?? JSONObject()
         let pointer = node.pointer.appending(key)
@@ -117,7 +118,7 @@ extension DatafileReader {
             if let text = member.value.string {
                 texts[Identifier(member.key)] = Identifier(text)
             } else {
-                refuse(pointer.appending(member.key), "a member must be a string; got \(member.value.kind)")
+                reject(pointer.appending(member.key), "a member must be a string; got \(member.value.kind)")
             }
         }
         return texts
@@ -129,3 +130,34 @@ extension DatafileReader {
         }
     }
 }
+
+/// A dictionary that keeps its values in the order in which their keys were first set.
+struct KeyedList<Value> {
+    private(set) var values: [Value] = []
+    private(set) var keys: [Identifier] = []
+    private var indices: [Identifier: Int] = [:]
+
+    subscript(key: Identifier) -> Value? {
+        indices[key].map { values[$0] }
+    }
+
+    /// Sets the value of a key. A known key keeps its position.
+    mutating func set(_ key: Identifier, _ value: Value) {
+        if let index = indices[key] {
+            values[index] = value
+        } else {
+            indices[key] = values.count
+            keys.append(key)
+            values.append(value)
+        }
+    }
+
+    /// Changes the value of a key, if it has one.
+    mutating func update(_ key: Identifier, _ change: (inout Value) -> Void) {
+        if let index = indices[key] {
+            change(&values[index])
+        }
+    }
+}
+
+extension KeyedList: Sendable where Value: Sendable {}

@@ -4,53 +4,54 @@ public import JSON
 public final class Experiment: Sendable {
     public let id: Identifier
     public let key: Identifier
-    /// The campaign, as decision events name it; may be empty.
+    /// The campaign id in decision events; may be empty.
     public let layerID: Identifier
     public let status: String
-    /// `ab`, `td`, `fr` and so on, where the datafile says.
+    /// `ab`, `td` (targeted delivery), `fr` (feature rollout) and so on; `nil` if the datafile has no type.
     public let type: String?
     public let variations: [Variation]
     public let trafficAllocation: TrafficAllocation
     /// The whitelist: variation keys by user id.
     public let forcedVariations: [Identifier: Identifier]
-    /// The group whose traffic is divided among its experiments; `nil` if this one shares with no other.
+    /// The group that shares its traffic among mutually exclusive experiments; `nil` if the experiment is in no such
+    /// group.
     public let exclusionGroup: Group?
     /// Whether a contextual bandit chooses the variation.
     public let isContextualBandit: Bool
-    /// As the datafile has it: `audienceConditions`, or else `audienceIds`.
+    /// The datafile's `audienceConditions`, or else its `audienceIds`.
     public let audienceConditions: JSONValue
 
-    /// Who takes part; `nil` for everyone.
+    /// Who may take part; `nil` for everyone.
     let audience: Condition?
-    /// Whether users are bucketed at all.
+    /// Whether users are bucketed at all: not if the key is blank.
     let isBucketed: Bool
-    /// The variations of the last experiment or holdout with the same key, which is where the reference SDK looks
-    /// for whitelisted and stored variations.
+    /// The variations of the last experiment or holdout with the same key. The reference SDK looks up whitelisted and
+    /// stored variations there.
     let variationsOfKey: [Variation]
 
     init(
-        _ definition: ExperimentDefinition, audience: Condition?, exclusionGroup: Group?,
+        _ parsed: ParsedExperiment, audience: Condition?, exclusionGroup: Group?,
         variationsOfKey: [Variation]
     ) {
-        id = definition.id
-        key = definition.key
-        layerID = definition.layerID
-        status = definition.status
-        type = definition.type
-        variations = definition.variations + definition.variationsForEveryoneElse
-        trafficAllocation = definition.trafficAllocation
-        forcedVariations = definition.forcedVariations
-        isContextualBandit = definition.isContextualBandit
-        audienceConditions = definition.audienceConditions
+        id = parsed.id
+        key = parsed.key
+        layerID = parsed.layerID
+        status = parsed.status
+        type = parsed.type
+        variations = parsed.variations + parsed.variationsForEveryoneElse
+        trafficAllocation = parsed.trafficAllocation
+        forcedVariations = parsed.forcedVariations
+        isContextualBandit = parsed.isContextualBandit
+        audienceConditions = parsed.audienceConditions
         self.audience = audience
-        isBucketed = !definition.key.isBlank
+        isBucketed = !parsed.key.isBlank
         self.exclusionGroup = exclusionGroup
         self.variationsOfKey = variationsOfKey
     }
 
     public var isRunning: Bool { status == "Running" }
 
-    /// Whether a global holdout may spare it.
+    /// Whether a global holdout may exempt the rule from being held out.
     var isTargetedDelivery: Bool { type == "td" }
 
     public func variation(id: Identifier) -> Variation? {
@@ -60,4 +61,97 @@ public final class Experiment: Sendable {
     public func variation(key: Identifier) -> Variation? {
         variations.variation(key: key)
     }
+}
+
+/// One of the alternatives that an experiment gives to users.
+public struct Variation: Sendable {
+    public let id: Identifier
+    public let key: Identifier
+    /// Whether the flag is on for users of this variation.
+    public let isFeatureEnabled: Bool
+    /// The values that differ from the flag's defaults, by variable id.
+    public let variableValues: [Identifier: String]
+    /// The relative weight that the variation was defined with over the API. Informative: decisions use the traffic
+    /// allocation only.
+    public let weight: Double?
+}
+
+extension [Variation] {
+    /// Returns the last variation with an id, as later ones replace earlier ones.
+    func variation(id: Identifier) -> Variation? {
+        last { $0.id == id }
+    }
+
+    /// Returns the last variation with a key, as later ones replace earlier ones.
+    func variation(key: Identifier) -> Variation? {
+        last { $0.key == key }
+    }
+
+    /// Returns the variations of an experiment with each key once: the last one, at the position of the first.
+    func lastOfEachKey() -> [Variation] {
+        var variations = KeyedList<Variation>()
+        for variation in self {
+            variations.set(variation.key, variation)
+        }
+        return variations.values
+    }
+}
+
+/// A group of experiments. With the policy `random` a user takes part in at most one of them.
+public final class Group: Sendable {
+    public let id: Identifier
+    public let policy: String
+    /// Divides the bucket values among the experiments.
+    public let trafficAllocation: TrafficAllocation
+    public let experimentIDs: [Identifier]
+
+    init(id: Identifier, policy: String, trafficAllocation: TrafficAllocation, experimentIDs: [Identifier]) {
+        self.id = id
+        self.policy = policy
+        self.trafficAllocation = trafficAllocation
+        self.experimentIDs = experimentIDs
+    }
+
+    /// Whether a policy makes the experiments of a group mutually exclusive.
+    static func excludes(policy: String?) -> Bool {
+        policy == "random"
+    }
+}
+
+/// A share of users who are kept out of experiments, so that the combined effect of the experiments can be measured.
+public final class Holdout: Sendable {
+    public let id: Identifier
+    public let key: Identifier
+    public let status: String
+    public let variations: [Variation]
+    public let trafficAllocation: TrafficAllocation
+    /// The rules that a local holdout applies to; `nil` for a global holdout, which applies to all flags.
+    public let includedRules: [Identifier]?
+    /// Whether rules of the type targeted delivery are evaluated for held-out users nevertheless.
+    public let excludesTargetedDeliveries: Bool
+    /// The datafile's `audienceConditions`, or else its `audienceIds`.
+    public let audienceConditions: JSONValue
+
+    /// Who may be held out; `nil` for everyone.
+    let audience: Condition?
+    /// Whether users are bucketed at all: not if the key is blank.
+    let isBucketed: Bool
+
+    init(
+        _ node: DatafileReader.Node, includedRules: [Identifier]?,
+        audiences: [Identifier: Condition], _ reader: inout DatafileReader
+    ) {
+        id = reader.id("id", of: node)
+        key = reader.id("key", of: node)
+        status = reader.string("status", of: node)
+        variations = reader.variations(of: node)
+        trafficAllocation = reader.trafficAllocation(of: node)
+        excludesTargetedDeliveries = reader.optionalBool("excludeTargetedDeliveries", of: node) ?? false
+        audienceConditions = reader.audienceConditions(of: node)
+        audience = Condition.ofExperiment(audienceConditions, audiences: audiences)
+        isBucketed = !key.isBlank
+        self.includedRules = includedRules
+    }
+
+    public var isRunning: Bool { status == "Running" }
 }

@@ -1,4 +1,4 @@
-/// What a user gets of a flag.
+/// The decision of a flag for a user.
 public struct Decision: Sendable {
     public enum RuleType: String, Sendable {
         case featureTest = "feature-test"
@@ -7,31 +7,109 @@ public struct Decision: Sendable {
     }
 
     public let flagKey: Identifier
-    /// The experiment, delivery rule or holdout; `nil` if none applied, or the variation was forced for the flag.
+    /// The experiment, delivery rule or holdout that decided; `nil` if none applied, or the variation was forced for
+    /// the flag.
     public let ruleKey: Identifier?
     public let ruleType: RuleType
     public let variation: Variation?
     public let isEnabled: Bool
-    /// In the order of the datafile; empty if they were to be excluded.
+    /// In the order of the datafile; empty if the options exclude variables.
     public let variables: [VariableValue]
-    /// Empty unless asked for, but for what went wrong.
+    /// Empty unless requested, except for errors.
     public let reasons: [String]
-    /// Where the variation comes from.
     public let origin: Origin
-    /// Whether no decision could be made, because a contextual bandit had to be asked. Then all else is empty.
+    /// Whether no decision could be made because a contextual bandit would have to be asked. Then everything else is
+    /// empty.
     public let hasFailed: Bool
 }
 
-/// Where a variation comes from.
+/// Where the variation of a decision comes from.
 public enum Origin: String, Sendable, CaseIterable {
-    /// Demanded by the caller.
+    /// Forced by the request.
     case forced
-    /// Set by an admin.
+    /// Set for the user by an admin, or for a test over the Agent's API.
     case override
-    /// The datafile's forced variations.
+    /// Listed in the datafile's forced variations.
     case whitelist
+    /// Assigned earlier.
     case stored
+    /// Bucketed by this decision, or by a delivery rule, which assigns nothing.
     case bucketed
+    /// A holdout keeps the user out.
     case holdout
+    /// The user has no variation.
     case none
+}
+
+/// The decision of one experiment for a user. A class, because it is large and passed on several times.
+public final class ExperimentDecision: Sendable {
+    public let experiment: Experiment
+    public let variation: Variation?
+    public let origin: Origin
+    /// The holdout that keeps the user out, if ``origin`` is ``Origin/holdout``.
+    public let holdout: Holdout?
+    /// Empty unless requested.
+    public let reasons: [String]
+    /// Whether no decision could be made because a contextual bandit would have to be asked.
+    public let hasFailed: Bool
+    /// The assignment to store; `nil` if the variation is already stored or must not be.
+    public let newAssignment: NewAssignment?
+    /// See ``DecisionResult/passesOverAssignment``.
+    public let passesOverAssignment: Bool
+
+    init(
+        experiment: Experiment, variation: Variation?, origin: Origin, holdout: Holdout?, reasons: [String],
+        hasFailed: Bool, newAssignment: NewAssignment?, passesOverAssignment: Bool
+    ) {
+        self.experiment = experiment
+        self.variation = variation
+        self.origin = origin
+        self.holdout = holdout
+        self.reasons = reasons
+        self.hasFailed = hasFailed
+        self.newAssignment = newAssignment
+        self.passesOverAssignment = passesOverAssignment
+    }
+}
+
+/// A decision event: the user was exposed to a variation.
+public struct Impression: Sendable, Equatable {
+    /// Empty if an experiment was activated without a flag.
+    public var flagKey: Identifier
+    /// Empty if no rule applied.
+    public var ruleKey: Identifier
+    /// `feature-test`, `rollout`, `holdout`, or `experiment` if an experiment was activated.
+    public var ruleType: String
+    /// Empty if no rule applied.
+    public var experimentID: Identifier
+    /// The layer id of the experiment, or its id if it has no layer.
+    public var campaignID: Identifier
+    /// Empty if there is no variation.
+    public var variationID: Identifier
+    public var variationKey: Identifier
+    public var isEnabled: Bool
+    public var origin: Origin
+}
+
+extension Impression {
+    /// Creates the event for an experiment that was activated without a flag.
+    public init(activating experiment: Experiment, variation: Variation, origin: Origin) {
+        self.init(
+            flagKey: "", rule: .experiment(experiment), ruleType: "experiment", variation: variation, isEnabled: true,
+            origin: origin
+        )
+    }
+
+    init(
+        flagKey: Identifier, rule: Rule?, ruleType: String, variation: Variation?, isEnabled: Bool, origin: Origin
+    ) {
+        let experimentID = rule?.id ?? ""
+        let layerID = rule?.layerID ?? ""
+        self.init(
+            flagKey: flagKey, ruleKey: rule?.key ?? "", ruleType: ruleType, experimentID: experimentID,
+            campaignID: layerID.string.isEmpty ? experimentID : layerID,
+            variationID: variation?.id ?? "", variationKey: variation?.key ?? "", isEnabled: isEnabled,
+            origin: origin
+        )
+    }
 }

@@ -24,7 +24,7 @@ extension DecisionRun {
         return localHoldout(ofRule: experiment)?.holdout
     }
 
-    /// The reference SDK's `get_variation`: running, override, whitelist, stored, audience, bucketing.
+    /// Follows the reference SDK's `get_variation`: running, override, whitelist, stored, audience, bucketing.
     func evaluate(_ experiment: Experiment) -> Outcome {
         guard experiment.isRunning else {
             reasons.add("Experiment \"\(experiment.key)\" is not running.")
@@ -47,7 +47,7 @@ extension DecisionRun {
             reasons.add("User \"\(user.id)\" does not meet conditions to be in experiment \"\(experiment.key)\".")
             return .none
         }
-        noteInvalidBucketingID(for: "experiment \"\(experiment.key)\"")
+        explainInvalidBucketingID(for: "experiment \"\(experiment.key)\"")
         if experiment.isContextualBandit { return unavailablePrediction(of: experiment) }
         guard let variation = bucket(into: experiment) else {
             reasons.addDetail("User \"\(user.id)\" is in no variation.")
@@ -55,14 +55,15 @@ extension DecisionRun {
         }
         reasons.addDetail("User \"\(user.id)\" is in variation \"\(variation.key)\" of experiment \(experiment.key).")
         if usesProfile {
-            keep(NewAssignment(
-                experimentID: experiment.id, variationID: variation.id, staleVariationID: remembered?.variationID
-            ))
+            keep(
+                NewAssignment(
+                    experimentID: experiment.id, variationID: variation.id, staleVariationID: remembered?.variationID
+                ))
         }
         return Outcome(variation: variation, origin: .bucketed)
     }
 
-    /// - Returns: `nil` if the variation is gone. The override stays nevertheless, for an admin to see to.
+    /// - Returns: `nil` if the variation no longer exists. The override is kept nevertheless, for an admin to resolve.
     private func overridingVariation(_ assignment: StoredAssignment?, of experiment: Experiment) -> Variation? {
         guard let id = assignment?.variationID, let variation = experiment.variationsOfKey.variation(id: id) else {
             passOverAssignment()
@@ -112,15 +113,18 @@ extension DecisionRun {
         return admits
     }
 
-    /// Whether the user belongs to an audience; no audience is everyone, and an unknown answer is no.
+    /// Whether the user belongs to an audience. No audience admits everyone, and an unknown result admits nobody.
+    ///
+    /// - Parameter subject: what the audience belongs to.
     func admits(_ audience: Condition?, to subject: @autoclosure () -> String) -> Bool {
         guard let audience else { return true }
         if let answer = audience.evaluate(for: user, &reasons) { return answer }
-        if detail == .full { noteUnknown(audience, of: subject()) }
+        if detail == .full { explainUnknown(audience, of: subject()) }
         return false
     }
 
-    /// A contextual bandit asks a prediction service, and there is none here. Users beyond its traffic go on.
+    /// A contextual bandit needs a prediction service, and there is none here. Users outside its traffic are not
+    /// affected.
     private func unavailablePrediction(of experiment: Experiment) -> Outcome {
         guard bucketedID(in: experiment) != nil else {
             reasons.add("User \(user.id) not in CMAB experiment \(experiment.key) due to traffic allocation")
@@ -143,7 +147,8 @@ extension DecisionRun {
         return experiment.variation(id: id)
     }
 
-    /// What the experiment's traffic has at the user's bucket value, if the group leads to this experiment.
+    /// Returns the id at the user's bucket value in the experiment's traffic. If the experiment is in a group, the
+    /// group must have chosen it.
     private func bucketedID(in experiment: Experiment) -> Identifier? {
         if let group = experiment.exclusionGroup {
             let chosen = bucket(below: group.id, group.trafficAllocation)

@@ -21,33 +21,34 @@ extension DecisionRun {
         )
     }
 
-    /// The reference SDK's `get_decision_for_flag`: forced, global holdouts, experiments, delivery rules.
+    /// Follows the reference SDK's `get_decision_for_flag`. In order of precedence: a forced decision, global holdouts,
+    /// experiments, delivery rules.
     private func evaluate(_ flag: Flag) -> FlagOutcome {
         if let variation = forcedVariation(of: flag, rule: nil) {
             return FlagOutcome(rule: nil, type: .featureTest, variation: variation, origin: .forced)
         }
-        var sparing: (holdout: Holdout, variation: Variation)?
+        var exempting: (holdout: Holdout, variation: Variation)?
         for holdout in datafile.globalHoldouts {
             guard let variation = variation(of: holdout, rule: nil) else { continue }
             guard holdout.excludesTargetedDeliveries else { return FlagOutcome(heldOutBy: holdout, variation) }
             reasons.add(
                 "Holdout '\(holdout.key)' excludes targeted deliveries. Targeted delivery rules will be evaluated."
             )
-            sparing = (holdout, variation)
+            exempting = (holdout, variation)
             break
         }
-        for experiment in flag.experiments where sparing == nil || experiment.isTargetedDelivery {
+        for experiment in flag.experiments where exempting == nil || experiment.isTargetedDelivery {
             if var outcome = evaluate(experiment, of: flag) {
-                outcome.sparingHoldout = sparing
+                outcome.exemptingHoldout = exempting
                 return outcome
             }
         }
         var outcome = evaluateRollout(of: flag)
-        outcome.sparingHoldout = sparing
+        outcome.exemptingHoldout = exempting
         return outcome
     }
 
-    /// - Returns: `nil` if the experiment is not for the user.
+    /// - Returns: `nil` if the user does not take part in the experiment.
     private func evaluate(_ experiment: Experiment, of flag: Flag) -> FlagOutcome? {
         if let variation = forcedVariation(of: flag, rule: experiment) {
             return FlagOutcome(rule: .experiment(experiment), type: .featureTest, variation: variation, origin: .forced)
@@ -64,9 +65,9 @@ extension DecisionRun {
         return flagOutcome
     }
 
-    /// The variation that the caller demands, if the flag has it.
+    /// Returns the variation that the request forces, if the flag has it.
     ///
-    /// - Parameter rule: `nil` for what is demanded of the flag as a whole.
+    /// - Parameter rule: `nil` for the flag as a whole.
     func forcedVariation(of flag: Flag, rule: Experiment?) -> Variation? {
         guard !user.forcedDecisions.isEmpty,
             let key = user.forcedVariationKey(flag: flag.key, rule: rule?.key)
@@ -80,21 +81,113 @@ extension DecisionRun {
         return variation
     }
 
-    /// The reference sends one for experiments and holdouts, for delivery rules only if the datafile says so, and
-    /// one more for a holdout that spared the rule.
+    /// Sends decision events like the reference SDK: for experiments and holdouts always, for delivery rules only if
+    /// the datafile says so, and an additional one for a holdout that exempts the rule.
     private func sendImpressions(of outcome: FlagOutcome, _ flag: Flag, _ isEnabled: Bool) {
         guard !options.contains(.disableDecisionEvent) else { return }
-        if let sparing = outcome.sparingHoldout, outcome.type != .holdout {
-            send(Impression(
-                flagKey: flag.key, rule: .holdout(sparing.holdout), ruleType: Decision.RuleType.holdout.rawValue,
-                variation: sparing.variation, isEnabled: sparing.variation.isFeatureEnabled, origin: .holdout
-            ))
+        if let exempting = outcome.exemptingHoldout, outcome.type != .holdout {
+            send(
+                Impression(
+                    flagKey: flag.key, rule: .holdout(exempting.holdout), ruleType: Decision.RuleType.holdout.rawValue,
+                    variation: exempting.variation, isEnabled: exempting.variation.isFeatureEnabled, origin: .holdout
+                ))
         }
         if outcome.type != .rollout || datafile.sendsFlagDecisions {
-            send(Impression(
-                flagKey: flag.key, rule: outcome.rule, ruleType: outcome.type.rawValue,
-                variation: outcome.variation, isEnabled: isEnabled, origin: outcome.origin
-            ))
+            send(
+                Impression(
+                    flagKey: flag.key, rule: outcome.rule, ruleType: outcome.type.rawValue,
+                    variation: outcome.variation, isEnabled: isEnabled, origin: outcome.origin
+                ))
         }
+    }
+}
+
+// MARK: - Delivery rules
+
+extension DecisionRun {
+    /// Follows the reference SDK's `get_variation_for_rollout`: decides by the first delivery rule whose audience
+    /// admits the user. A user outside that rule's traffic falls through to the last rule, which is for everyone else.
+    func evaluateRollout(of flag: Flag) -> FlagOutcome {
+        guard let rollout = flag.rollout else {
+            reasons.add("Rollout with ID \"\" is not in the datafile.")
+            return .nothing
+        }
+        var index = 0
+        while index < rollout.rules.count {
+            let rule = rollout.rules[index]
+            let isLast = index == rollout.rules.count - 1
+            if let variation = forcedVariation(of: flag, rule: rule) {
+                return FlagOutcome(rule: .experiment(rule), type: .rollout, variation: variation, origin: .forced)
+            }
+            if let held = localHoldout(ofRule: rule) {
+                return FlagOutcome(heldOutBy: held.holdout, held.variation)
+            }
+            if deliveryAdmits(to: rule, number: isLast ? nil : index + 1) {
+                if let variation = bucket(into: rule) {
+                    return FlagOutcome(rule: .experiment(rule), type: .rollout, variation: variation, origin: .bucketed)
+                }
+                index = isLast ? rollout.rules.count : rollout.rules.count - 1
+            } else {
+                index += 1
+            }
+        }
+        return .nothing
+    }
+
+    /// - Parameter number: counts from 1; `nil` for the last rule, which is for everyone else.
+    private func deliveryAdmits(to rule: Experiment, number: Int?) -> Bool {
+        guard admits(rule.audience, to: "rule \"\(rule.key)\"") else {
+            if let number {
+                reasons.add("User \"\(user.id)\" does not meet conditions for targeting rule \(number).")
+            }
+            return false
+        }
+        reasons.add("Audiences for experiment \(rule.key) collectively evaluated to true.")
+        explainInvalidBucketingID(for: "experiment \"\(rule.key)\"")
+        if number == nil {
+            reasons.add("User \"\(user.id)\" meets conditions for targeting rule \"Everyone Else\".")
+        }
+        return true
+    }
+}
+
+// MARK: - Holdouts
+
+extension DecisionRun {
+    /// Returns the variation of the holdout if it keeps the user out.
+    ///
+    /// - Parameter rule: the rule that a local holdout is evaluated for; `nil` for a global holdout.
+    func variation(of holdout: Holdout, rule: Experiment?) -> Variation? {
+        let kind = rule == nil ? "holdout" : "local holdout"
+        let key = holdout.key
+        let admits = admits(holdout.audience, to: "holdout \"\(holdout.key)\"")
+        reasons.add("Audiences for holdout \(key) collectively evaluated to \(admits).")
+        guard admits else {
+            reasons.add("User \(user.id) does not meet conditions for \(kind) \(key).")
+            return nil
+        }
+        reasons.add("User \(user.id) meets conditions for \(kind) \(key).")
+        explainInvalidBucketingID(for: "\(kind) \"\(key)\"")
+        let id = holdout.isBucketed ? bucket(below: holdout.id, holdout.trafficAllocation) : nil
+        let variation = id.flatMap { holdout.variations.variation(id: $0) }
+        switch (variation, rule) {
+        case (let variation?, let rule?):
+            reasons.add("User \(user.id) is in variation \(variation.key) of \(kind) \(key) for rule \(rule.id).")
+        case (let variation?, nil):
+            reasons.add("User \(user.id) is in variation \(variation.key) of \(kind) \(key).")
+        case (nil, let rule?):
+            reasons.add("User \(user.id) is not bucketed into \(kind) \(key) for rule \(rule.id).")
+        case (nil, nil):
+            reasons.add("User \(user.id) is in no holdout variation.")
+        }
+        return variation
+    }
+
+    /// Returns the first local holdout of a rule that keeps the user out.
+    func localHoldout(ofRule rule: Experiment) -> (holdout: Holdout, variation: Variation)? {
+        for holdout in datafile.localHoldouts(ofRule: rule.id) {
+            if let variation = variation(of: holdout, rule: rule) { return (holdout, variation) }
+        }
+        return nil
     }
 }

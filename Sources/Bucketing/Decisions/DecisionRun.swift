@@ -1,6 +1,6 @@
 import JSON
 
-/// One call of the decision service: the same user and options for all flags.
+/// One call of the decision service, with the same user and options for all flags.
 final class DecisionRun {
     let datafile: Datafile
     private(set) var user: User
@@ -8,13 +8,13 @@ final class DecisionRun {
     let stored: (any StoredAssignments)?
     let options: DecideOptions
     let detail: Reasons.Detail
-    /// The reasons for the decision that is being made.
+    /// The reasons for the current decision.
     var reasons: Reasons
-    /// What the decisions so far have assigned; later ones find it as if it were stored.
+    /// The assignments of the decisions so far. Later decisions of the run treat them as stored.
     private(set) var newAssignments: [NewAssignment] = []
-    /// Those of ``newAssignments`` by experiment, when they are too many to be walked.
+    /// The variations of ``newAssignments`` by experiment, once these are too many for a linear search.
     private var newVariations: [Identifier: Identifier] = [:]
-    private static let walkable = 8
+    private static let linearSearchLimit = 8
     private(set) var impressions: [Impression] = []
     private(set) var passesOverAssignment = false
 
@@ -23,17 +23,18 @@ final class DecisionRun {
         detail: Reasons.Detail? = nil
     ) {
         self.datafile = datafile
-        self.user = datafile.hasLongAudiences ? user.rememberingAnswers() : user
+        self.user = datafile.hasLargeAudiences ? user.rememberingAnswers() : user
         bucketingID = user.bucketingID
         self.stored = stored
-        self.user.known = stored?.attributes
+        self.user.storedAttributes = stored?.attributes
         self.options = options
         self.detail =
-            detail ?? (options.contains(.includeAllReasons) ? .full : options.contains(.includeReasons) ? .agent : .none)
+            detail
+            ?? (options.contains(.includeAllReasons) ? .full : options.contains(.includeReasons) ? .agent : .none)
         reasons = Reasons(self.detail)
     }
 
-    /// The outcome of one rule.
+    /// The outcome of one experiment.
     struct Outcome {
         var variation: Variation?
         var origin: Origin
@@ -51,7 +52,7 @@ final class DecisionRun {
         newAssignments.append(assignment)
         if !newVariations.isEmpty {
             newVariations[assignment.experimentID] = assignment.variationID
-        } else if newAssignments.count > Self.walkable {
+        } else if newAssignments.count > Self.linearSearchLimit {
             newVariations = Dictionary(
                 newAssignments.map { ($0.experimentID, $0.variationID) }, uniquingKeysWith: { $1 })
         }
@@ -62,7 +63,7 @@ final class DecisionRun {
         return newAssignments.last { $0.experimentID == experimentID }?.variationID
     }
 
-    /// Notes that the datafile does not list the variation that the user was assigned to.
+    /// Records that the datafile does not have the variation that the user is assigned to.
     func passOverAssignment() {
         passesOverAssignment = true
     }
@@ -77,10 +78,103 @@ final class DecisionRun {
         impressions.append(impression)
     }
 
-    /// Notes a bucketing id that is of no use, as the Agent words it.
-    func noteInvalidBucketingID(for rule: @autoclosure () -> String) {
+    /// Adds a reason if the bucketing id in the request is invalid, in the Agent's words.
+    func explainInvalidBucketingID(for rule: @autoclosure () -> String) {
         guard detail != .none, let value = user.invalidBucketingID else { return }
         let text = String(decoding: value.encoded(), as: UTF8.self)
         reasons.add("Error computing bucketing ID for \(rule()): \"invalid bucketing ID provided: \\\"\(text)\\\"\"")
+    }
+}
+
+/// The rule of a flag that applied, and its variation.
+struct FlagOutcome {
+    var rule: Rule?
+    var type: Decision.RuleType
+    var variation: Variation?
+    var origin: Origin
+    /// The global holdout that holds the user out, but exempts the rule.
+    var exemptingHoldout: (holdout: Holdout, variation: Variation)?
+    /// The contextual bandit that would have to be asked.
+    var failedBandit: Experiment?
+
+    /// No rule applied.
+    static let nothing = FlagOutcome(rule: nil, type: .rollout, variation: nil, origin: .none)
+
+    init(rule: Rule?, type: Decision.RuleType, variation: Variation?, origin: Origin) {
+        self.rule = rule
+        self.type = type
+        self.variation = variation
+        self.origin = origin
+    }
+
+    init(heldOutBy holdout: Holdout, _ variation: Variation) {
+        self.init(rule: .holdout(holdout), type: .holdout, variation: variation, origin: .holdout)
+    }
+}
+
+/// What decided a flag: an experiment, a delivery rule or a holdout.
+enum Rule {
+    case experiment(Experiment)
+    case holdout(Holdout)
+
+    var id: Identifier {
+        switch self {
+        case .experiment(let experiment): experiment.id
+        case .holdout(let holdout): holdout.id
+        }
+    }
+
+    var key: Identifier {
+        switch self {
+        case .experiment(let experiment): experiment.key
+        case .holdout(let holdout): holdout.key
+        }
+    }
+
+    /// Empty for a holdout, which has no campaign.
+    var layerID: Identifier {
+        switch self {
+        case .experiment(let experiment): experiment.layerID
+        case .holdout: ""
+        }
+    }
+}
+
+/// Collects the reasons for a decision. The texts are built only if they are requested.
+struct Reasons: Sendable {
+    enum Detail: Int, Sendable {
+        case none
+        /// The reasons that the Optimizely Agent gives.
+        case agent
+        /// The reasons of Holdfast's own API: also the result of bucketing, which the Agent only logs, and the
+        /// attributes that an audience lacks instead of an evaluation error.
+        case full
+    }
+
+    private(set) var texts: [String] = []
+    private let detail: Detail
+
+    init(_ detail: Detail) {
+        self.detail = detail
+    }
+
+    /// Adds a reason for all who request reasons.
+    mutating func add(_ text: @autoclosure () -> String) {
+        if detail != .none { texts.append(text()) }
+    }
+
+    /// Adds a reason that only the Agent gives.
+    mutating func addForAgent(_ text: @autoclosure () -> String) {
+        if detail == .agent { texts.append(text()) }
+    }
+
+    /// Adds reasons of an earlier evaluation.
+    mutating func append(_ texts: ArraySlice<String>) {
+        self.texts += texts
+    }
+
+    /// Adds a reason that only Holdfast's own API gives.
+    mutating func addDetail(_ text: @autoclosure () -> String) {
+        if detail == .full { texts.append(text()) }
     }
 }

@@ -1,7 +1,6 @@
-/// Decides what users get, as the reference SDK's `decide` and `get_variation` do.
+/// Decides flags and experiments for users, like the reference SDK's `decide` and `get_variation`.
 ///
-/// Nothing is read or stored on the way: what is stored of the user is handed in, and what is to be stored comes
-/// back with the answer.
+/// Performs no I/O: the caller passes what is stored about the user, and stores the new assignments of the result.
 public struct DecisionService: Sendable {
     public let datafile: Datafile
 
@@ -9,7 +8,9 @@ public struct DecisionService: Sendable {
         self.datafile = datafile
     }
 
-    /// - Returns: `nil` if there is no such flag. For the reason see ``reasonForUnknownFlag(_:)``.
+    /// Decides one flag.
+    ///
+    /// - Returns: `nil` if there is no such flag; see ``reasonForUnknownFlag(_:)``.
     public func decide(
         _ flagKey: Identifier, for user: User, stored: (any StoredAssignments)? = nil, options: DecideOptions = []
     ) -> DecisionResult<Decision>? {
@@ -19,14 +20,14 @@ public struct DecisionService: Sendable {
         return run.result(decision)
     }
 
-    /// Decides for several flags; those that the datafile lacks are left out.
+    /// Decides several flags. Unknown flags are left out.
     public func decide(
         _ flagKeys: [Identifier], for user: User, stored: (any StoredAssignments)? = nil, options: DecideOptions = []
     ) -> DecisionResult<[Decision]> {
         decide(flagKeys.compactMap(datafile.flag), user, stored, options)
     }
 
-    /// Decides for all flags, in the order of the datafile.
+    /// Decides all flags, in the order of the datafile.
     public func decideAll(
         for user: User, stored: (any StoredAssignments)? = nil, options: DecideOptions = []
     ) -> DecisionResult<[Decision]> {
@@ -48,7 +49,7 @@ public struct DecisionService: Sendable {
         return run.result(decisions)
     }
 
-    /// The variation of one experiment, whatever flag it belongs to; holdouts do not count, as in the reference.
+    /// Decides one experiment independently of flags. Ignores holdouts, like the reference SDK.
     public func variation(
         of experiment: Experiment, for user: User, stored: (any StoredAssignments)? = nil,
         options: DecideOptions = []
@@ -56,7 +57,7 @@ public struct DecisionService: Sendable {
         experimentRun(user, stored, options).decide(experiment)
     }
 
-    /// The variation of one experiment, unless a holdout keeps the user out.
+    /// Decides one experiment independently of flags, unless a holdout keeps the user out.
     public func assign(
         _ experiment: Experiment, for user: User, stored: (any StoredAssignments)? = nil,
         options: DecideOptions = []
@@ -64,7 +65,7 @@ public struct DecisionService: Sendable {
         experimentRun(user, stored, options).decideUnlessHeldOut(experiment)
     }
 
-    /// A run for one experiment, whose reasons tell more than those of a flag.
+    /// Creates a run for one experiment, whose reasons are more detailed than those of a flag.
     private func experimentRun(
         _ user: User, _ stored: (any StoredAssignments)?, _ options: DecideOptions
     ) -> DecisionRun {
@@ -74,8 +75,64 @@ public struct DecisionService: Sendable {
         )
     }
 
-    /// What the SDKs and the Agent answer for a flag that does not exist.
+    /// Returns the reason that SDKs and the Agent give for a flag that does not exist.
     public static func reasonForUnknownFlag(_ key: Identifier) -> String {
         "No flag was found for key \"\(key)\"."
+    }
+}
+
+/// Options of a decision, named like those of the SDKs.
+public struct DecideOptions: OptionSet, Sendable {
+    public let rawValue: UInt8
+
+    public init(rawValue: UInt8) {
+        self.rawValue = rawValue
+    }
+
+    /// Sends no decision event.
+    public static let disableDecisionEvent = DecideOptions(rawValue: 1 << 0)
+    /// Returns only flags that are on. Ignored if a single flag is decided.
+    public static let enabledFlagsOnly = DecideOptions(rawValue: 1 << 1)
+    /// Neither uses stored assignments nor makes new ones.
+    public static let ignoreUserProfileService = DecideOptions(rawValue: 1 << 2)
+    public static let includeReasons = DecideOptions(rawValue: 1 << 3)
+    /// Includes the reasons of Holdfast's own API, which are more detailed than the Agent's: they also tell the result
+    /// of bucketing, and which attributes an audience lacks.
+    public static let includeAllReasons: DecideOptions = [.includeReasons, DecideOptions(rawValue: 1 << 5)]
+    public static let excludeVariables = DecideOptions(rawValue: 1 << 4)
+
+    /// - Parameter name: the name in the SDKs and the Agent, such as `INCLUDE_REASONS`.
+    /// - Returns: `nil` if the name is unknown.
+    public init?(name: String) {
+        switch name {
+        case "DISABLE_DECISION_EVENT": self = .disableDecisionEvent
+        case "ENABLED_FLAGS_ONLY": self = .enabledFlagsOnly
+        case "IGNORE_USER_PROFILE_SERVICE": self = .ignoreUserProfileService
+        case "INCLUDE_REASONS": self = .includeReasons
+        case "EXCLUDE_VARIABLES": self = .excludeVariables
+        default: return nil
+        }
+    }
+}
+
+/// One or several decisions with their side effects, which the caller has to perform.
+public struct DecisionResult<Value: Sendable>: Sendable {
+    public let value: Value
+    /// The decision events to send, in order. Includes those of flags that were left out because they are off.
+    public let impressions: [Impression]
+    /// The assignments to store.
+    public let newAssignments: [NewAssignment]
+    /// Whether an assignment of the user was ignored because the datafile does not have its variation. If the datafile
+    /// is outdated, the variation may exist nevertheless.
+    public let passesOverAssignment: Bool
+
+    public init(
+        value: Value, impressions: [Impression] = [], newAssignments: [NewAssignment] = [],
+        passesOverAssignment: Bool = false
+    ) {
+        self.value = value
+        self.impressions = impressions
+        self.newAssignments = newAssignments
+        self.passesOverAssignment = passesOverAssignment
     }
 }

@@ -1,22 +1,22 @@
 public import JSON
 
-/// Whom a decision is made for.
+/// The user that a decision is made for.
 public struct User: Sendable {
     public var id: Identifier
-    /// What audiences ask for, as it came in a JSON text.
+    /// The attributes in the request, which take precedence over stored ones.
     public var attributes: JSONObject
-    /// What is stored of the user, where ``attributes`` does not say it.
-    var known: (any AttributeSource)?
-    /// The segments that `qualified` conditions ask for.
+    /// The stored attributes; `nil` if nothing is stored, or no audience needs it.
+    var storedAttributes: (any AttributeSource)?
+    /// The segments that `qualified` conditions look for.
     public var qualifiedSegments: [Identifier]
-    /// Of several for one flag and rule the last counts.
+    /// The variations that the request forces. The last one counts if several have the same flag and rule.
     public var forcedDecisions: [ForcedDecision] {
         didSet { forcedVariations = Self.variations(forcedDecisions) }
     }
-    /// By flag and rule.
-    private var forcedVariations: [ForcedDecision.Place: Identifier]
-    /// What the audiences that are worth it have answered; `nil`: nothing is remembered.
-    var answers: RememberedAnswers?
+    /// The keys of the forced variations, by flag and rule.
+    private var forcedVariations: [ForcedDecision.Target: Identifier]
+    /// Caches the results of large audiences; `nil` to cache nothing.
+    var conditionCache: RememberedAnswers?
 
     public init(
         id: Identifier, attributes: JSONObject = JSONObject(),
@@ -29,27 +29,100 @@ public struct User: Sendable {
         forcedVariations = Self.variations(forcedDecisions)
     }
 
-    private static func variations(_ decisions: [ForcedDecision]) -> [ForcedDecision.Place: Identifier] {
-        decisions.isEmpty ? [:] : Dictionary(decisions.map { ($0.place, $0.variationKey) }, uniquingKeysWith: { $1 })
+    private static func variations(_ decisions: [ForcedDecision]) -> [ForcedDecision.Target: Identifier] {
+        decisions.isEmpty ? [:] : Dictionary(decisions.map { ($0.target, $0.variationKey) }, uniquingKeysWith: { $1 })
+    }
+
+    /// Returns the key of the variation that the request forces.
+    ///
+    /// - Parameter rule: `nil` for the flag as a whole.
+    func forcedVariationKey(flag: Identifier, rule: Identifier?) -> Identifier? {
+        forcedVariations[.init(flag: flag, rule: rule)]
     }
 }
 
 extension User {
-    /// The attribute that replaces the user's id for hashing, if it is a string.
+    /// The attribute that replaces the user id for bucketing, if it is a string.
     static let bucketingIDAttribute = "$opt_bucketing_id"
 
-    /// What is hashed for this user.
+    /// The id that is hashed to bucket the user.
     public var bucketingID: Identifier {
         attributes[Self.bucketingIDAttribute]?.string.map { Identifier($0) } ?? id
     }
 
-    /// The bucketing id that was given and is none, if so.
+    /// The bucketing id in the request if it is not a string, and therefore ignored.
     var invalidBucketingID: JSONValue? {
         guard let value = attributes[Self.bucketingIDAttribute], !value.isNull, value.string == nil else { return nil }
         return value
     }
+}
 
-    func forcedVariationKey(flag: Identifier, rule: Identifier?) -> Identifier? {
-        forcedVariations[.init(flag: flag, rule: rule)]
+/// A variation that the request forces for a flag, or for one of its rules.
+public struct ForcedDecision: Sendable, Equatable {
+    public var flagKey: Identifier
+    /// The experiment or delivery rule; `nil` for the flag as a whole.
+    public var ruleKey: Identifier?
+    public var variationKey: Identifier
+
+    struct Target: Hashable {
+        let flag: Identifier
+        let rule: Identifier?
+    }
+
+    var target: Target { Target(flag: flagKey, rule: ruleKey) }
+
+    /// - Parameter ruleKey: an empty key means the flag as a whole.
+    public init(flagKey: Identifier, ruleKey: Identifier? = nil, variationKey: Identifier) {
+        self.flagKey = flagKey
+        self.ruleKey = ruleKey?.string.isEmpty == true ? nil : ruleKey
+        self.variationKey = variationKey
+    }
+}
+
+// MARK: - Assignments
+
+/// What is stored about a user when a decision is made.
+public protocol StoredAssignments: Sendable {
+    func assignment(experimentID: Identifier) -> StoredAssignment?
+
+    /// The attributes that audiences use where the request has none; `nil` if nothing is stored, or no audience needs
+    /// it.
+    var attributes: (any AttributeSource)? { get }
+}
+
+extension StoredAssignments {
+    public var attributes: (any AttributeSource)? { nil }
+}
+
+extension [Identifier: StoredAssignment]: StoredAssignments {
+    public func assignment(experimentID: Identifier) -> StoredAssignment? {
+        self[experimentID]
+    }
+}
+
+/// The stored variation of a user in one experiment.
+public struct StoredAssignment: Sendable, Equatable {
+    public var variationID: Identifier
+    /// Whether an admin has set it. Overrides take precedence over the whitelist and apply even if the options ignore
+    /// profiles.
+    public var isOverride: Bool
+
+    public init(variationID: Identifier, isOverride: Bool = false) {
+        self.variationID = variationID
+        self.isOverride = isOverride
+    }
+}
+
+/// An assignment that a decision has made and that should be stored.
+public struct NewAssignment: Sendable, Equatable {
+    public var experimentID: Identifier
+    public var variationID: Identifier
+    /// The stored variation that no longer exists and is replaced, if there is one.
+    public var staleVariationID: Identifier?
+
+    public init(experimentID: Identifier, variationID: Identifier, staleVariationID: Identifier? = nil) {
+        self.experimentID = experimentID
+        self.variationID = variationID
+        self.staleVariationID = staleVariationID
     }
 }

@@ -1,5 +1,5 @@
 extension TrafficAllocation {
-    /// How many bucket values an entity shall have, of 10,000.
+    /// How many of the 10,000 bucket values an entity should own.
     public struct Weight: Sendable, Equatable {
         public var entityID: Identifier
         public var weight: Int
@@ -10,19 +10,20 @@ extension TrafficAllocation {
         }
     }
 
-    /// An allocation for entities in their order, the rest for nobody.
+    /// Allocates consecutive ranges in the order of `weights`. The remaining bucket values belong to nobody.
     ///
     /// - Precondition: no weight is negative, no entity occurs twice, and the sum is at most 10,000.
     public init(weights: [Weight]) {
         self = TrafficAllocation(ranges: []).reallocated(to: weights)
     }
 
-    /// Splits a part of the 10,000 bucket values by a ratio; what does not come out even goes to those with the
-    /// greatest remainders, the first of them first.
+    /// Splits a percentage of the 10,000 bucket values by a ratio.
+    ///
+    /// Fractions are rounded by the largest remainder method; equal remainders favour the earlier entity.
     ///
     /// - Parameters:
-    ///   - ratio: one number for each entity, finite and not negative; if all are 0 nobody gets anything.
-    ///   - traffic: the part to split, in percent, 0 to 100; rounded to hundredths.
+    ///   - ratio: one number for each entity, finite and not negative. If all are 0, every weight is 0.
+    ///   - traffic: the percentage to split, 0 to 100, rounded to hundredths.
     public static func weights(of entityIDs: [Identifier], ratio: [Double], traffic: Double) -> [Weight] {
         let total = (min(max(traffic, 0), 100) * Double(Bucketer.bucketCount) / 100).rounded()
         let sum = ratio.reduce(0, +)
@@ -37,97 +38,100 @@ extension TrafficAllocation {
         return zip(entityIDs, counts).map { Weight(entityID: $0, weight: $1) }
     }
 
-    /// The allocation with new weights in which as few bucket values as possible change their owner.
+    /// Returns an allocation with new weights in which as few bucket values as possible change their owner.
     ///
-    /// What one entity loses goes to those that gain, first to its neighbours so that ranges grow in place.
-    /// Entities without a weight lose all.
+    /// Surplus bucket values of one entity go to those with a deficit, first to its neighbours, so that ranges grow in
+    /// place. Entities without a weight lose all their bucket values.
     ///
     /// - Precondition: as for ``init(weights:)``.
     public func reallocated(to weights: [Weight]) -> TrafficAllocation {
         var reallocation = Reallocation(from: self, to: weights)
-        reallocation.hand(over: .surplus, onlyToNeighbours: true)
-        reallocation.hand(over: .surplus, onlyToNeighbours: false)
-        reallocation.hand(over: .unowned, onlyToNeighbours: true)
-        reallocation.hand(over: .unowned, onlyToNeighbours: false)
+        reallocation.transfer(.surplus, onlyToNeighbours: true)
+        reallocation.transfer(.surplus, onlyToNeighbours: false)
+        reallocation.transfer(.unowned, onlyToNeighbours: true)
+        reallocation.transfer(.unowned, onlyToNeighbours: false)
         reallocation.releaseSurplus()
         return reallocation.allocation
     }
 }
 
-/// A reallocation in progress, bucket value by bucket value.
+/// A reallocation in progress, with an owner for each bucket value.
 private struct Reallocation {
-    enum Giver {
+    /// Which bucket values may be transferred.
+    enum Supply {
+        /// Those of entities that own too many.
         case surplus
+        /// Those that nobody owns.
         case unowned
     }
 
     private let entityIDs: [Identifier]
-    /// For each bucket value the index of its entity.
+    /// The index of the owning entity, for each bucket value.
     private var owners: [Int?]
-    /// For each entity how many bucket values it still has to gain; negative if it has to lose some.
-    private var missing: [Int]
+    /// How many bucket values each entity still lacks; negative if it owns too many.
+    private var deficits: [Int]
 
     init(from allocation: TrafficAllocation, to weights: [TrafficAllocation.Weight]) {
         precondition(weights.allSatisfy { $0.weight >= 0 })
         precondition(weights.reduce(0) { $0 + $1.weight } <= Bucketer.bucketCount)
         entityIDs = weights.map(\.entityID)
-        missing = weights.map(\.weight)
+        deficits = weights.map(\.weight)
         owners = []
         owners.reserveCapacity(Bucketer.bucketCount)
         for range in allocation.ranges where range.end > owners.count {
             let owner = entityIDs.firstIndex(of: range.entityID)
             let length = min(range.end, Bucketer.bucketCount) - owners.count
             owners.append(contentsOf: repeatElement(owner, count: length))
-            if let owner { missing[owner] -= length }
+            if let owner { deficits[owner] -= length }
         }
         owners.append(contentsOf: repeatElement(nil, count: Bucketer.bucketCount - owners.count))
     }
 
-    mutating func hand(over giver: Giver, onlyToNeighbours: Bool) {
+    mutating func transfer(_ supply: Supply, onlyToNeighbours: Bool) {
         if onlyToNeighbours {
-            for place in owners.indices.dropFirst() {
-                hand(place, giver: giver, to: owners[place - 1])
+            for value in owners.indices.dropFirst() {
+                transfer(value, from: supply, to: owners[value - 1])
             }
-            for place in owners.indices.dropLast().reversed() {
-                hand(place, giver: giver, to: owners[place + 1])
+            for value in owners.indices.dropLast().reversed() {
+                transfer(value, from: supply, to: owners[value + 1])
             }
         } else {
-            for place in owners.indices {
-                guard let gainer = missing.firstIndex(where: { $0 > 0 }) else { return }
-                hand(place, giver: giver, to: gainer)
+            for value in owners.indices {
+                guard let receiver = deficits.firstIndex(where: { $0 > 0 }) else { return }
+                transfer(value, from: supply, to: receiver)
             }
         }
     }
 
-    private mutating func hand(_ place: Int, giver: Giver, to gainer: Int?) {
-        guard let gainer, missing[gainer] > 0 else { return }
-        switch (giver, owners[place]) {
-        case (.surplus, let owner?) where missing[owner] < 0: missing[owner] += 1
+    private mutating func transfer(_ value: Int, from supply: Supply, to receiver: Int?) {
+        guard let receiver, deficits[receiver] > 0 else { return }
+        switch (supply, owners[value]) {
+        case (.surplus, let owner?) where deficits[owner] < 0: deficits[owner] += 1
         case (.unowned, nil): break
         default: return
         }
-        owners[place] = gainer
-        missing[gainer] -= 1
+        owners[value] = receiver
+        deficits[receiver] -= 1
     }
 
-    /// Takes what nobody gains from the ends of those that have too much.
+    /// Frees the surplus that nobody needs, from the end of the bucket values.
     mutating func releaseSurplus() {
-        for place in owners.indices.reversed() {
-            guard let owner = owners[place], missing[owner] < 0 else { continue }
-            owners[place] = nil
-            missing[owner] += 1
+        for value in owners.indices.reversed() {
+            guard let owner = owners[value], deficits[owner] < 0 else { continue }
+            owners[value] = nil
+            deficits[owner] += 1
         }
     }
 
-    /// Neighbouring places of one owner as one range; the places at the end that nobody has are left out.
+    /// Joins consecutive bucket values of one owner into a range. Unowned bucket values at the end need no range.
     var allocation: TrafficAllocation {
         var ranges: [TrafficAllocation.Range] = []
-        for (place, owner) in owners.enumerated() {
+        for (value, owner) in owners.enumerated() {
             let id = owner.map { entityIDs[$0] } ?? ""
             if let last = ranges.indices.last, ranges[last].entityID == id {
-                ranges[last].end = place + 1
+                ranges[last].end = value + 1
             } else {
-                ranges.append(TrafficAllocation.Range(entityID: id, end: place + 1))
+                ranges.append(TrafficAllocation.Range(entityID: id, end: value + 1))
             }
         }
         if ranges.last?.entityID == "" { ranges.removeLast() }

@@ -1,15 +1,21 @@
 public import JSON
 
-/// A text that names something (a user, an experiment, a variation, an attribute) and is compared byte by byte.
+/// The id or key of a user, an experiment, a variation, an attribute and so on, compared byte by byte.
 ///
-/// Swift's `String` holds canonically equivalent texts to be equal ("é" in one scalar or in two); the reference
-/// SDK and every store compare code points. All keys and ids of the project are therefore `Identifier`s.
+/// Swift's `String` treats canonically equivalent texts as equal ("é" as one scalar or as two); the reference SDK and
+/// every store compare code points. Therefore all keys and ids in this project are `Identifier`s.
 public struct Identifier: Sendable {
     public let string: String
 
     @inlinable
     public init(_ string: String) {
         self.string = string
+    }
+
+    /// Whether the text consists of white space only. The reference SDK buckets nobody into an experiment or holdout
+    /// with such a key.
+    var isBlank: Bool {
+        string.allSatisfy(\.isWhitespace)
     }
 }
 
@@ -27,7 +33,7 @@ extension Identifier: Hashable {
 }
 
 extension Identifier: Comparable {
-    /// The order of the UTF-8 bytes, which is SQLite's `BINARY` collation.
+    /// The order of the UTF-8 bytes, like SQLite's `BINARY` collation.
     public static func < (left: Self, right: Self) -> Bool {
         var (left, right) = (left.string, right.string)
         return left.withUTF8 { left in

@@ -1,0 +1,63 @@
+/// Caches the results of audiences and segments for one user, so that conditions that several experiments share are
+/// evaluated once. Serves one request, on one thread, with reasons either always or never requested.
+package final class RememberedAnswers: @unchecked Sendable {
+    // Safe: a user with a cache is passed from one decision to the next, never to two concurrently.
+
+    package enum Subject: Hashable, Sendable {
+        case audience(Identifier)
+        case segment(Identifier)
+    }
+
+    private struct Entry {
+        let result: Bool?
+        /// The reasons that the evaluation added.
+        let reasons: ArraySlice<String>
+    }
+
+    private var entries: [Subject: Entry] = [:]
+
+    /// Returns the cached result and adds its reasons, or evaluates the conditions.
+    func result(of subject: Subject, _ reasons: inout Reasons, _ evaluate: (inout Reasons) -> Bool?) -> Bool? {
+        if let entry = entries[subject] {
+            reasons.append(entry.reasons)
+            return entry.result
+        }
+        let count = reasons.texts.count
+        let result = evaluate(&reasons)
+        entries[subject] = Entry(result: result, reasons: reasons.texts[count...])
+        return result
+    }
+}
+
+extension User {
+    /// Returns the user with a cache for the results of large audiences, which several decisions with the same stored
+    /// attributes may share.
+    public func rememberingAnswers() -> User {
+        guard conditionCache == nil else { return self }
+        var user = self
+        user.conditionCache = RememberedAnswers()
+        return user
+    }
+}
+
+extension Condition {
+    /// Up to this many leaves, evaluating is faster than caching.
+    private static let smallSize = 16
+
+    /// Whether the conditions are large enough to be worth caching.
+    var isLarge: Bool { leafCount > Self.smallSize }
+
+    /// Returns the conditions, cached if they are large.
+    func cachedIfLarge(as subject: RememberedAnswers.Subject) -> Condition {
+        isLarge ? .remembered(subject, self) : self
+    }
+
+    private var leafCount: Int {
+        switch self {
+        case .and(let conditions), .or(let conditions): conditions.reduce(0) { $0 + $1.leafCount }
+        case .not(let condition): condition?.leafCount ?? 1
+        case .remembered(_, let condition), .audience(_, let condition): condition.leafCount
+        case .attribute, .missingAudience, .segment, .invalid: 1
+        }
+    }
+}
