@@ -14,8 +14,8 @@ public final class DecisionMetrics: Sendable {
     private let holdout = Atomic<UInt64>(0)
     private let none = Atomic<UInt64>(0)
 
-    public func count(_ origin: Origin) {
-        switch origin {
+    public func count(_ source: DecisionSource) {
+        switch source {
         case .forced: forced.add(1, ordering: .relaxed)
         case .override: override.add(1, ordering: .relaxed)
         case .whitelist: whitelist.add(1, ordering: .relaxed)
@@ -26,8 +26,8 @@ public final class DecisionMetrics: Sendable {
         }
     }
 
-    public func value(_ origin: Origin) -> UInt64 {
-        switch origin {
+    public func value(_ source: DecisionSource) -> UInt64 {
+        switch source {
         case .forced: forced.load(ordering: .relaxed)
         case .override: override.load(ordering: .relaxed)
         case .whitelist: whitelist.load(ordering: .relaxed)

@@ -17,14 +17,14 @@ public struct Decision: Sendable {
     public let variables: [VariableValue]
     /// Empty unless requested, except for errors.
     public let reasons: [String]
-    public let origin: Origin
+    public let source: DecisionSource
     /// Whether no decision could be made because a contextual bandit would have to be asked. Then everything else is
     /// empty.
     public let hasFailed: Bool
 }
 
 /// Where the variation of a decision comes from.
-public enum Origin: String, Sendable, CaseIterable {
+public enum DecisionSource: String, Sendable, CaseIterable {
     /// Forced by the request.
     case forced
     /// Set for the user by an admin, or for a test over the Agent's API.
@@ -45,8 +45,8 @@ public enum Origin: String, Sendable, CaseIterable {
 public final class ExperimentDecision: Sendable {
     public let experiment: Experiment
     public let variation: Variation?
-    public let origin: Origin
-    /// The holdout that keeps the user out, if ``origin`` is ``Origin/holdout``.
+    public let source: DecisionSource
+    /// The holdout that keeps the user out, if ``source`` is ``DecisionSource/holdout``.
     public let holdout: Holdout?
     /// Empty unless requested.
     public let reasons: [String]
@@ -58,12 +58,12 @@ public final class ExperimentDecision: Sendable {
     public let passesOverAssignment: Bool
 
     init(
-        experiment: Experiment, variation: Variation?, origin: Origin, holdout: Holdout?, reasons: [String],
+        experiment: Experiment, variation: Variation?, source: DecisionSource, holdout: Holdout?, reasons: [String],
         hasFailed: Bool, newAssignment: NewAssignment?, passesOverAssignment: Bool
     ) {
         self.experiment = experiment
         self.variation = variation
-        self.origin = origin
+        self.source = source
         self.holdout = holdout
         self.reasons = reasons
         self.hasFailed = hasFailed
@@ -88,20 +88,21 @@ public struct Impression: Sendable, Equatable {
     public var variationID: Identifier
     public var variationKey: Identifier
     public var isEnabled: Bool
-    public var origin: Origin
+    public var source: DecisionSource
 }
 
 extension Impression {
     /// Creates the event for an experiment that was activated without a flag.
-    public init(activating experiment: Experiment, variation: Variation, origin: Origin) {
+    public init(activating experiment: Experiment, variation: Variation, source: DecisionSource) {
         self.init(
             flagKey: "", rule: .experiment(experiment), ruleType: "experiment", variation: variation, isEnabled: true,
-            origin: origin
+            source: source
         )
     }
 
     init(
-        flagKey: Identifier, rule: Rule?, ruleType: String, variation: Variation?, isEnabled: Bool, origin: Origin
+        flagKey: Identifier, rule: Rule?, ruleType: String, variation: Variation?, isEnabled: Bool,
+        source: DecisionSource
     ) {
         let experimentID = rule?.id ?? ""
         let layerID = rule?.layerID ?? ""
@@ -109,7 +110,7 @@ extension Impression {
             flagKey: flagKey, ruleKey: rule?.key ?? "", ruleType: ruleType, experimentID: experimentID,
             campaignID: layerID.string.isEmpty ? experimentID : layerID,
             variationID: variation?.id ?? "", variationKey: variation?.key ?? "", isEnabled: isEnabled,
-            origin: origin
+            source: source
         )
     }
 }

@@ -2,7 +2,7 @@ extension DecisionRun {
     func decide(_ experiment: Experiment) -> ExperimentDecision {
         let outcome = evaluate(experiment)
         return ExperimentDecision(
-            experiment: experiment, variation: outcome.variation, origin: outcome.origin, holdout: nil,
+            experiment: experiment, variation: outcome.variation, source: outcome.source, holdout: nil,
             reasons: reasons.texts, hasFailed: outcome.hasFailed, newAssignment: newAssignments.last,
             passesOverAssignment: passesOverAssignment
         )
@@ -11,7 +11,7 @@ extension DecisionRun {
     func decideUnlessHeldOut(_ experiment: Experiment) -> ExperimentDecision {
         guard let holdout = holdout(of: experiment) else { return decide(experiment) }
         return ExperimentDecision(
-            experiment: experiment, variation: nil, origin: .holdout, holdout: holdout,
+            experiment: experiment, variation: nil, source: .holdout, holdout: holdout,
             reasons: reasons.texts, hasFailed: false, newAssignment: nil, passesOverAssignment: passesOverAssignment
         )
     }
@@ -33,15 +33,15 @@ extension DecisionRun {
         let assignment = assignment(in: experiment)
         let isOverridden = assignment?.isOverride ?? false
         if isOverridden, let variation = overridingVariation(assignment, of: experiment) {
-            return Outcome(variation: variation, origin: .override)
+            return Outcome(variation: variation, source: .override)
         }
         if let variation = whitelistedVariation(of: experiment) {
-            return Outcome(variation: variation, origin: .whitelist)
+            return Outcome(variation: variation, source: .whitelist)
         }
         let usesProfile = stored != nil && !options.contains(.ignoreUserProfileService) && !isOverridden
         let remembered = usesProfile ? assignment : nil
         if let remembered, let variation = rememberedVariation(remembered, of: experiment) {
-            return Outcome(variation: variation, origin: .stored)
+            return Outcome(variation: variation, source: .stored)
         }
         guard audienceAdmits(to: experiment) else {
             reasons.add("User \"\(user.id)\" does not meet conditions to be in experiment \"\(experiment.key)\".")
@@ -60,7 +60,7 @@ extension DecisionRun {
                     experimentID: experiment.id, variationID: variation.id, staleVariationID: remembered?.variationID
                 ))
         }
-        return Outcome(variation: variation, origin: .bucketed)
+        return Outcome(variation: variation, source: .bucketed)
     }
 
     /// - Returns: `nil` if the variation no longer exists. The override is kept nevertheless, for an admin to resolve.
@@ -131,7 +131,7 @@ extension DecisionRun {
             return .none
         }
         reasons.add(Self.unavailablePredictionReason(experiment))
-        return Outcome(variation: nil, origin: .none, hasFailed: true)
+        return Outcome(variation: nil, source: .none, hasFailed: true)
     }
 
     static func unavailablePredictionReason(_ experiment: Experiment) -> String {

@@ -10,14 +10,14 @@ extension DecisionRun {
             flagKey: flag.key, ruleKey: outcome.rule?.key, ruleType: outcome.type, variation: outcome.variation,
             isEnabled: isEnabled, variables: variables.values,
             reasons: variables.problems.isEmpty ? reasons.texts : variables.problems + reasons.texts,
-            origin: outcome.origin, hasFailed: false
+            source: outcome.source, hasFailed: false
         )
     }
 
     private func failure(of flag: Flag, _ bandit: Experiment) -> Decision {
         Decision(
             flagKey: flag.key, ruleKey: nil, ruleType: .featureTest, variation: nil, isEnabled: false, variables: [],
-            reasons: [Self.unavailablePredictionReason(bandit)], origin: .none, hasFailed: true
+            reasons: [Self.unavailablePredictionReason(bandit)], source: .none, hasFailed: true
         )
     }
 
@@ -25,7 +25,7 @@ extension DecisionRun {
     /// experiments, delivery rules.
     private func evaluate(_ flag: Flag) -> FlagOutcome {
         if let variation = forcedVariation(of: flag, rule: nil) {
-            return FlagOutcome(rule: nil, type: .featureTest, variation: variation, origin: .forced)
+            return FlagOutcome(rule: nil, type: .featureTest, variation: variation, source: .forced)
         }
         var exempting: (holdout: Holdout, variation: Variation)?
         for holdout in datafile.globalHoldouts {
@@ -51,7 +51,7 @@ extension DecisionRun {
     /// - Returns: `nil` if the user does not take part in the experiment.
     private func evaluate(_ experiment: Experiment, of flag: Flag) -> FlagOutcome? {
         if let variation = forcedVariation(of: flag, rule: experiment) {
-            return FlagOutcome(rule: .experiment(experiment), type: .featureTest, variation: variation, origin: .forced)
+            return FlagOutcome(rule: .experiment(experiment), type: .featureTest, variation: variation, source: .forced)
         }
         if let held = localHoldout(ofRule: experiment) {
             return FlagOutcome(heldOutBy: held.holdout, held.variation)
@@ -59,7 +59,7 @@ extension DecisionRun {
         let outcome = evaluate(experiment)
         guard outcome.hasFailed || outcome.variation != nil else { return nil }
         var flagOutcome = FlagOutcome(
-            rule: .experiment(experiment), type: .featureTest, variation: outcome.variation, origin: outcome.origin
+            rule: .experiment(experiment), type: .featureTest, variation: outcome.variation, source: outcome.source
         )
         flagOutcome.failedBandit = outcome.hasFailed ? experiment : nil
         return flagOutcome
@@ -89,14 +89,14 @@ extension DecisionRun {
             send(
                 Impression(
                     flagKey: flag.key, rule: .holdout(exempting.holdout), ruleType: Decision.RuleType.holdout.rawValue,
-                    variation: exempting.variation, isEnabled: exempting.variation.isFeatureEnabled, origin: .holdout
+                    variation: exempting.variation, isEnabled: exempting.variation.isFeatureEnabled, source: .holdout
                 ))
         }
         if outcome.type != .rollout || datafile.sendsFlagDecisions {
             send(
                 Impression(
                     flagKey: flag.key, rule: outcome.rule, ruleType: outcome.type.rawValue,
-                    variation: outcome.variation, isEnabled: isEnabled, origin: outcome.origin
+                    variation: outcome.variation, isEnabled: isEnabled, source: outcome.source
                 ))
         }
     }
@@ -117,14 +117,14 @@ extension DecisionRun {
             let rule = rollout.rules[index]
             let isLast = index == rollout.rules.count - 1
             if let variation = forcedVariation(of: flag, rule: rule) {
-                return FlagOutcome(rule: .experiment(rule), type: .rollout, variation: variation, origin: .forced)
+                return FlagOutcome(rule: .experiment(rule), type: .rollout, variation: variation, source: .forced)
             }
             if let held = localHoldout(ofRule: rule) {
                 return FlagOutcome(heldOutBy: held.holdout, held.variation)
             }
             if deliveryAdmits(to: rule, number: isLast ? nil : index + 1) {
                 if let variation = bucket(into: rule) {
-                    return FlagOutcome(rule: .experiment(rule), type: .rollout, variation: variation, origin: .bucketed)
+                    return FlagOutcome(rule: .experiment(rule), type: .rollout, variation: variation, source: .bucketed)
                 }
                 index = isLast ? rollout.rules.count : rollout.rules.count - 1
             } else {

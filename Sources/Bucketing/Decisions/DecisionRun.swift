@@ -37,10 +37,10 @@ final class DecisionRun {
     /// The outcome of one experiment.
     struct Outcome {
         var variation: Variation?
-        var origin: Origin
+        var source: DecisionSource
         var hasFailed = false
 
-        static let none = Outcome(variation: nil, origin: .none)
+        static let none = Outcome(variation: nil, source: .none)
     }
 
     func assignment(in experiment: Experiment) -> StoredAssignment? {
@@ -91,24 +91,24 @@ struct FlagOutcome {
     var rule: Rule?
     var type: Decision.RuleType
     var variation: Variation?
-    var origin: Origin
+    var source: DecisionSource
     /// The global holdout that holds the user out, but exempts the rule.
     var exemptingHoldout: (holdout: Holdout, variation: Variation)?
     /// The contextual bandit that would have to be asked.
     var failedBandit: Experiment?
 
     /// No rule applied.
-    static let nothing = FlagOutcome(rule: nil, type: .rollout, variation: nil, origin: .none)
+    static let nothing = FlagOutcome(rule: nil, type: .rollout, variation: nil, source: .none)
 
-    init(rule: Rule?, type: Decision.RuleType, variation: Variation?, origin: Origin) {
+    init(rule: Rule?, type: Decision.RuleType, variation: Variation?, source: DecisionSource) {
         self.rule = rule
         self.type = type
         self.variation = variation
-        self.origin = origin
+        self.source = source
     }
 
     init(heldOutBy holdout: Holdout, _ variation: Variation) {
-        self.init(rule: .holdout(holdout), type: .holdout, variation: variation, origin: .holdout)
+        self.init(rule: .holdout(holdout), type: .holdout, variation: variation, source: .holdout)
     }
 }
 

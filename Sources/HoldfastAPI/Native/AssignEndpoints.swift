@@ -72,7 +72,7 @@ struct AssignEndpoints {
                 switch result {
                 case .success(let decided):
                     guard let decision = decided.result.value else { return completion(.failure(request.unknownExperiment)) }
-                    metrics.count(decision.origin)
+                    metrics.count(decision.source)
                     completion(.success(Self.encode(decision)))
                 case .failure(let error):
                     completion(.failure(HoldfastError(error)))
@@ -102,7 +102,7 @@ struct AssignEndpoints {
         writer.member("experiment_key", decision.experiment.key.string)
         writer.member("variation_id", decision.variation?.id.string)
         writer.member("variation_key", decision.variation?.key.string)
-        writer.member("source", decision.origin.rawValue)
+        writer.member("source", decision.source.rawValue)
         writer.member("reasons", decision.reasons)
         writer.endObject()
         return writer.finish()

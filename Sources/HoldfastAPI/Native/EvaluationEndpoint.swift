@@ -23,7 +23,7 @@ struct EvaluationEndpoint {
             switch result {
             case .success(let decided):
                 let decisions = decided.result.value
-                for decision in decisions { metrics.count(decision.origin) }
+                for decision in decisions { metrics.count(decision.source) }
                 call.respond(json: Self.encode(decisions, of: input.user, in: decided.project), unlessKnownAs: known)
             case .failure(let error):
                 call.fail(error)
@@ -60,7 +60,7 @@ struct EvaluationEndpoint {
         }
         writer.endObject()
         writer.member("rule_key", decision.ruleKey?.string)
-        writer.member("source", decision.origin.rawValue)
+        writer.member("source", decision.source.rawValue)
         if !decision.reasons.isEmpty { writer.member("reasons", decision.reasons) }
         writer.endObject()
     }

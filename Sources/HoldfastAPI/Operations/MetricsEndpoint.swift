@@ -109,8 +109,8 @@ struct MetricsEndpoint {
 
     private static func appendDecisions(_ services: Services, to page: inout MetricsPage) {
         page.begin("holdfast_decisions_total", .counter, "Decisions, by where the variation came from.")
-        for origin in Origin.allCases {
-            page.sample("source=\"\(origin.rawValue)\"", services.decisions.value(origin))
+        for source in DecisionSource.allCases {
+            page.sample("source=\"\(source.rawValue)\"", services.decisions.value(source))
         }
         page.begin("holdfast_datafile_version", .gauge, "The stored version of the datafile in force.")
         for project in services.projects.snapshot().projects.values.sorted(by: { $0.sdkKey < $1.sdkKey }) {

@@ -21,7 +21,7 @@ struct ActivateEndpoint {
             switch result {
             case .success(let decided):
                 let activations = decided.result.value
-                for origin in activations.compactMap(\.origin) { metrics.count(origin) }
+                for source in activations.compactMap(\.source) { metrics.count(source) }
                 exposures.record(decided.result.impressions, of: input.user, in: decided.project)
                 receiver(Self.response(activations, to: input))
             case .failure(let error):
@@ -51,7 +51,7 @@ struct ActivateEndpoint {
                 passesOverAssignment = passesOverAssignment || decision.passesOverAssignment
                 if input.sendsImpressions, let variation = decision.variation {
                     impressions.append(
-                        Impression(activating: experiment, variation: variation, origin: decision.origin))
+                        Impression(activating: experiment, variation: variation, source: decision.source))
                 }
             case .flag(let flag):
                 let result = service.decide([flag.key], for: user, stored: stored, options: options)
@@ -173,7 +173,7 @@ struct Activation: Sendable {
     var isEnabled = false
     var error: String?
     /// The source of the variation; `nil` if nothing was decided.
-    var origin: Origin?
+    var source: DecisionSource?
 
     init(unknownExperiment key: Identifier) {
         experimentKey = key
@@ -191,7 +191,7 @@ struct Activation: Sendable {
         experimentKey = decision.experiment.key
         variationKey = decision.variation?.key ?? ""
         isEnabled = decision.variation != nil
-        origin = decision.origin
+        source = decision.source
     }
 
     /// Describes a flag. Like the Agent, it does not name delivery rules.
@@ -204,7 +204,7 @@ struct Activation: Sendable {
         }
         variables = decision.variables
         isEnabled = decision.isEnabled
-        origin = decision.origin
+        source = decision.source
     }
 
     func append(for user: User, to writer: inout JSONWriter) {

@@ -26,7 +26,7 @@ struct DecideEndpoint {
             switch result {
             case .success(let decided):
                 let (decisions, project) = (decided.result.value, decided.project)
-                for decision in decisions { metrics.count(decision.origin) }
+                for decision in decisions { metrics.count(decision.source) }
                 exposures.record(decided.result.impressions, of: input.user, in: project)
                 receiver(Self.response(decisions, to: input, project.datafile))
             case .failure(let error):

@@ -23,7 +23,7 @@ public struct ExposureRecorder: Sendable {
             // Deliveries without a rule and flags without a variation are no experiments.
             guard !impression.experimentID.string.isEmpty, !impression.variationID.string.isEmpty,
                 !known.insert(
-                    user.id, impression.experimentID, impression.variationID, isForced: impression.origin.isChosen,
+                    user.id, impression.experimentID, impression.variationID, isForced: impression.source.isChosen,
                     at: now)
             else { continue }
             exposures.append(Self.exposure(impression, user, project, now))
@@ -36,7 +36,7 @@ public struct ExposureRecorder: Sendable {
     ) -> Exposure {
         Exposure(
             userID: user.id, experimentID: impression.experimentID, experimentKey: impression.ruleKey,
-            variationID: impression.variationID, happenedAt: now, isForced: impression.origin.isChosen,
+            variationID: impression.variationID, happenedAt: now, isForced: impression.source.isChosen,
             sdkKey: project.sdkKey, payload: payload(impression, user.attributes))
     }
 
@@ -46,14 +46,14 @@ public struct ExposureRecorder: Sendable {
         writer.member("variation_key", impression.variationKey.string)
         writer.member("flag_key", impression.flagKey.string)
         writer.member("rule_type", impression.ruleType)
-        writer.member("source", impression.origin.rawValue)
+        writer.member("source", impression.source.rawValue)
         if !attributes.isEmpty { writer.detail("attributes", attributes) }
         writer.endObject()
         return writer.finish()
     }
 }
 
-extension Origin {
+extension DecisionSource {
     /// Whether somebody chose the variation for the user. Results leave such users out, because they are not a random
     /// sample.
     var isChosen: Bool {

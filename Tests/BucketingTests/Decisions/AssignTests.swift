@@ -10,7 +10,7 @@ import Testing
         let experiment = try #require(service.datafile.experiment(key: "e"))
         let stored: [Identifier: StoredAssignment] = [:]
         let decision = service.assign(experiment, for: user, stored: stored, options: .includeReasons)
-        #expect(decision.origin == .bucketed)
+        #expect(decision.source == .bucketed)
         #expect(decision.newAssignment == NewAssignment(experimentID: "10", variationID: "101"))
         #expect(
             decision.reasons == [
@@ -48,7 +48,7 @@ import Testing
         let experiment = try #require(service.datafile.experiment(id: "10"))
         let decision = service.assign(experiment, for: user)
         #expect((decision.holdout != nil) == isHeldOut)
-        #expect((decision.origin == .holdout) == isHeldOut)
+        #expect((decision.source == .holdout) == isHeldOut)
         #expect((decision.variation == nil) == isHeldOut)
         #expect(service.variation(of: experiment, for: user).variation?.key == "on")
     }
@@ -59,7 +59,7 @@ import Testing
         let stored: [Identifier: StoredAssignment] = ["10": StoredAssignment(variationID: "101")]
         let decision = service.assign(experiment, for: user, stored: stored, options: .includeReasons)
         #expect(decision.variation == nil)
-        #expect(decision.origin == .none)
+        #expect(decision.source == .none)
         #expect(decision.reasons == [#"Experiment "e" is not running."#])
     }
 

@@ -42,7 +42,7 @@ import Testing
         let result = try #require(service.decide("flag", for: user, stored: Self.nothingStored))
         #expect(result.value.variation?.key == "on")
         #expect(result.value.ruleKey == "e")
-        #expect(result.value.origin == .bucketed)
+        #expect(result.value.source == .bucketed)
         #expect(result.value.reasons.isEmpty)
         #expect(result.newAssignments == [NewAssignment(experimentID: "10", variationID: "101")])
         let impression = try #require(result.impressions.first)
@@ -59,7 +59,7 @@ import Testing
         let stored: [Identifier: StoredAssignment] = ["10": StoredAssignment(variationID: "102")]
         let result = try #require(service.decide("flag", for: user, stored: stored, options: .includeReasons))
         #expect(result.value.variation?.key == "off")
-        #expect(result.value.origin == .stored)
+        #expect(result.value.source == .stored)
         #expect(result.newAssignments.isEmpty)
         #expect(result.value.reasons == [#"User "u" was previously bucketed into variation "off" of experiment "e"."#])
         let ignoring = service.decide("flag", for: user, stored: stored, options: .ignoreUserProfileService)
@@ -69,7 +69,7 @@ import Testing
     @Test func aVanishedVariationIsBucketedAnew() throws {
         let stored: [Identifier: StoredAssignment] = ["10": StoredAssignment(variationID: "gone")]
         let result = try #require(try Self.service().decide("flag", for: user, stored: stored, options: .includeReasons))
-        #expect(result.value.origin == .bucketed)
+        #expect(result.value.source == .bucketed)
         #expect(
             result.newAssignments
                 == [NewAssignment(experimentID: "10", variationID: "101", staleVariationID: "gone")]
@@ -86,16 +86,16 @@ import Testing
         let service = try Self.service(["forcedVariations": ["u": "on"]])
         let stored: [Identifier: StoredAssignment] = ["10": StoredAssignment(variationID: "102", isOverride: true)]
         let result = service.decide("flag", for: user, stored: stored, options: [.ignoreUserProfileService, .includeReasons])
-        #expect(result?.value.origin == .override)
+        #expect(result?.value.source == .override)
         #expect(result?.value.variation?.key == "off")
         #expect(result?.value.reasons == ["Override variation off found for user u"])
-        #expect(service.decide("flag", for: user)?.value.origin == .whitelist)
+        #expect(service.decide("flag", for: user)?.value.source == .whitelist)
     }
 
     @Test func anOverrideWhoseVariationIsGoneIsNotReplaced() throws {
         let stored: [Identifier: StoredAssignment] = ["10": StoredAssignment(variationID: "gone", isOverride: true)]
         let result = try Self.service().decide("flag", for: user, stored: stored)
-        #expect(result?.value.origin == .bucketed)
+        #expect(result?.value.source == .bucketed)
         #expect(result?.newAssignments.isEmpty == true)
     }
 
@@ -116,7 +116,7 @@ import Testing
         let result = try #require(try Self.service().decide("flag", for: user, options: .includeReasons))
         #expect(result.value.variation?.key == "off")
         #expect(result.value.ruleKey == nil)
-        #expect(result.value.origin == .forced)
+        #expect(result.value.source == .forced)
         #expect(result.value.reasons == ["Variation (off) is mapped to flag (flag) and user (u) in the forced decision map."])
         user.forcedDecisions = [ForcedDecision(flagKey: "flag", ruleKey: "e", variationKey: "gone")]
         #expect(
@@ -141,7 +141,7 @@ import Testing
             "featureFlags": [Fixture.flag("f", experiments: ["10"]), Fixture.flag("g", experiments: ["10"])],
         ])
         let result = service.decideAll(for: user, stored: Self.nothingStored)
-        #expect(result.value.map(\.origin) == [.bucketed, .stored])
+        #expect(result.value.map(\.source) == [.bucketed, .stored])
         #expect(result.newAssignments.count == 1)
     }
 
