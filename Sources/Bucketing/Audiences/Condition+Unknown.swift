@@ -12,7 +12,7 @@ extension Condition {
             let result = condition.evaluate(for: user, &ignored)
             if result == nil { unknown.append(condition) }
             return result
-        case .audience(_, let condition), .remembered(_, let condition):
+        case .audience(_, let condition), .cached(_, let condition):
             return condition.evaluate(for: user, unknown: &unknown)
         case .segment(let name):
             return user.storedAttributes?.segment(name)?.condition.evaluate(for: user, unknown: &unknown)

@@ -12,8 +12,8 @@ package indirect enum Condition: Sendable {
     case missingAudience(String)
     /// A segment, which is defined outside the datafile; its conditions are looked up when they are evaluated.
     case segment(Identifier)
-    /// Conditions that take long enough to evaluate that the result is worth caching, see ``RememberedAnswers``.
-    case remembered(RememberedAnswers.Subject, Condition)
+    /// Conditions that take long enough to evaluate that the result is worth caching, see ``ConditionCache``.
+    case cached(ConditionCache.Subject, Condition)
     /// Malformed conditions; the result is always unknown.
     case invalid
 }
@@ -71,7 +71,7 @@ extension Condition {
         case .audience(let id, let condition): Self.audience(id, condition, user, &reasons)
         case .missingAudience(let id): Self.missingAudience(id, &reasons)
         case .segment(let name): Self.segment(name, user, &reasons)
-        case .remembered(let subject, let condition):
+        case .cached(let subject, let condition):
             if let cache = user.conditionCache {
                 cache.result(of: subject, &reasons) { condition.evaluate(for: user, &$0) }
             } else {

@@ -1,6 +1,6 @@
 /// Caches the results of audiences and segments for one user, so that conditions that several experiments share are
 /// evaluated once. Serves one request, on one thread, with reasons either always or never requested.
-package final class RememberedAnswers: @unchecked Sendable {
+package final class ConditionCache: @unchecked Sendable {
     // Safe: a user with a cache is passed from one decision to the next, never to two concurrently.
 
     package enum Subject: Hashable, Sendable {
@@ -32,10 +32,10 @@ package final class RememberedAnswers: @unchecked Sendable {
 extension User {
     /// Returns the user with a cache for the results of large audiences, which several decisions with the same stored
     /// attributes may share.
-    public func rememberingAnswers() -> User {
+    public func cachingConditions() -> User {
         guard conditionCache == nil else { return self }
         var user = self
-        user.conditionCache = RememberedAnswers()
+        user.conditionCache = ConditionCache()
         return user
     }
 }
@@ -48,15 +48,15 @@ extension Condition {
     var isLarge: Bool { leafCount > Self.smallSize }
 
     /// Returns the conditions, cached if they are large.
-    func cachedIfLarge(as subject: RememberedAnswers.Subject) -> Condition {
-        isLarge ? .remembered(subject, self) : self
+    func cachedIfLarge(as subject: ConditionCache.Subject) -> Condition {
+        isLarge ? .cached(subject, self) : self
     }
 
     private var leafCount: Int {
         switch self {
         case .and(let conditions), .or(let conditions): conditions.reduce(0) { $0 + $1.leafCount }
         case .not(let condition): condition?.leafCount ?? 1
-        case .remembered(_, let condition), .audience(_, let condition): condition.leafCount
+        case .cached(_, let condition), .audience(_, let condition): condition.leafCount
         case .attribute, .missingAudience, .segment, .invalid: 1
         }
     }

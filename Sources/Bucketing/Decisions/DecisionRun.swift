@@ -23,7 +23,7 @@ final class DecisionRun {
         detail: Reasons.Detail? = nil
     ) {
         self.datafile = datafile
-        self.user = datafile.hasLargeAudiences ? user.rememberingAnswers() : user
+        self.user = datafile.hasLargeAudiences ? user.cachingConditions() : user
         bucketingID = user.bucketingID
         self.stored = stored
         self.user.storedAttributes = stored?.attributes

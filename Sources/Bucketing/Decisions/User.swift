@@ -16,7 +16,7 @@ public struct User: Sendable {
     /// The keys of the forced variations, by flag and rule.
     private var forcedVariations: [ForcedDecision.Target: Identifier]
     /// Caches the results of large audiences; `nil` to cache nothing.
-    var conditionCache: RememberedAnswers?
+    var conditionCache: ConditionCache?
 
     public init(
         id: Identifier, attributes: JSONObject = JSONObject(),

@@ -31,7 +31,7 @@ private indirect enum BoundCondition: Sendable {
         case .or(let conditions): self = .or(conditions.map { BoundCondition($0, schema) })
         case .not(let condition): self = condition.map { .not(BoundCondition($0, schema)) } ?? .constant(nil)
         case .attribute(let condition): self.init(condition, schema)
-        case .remembered(_, let condition): self.init(condition, schema)
+        case .cached(_, let condition): self.init(condition, schema)
         case .audience, .missingAudience, .segment, .invalid: self = .constant(nil)
         }
     }
