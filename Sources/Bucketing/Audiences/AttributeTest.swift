@@ -46,9 +46,9 @@ package struct AttributeCondition: Sendable {
 
     /// An attribute in the request takes precedence over the stored one, even if it is `null`.
     private func evaluate(_ test: AttributeTest, _ user: User) -> Bool? {
-        if let name, let given = user.attributes[name] { return test.answer(given) }
-        if let name, let stored = user.storedAttributes { return stored.answer(test, attribute: Identifier(name)) }
-        return test.answer(JSONValue?.none)
+        if let name, let given = user.attributes[name] { return test.evaluate(given) }
+        if let name, let stored = user.storedAttributes { return stored.evaluate(test, attribute: Identifier(name)) }
+        return test.evaluate(JSONValue?.none)
     }
 
     /// Whether neither the request nor the stored attributes have a value.
@@ -115,7 +115,7 @@ public enum AttributeTest: Sendable {
     /// - Parameter value: `nil` if the user does not have the attribute.
     /// - Returns: `nil` (unknown) if the value is missing or has the wrong type.
     @inlinable
-    public func answer(_ value: (some ConditionOperand)?) -> Bool? {
+    public func evaluate(_ value: (some ConditionOperand)?) -> Bool? {
         switch self {
         case .exists: !(value?.isNull ?? true)
         case .equalsString(let text): value?.equals(text)

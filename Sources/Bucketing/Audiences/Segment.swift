@@ -25,7 +25,7 @@ public struct Segment: Sendable {
 /// The stored attributes of one user and the defined segments, as conditions look them up.
 public protocol AttributeSource: Sendable {
     /// Returns the result of a test on the stored value of an attribute; `nil` if it is unknown.
-    func answer(_ test: AttributeTest, attribute: Identifier) -> Bool?
+    func evaluate(_ test: AttributeTest, attribute: Identifier) -> Bool?
 
     /// Returns the segment with a name; `nil` if none is defined.
     func segment(_ name: Identifier) -> Segment?

@@ -46,10 +46,10 @@ public struct StoredAttributes: AttributeSource {
         self.record = record
     }
 
-    public func answer(_ test: AttributeTest, attribute name: Identifier) -> Bool? {
-        guard let record, let definition = schema.attribute(name) else { return test.answer(AttributeField?.none) }
+    public func evaluate(_ test: AttributeTest, attribute name: Identifier) -> Bool? {
+        guard let record, let definition = schema.attribute(name) else { return test.evaluate(AttributeField?.none) }
         return record.bytes.withUnsafeBytes { bytes in
-            test.answer(AttributeFields(bytes)?.field(definition.number))
+            test.evaluate(AttributeFields(bytes)?.field(definition.number))
         }
     }
 

@@ -12,7 +12,7 @@ public struct SegmentMatcher: Sendable {
     /// Whether a record meets the conditions. A damaged record counts as one without attributes.
     public func matches(_ record: UnsafeRawBufferPointer) -> Bool {
         guard let fields = AttributeFields(record) else { return false }
-        return test.answer(fields) ?? false
+        return test.evaluate(fields) ?? false
     }
 }
 
@@ -42,28 +42,28 @@ private indirect enum BoundCondition: Sendable {
             if let attribute = condition.name.flatMap({ schema.attribute(Identifier($0)) }) {
                 self = .attribute(attribute.number, test)
             } else {
-                self = .constant(test.answer(JSONValue?.none))
+                self = .constant(test.evaluate(JSONValue?.none))
             }
         case .qualified: self = .constant(false)
         case .unknownType, .unknownMatch: self = .constant(nil)
         }
     }
 
-    func answer(_ fields: AttributeFields) -> Bool? {
+    func evaluate(_ fields: AttributeFields) -> Bool? {
         switch self {
-        case .and(let conditions): Self.answer(conditions, fields, decisive: false)
-        case .or(let conditions): Self.answer(conditions, fields, decisive: true)
-        case .not(let condition): condition.answer(fields).map { !$0 }
-        case .attribute(let number, let test): test.answer(fields.field(number))
+        case .and(let conditions): Self.evaluate(conditions, fields, decisive: false)
+        case .or(let conditions): Self.evaluate(conditions, fields, decisive: true)
+        case .not(let condition): condition.evaluate(fields).map { !$0 }
+        case .attribute(let number, let test): test.evaluate(fields.field(number))
         case .constant(let answer): answer
         }
     }
 
     /// A decisive operand settles the result even if another is unknown.
-    private static func answer(_ conditions: [BoundCondition], _ fields: AttributeFields, decisive: Bool) -> Bool? {
+    private static func evaluate(_ conditions: [BoundCondition], _ fields: AttributeFields, decisive: Bool) -> Bool? {
         var sawUnknown = false
         for condition in conditions {
-            guard let answer = condition.answer(fields) else {
+            guard let answer = condition.evaluate(fields) else {
                 sawUnknown = true
                 continue
             }
