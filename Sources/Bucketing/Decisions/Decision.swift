@@ -54,12 +54,12 @@ public final class ExperimentDecision: Sendable {
     public let hasFailed: Bool
     /// The assignment to store; `nil` if the variation is already stored or must not be.
     public let newAssignment: NewAssignment?
-    /// See ``DecisionResult/passesOverAssignment``.
-    public let passesOverAssignment: Bool
+    /// See ``DecisionResult/hasStaleAssignment``.
+    public let hasStaleAssignment: Bool
 
     init(
         experiment: Experiment, variation: Variation?, source: DecisionSource, holdout: Holdout?, reasons: [String],
-        hasFailed: Bool, newAssignment: NewAssignment?, passesOverAssignment: Bool
+        hasFailed: Bool, newAssignment: NewAssignment?, hasStaleAssignment: Bool
     ) {
         self.experiment = experiment
         self.variation = variation
@@ -68,7 +68,7 @@ public final class ExperimentDecision: Sendable {
         self.reasons = reasons
         self.hasFailed = hasFailed
         self.newAssignment = newAssignment
-        self.passesOverAssignment = passesOverAssignment
+        self.hasStaleAssignment = hasStaleAssignment
     }
 }
 

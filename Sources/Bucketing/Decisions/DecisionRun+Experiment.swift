@@ -4,7 +4,7 @@ extension DecisionRun {
         return ExperimentDecision(
             experiment: experiment, variation: outcome.variation, source: outcome.source, holdout: nil,
             reasons: reasons.texts, hasFailed: outcome.hasFailed, newAssignment: newAssignments.last,
-            passesOverAssignment: passesOverAssignment
+            hasStaleAssignment: hasStaleAssignment
         )
     }
 
@@ -12,7 +12,7 @@ extension DecisionRun {
         guard let holdout = holdout(of: experiment) else { return decide(experiment) }
         return ExperimentDecision(
             experiment: experiment, variation: nil, source: .holdout, holdout: holdout,
-            reasons: reasons.texts, hasFailed: false, newAssignment: nil, passesOverAssignment: passesOverAssignment
+            reasons: reasons.texts, hasFailed: false, newAssignment: nil, hasStaleAssignment: hasStaleAssignment
         )
     }
 
@@ -66,7 +66,7 @@ extension DecisionRun {
     /// - Returns: `nil` if the variation no longer exists. The override is kept nevertheless, for an admin to resolve.
     private func overridingVariation(_ assignment: StoredAssignment?, of experiment: Experiment) -> Variation? {
         guard let id = assignment?.variationID, let variation = experiment.variationsOfKey.variation(id: id) else {
-            passOverAssignment()
+            noteStaleAssignment()
             return nil
         }
         reasons.add("Override variation \(variation.key) found for user \(user.id)")
@@ -89,7 +89,7 @@ extension DecisionRun {
         _ assignment: StoredAssignment, of experiment: Experiment
     ) -> Variation? {
         guard let variation = experiment.variationsOfKey.variation(id: assignment.variationID) else {
-            passOverAssignment()
+            noteStaleAssignment()
             reasons.add(
                 """
                 User "\(user.id)" was previously bucketed into variation with ID "\(assignment.variationID)" for \

@@ -16,7 +16,7 @@ final class DecisionRun {
     private var newVariations: [Identifier: Identifier] = [:]
     private static let linearSearchLimit = 8
     private(set) var impressions: [Impression] = []
-    private(set) var passesOverAssignment = false
+    private(set) var hasStaleAssignment = false
 
     init(
         datafile: Datafile, user: User, stored: (any StoredAssignments)?, options: DecideOptions,
@@ -64,14 +64,14 @@ final class DecisionRun {
     }
 
     /// Records that the datafile does not have the variation that the user is assigned to.
-    func passOverAssignment() {
-        passesOverAssignment = true
+    func noteStaleAssignment() {
+        hasStaleAssignment = true
     }
 
     func result<Value>(_ value: Value) -> DecisionResult<Value> {
         DecisionResult(
             value: value, impressions: impressions, newAssignments: newAssignments,
-            passesOverAssignment: passesOverAssignment)
+            hasStaleAssignment: hasStaleAssignment)
     }
 
     func send(_ impression: Impression) {

@@ -124,15 +124,15 @@ public struct DecisionResult<Value: Sendable>: Sendable {
     public let newAssignments: [NewAssignment]
     /// Whether an assignment of the user was ignored because the datafile does not have its variation. If the datafile
     /// is outdated, the variation may exist nevertheless.
-    public let passesOverAssignment: Bool
+    public let hasStaleAssignment: Bool
 
     public init(
         value: Value, impressions: [Impression] = [], newAssignments: [NewAssignment] = [],
-        passesOverAssignment: Bool = false
+        hasStaleAssignment: Bool = false
     ) {
         self.value = value
         self.impressions = impressions
         self.newAssignments = newAssignments
-        self.passesOverAssignment = passesOverAssignment
+        self.hasStaleAssignment = hasStaleAssignment
     }
 }

@@ -92,7 +92,7 @@ struct AssignEndpoints {
             .assign(experiment, for: request.user, stored: stored, options: .includeReasons)
         return DecisionResult(
             value: decision, newAssignments: decision.newAssignment.map { [$0] } ?? [],
-            passesOverAssignment: decision.passesOverAssignment)
+            hasStaleAssignment: decision.hasStaleAssignment)
     }
 
     private static func encode(_ decision: ExperimentDecision) -> [UInt8] {

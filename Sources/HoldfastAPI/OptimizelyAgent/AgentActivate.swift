@@ -57,13 +57,13 @@ struct ActivateEndpoint {
                 let result = service.decide([flag.key], for: user, stored: stored, options: options)
                 activations += result.value.map { Activation($0) }
                 assignments += result.newAssignments
-                passesOverAssignment = passesOverAssignment || result.passesOverAssignment
+                hasStaleAssignment = hasStaleAssignment || result.hasStaleAssignment
                 impressions += result.impressions
             }
         }
         return DecisionResult(
             value: activations, impressions: impressions, newAssignments: eachExperimentOnce(assignments),
-            passesOverAssignment: passesOverAssignment)
+            hasStaleAssignment: hasStaleAssignment)
     }
 
     /// Removes duplicates: an experiment that is requested both by its key and through a flag is decided twice, with

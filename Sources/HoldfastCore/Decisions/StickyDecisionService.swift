@@ -106,7 +106,7 @@ public final class StickyDecisionService {
     ) {
         let result = request.decide(
             project, StickyAssignments(profile, request.user.id, project, attributes: attributes))
-        if result.passesOverAssignment, attempts == Self.attempts {
+        if result.hasStaleAssignment, attempts == Self.attempts {
             return decideWithNewestDatafile(request, project, attempts: attempts - 1)
         }
         let decided = Decided(result: result, project: project)

@@ -26,7 +26,7 @@ import Testing
         let experiment = try #require(service.datafile.experiment(key: "e"))
         let stored = ["10" as Identifier: StoredAssignment(variationID: variation, isOverride: isOverride)]
         let decision = service.assign(experiment, for: user, stored: stored)
-        #expect(decision.passesOverAssignment == passesOver)
+        #expect(decision.hasStaleAssignment == passesOver)
         // An override stays for an admin to see to.
         #expect((decision.newAssignment != nil) == (passesOver && !isOverride))
     }
