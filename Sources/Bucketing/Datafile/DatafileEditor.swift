@@ -32,7 +32,7 @@ public struct DatafileEditor: Sendable {
     public var value: JSONValue { .object(root) }
 
     /// Increments the revision. A revision that is not a number becomes 1.
-    public mutating func raiseRevision() {
+    public mutating func incrementRevision() {
         let revision = root["revision"]?.string.flatMap { Int64($0) } ?? 0
         let (incremented, overflow) = revision.addingReportingOverflow(1)
         root["revision"] = .string(overflow ? "1" : String(incremented))

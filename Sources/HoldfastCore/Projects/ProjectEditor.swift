@@ -75,7 +75,7 @@ public struct ProjectEditor: Sendable {
         let former = editor.value
         let outcome = try edit.change(&editor, project)
         if let project, editor.value == former { return edit.completion(.success((project, outcome))) }
-        editor.raiseRevision()
+        editor.incrementRevision()
         let edited = try Project.compile(editor.value)
         let note = AuditNote(
             edit.note.action, of: edit.note.subject, before: edit.note.describe(project?.datafile),

@@ -158,7 +158,7 @@ import Testing
         var object = try #require(DatafileEditor(projectID: "1").value.object)
         object["revision"] = .string(former)
         var editor = DatafileEditor(try Datafile(.object(object)))
-        editor.raiseRevision()
+        editor.incrementRevision()
         #expect(try Datafile(editor.value).revision == raised)
     }
 }
