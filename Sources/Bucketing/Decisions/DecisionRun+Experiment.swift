@@ -24,25 +24,23 @@ extension DecisionRun {
         return localHoldout(ofRule: experiment)?.holdout
     }
 
-    /// Follows the reference SDK's `get_variation`: running, override, whitelist, stored, audience, bucketing.
+    /// Decides an experiment, like the reference SDK's `get_variation`. The first of these that applies decides:
+    ///
+    /// 1. a variation forced for a test,
+    /// 2. an override,
+    /// 3. the whitelist,
+    /// 4. the stored assignment (1 to 4 are ``heldVariation(of:)``),
+    /// 5. the audience, which excludes users,
+    /// 6. bucketing, whose result becomes the stored assignment.
+    ///
+    /// Forced decisions of the request and holdouts take precedence over all of them, and are up to the caller.
     func evaluate(_ experiment: Experiment) -> Outcome {
         guard experiment.isRunning else {
             reasons.add("Experiment \"\(experiment.key)\" is not running.")
             return .none
         }
-        let assignment = assignment(in: experiment)
-        let isOverridden = assignment?.isOverride ?? false
-        if isOverridden, let variation = overridingVariation(assignment, of: experiment) {
-            return Outcome(variation: variation, source: .override)
-        }
-        if let variation = whitelistedVariation(of: experiment) {
-            return Outcome(variation: variation, source: .whitelist)
-        }
-        let usesProfile = stored != nil && !options.contains(.ignoreUserProfileService) && !isOverridden
-        let remembered = usesProfile ? assignment : nil
-        if let remembered, let variation = rememberedVariation(remembered, of: experiment) {
-            return Outcome(variation: variation, source: .stored)
-        }
+        let held = heldVariation(of: experiment)
+        if held.variation != nil { return held }
         guard audienceAdmits(to: experiment) else {
             reasons.add("User \"\(user.id)\" does not meet conditions to be in experiment \"\(experiment.key)\".")
             return .none
@@ -54,16 +52,39 @@ extension DecisionRun {
             return .none
         }
         reasons.addDetail("User \"\(user.id)\" is in variation \"\(variation.key)\" of experiment \(experiment.key).")
-        if usesProfile {
+        if held.storesNewVariation {
             keep(
                 NewAssignment(
-                    experimentID: experiment.id, variationID: variation.id, staleVariationID: remembered?.variationID
-                ))
+                    experimentID: experiment.id, variationID: variation.id, staleVariationID: held.staleVariationID))
         }
         return Outcome(variation: variation, source: .bucketed)
     }
 
-    /// - Returns: `nil` if the variation no longer exists. The override is kept nevertheless, for an admin to resolve.
+    /// Returns the variation that the user has regardless of audience and bucketing, if any. This is the one place that
+    /// defines the order of precedence.
+    func heldVariation(of experiment: Experiment) -> Outcome {
+        // 1. A variation forced for a test; it hides whatever the profile has.
+        // 2. An override, which an admin has set in the profile.
+        let assignment = forcedAssignment(in: experiment) ?? assignment(in: experiment)
+        let isOverridden = assignment?.isOverride ?? false
+        if isOverridden, let variation = overridingVariation(assignment, of: experiment) {
+            return Outcome(variation: variation, source: .override)
+        }
+        // 3. The whitelist of the datafile.
+        if let variation = whitelistedVariation(of: experiment) {
+            return Outcome(variation: variation, source: .whitelist)
+        }
+        // 4. The stored assignment. An override is none, even if its variation no longer exists: it is not replaced
+        // either, so that an admin can resolve it.
+        guard usesProfile, !isOverridden else { return .none }
+        if let assignment, let variation = storedVariation(assignment, of: experiment) {
+            return Outcome(variation: variation, source: .stored)
+        }
+        return Outcome(
+            variation: nil, source: .none, storesNewVariation: true, staleVariationID: assignment?.variationID)
+    }
+
+    /// - Returns: `nil` if the variation no longer exists.
     private func overridingVariation(_ assignment: StoredAssignment?, of experiment: Experiment) -> Variation? {
         guard let id = assignment?.variationID, let variation = experiment.variationsOfKey.variation(id: id) else {
             noteStaleAssignment()
@@ -73,6 +94,7 @@ extension DecisionRun {
         return variation
     }
 
+    /// - Returns: `nil` if the user is not whitelisted, or the variation does not exist.
     private func whitelistedVariation(of experiment: Experiment) -> Variation? {
         guard !experiment.forcedVariations.isEmpty, let key = experiment.forcedVariations[user.id] else { return nil }
         guard let variation = experiment.variationsOfKey.variation(key: key) else {
@@ -85,9 +107,8 @@ extension DecisionRun {
         return variation
     }
 
-    private func rememberedVariation(
-        _ assignment: StoredAssignment, of experiment: Experiment
-    ) -> Variation? {
+    /// - Returns: `nil` if the variation no longer exists.
+    private func storedVariation(_ assignment: StoredAssignment, of experiment: Experiment) -> Variation? {
         guard let variation = experiment.variationsOfKey.variation(id: assignment.variationID) else {
             noteStaleAssignment()
             reasons.add(

@@ -5,7 +5,11 @@ final class DecisionRun {
     let datafile: Datafile
     private(set) var user: User
     let bucketingID: Identifier
-    let stored: (any StoredAssignments)?
+    private let stored: (any StoredAssignments)?
+    /// The variations forced on the user for a test, by experiment id.
+    private let forcedVariations: [Identifier: Identifier]?
+    /// Whether assignments are read from the profile, and new ones stored in it.
+    let usesProfile: Bool
     let options: DecideOptions
     let detail: Reasons.Detail
     /// The reasons for the current decision.
@@ -26,6 +30,8 @@ final class DecisionRun {
         self.user = datafile.hasLargeAudiences ? user.cachingConditions() : user
         bucketingID = user.bucketingID
         self.stored = stored
+        forcedVariations = stored?.forcedVariations
+        usesProfile = stored != nil && !options.contains(.ignoreUserProfileService)
         self.user.storedAttributes = stored?.attributes
         self.options = options
         self.detail =
@@ -38,11 +44,22 @@ final class DecisionRun {
     struct Outcome {
         var variation: Variation?
         var source: DecisionSource
+        /// Whether no decision could be made because a contextual bandit would have to be asked.
         var hasFailed = false
+        /// Whether the variation that the user is bucketed into should be stored.
+        var storesNewVariation = false
+        /// The stored variation that no longer exists, if there is one.
+        var staleVariationID: Identifier?
 
         static let none = Outcome(variation: nil, source: .none)
     }
 
+    /// Returns the variation forced on the user for a test, as an override.
+    func forcedAssignment(in experiment: Experiment) -> StoredAssignment? {
+        forcedVariations?[experiment.id].map { StoredAssignment(variationID: $0, isOverride: true) }
+    }
+
+    /// Returns the assignment that this run has made, or else the stored one.
     func assignment(in experiment: Experiment) -> StoredAssignment? {
         if let variationID = newVariation(in: experiment.id) { return StoredAssignment(variationID: variationID) }
         return stored?.assignment(experimentID: experiment.id)

@@ -65,6 +65,17 @@ public struct DecisionService: Sendable {
         experimentRun(user, stored, options).decideUnlessHeldOut(experiment)
     }
 
+    /// Returns the variation that a user already has in an experiment: forced for a test, set by an override,
+    /// whitelisted or stored. Does not check whether the experiment is running, nor its audience and traffic.
+    ///
+    /// - Returns: `nil` if the user has none.
+    public func heldVariation(
+        of experiment: Experiment, for userID: Identifier, stored: any StoredAssignments
+    ) -> (variation: Variation, source: DecisionSource)? {
+        let held = experimentRun(User(id: userID), stored, []).heldVariation(of: experiment)
+        return held.variation.map { ($0, held.source) }
+    }
+
     /// Creates a run for one experiment, whose reasons are more detailed than those of a flag.
     private func experimentRun(
         _ user: User, _ stored: (any StoredAssignments)?, _ options: DecideOptions

@@ -83,7 +83,12 @@ public struct ForcedDecision: Sendable, Equatable {
 
 /// What is stored about a user when a decision is made.
 public protocol StoredAssignments: Sendable {
+    /// Returns the assignment in the user's profile.
     func assignment(experimentID: Identifier) -> StoredAssignment?
+
+    /// The ids of the variations that are forced on the user for a test, by experiment id. They take precedence over
+    /// the profile.
+    var forcedVariations: [Identifier: Identifier]? { get }
 
     /// The attributes that audiences use where the request has none; `nil` if nothing is stored, or no audience needs
     /// it.
@@ -91,6 +96,8 @@ public protocol StoredAssignments: Sendable {
 }
 
 extension StoredAssignments {
+    public var forcedVariations: [Identifier: Identifier]? { nil }
+
     public var attributes: (any AttributeSource)? { nil }
 }
 

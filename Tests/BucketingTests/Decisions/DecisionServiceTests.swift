@@ -162,6 +162,41 @@ import Testing
         )
     }
 
+    @Test(arguments: [
+        // Forced for a test, override, whitelisted, assigned; what decides.
+        ("on", "off", "off", nil, .override, "on"), ("gone", "off", "off", nil, .whitelist, "off"),
+        ("gone", "off", nil, nil, .bucketed, "on"), (nil, "off", "on", nil, .override, "off"),
+        (nil, "gone", "off", nil, .whitelist, "off"), (nil, "gone", nil, nil, .bucketed, "on"),
+        (nil, nil, "off", "on", .whitelist, "off"), (nil, nil, "gone", "off", .stored, "off"),
+        (nil, nil, nil, "off", .stored, "off"), (nil, nil, nil, "gone", .bucketed, "on"), (nil, nil, nil, nil, .bucketed, "on"),
+    ] as [(forced: String?, override: String?, whitelisted: String?, assigned: String?, source: DecisionSource, key: Identifier)])
+    func `Forced precedes override, whitelist, stored assignment and bucketing`(
+        forced: String?, override: String?, whitelisted: String?, assigned: String?, source: DecisionSource, key: Identifier
+    ) throws {
+        struct Stored: StoredAssignments {
+            var forcedVariations: [Identifier: Identifier]?
+            var assignment: StoredAssignment?
+
+            func assignment(experimentID: Identifier) -> StoredAssignment? { assignment }
+        }
+        let ids: [String: Identifier] = ["on": "101", "off": "102", "gone": "109"]
+        let service = try Self.service(whitelisted.map { ["forcedVariations": ["u": .string($0)]] } ?? [:])
+        var stored = Stored()
+        stored.forcedVariations = forced.flatMap { ids[$0] }.map { ["10": $0] }
+        stored.assignment = override.flatMap { ids[$0] }.map { StoredAssignment(variationID: $0, isOverride: true) }
+            ?? assigned.flatMap { ids[$0] }.map { StoredAssignment(variationID: $0) }
+
+        let decision = try #require(service.decide("flag", for: user, stored: stored)).value
+        #expect(decision.source == source)
+        #expect(decision.variation?.key == key)
+
+        // What the user has already, bucketing aside.
+        let experiment = try #require(service.datafile.experiment(id: "10"))
+        let held = service.heldVariation(of: experiment, for: "u", stored: stored)
+        #expect(held?.source == (source == .bucketed ? nil : source))
+        #expect(held?.variation.key == (source == .bucketed ? nil : key))
+    }
+
     static let nothingStored: [Identifier: StoredAssignment] = [:]
 
     /// The flag `flag` with the experiment `e`, id `10`.
