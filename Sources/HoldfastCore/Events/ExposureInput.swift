@@ -68,12 +68,9 @@ public struct ExposureInput {
     /// - Parameter profile: the user's profile, if it was read.
     /// - Throws: 422 if the event names no variation and the user has none.
     public func exposure(_ profile: ProfileRecord?) throws(EventRefusal) -> Exposure {
-        let stored = StickyAssignments(profile, userID, project).assignment(experimentID: experiment.id)
-        let whitelisted = experiment.forcedVariations[userID].flatMap { experiment.variation(key: $0) }
-        let isForced = stored?.isOverride ?? false || whitelisted != nil
-        let assigned =
-            stored?.isOverride == true ? stored?.variationID : whitelisted?.id ?? stored?.variationID
-        guard let variation = variation ?? assigned.flatMap({ experiment.variation(id: $0) }) else {
+        let held = DecisionService(datafile: project.datafile)
+            .heldVariation(of: experiment, for: userID, stored: StickyAssignments(profile, userID, project))
+        guard let variation = variation ?? held?.variation else {
             throw EventRefusal(
                 HoldfastError(
                     .unprocessable, "the user has no variation of this experiment; name one, or assign the user first",
@@ -85,6 +82,7 @@ public struct ExposureInput {
         payload.endObject()
         return Exposure(
             userID: userID, experimentID: experiment.id, experimentKey: experiment.key, variationID: variation.id,
-            happenedAt: happenedAt, isForced: isForced, sdkKey: project.sdkKey, payload: payload.finish())
+            happenedAt: happenedAt, isForced: held?.source.isChosen ?? false, sdkKey: project.sdkKey,
+            payload: payload.finish())
     }
 }
