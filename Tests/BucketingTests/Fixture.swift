@@ -2,9 +2,9 @@ import Bucketing
 import JSON
 import Testing
 
-/// Small datafiles.
+/// Makes small datafiles.
 enum Fixture {
-    /// One flag with one experiment that takes everyone of its audience.
+    /// Makes one flag with one experiment that buckets everyone in its audience into `on`.
     static func service(
         audiences: [(id: String, conditions: String)], audienceConditions: String, audienceIDs: [String] = []
     ) throws -> DecisionService {
@@ -13,14 +13,15 @@ enum Fixture {
         experiment["audienceIds"] = .array(audienceIDs.map { .string($0) })
         var root = try #require(DatafileEditor(projectID: "1").value.object)
         root["experiments"] = [.object(experiment)]
-        root["typedAudiences"] = .array(try audiences.map { audience in
-            ["id": .string(audience.id), "name": "n", "conditions": try JSONParser().parse(audience.conditions)]
-        })
+        root["typedAudiences"] = .array(
+            try audiences.map { audience in
+                ["id": .string(audience.id), "name": "n", "conditions": try JSONParser().parse(audience.conditions)]
+            })
         root["featureFlags"] = [flag("flag", experiments: ["10"])]
         return DecisionService(datafile: try Datafile(.object(root)))
     }
 
-    /// A datafile with members in place of the empty ones.
+    /// Makes an empty datafile with some members replaced.
     static func service(_ members: KeyValuePairs<String, JSONValue>) throws -> DecisionService {
         var root = try #require(DatafileEditor(projectID: "1").value.object)
         for (key, value) in members {
@@ -29,7 +30,7 @@ enum Fixture {
         return DecisionService(datafile: try Datafile(.object(root)))
     }
 
-    /// Everyone gets the variation `on`; there is also `off`.
+    /// Makes an experiment whose traffic goes to the variation `on`. It also has the variation `off`.
     static func experiment(_ key: String, id: String, _ members: KeyValuePairs<String, JSONValue> = [:]) -> JSONValue {
         var object = JSONObject()
         object["id"] = .string(id)

@@ -3,7 +3,7 @@ import Foundation
 import JSON
 import Testing
 
-/// The files that the reference SDK has written, see `Vectors/README.md`.
+/// Reads the vectors made with the reference SDK, see `Vectors/README.md`.
 enum Vectors {
     static func lines(_ name: String) throws -> [JSONObject] {
         try bytes(name).split(separator: UInt8(ascii: "\n")).map { line in

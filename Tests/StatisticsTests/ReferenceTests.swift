@@ -17,7 +17,8 @@ import Testing
             let object = try #require(try JSONParser().parse(Array(line)).object)
             func numbers(_ name: String) -> [Double] { object[name]?.array?.compactMap(\.double) ?? [] }
             return Vector(
-                function: object["function"]?.string ?? "", arguments: numbers("arguments"), expected: numbers("expected"))
+                function: object["function"]?.string ?? "", arguments: numbers("arguments"),
+                expected: numbers("expected"))
         }
     }
 
@@ -60,7 +61,9 @@ import Testing
         case "mean posterior": [comparison(x).chanceToWin, comparison(x).expectedLoss].compactMap { $0 }
         case "cuped": adjusted(paired(x[..<6]), paired(x[6...]))
         case "sample ratio":
-            ChiSquare.goodnessOfFit(x.prefix(x.count / 2).map { Int($0) }, weights: Array(x.suffix(x.count / 2))).map { [$0] }
+            ChiSquare.goodnessOfFit(x.prefix(x.count / 2).map { Int($0) }, weights: Array(x.suffix(x.count / 2))).map {
+                [$0]
+            }
         default: nil
         }
     }

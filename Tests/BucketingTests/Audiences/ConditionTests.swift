@@ -1,10 +1,10 @@
 import Bucketing
 import Testing
 
-/// Whether a user belongs to an audience, seen through an experiment that everyone of it is bucketed into.
+/// Tests whether a user belongs to an audience, by an experiment that everyone in the audience is bucketed into.
 @Suite struct ConditionTests {
-    /// Condition members, the attribute `a` as JSON (nil: absent), the answer (nil: unknown).
-    static let operators: [(condition: String, attribute: String?, answer: Bool?)] = [
+    /// The members of a condition, the attribute `a` as JSON (nil: absent), the result (nil: unknown).
+    static let operators: [(condition: String, attribute: String?, result: Bool?)] = [
         (#""match":"exact","value":"x""#, #""x""#, true), (#""match":"exact","value":"x""#, #""X""#, false),
         (#""match":"exact","value":"é""#, #""e\u0301""#, false), (#""value":"x""#, #""x""#, true),
         (#""match":null,"value":"x""#, #""x""#, true), (#""match":"exact","value":"x""#, "1", nil),
@@ -19,7 +19,8 @@ import Testing
         (#""match":"exists""#, "0", true), (#""match":"exists""#, #""""#, true), (#""match":"exists""#, "false", true),
         (#""match":"exists""#, "null", false), (#""match":"exists""#, nil, false),
         (#""match":"substring","value":"b c""#, #""ab cd""#, true), (#""match":"substring","value":"""#, #""a""#, true),
-        (#""match":"substring","value":"B""#, #""ab""#, false), (#""match":"substring","value":"abc""#, #""ab""#, false),
+        (#""match":"substring","value":"B""#, #""ab""#, false),
+        (#""match":"substring","value":"abc""#, #""ab""#, false),
         (#""match":"substring","value":1"#, #""1""#, nil), (#""match":"substring","value":"1""#, "1", nil),
         (#""match":"gt","value":1"#, "1.5", true), (#""match":"gt","value":1"#, "1", false),
         (#""match":"ge","value":1"#, "1", true), (#""match":"ge","value":1"#, "0.9", false),
@@ -28,14 +29,17 @@ import Testing
         (#""match":"gt","value":1"#, #""2""#, nil), (#""match":"gt","value":1"#, "true", nil),
         (#""match":"gt","value":"1""#, "2", nil), (#""match":"gt","value":true"#, "2", nil),
         (#""match":"gt","value":1"#, "1e300", nil), (#""match":"lt","value":1"#, nil, nil),
-        (#""match":"semver_eq","value":"2.1""#, #""2.1.9""#, true), (#""match":"semver_eq","value":"2.1.0""#, #""2.1""#, false),
-        (#""match":"semver_eq","value":"02.1""#, #""2.1""#, true), (#""match":"semver_gt","value":"2.9""#, #""2.10""#, true),
+        (#""match":"semver_eq","value":"2.1""#, #""2.1.9""#, true),
+        (#""match":"semver_eq","value":"2.1.0""#, #""2.1""#, false),
+        (#""match":"semver_eq","value":"02.1""#, #""2.1""#, true),
+        (#""match":"semver_gt","value":"2.9""#, #""2.10""#, true),
         (#""match":"semver_lt","value":"1.0.0""#, #""1.0.0-beta""#, true),
         (#""match":"semver_gt","value":"1.0.0-alpha""#, #""1.0.0-beta""#, true),
         (#""match":"semver_ge","value":"1.0.0-beta""#, #""1.0.0""#, true),
         (#""match":"semver_le","value":"1.0.0+a""#, #""1.0.0+b""#, false),
         (#""match":"semver_gt","value":"99999999999999999999""#, #""100000000000000000000""#, true),
-        (#""match":"semver_eq","value":"1.2.3.4""#, #""1.2.3.4""#, nil), (#""match":"semver_eq","value":"1. 2""#, #""1. 2""#, nil),
+        (#""match":"semver_eq","value":"1.2.3.4""#, #""1.2.3.4""#, nil),
+        (#""match":"semver_eq","value":"1. 2""#, #""1. 2""#, nil),
         (#""match":"semver_eq","value":"1""#, #""a""#, nil), (#""match":"semver_eq","value":"1""#, #""""#, nil),
         (#""match":"semver_eq","value":1"#, #""1""#, nil), (#""match":"semver_eq","value":"1""#, "1", nil),
         (#""match":"semver_gt","value":"1.0.0-beta""#, #""1.0.0-1""#, nil),
@@ -47,28 +51,30 @@ import Testing
     ]
 
     @Test(arguments: operators)
-    func conditionsAnswerYesNoOrUnknown(condition: String, attribute: String?, answer: Bool?) throws {
+    func `A condition is true, false or unknown`(condition: String, attribute: String?, result: Bool?) throws {
         let leaf = #"{"type":"custom_attribute","name":"a",\#(condition)}"#
-        #expect(try admits(leaf, attribute: attribute) == (answer == true))
-        #expect(try admits(#"["not",\#(leaf)]"#, attribute: attribute) == (answer == false))
+        #expect(try admits(leaf, attribute: attribute) == (result == true))
+        #expect(try admits(#"["not",\#(leaf)]"#, attribute: attribute) == (result == false))
     }
 
     static let yes = #"{"type":"custom_attribute","name":"a","value":1}"#
     static let no = #"{"type":"custom_attribute","name":"a","value":2}"#
     static let unknown = #"{"type":"custom_attribute","name":"b","value":1}"#
 
-    static let trees: [(tree: String, answer: Bool?)] = [
+    static let trees: [(tree: String, result: Bool?)] = [
         (#"["and"]"#, true), (#"["or"]"#, false), (#"["not"]"#, nil), ("[]", nil), (#"["and",[]]"#, nil),
-        (#"["and",\#(yes),\#(yes)]"#, true), (#"["and",\#(yes),\#(no)]"#, false), (#"["and",\#(unknown),\#(no)]"#, false),
-        (#"["and",\#(yes),\#(unknown)]"#, nil), (#"["or",\#(no),\#(yes)]"#, true), (#"["or",\#(unknown),\#(yes)]"#, true),
+        (#"["and",\#(yes),\#(yes)]"#, true), (#"["and",\#(yes),\#(no)]"#, false),
+        (#"["and",\#(unknown),\#(no)]"#, false),
+        (#"["and",\#(yes),\#(unknown)]"#, nil), (#"["or",\#(no),\#(yes)]"#, true),
+        (#"["or",\#(unknown),\#(yes)]"#, true),
         (#"["or",\#(no),\#(unknown)]"#, nil), ("[\(no),\(yes)]", true), ("[[\(no)],\(no)]", false),
         (#"["not",\#(no),\#(yes)]"#, true), (#"["not",["not",\#(unknown)]]"#, nil), (#""text""#, nil), ("5", nil),
     ]
 
     @Test(arguments: trees)
-    func treesFollowThreeValuedLogic(tree: String, answer: Bool?) throws {
-        #expect(try admits(tree, attribute: "1") == (answer == true))
-        #expect(try admits(#"["not",\#(tree)]"#, attribute: "1") == (answer == false))
+    func `Trees of conditions use three-valued logic`(tree: String, result: Bool?) throws {
+        #expect(try admits(tree, attribute: "1") == (result == true))
+        #expect(try admits(#"["not",\#(tree)]"#, attribute: "1") == (result == false))
     }
 
     static let ofExperiments: [(conditions: String, admits: Bool)] = [
@@ -78,7 +84,7 @@ import Testing
     ]
 
     @Test(arguments: ofExperiments)
-    func experimentsCombineAudiences(conditions: String, admits: Bool) throws {
+    func `An experiment combines audiences`(conditions: String, admits: Bool) throws {
         let service = try Fixture.service(
             audiences: [("yes", Self.yes), ("no", Self.no)], audienceConditions: conditions, audienceIDs: ["no"]
         )

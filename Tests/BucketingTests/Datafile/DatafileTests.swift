@@ -14,7 +14,10 @@ import Testing
         (#"{"anonymizeIP":"yes"}"#, ["`anonymizeIP` must be a boolean; got a string, at /anonymizeIP"]),
         (
             #"{"attributes":[{"id":"1"}],"events":[{"id":"1","key":"e","experimentIds":[1]}]}"#,
-            ["`key` is required, at /attributes/0", "an element must be a string; got a number, at /events/0/experimentIds/0"]
+            [
+                "`key` is required, at /attributes/0",
+                "an element must be a string; got a number, at /events/0/experimentIds/0",
+            ]
         ),
         (
             #"{"experiments":[{"id":"1","key":"e","layerId":"","status":"Running","variations":[{"id":"2"}],"trafficAllocation":[{"entityId":"2","endOfRange":"x"}],"audienceIds":[],"forcedVariations":{"a/b":1}}]}"#,
@@ -26,7 +29,9 @@ import Testing
         ),
         (
             #"{"audiences":[{"id":"1","name":"n","conditions":"[\"or\","}]}"#,
-            ["`conditions` must be JSON: expected a value, got the end of the text (line 1, byte 6, in /1), at /audiences/0/conditions"]
+            [
+                "`conditions` must be JSON: expected a value, got the end of the text (line 1, byte 6, in /1), at /audiences/0/conditions"
+            ]
         ),
         (#"{"typedAudiences":[{"id":"1","name":"n"}]}"#, ["`conditions` is required, at /typedAudiences/0"]),
         (
@@ -43,7 +48,7 @@ import Testing
     ]
 
     @Test(arguments: wrong)
-    func everythingWrongIsNamedWithItsPlace(change: String, problems: [String]) throws {
+    func `Every problem of a datafile is reported with its location`(change: String, problems: [String]) throws {
         var value = DatafileEditor(projectID: "1").value
         let change = try JSONParser().parse(change)
         if var object = value.object, let members = change.object {
@@ -58,13 +63,16 @@ import Testing
         #expect(error.problems.map(\.description) == problems)
     }
 
-    @Test func anEmptyObjectLacksWhatTheSchemaDemands() throws {
+    @Test func `An empty object lacks every required member`() throws {
         let error = try #require(throws: DatafileError.self) { try Datafile([:]) }
-        let missing = ["version", "accountId", "projectId", "revision", "attributes", "events", "audiences", "experiments", "groups"]
+        let missing = [
+            "version", "accountId", "projectId", "revision", "attributes", "events", "audiences", "experiments",
+            "groups",
+        ]
         #expect(error.problems.map(\.reason) == missing.map { "`\($0)` is required" })
     }
 
-    @Test func aMissingGroupIsNamed() throws {
+    @Test func `A missing group is reported`() throws {
         var editor = DatafileEditor(projectID: "1")
         var experiment = try #require(Self.experiment("e").object)
         experiment["groupId"] = "5"
@@ -74,8 +82,8 @@ import Testing
         #expect(error.description == "no group has the id '5', which the experiment 'e' names, at /groups")
     }
 
-    /// Whatever a datafile contains, it is compiled or refused with reasons, and can be decided on.
-    @Test func mutatedDatafilesNeverTrap() throws {
+    /// Any datafile is either compiled and can be decided on, or rejected with reasons.
+    @Test func `Mutated datafiles never trap`() throws {
         let source = try Vectors.datafile("datafile-hard-0.json").source.encoded()
         var random = SeededGenerator(seed: 3)
         let pieces = [#"""#, "null", "-1", "1e300", "{}", "[]", "true", #""x""#].map { Array($0.utf8) }
@@ -94,7 +102,7 @@ import Testing
         }
     }
 
-    @Test func theSourceIsKept() throws {
+    @Test func `The source is kept`() throws {
         let source = DatafileEditor(projectID: "1", sdkKey: "key").value
         let datafile = try Datafile(source)
         #expect(datafile.source == source)
@@ -110,7 +118,7 @@ import Testing
 }
 
 @Suite struct DatafileEditorTests {
-    @Test func experimentsAreReplacedInPlaceAndTheRestIsKept() throws {
+    @Test func `Experiments are replaced in place and the rest is kept`() throws {
         let datafile = try Vectors.datafile("datafile-0.json")
         var editor = DatafileEditor(datafile)
         let key = try #require(datafile.experiments.first?.key)
@@ -129,7 +137,7 @@ import Testing
         #expect(editor.value == datafile.source)
     }
 
-    @Test func anExperimentOfAGroupIsFoundThere() throws {
+    @Test func `An experiment in a group is edited there`() throws {
         let datafile = try #require(
             try (0..<10).map { try Vectors.datafile("datafile-\($0).json") }.first { !$0.groups.isEmpty }
         )
@@ -146,7 +154,7 @@ import Testing
         #expect(changed.groups.first?.experimentIDs == group.experimentIDs)
     }
 
-    @Test func newExperimentsComeLast() throws {
+    @Test func `New experiments are appended`() throws {
         var editor = DatafileEditor(projectID: "1")
         editor.setExperiment(try #require(DatafileTests.experiment("a", id: "1").object))
         editor.setExperiment(try #require(DatafileTests.experiment("b", id: "2").object))
@@ -154,7 +162,7 @@ import Testing
     }
 
     @Test(arguments: [("0", "1"), ("41", "42"), ("x", "1"), ("9223372036854775807", "1")])
-    func revisionsCountUp(former: String, raised: String) throws {
+    func `Revisions are incremented`(former: String, raised: String) throws {
         var object = try #require(DatafileEditor(projectID: "1").value.object)
         object["revision"] = .string(former)
         var editor = DatafileEditor(try Datafile(.object(object)))

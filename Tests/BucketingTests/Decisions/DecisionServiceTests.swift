@@ -5,9 +5,12 @@ import Testing
 @Suite struct DecisionServiceTests {
     let user = User(id: "u")
 
-    @Test func anAudienceThatManyExperimentsShareAnswersEachOfThemAlike() throws {
+    @Test func `A large audience gives several experiments the same result as one`() throws {
         let conditions = (0..<40).map { number -> JSONValue in
-            ["type": "custom_attribute", "name": .string("a\(number)"), "match": number == 7 ? "odd" : "exact", "value": 1]
+            [
+                "type": "custom_attribute", "name": .string("a\(number)"), "match": number == 7 ? "odd" : "exact",
+                "value": 1,
+            ]
         }
         let ids = (10..<15).map(String.init)
         let service = try Fixture.service([
@@ -30,14 +33,14 @@ import Testing
         }
     }
 
-    @Test func anUnknownFlagHasNoDecision() throws {
+    @Test func `An unknown flag has no decision`() throws {
         let service = try Fixture.service([:])
         #expect(service.decide("flag", for: user) == nil)
         #expect(DecisionService.reasonForUnknownFlag("flag") == "No flag was found for key \"flag\".")
         #expect(service.decide(["flag"], for: user).value.isEmpty)
     }
 
-    @Test func anExperimentSendsAnImpressionAndIsStored() throws {
+    @Test func `An experiment sends an impression and is stored`() throws {
         let service = try Self.service()
         let result = try #require(service.decide("flag", for: user, stored: Self.nothingStored))
         #expect(result.value.variation?.key == "on")
@@ -54,7 +57,7 @@ import Testing
         #expect(service.decide("flag", for: user, options: .disableDecisionEvent)?.impressions.isEmpty == true)
     }
 
-    @Test func aStoredAssignmentStays() throws {
+    @Test func `A stored assignment stays`() throws {
         let service = try Self.service(["audienceIds": ["missing"]])
         let stored: [Identifier: StoredAssignment] = ["10": StoredAssignment(variationID: "102")]
         let result = try #require(service.decide("flag", for: user, stored: stored, options: .includeReasons))
@@ -66,9 +69,10 @@ import Testing
         #expect(ignoring?.value.variation == nil)
     }
 
-    @Test func aVanishedVariationIsBucketedAnew() throws {
+    @Test func `A user whose variation no longer exists is bucketed again`() throws {
         let stored: [Identifier: StoredAssignment] = ["10": StoredAssignment(variationID: "gone")]
-        let result = try #require(try Self.service().decide("flag", for: user, stored: stored, options: .includeReasons))
+        let result = try #require(
+            try Self.service().decide("flag", for: user, stored: stored, options: .includeReasons))
         #expect(result.value.source == .bucketed)
         #expect(
             result.newAssignments
@@ -82,17 +86,18 @@ import Testing
         )
     }
 
-    @Test func anOverrideComesBeforeTheWhitelistAndIgnoresOptions() throws {
+    @Test func `An override precedes the whitelist, even if profiles are ignored`() throws {
         let service = try Self.service(["forcedVariations": ["u": "on"]])
         let stored: [Identifier: StoredAssignment] = ["10": StoredAssignment(variationID: "102", isOverride: true)]
-        let result = service.decide("flag", for: user, stored: stored, options: [.ignoreUserProfileService, .includeReasons])
+        let result = service.decide(
+            "flag", for: user, stored: stored, options: [.ignoreUserProfileService, .includeReasons])
         #expect(result?.value.source == .override)
         #expect(result?.value.variation?.key == "off")
         #expect(result?.value.reasons == ["Override variation off found for user u"])
         #expect(service.decide("flag", for: user)?.value.source == .whitelist)
     }
 
-    @Test func anOverrideWhoseVariationIsGoneIsNotReplaced() throws {
+    @Test func `An override whose variation no longer exists is not replaced`() throws {
         let stored: [Identifier: StoredAssignment] = ["10": StoredAssignment(variationID: "gone", isOverride: true)]
         let result = try Self.service().decide("flag", for: user, stored: stored)
         #expect(result?.value.source == .bucketed)
@@ -103,21 +108,24 @@ import Testing
         ("on", #"User "u" is whitelisted into variation "on" of experiment "e"."#),
         ("gone", #"User "u" is whitelisted into variation "gone", which is not in the datafile."#),
     ])
-    func whitelistedUsersAreToldSo(variation: String, reason: String) throws {
+    func `Reasons name the whitelist`(variation: String, reason: String) throws {
         let service = try Self.service(["forcedVariations": ["u": .string(variation)]])
         let result = service.decide("flag", for: user, stored: Self.nothingStored, options: .includeReasons)
         #expect(result?.value.reasons.first == reason)
         #expect(result?.newAssignments.isEmpty == (variation == "on"))
     }
 
-    @Test func forcedDecisionsComeFirst() throws {
+    @Test func `Forced decisions come first`() throws {
         var user = user
         user.forcedDecisions = [ForcedDecision(flagKey: "flag", ruleKey: "", variationKey: "off")]
         let result = try #require(try Self.service().decide("flag", for: user, options: .includeReasons))
         #expect(result.value.variation?.key == "off")
         #expect(result.value.ruleKey == nil)
         #expect(result.value.source == .forced)
-        #expect(result.value.reasons == ["Variation (off) is mapped to flag (flag) and user (u) in the forced decision map."])
+        #expect(
+            result.value.reasons == [
+                "Variation (off) is mapped to flag (flag) and user (u) in the forced decision map."
+            ])
         user.forcedDecisions = [ForcedDecision(flagKey: "flag", ruleKey: "e", variationKey: "gone")]
         #expect(
             try Self.service().decide("flag", for: user, options: .includeReasons)?.value.reasons.first
@@ -125,7 +133,7 @@ import Testing
         )
     }
 
-    @Test func aContextualBanditIsUnavailable() throws {
+    @Test func `A contextual bandit fails`() throws {
         let service = try Self.service(["cmab": ["attributeIds": [], "trafficAllocation": 10_000]])
         let result = try #require(service.decide("flag", for: user, stored: Self.nothingStored))
         #expect(result.value.hasFailed)
@@ -135,7 +143,7 @@ import Testing
         #expect(result.newAssignments.isEmpty)
     }
 
-    @Test func theSameExperimentOfTwoFlagsIsStoredOnce() throws {
+    @Test func `An experiment of two flags is stored once`() throws {
         let service = try Fixture.service([
             "experiments": [Fixture.experiment("e", id: "10")],
             "featureFlags": [Fixture.flag("f", experiments: ["10"]), Fixture.flag("g", experiments: ["10"])],
@@ -145,7 +153,7 @@ import Testing
         #expect(result.newAssignments.count == 1)
     }
 
-    @Test func onlyEnabledFlagsAreAnsweredWhenAsked() throws {
+    @Test func `Only enabled flags are returned if requested`() throws {
         let service = try Self.service(["forcedVariations": ["u": "off"]])
         let result = service.decideAll(for: user, options: .enabledFlagsOnly)
         #expect(result.value.isEmpty)
@@ -153,7 +161,7 @@ import Testing
         #expect(service.decide("flag", for: user, options: .enabledFlagsOnly)?.value.isEnabled == false)
     }
 
-    @Test func aBucketingIDOfAnotherTypeIsReported() throws {
+    @Test func `A bucketing id of the wrong type is reported`() throws {
         let user = User(id: "u", attributes: try Fixture.attributes(#"{"$opt_bucketing_id":5}"#))
         #expect(user.bucketingID == "u")
         #expect(
@@ -162,16 +170,23 @@ import Testing
         )
     }
 
-    @Test(arguments: [
-        // Forced for a test, override, whitelisted, assigned; what decides.
-        ("on", "off", "off", nil, .override, "on"), ("gone", "off", "off", nil, .whitelist, "off"),
-        ("gone", "off", nil, nil, .bucketed, "on"), (nil, "off", "on", nil, .override, "off"),
-        (nil, "gone", "off", nil, .whitelist, "off"), (nil, "gone", nil, nil, .bucketed, "on"),
-        (nil, nil, "off", "on", .whitelist, "off"), (nil, nil, "gone", "off", .stored, "off"),
-        (nil, nil, nil, "off", .stored, "off"), (nil, nil, nil, "gone", .bucketed, "on"), (nil, nil, nil, nil, .bucketed, "on"),
-    ] as [(forced: String?, override: String?, whitelisted: String?, assigned: String?, source: DecisionSource, key: Identifier)])
+    @Test(
+        arguments: [
+            // Forced for a test, override, whitelisted, assigned; what decides.
+            ("on", "off", "off", nil, .override, "on"), ("gone", "off", "off", nil, .whitelist, "off"),
+            ("gone", "off", nil, nil, .bucketed, "on"), (nil, "off", "on", nil, .override, "off"),
+            (nil, "gone", "off", nil, .whitelist, "off"), (nil, "gone", nil, nil, .bucketed, "on"),
+            (nil, nil, "off", "on", .whitelist, "off"), (nil, nil, "gone", "off", .stored, "off"),
+            (nil, nil, nil, "off", .stored, "off"), (nil, nil, nil, "gone", .bucketed, "on"),
+            (nil, nil, nil, nil, .bucketed, "on"),
+        ]
+            as [(
+                forced: String?, override: String?, whitelisted: String?, assigned: String?, source: DecisionSource,
+                key: Identifier
+            )])
     func `Forced precedes override, whitelist, stored assignment and bucketing`(
-        forced: String?, override: String?, whitelisted: String?, assigned: String?, source: DecisionSource, key: Identifier
+        forced: String?, override: String?, whitelisted: String?, assigned: String?, source: DecisionSource,
+        key: Identifier
     ) throws {
         struct Stored: StoredAssignments {
             var forcedVariations: [Identifier: Identifier]?
@@ -183,14 +198,15 @@ import Testing
         let service = try Self.service(whitelisted.map { ["forcedVariations": ["u": .string($0)]] } ?? [:])
         var stored = Stored()
         stored.forcedVariations = forced.flatMap { ids[$0] }.map { ["10": $0] }
-        stored.assignment = override.flatMap { ids[$0] }.map { StoredAssignment(variationID: $0, isOverride: true) }
+        stored.assignment =
+            override.flatMap { ids[$0] }.map { StoredAssignment(variationID: $0, isOverride: true) }
             ?? assigned.flatMap { ids[$0] }.map { StoredAssignment(variationID: $0) }
 
         let decision = try #require(service.decide("flag", for: user, stored: stored)).value
         #expect(decision.source == source)
         #expect(decision.variation?.key == key)
 
-        // What the user has already, bucketing aside.
+        // The same without bucketing.
         let experiment = try #require(service.datafile.experiment(id: "10"))
         let held = service.heldVariation(of: experiment, for: "u", stored: stored)
         #expect(held?.source == (source == .bucketed ? nil : source))

@@ -7,7 +7,7 @@ import Testing
     static let files = 0..<10
 
     @Test(arguments: files)
-    func decisionsEqualTheReference(file: Int) throws {
+    func `Decisions equal those of the reference SDK`(file: Int) throws {
         let service = DecisionService(datafile: try Vectors.datafile("datafile-\(file).json"))
         for line in try Vectors.lines("decisions-\(file).jsonl") {
             let user = User(id: Identifier(try line.string("userId")), attributes: try line.object("userAttributes"))
@@ -16,7 +16,7 @@ import Testing
     }
 
     @Test(arguments: files)
-    func assignmentsStickAsInTheReference(file: Int) throws {
+    func `Assignments are kept as in the reference SDK`(file: Int) throws {
         let before = DecisionService(datafile: try Vectors.datafile("datafile-\(file).json"))
         let after = DecisionService(datafile: try Vectors.datafile("datafile-\(file)-changed.json"))
         for line in try Vectors.lines("sticky-\(file).jsonl") {
@@ -39,16 +39,16 @@ import Testing
         #expect(decisions.count == expected.count)
         for decision in decisions {
             let wanted = try expected.object(decision.flagKey.string)
-            var answer = JSONObject()
-            answer["variationKey"] = .string(decision.variation?.key.string ?? "")
-            answer["enabled"] = .bool(decision.isEnabled)
-            answer["ruleKey"] = .string(decision.ruleKey?.string ?? "")
+            var found = JSONObject()
+            found["variationKey"] = .string(decision.variation?.key.string ?? "")
+            found["enabled"] = .bool(decision.isEnabled)
+            found["ruleKey"] = .string(decision.ruleKey?.string ?? "")
             var variables = JSONObject()
             for variable in decision.variables {
                 variables[variable.key.string] = variable.value
             }
-            answer["variables"] = .object(variables)
-            #expect(answer == wanted, "\(user.id) \(decision.flagKey)")
+            found["variables"] = .object(variables)
+            #expect(found == wanted, "\(user.id) \(decision.flagKey)")
         }
     }
 

@@ -2,11 +2,11 @@ import Bucketing
 import JSON
 import Testing
 
-/// Decisions equal those of the reference SDK where datafiles and users are strange: values of wrong types, odd
-/// versions, one key for several experiments, forced decisions, overrides, stale profiles, all options.
+/// Decisions equal those of the reference SDK in edge cases: values of wrong types, odd versions, several experiments
+/// with one key, forced decisions, overrides, stale profiles, all options.
 @Suite struct HardVectorTests {
     @Test(arguments: 0..<16)
-    func decisionsEqualTheReference(file: Int) throws {
+    func `Decisions equal those of the reference SDK`(file: Int) throws {
         let service = DecisionService(datafile: try Vectors.datafile("datafile-hard-\(file).json"))
         for (index, line) in try Vectors.lines("hard-\(file).jsonl").enumerated() {
             let user = try Self.user(line)
@@ -15,7 +15,8 @@ import Testing
             #expect(Self.json(result.value).text == line["decisions"]?.text, "line \(index + 1)")
             let impressions = JSONValue.array(result.impressions.map(Self.json))
             #expect(impressions.text == line["impressions"]?.text, "line \(index + 1)")
-            #expect(try Self.profile(line, result.newAssignments) == Self.texts(line, "profileAfter"), "line \(index + 1)")
+            #expect(
+                try Self.profile(line, result.newAssignments) == Self.texts(line, "profileAfter"), "line \(index + 1)")
             for member in try line.object("variations") {
                 let experiment = try #require(service.datafile.experiment(key: Identifier(member.key)))
                 let plain = User(id: user.id, attributes: user.attributes)
@@ -59,7 +60,7 @@ import Testing
         }
     }
 
-    /// The profile as it is when the new assignments are stored.
+    /// Returns the profile after the new assignments are stored.
     private static func profile(_ line: JSONObject, _ new: [NewAssignment]) throws -> [Identifier: Identifier] {
         var profile = try texts(line, "profile")
         for assignment in new {
@@ -69,7 +70,7 @@ import Testing
         return profile
     }
 
-    /// As an object that is compared without regard to the order of flags.
+    /// Returns an object whose comparison does not depend on the order of the flags.
     private static func json(_ decisions: [Decision]) -> JSONValue {
         var object = JSONObject()
         for decision in decisions.sorted(by: { $0.flagKey < $1.flagKey }) {

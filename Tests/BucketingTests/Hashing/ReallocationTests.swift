@@ -20,7 +20,7 @@ import Testing
         (weights(["a": 0, "b": 3]), "b<3"),
         (weights([:]), ""),
     ])
-    func newAllocationsFollowTheOrderOfWeights(weights: Weights, expected: String) {
+    func `New allocations follow the order of the weights`(weights: Weights, expected: String) {
         #expect(Self.ranges(TrafficAllocation(weights: weights)) == expected)
     }
 
@@ -28,22 +28,22 @@ import Testing
         // A boundary moves.
         (weights(["a": 5_000, "b": 5_000]), weights(["a": 7_000, "b": 3_000]), "a<7000 b<10000"),
         (weights(["a": 5_000, "b": 5_000]), weights(["a": 2_000, "b": 8_000]), "a<2000 b<10000"),
-        // Traffic grows into what nobody has, and shrinks from the end.
+        // Traffic grows into unowned bucket values, and shrinks from the end.
         (weights(["a": 1_000, "b": 1_000]), weights(["a": 1_000, "b": 4_000]), "a<1000 b<5000"),
         (weights(["a": 1_000, "b": 1_000]), weights(["a": 500, "b": 1_000]), "a<500 <1000 b<2000"),
-        // A new variation takes from all.
+        // A new variation takes from all others.
         (
             weights(["a": 5_000, "b": 5_000]), weights(["a": 4_000, "b": 4_000, "c": 2_000]),
             "c<1000 a<5000 c<6000 b<10000"
         ),
-        // A variation that is gone leaves all to its neighbour.
+        // A removed variation leaves its range to its neighbour.
         (weights(["a": 3_000, "b": 3_000, "c": 4_000]), weights(["a": 3_000, "c": 7_000]), "a<3000 c<10000"),
     ])
-    func rangesGrowAndShrinkInPlace(former: Weights, new: Weights, expected: String) {
+    func `Ranges grow and shrink in place`(former: Weights, new: Weights, expected: String) {
         #expect(Self.ranges(TrafficAllocation(weights: former).reallocated(to: new)) == expected)
     }
 
-    @Test func asFewBucketValuesMoveAsPossible() {
+    @Test func `As few bucket values as possible change their owner`() {
         var random = SeededGenerator(seed: 7)
         let ids: [Identifier] = ["a", "b", "c", "d"]
         var allocation = TrafficAllocation(ranges: [])
@@ -68,7 +68,7 @@ import Testing
         }
     }
 
-    /// What gainers gain or losers lose, whichever is more.
+    /// The larger of the sum of all gains and the sum of all losses.
     private static func leastMoves(from allocation: TrafficAllocation, to weights: Weights) -> Int {
         let changes = weights.map { weight in
             weight.weight - (0..<10_000).count { allocation.entity(at: $0) == weight.entityID }
@@ -76,17 +76,19 @@ import Testing
         return max(changes.reduce(0) { $0 + max(0, $1) }, changes.reduce(0) { $0 + max(0, -$1) })
     }
 
-    @Test(arguments: [
-        ([1, 1, 1], 100, [3_334, 3_333, 3_333]), ([50, 50], 100, [5_000, 5_000]), ([5_000, 5_000], 100, [5_000, 5_000]),
-        ([3, 1], 10, [750, 250]), ([1, 1, 1], 0.01, [1, 0, 0]), ([0, 7], 100, [0, 10_000]), ([1, 1], 0, [0, 0]),
-        ([0, 0], 100, [0, 0]), ([0.3, 0.7], 33.33, [1_000, 2_333]), ([], 100, []),
-    ] as [([Double], Double, [Int])])
-    func trafficIsSplitByARatio(ratio: [Double], traffic: Double, expected: [Int]) {
+    @Test(
+        arguments: [
+            ([1, 1, 1], 100, [3_334, 3_333, 3_333]), ([50, 50], 100, [5_000, 5_000]),
+            ([5_000, 5_000], 100, [5_000, 5_000]),
+            ([3, 1], 10, [750, 250]), ([1, 1, 1], 0.01, [1, 0, 0]), ([0, 7], 100, [0, 10_000]), ([1, 1], 0, [0, 0]),
+            ([0, 0], 100, [0, 0]), ([0.3, 0.7], 33.33, [1_000, 2_333]), ([], 100, []),
+        ] as [([Double], Double, [Int])])
+    func `Traffic is split by a ratio`(ratio: [Double], traffic: Double, expected: [Int]) {
         let ids = ratio.indices.map { Identifier("v\($0)") }
         #expect(TrafficAllocation.weights(of: ids, ratio: ratio, traffic: traffic).map(\.weight) == expected)
     }
 
-    @Test func splitTrafficAddsUp() {
+    @Test func `The parts of split traffic add up`() {
         var random = SeededGenerator(seed: 4)
         for _ in 0..<2_000 {
             let ratio = (0..<Int.random(in: 1...40, using: &random)).map { _ in
@@ -101,7 +103,7 @@ import Testing
         }
     }
 
-    @Test func isReadBackFromJSON() throws {
+    @Test func `An allocation is read back from JSON`() throws {
         let allocation = TrafficAllocation(weights: Self.weights(["a": 10, "b": 20]))
         #expect(try TrafficAllocation(json: allocation.json) == allocation)
         let error = try #require(throws: DatafileError.self) {

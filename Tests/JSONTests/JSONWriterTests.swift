@@ -1,4 +1,3 @@
-import Bucketing
 import JSON
 import TestSupport
 import Testing
@@ -21,18 +20,21 @@ import Testing
     ]
 
     @Test(arguments: texts)
-    func writesWithoutWhitespace(value: JSONValue, text: String) {
+    func `JSON is written without white space`(value: JSONValue, text: String) {
         #expect(String(decoding: value.encoded(), as: UTF8.self) == text)
     }
 
-    /// Wherever in a text they stand, and however many.
-    @Test func allAndOnlyWhatMustBeIsEscaped() throws {
+    /// At any position of a text, and in any number.
+    @Test func `Only characters that need it are escaped`() throws {
         var random = SeededGenerator(seed: 11)
-        let characters: [Character] = ["a", " ", "!", "#", "[", "]", "\u{7F}", "é", "😀", "\"", "\\", "\u{0}", "\u{1F}", "\n"]
+        let characters: [Character] = [
+            "a", " ", "!", "#", "[", "]", "\u{7F}", "é", "😀", "\"", "\\", "\u{0}", "\u{1F}", "\n",
+        ]
         for _ in 0..<5_000 {
-            let text = String((0..<Int.random(in: 0...40, using: &random)).map { _ in
-                Int.random(in: 0..<4, using: &random) > 0 ? "x" : characters.randomElement(using: &random) ?? "x"
-            })
+            let text = String(
+                (0..<Int.random(in: 0...40, using: &random)).map { _ in
+                    Int.random(in: 0..<4, using: &random) > 0 ? "x" : characters.randomElement(using: &random) ?? "x"
+                })
             let json = JSONValue.string(text).encoded()
             #expect(try JSONParser().parse(json) == .string(text))
             let escapes = text.utf8.count { $0 < 0x20 || $0 == UInt8(ascii: "\"") || $0 == UInt8(ascii: "\\") }
@@ -41,7 +43,7 @@ import Testing
         }
     }
 
-    @Test func aTextIsTakenInPieces() {
+    @Test func `The output can be taken in pieces`() {
         var writer = JSONWriter(capacity: 1)
         writer.beginArray()
         writer.integer(1)
@@ -54,13 +56,13 @@ import Testing
         #expect(String(decoding: text, as: UTF8.self) == "[1,\"two\"]\n")
     }
 
-    @Test func keysAreSortedByBytesWhenAsked() throws {
+    @Test func `Keys are sorted by bytes if requested`() throws {
         let value = try JSONParser().parse(#"[{"b":1,"é":{"z":1,"a":2},"B":3}]"#)
         let text = String(decoding: value.encoded(sortingKeys: true), as: UTF8.self)
         #expect(text == #"[{"B":3,"b":1,"é":{"a":2,"z":1}}]"#)
     }
 
-    @Test func writesPieceByPiece() {
+    @Test func `JSON is written piece by piece`() {
         var writer = JSONWriter(appendingTo: Array("> ".utf8))
         writer.beginObject()
         writer.key("list")
@@ -76,7 +78,7 @@ import Testing
 }
 
 @Suite struct JSONObjectTests {
-    @Test func settingKeepsThePlaceOfAKey() throws {
+    @Test func `Setting a member keeps its position`() throws {
         var object = try #require(try JSONParser().parse(#"{"a":1,"b":2}"#).object)
         object["a"] = 3
         object["c"] = 4
@@ -85,7 +87,7 @@ import Testing
         #expect(JSONValue.object(object) == ["a": 3, "c": 4])
     }
 
-    @Test func manyMembersAreFoundAsFewAre() throws {
+    @Test func `Many members are found like few`() throws {
         var object = JSONObject()
         for number in 0..<100 { object["k\(number)"] = .integer(Int64(number)) }
         object["k50"] = "changed"
@@ -101,13 +103,13 @@ import Testing
         #expect(JSONValue.object(object) == ["k1": 1])
     }
 
-    @Test func equalityIsThatOfTheText() {
+    @Test func `Equality is that of the JSON text`() {
         #expect(JSONValue.integer(1) != .number(1))
         #expect(JSONValue.string("é") != .string("e\u{301}"))
         #expect(JSONValue.integer(1).double == JSONValue.number(1).double)
     }
 
-    @Test func keysAreComparedByBytes() {
+    @Test func `Keys are compared by bytes`() {
         var object = JSONObject()
         object["é"] = 1
         #expect(object["e\u{301}"] == nil)

@@ -1,4 +1,3 @@
-import Bucketing
 import JSON
 import TestSupport
 import Testing
@@ -32,7 +31,7 @@ import Testing
     ]
 
     @Test(arguments: readable)
-    func readsWhatTheRFCAllows(text: String, expected: JSONValue) throws {
+    func `Valid JSON is parsed`(text: String, expected: JSONValue) throws {
         #expect(try JSONParser().parse(text) == expected)
     }
 
@@ -51,7 +50,7 @@ import Testing
     ]
 
     @Test(arguments: unreadable)
-    func refusesWhatTheRFCForbids(text: String, offset: Int, pointer: String) throws {
+    func `Invalid JSON is rejected`(text: String, offset: Int, pointer: String) throws {
         let error = try #require(throws: JSONError.self) { try JSONParser().parse(text) }
         #expect(error.offset == offset)
         #expect(error.pointer.string == pointer)
@@ -64,30 +63,32 @@ import Testing
     ]
 
     @Test(arguments: invalidUTF8)
-    func refusesInvalidUTF8(bytes: [UInt8], offset: Int) throws {
+    func `Invalid UTF-8 is rejected`(bytes: [UInt8], offset: Int) throws {
         let quote = UInt8(ascii: "\"")
         let error = try #require(throws: JSONError.self) { try JSONParser().parse([quote] + bytes + [quote]) }
         #expect(error.message == "expected UTF-8")
         #expect(error.offset == offset)
     }
 
-    @Test func errorNamesTheLine() throws {
+    @Test func `An error names the line`() throws {
         let error = try #require(throws: JSONError.self) { try JSONParser().parse("{\n\"a\": 1,\n\"b\": x}") }
         #expect(error.line == 3)
         #expect(error.description == "expected a value (line 3, byte 15, in /b)")
     }
 
-    @Test func nestingIsLimited() throws {
+    @Test func `Nesting is limited`() throws {
         func nested(_ depth: Int) -> String {
             String(repeating: "[", count: depth) + String(repeating: "]", count: depth)
         }
         #expect(throws: Never.self) { try JSONParser().parse(nested(128)) }
         #expect(throws: JSONError.self) { try JSONParser().parse(nested(129)) }
-        #expect(throws: Never.self) { try JSONParser(maximumDepth: 2).parse("[[], {\"a\": []}]".replacing("[]}", with: "1}")) }
+        #expect(throws: Never.self) {
+            try JSONParser(maximumDepth: 2).parse("[[], {\"a\": []}]".replacing("[]}", with: "1}"))
+        }
         #expect(throws: JSONError.self) { try JSONParser(maximumDepth: 2).parse("[[], {\"a\": []}]") }
     }
 
-    @Test func duplicateKeysAreRefusedWhenAsked() throws {
+    @Test func `Duplicate keys are rejected if requested`() throws {
         let parser = JSONParser(duplicateKeys: .refused)
         let error = try #require(throws: JSONError.self) { try parser.parse(#"{"a":{"b":1,"c":2,"b":3}}"#) }
         #expect(error.pointer == ["a", "b"])
@@ -95,7 +96,7 @@ import Testing
         #expect(throws: Never.self) { try parser.parse(#"{"é":1,"e\#u{301}":2}"#) }
     }
 
-    @Test func duplicatesAreFoundAmongManyKeys() throws {
+    @Test func `Duplicates are found among many keys`() throws {
         let members = (0..<100).map { "\"key\($0)\":\($0)" }.joined(separator: ",")
         let value = try JSONParser().parse("{\(members),\"key7\":\"last\",\"key50\":\"last\"}")
         let object = try #require(value.object)
@@ -105,9 +106,11 @@ import Testing
         #expect(object["key99"] == 99)
     }
 
-    /// Whatever the bytes, the parser answers; and what it accepts it writes so that it reads the same again.
-    @Test func mutatedTextsNeitherTrapNorChange() throws {
-        let seed = Array(#"{"user_id":"é\ud83d\ude00","experiment_bucket_map":{"1":{"variation_id":"2"}},"x":[-1.5e3,true,null]}"#.utf8)
+    /// Any bytes are parsed or rejected, and a parsed value is written as JSON that parses to an equal value.
+    @Test func `Mutated texts never trap, and parsed ones survive a round trip`() throws {
+        let seed = Array(
+            #"{"user_id":"é\ud83d\ude00","experiment_bucket_map":{"1":{"variation_id":"2"}},"x":[-1.5e3,true,null]}"#
+                .utf8)
         let alphabet = Array("{}[]\",:\\u0d8e+-.tfn \n".utf8) + [0x00, 0x80, 0xC3, 0xED, 0xFF]
         var random = SeededGenerator(seed: 42)
         var accepted = 0
@@ -131,8 +134,12 @@ import Testing
     @Test func `A character is read and written alike at every place of a string`() throws {
         for length in 0..<20 {
             for place in 0...length {
-                let (before, behind) = (String(repeating: "x", count: place), String(repeating: "y", count: length - place))
-                for (json, character) in [(#"\n"#, "\n"), (#"\""#, "\""), (#"\\"#, "\\"), ("é", "é"), ("\u{7F}", "\u{7F}"), ("😀", "😀")] {
+                let (before, behind) = (
+                    String(repeating: "x", count: place), String(repeating: "y", count: length - place)
+                )
+                for (json, character) in [
+                    (#"\n"#, "\n"), (#"\""#, "\""), (#"\\"#, "\\"), ("é", "é"), ("\u{7F}", "\u{7F}"), ("😀", "😀"),
+                ] {
                     let text = Array("\"\(before)\(json)\(behind)\"".utf8)
                     let value = JSONValue.string(before + character + behind)
                     #expect(try JSONParser().parse(text) == value)
