@@ -31,8 +31,7 @@ public final class Datafile: Sendable {
     /// The attributes and segments that the audiences refer to.
     public let mentions: Mentions
 
-    /// Whether an audience has many conditions, or names a segment, which may have many: then results
-    /// are worth caching.
+    /// Whether an audience has many conditions, or uses a segment, which may have many: then results are worth caching.
     let hasLargeAudiences: Bool
     /// The running global holdouts, in the order of the datafile.
     let globalHoldouts: [Holdout]

@@ -39,8 +39,12 @@ extension DecisionRun {
             reasons.add("Experiment \"\(experiment.key)\" is not running.")
             return .none
         }
-        let held = heldVariation(of: experiment)
-        if held.variation != nil { return held }
+        let storesNewVariation: Bool
+        let staleVariationID: Identifier?
+        switch heldVariation(of: experiment) {
+        case .held(let outcome): return outcome
+        case .none(let stores, let staleID): (storesNewVariation, staleVariationID) = (stores, staleID)
+        }
         guard audienceAdmits(to: experiment) else {
             reasons.add("User \"\(user.id)\" does not meet conditions to be in experiment \"\(experiment.key)\".")
             return .none
@@ -52,36 +56,46 @@ extension DecisionRun {
             return .none
         }
         reasons.addDetail("User \"\(user.id)\" is in variation \"\(variation.key)\" of experiment \(experiment.key).")
-        if held.storesNewVariation {
+        if storesNewVariation {
             keep(
                 NewAssignment(
-                    experimentID: experiment.id, variationID: variation.id, staleVariationID: held.staleVariationID))
+                    experimentID: experiment.id, variationID: variation.id, staleVariationID: staleVariationID))
         }
         return Outcome(variation: variation, source: .bucketed)
     }
 
-    /// Returns the variation that the user has regardless of audience and bucketing, if any. This is the one place that
-    /// defines the order of precedence.
-    func heldVariation(of experiment: Experiment) -> Outcome {
+    /// The variation that a user has in an experiment, regardless of audience and bucketing.
+    enum HeldVariation {
+        case held(Outcome)
+        /// The user has none and may be bucketed.
+        ///
+        /// - Parameters:
+        ///   - storesNewVariation: whether the variation that the user is bucketed into should be stored.
+        ///   - staleVariationID: the stored variation that no longer exists, if there is one.
+        case none(storesNewVariation: Bool, staleVariationID: Identifier?)
+    }
+
+    /// Returns the variation that the user has regardless of audience and bucketing. This is the one place that defines
+    /// the order of precedence.
+    func heldVariation(of experiment: Experiment) -> HeldVariation {
         // 1. A variation forced for a test; it hides whatever the profile has.
         // 2. An override, which an admin has set in the profile.
         let assignment = forcedAssignment(in: experiment) ?? assignment(in: experiment)
         let isOverridden = assignment?.isOverride ?? false
         if isOverridden, let variation = overridingVariation(assignment, of: experiment) {
-            return Outcome(variation: variation, source: .override)
+            return .held(Outcome(variation: variation, source: .override))
         }
         // 3. The whitelist of the datafile.
         if let variation = whitelistedVariation(of: experiment) {
-            return Outcome(variation: variation, source: .whitelist)
+            return .held(Outcome(variation: variation, source: .whitelist))
         }
-        // 4. The stored assignment. An override is none, even if its variation no longer exists: it is not replaced
-        // either, so that an admin can resolve it.
-        guard usesProfile, !isOverridden else { return .none }
+        // 4. The stored assignment. A stale override is kept, and nothing is stored in its place, so that an admin can
+        // resolve it.
+        guard usesProfile, !isOverridden else { return .none(storesNewVariation: false, staleVariationID: nil) }
         if let assignment, let variation = storedVariation(assignment, of: experiment) {
-            return Outcome(variation: variation, source: .stored)
+            return .held(Outcome(variation: variation, source: .stored))
         }
-        return Outcome(
-            variation: nil, source: .none, storesNewVariation: true, staleVariationID: assignment?.variationID)
+        return .none(storesNewVariation: true, staleVariationID: assignment?.variationID)
     }
 
     /// - Returns: `nil` if the variation no longer exists.

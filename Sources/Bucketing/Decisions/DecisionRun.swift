@@ -30,9 +30,15 @@ final class DecisionRun {
         self.user = datafile.hasLargeAudiences ? user.cachingConditions() : user
         bucketingID = user.bucketingID
         self.stored = stored
-        forcedVariations = stored?.forcedVariations
-        usesProfile = stored != nil && !options.contains(.ignoreUserProfileService)
-        self.user.storedAttributes = stored?.attributes
+        if let stored {
+            forcedVariations = stored.forcedVariations
+            self.user.storedAttributes = stored.attributes
+            usesProfile = !options.contains(.ignoreUserProfileService)
+        } else {
+            forcedVariations = nil
+            self.user.storedAttributes = nil
+            usesProfile = false
+        }
         self.options = options
         self.detail =
             detail
@@ -46,10 +52,6 @@ final class DecisionRun {
         var source: DecisionSource
         /// Whether no decision could be made because a contextual bandit would have to be asked.
         var hasFailed = false
-        /// Whether the variation that the user is bucketed into should be stored.
-        var storesNewVariation = false
-        /// The stored variation that no longer exists, if there is one.
-        var staleVariationID: Identifier?
 
         static let none = Outcome(variation: nil, source: .none)
     }

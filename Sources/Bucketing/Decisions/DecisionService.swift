@@ -72,8 +72,11 @@ public struct DecisionService: Sendable {
     public func heldVariation(
         of experiment: Experiment, for userID: Identifier, stored: any StoredAssignments
     ) -> (variation: Variation, source: DecisionSource)? {
-        let held = experimentRun(User(id: userID), stored, []).heldVariation(of: experiment)
-        return held.variation.map { ($0, held.source) }
+        let run = experimentRun(User(id: userID), stored, [])
+        guard case .held(let outcome) = run.heldVariation(of: experiment), let variation = outcome.variation else {
+            return nil
+        }
+        return (variation, outcome.source)
     }
 
     /// Creates a run for one experiment, whose reasons are more detailed than those of a flag.
