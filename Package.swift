@@ -16,11 +16,13 @@ let server = strict + [.unsafeFlags(["-enforce-exclusivity=unchecked"], .when(co
 let fuzz: Target =
     Context.environment["HOLDFAST_FUZZING"] == nil
     ? .testTarget(
-        name: "FuzzTests", dependencies: ["Bucketing", "JSON", "HTTPServer", "Storage", "HoldfastCore", "HoldfastAPI", "TestSupport"],
+        name: "FuzzTests",
+        dependencies: ["Bucketing", "JSON", "HTTPServer", "Storage", "HoldfastCore", "HoldfastAPI", "TestSupport"],
         path: "Tests/Fuzz", exclude: ["Dictionaries", "Driver", "run"], sources: ["Suite", "Targets"],
         resources: [.copy("Corpus")], swiftSettings: strict)
     : .executableTarget(
-        name: "holdfast-fuzz", dependencies: ["Bucketing", "JSON", "HTTPServer", "Storage", "HoldfastCore", "HoldfastAPI", "TestSupport"],
+        name: "holdfast-fuzz",
+        dependencies: ["Bucketing", "JSON", "HTTPServer", "Storage", "HoldfastCore", "HoldfastAPI", "TestSupport"],
         path: "Tests/Fuzz", exclude: ["Corpus", "Dictionaries", "Suite", "run"], sources: ["Driver", "Targets"],
         swiftSettings: strict)
 
@@ -67,15 +69,23 @@ let package = Package(
             ],
             swiftSettings: strict
         ),
-        .target(name: "StorageSQLite", dependencies: ["Storage", "Bucketing", "JSON", "CSQLite", "CSQLiteSupport", "Migrations"], swiftSettings: server),
+        .target(
+            name: "StorageSQLite",
+            dependencies: ["Storage", "Bucketing", "JSON", "CSQLite", "CSQLiteSupport", "Migrations"],
+            swiftSettings: server),
         .target(
             name: "HoldfastCore",
-            dependencies: ["Bucketing", "JSON", "Statistics", "Storage", .product(name: "Logging", package: "swift-log")],
+            dependencies: [
+                "Bucketing", "JSON", "Statistics", "Storage", .product(name: "Logging", package: "swift-log"),
+            ],
             swiftSettings: server
         ),
         .target(
             name: "HoldfastAPI",
-            dependencies: ["HTTPServer", "HoldfastCore", "Bucketing", "JSON", "Statistics", "Storage", .product(name: "Logging", package: "swift-log")],
+            dependencies: [
+                "HTTPServer", "HoldfastCore", "Bucketing", "JSON", "Statistics", "Storage",
+                .product(name: "Logging", package: "swift-log"),
+            ],
             resources: [.embedInCode("openapi.json")],
             swiftSettings: server
         ),
@@ -121,12 +131,15 @@ let package = Package(
         // Tests
         .executableTarget(
             name: "holdfast-parts",
-            dependencies: ["Bucketing", "JSON", "HTTPServer", "Storage", "StorageSQLite", "HoldfastCore", "HoldfastAPI"],
+            dependencies: [
+                "Bucketing", "JSON", "HTTPServer", "Storage", "StorageSQLite", "HoldfastCore", "HoldfastAPI",
+            ],
             path: "Tests/Benchmarks/Parts",
             swiftSettings: strict
         ),
         .target(
-            name: "TestSupport", dependencies: ["Bucketing", "HTTPServer", "JSON", "Storage"], path: "Tests/TestSupport",
+            name: "TestSupport", dependencies: ["Bucketing", "HTTPServer", "JSON", "Storage"],
+            path: "Tests/TestSupport",
             swiftSettings: strict),
         .target(
             name: "APITestSupport",
@@ -135,8 +148,10 @@ let package = Package(
                 .product(name: "Logging", package: "swift-log"),
             ],
             path: "Tests/APITestSupport", swiftSettings: strict),
+        .testTarget(name: "JSONTests", dependencies: ["JSON", "TestSupport"], swiftSettings: strict),
         .testTarget(
-            name: "BucketingTests", dependencies: ["Bucketing", "JSON", "TestSupport"], resources: [.copy("Vectors")], swiftSettings: strict),
+            name: "BucketingTests", dependencies: ["Bucketing", "JSON", "TestSupport"], resources: [.copy("Vectors")],
+            swiftSettings: strict),
         fuzz,
         .testTarget(
             name: "HTTPServerTests", dependencies: ["HTTPServer", "CSystem", "TestSupport"], swiftSettings: strict),
@@ -154,12 +169,14 @@ let package = Package(
             name: "holdfast-client-parts", dependencies: ["HoldfastClient"], path: "Tests/Benchmarks/Client",
             swiftSettings: strict),
         .executableTarget(
-            name: "client-process", dependencies: ["HoldfastClient"], path: "Tests/ClientProcess", swiftSettings: strict),
+            name: "client-process", dependencies: ["HoldfastClient"], path: "Tests/ClientProcess", swiftSettings: strict
+        ),
         .testTarget(
             name: "HoldfastClientTests", dependencies: ["HoldfastClient", "holdfast", "client-process"],
             swiftSettings: strict),
         .testTarget(
-            name: "HoldfastOptimizelyTests", dependencies: ["HoldfastOptimizely", "HoldfastClient"], swiftSettings: strict),
+            name: "HoldfastOptimizelyTests", dependencies: ["HoldfastOptimizely", "HoldfastClient"],
+            swiftSettings: strict),
         .testTarget(
             name: "HoldfastMacrosTests",
             dependencies: [
@@ -173,7 +190,8 @@ let package = Package(
         .testTarget(
             name: "IntegrationTests",
             dependencies: [
-                "holdfast", "Bucketing", "JSON", "CSQLite", "Migrations", "StorageSQLite", "APITestSupport", "TestSupport",
+                "holdfast", "Bucketing", "JSON", "CSQLite", "Migrations", "StorageSQLite", "APITestSupport",
+                "TestSupport",
             ],
             exclude: ["Python"],
             swiftSettings: strict
@@ -182,9 +200,11 @@ let package = Package(
             name: "StatisticsTests", dependencies: ["Statistics", "JSON"],
             exclude: ["vectors.py"], resources: [.copy("vectors.jsonl")], swiftSettings: strict),
         .testTarget(
-            name: "StorageSQLiteTests", dependencies: ["StorageSQLite", "Storage", "Bucketing", "JSON", "CSQLite", "Migrations", "TestSupport"],
+            name: "StorageSQLiteTests",
+            dependencies: ["StorageSQLite", "Storage", "Bucketing", "JSON", "CSQLite", "Migrations", "TestSupport"],
             swiftSettings: strict),
-        .testTarget(name: "StorageTests", dependencies: ["Storage", "Bucketing", "JSON", "TestSupport"], swiftSettings: strict),
+        .testTarget(
+            name: "StorageTests", dependencies: ["Storage", "Bucketing", "JSON", "TestSupport"], swiftSettings: strict),
     ],
     swiftLanguageModes: [.v6]
 )

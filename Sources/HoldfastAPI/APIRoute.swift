@@ -101,7 +101,8 @@ struct APIRoute {
         if let token = admission.token { responder.setCaller(token.name) }
         if method != .get, let coding = request.field("content-encoding"), coding.lowercased() != "identity" {
             // RFC 9110 §8.4
-            var problem = Problem(.unsupportedMediaType, "the body must be sent without Content-Encoding; got '\(coding)'")
+            var problem = Problem(
+                .unsupportedMediaType, "the body must be sent without Content-Encoding; got '\(coding)'")
             problem.fields = [("Accept-Encoding", "identity")]
             throw problem
         }

@@ -76,7 +76,9 @@ private final class AdmittedStream: ResponseStream {
     }
 
     func produce(_ writer: StreamWriter) {
-        guard admission.isValid else { return writer.fail(Problem(.unauthorized, "the token is no longer valid").response) }
+        guard admission.isValid else {
+            return writer.fail(Problem(.unauthorized, "the token is no longer valid").response)
+        }
         stream.produce(writer)
     }
 }

@@ -77,7 +77,8 @@ public final class HoldfastApplication: Application {
             // Peers decide how many there are: a line each would be theirs to fill the disk with.
             guard ContinuousClock.now >= nextRefusalLine else { return }
             services.logger.warning(
-                "connections were refused: there are too many", metadata: ["connections": .stringConvertible(refusedConnections)])
+                "connections were refused: there are too many",
+                metadata: ["connections": .stringConvertible(refusedConnections)])
             refusedConnections = 0
             nextRefusalLine = .now + .seconds(1)
         case .streamCutOff(let id, let route):
@@ -88,7 +89,9 @@ public final class HoldfastApplication: Application {
             services.logger.warning(
                 "requests were cut off by the shutdown", metadata: ["connections": .stringConvertible(count)])
         case .handlerTimedOut(let id):
-            services.logger.error("a request was not answered in time", metadata: ["request_id": "\(services.access.loggable(id.description))"])
+            services.logger.error(
+                "a request was not answered in time",
+                metadata: ["request_id": "\(services.access.loggable(id.description))"])
         }
     }
 

@@ -45,7 +45,8 @@ public final class Services: Sendable {
     }
 
     public init(
-        store: any Store, projects: ProjectCatalog, events: EventQueue, access: AccessControl, build: BuildInfo, logger: Logger, options: Options = Options()
+        store: any Store, projects: ProjectCatalog, events: EventQueue, access: AccessControl, build: BuildInfo,
+        logger: Logger, options: Options = Options()
     ) {
         self.store = store
         self.projects = projects

@@ -33,7 +33,9 @@ extension UnsafeRawBufferPointer {
         }
         var start = 0
         while true {
-            if hash == sought, UnsafeRawBufferPointer(rebasing: self[start..<start + other.count]).hasSameBytes(as: other) {
+            if hash == sought,
+                UnsafeRawBufferPointer(rebasing: self[start..<start + other.count]).hasSameBytes(as: other)
+            {
                 return true
             }
             guard start + other.count < count else { return false }
@@ -67,6 +69,8 @@ extension String {
     /// Whether this string sorts before another by its UTF-8 bytes.
     package func precedesByBytes(_ other: String) -> Bool {
         var (left, right) = (self, other)
-        return left.withUTF8 { left in right.withUTF8 { right in UnsafeRawBufferPointer(left).precedes(UnsafeRawBufferPointer(right)) } }
+        return left.withUTF8 { left in
+            right.withUTF8 { right in UnsafeRawBufferPointer(left).precedes(UnsafeRawBufferPointer(right)) }
+        }
     }
 }

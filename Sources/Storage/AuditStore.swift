@@ -2,11 +2,11 @@ public import Bucketing
 public import JSON
 
 #if canImport(Glibc)
-import Glibc
+    import Glibc
 #elseif canImport(Musl)
-import Musl
+    import Musl
 #elseif canImport(Darwin)
-import Darwin
+    import Darwin
 #endif
 
 /// Who makes a change, and through which request.

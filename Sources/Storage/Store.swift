@@ -97,7 +97,8 @@ extension StorageError {
 extension StorageError: CustomStringConvertible {
     public var description: String {
         switch self {
-        case .tooManyAssignments(let limit): "a profile must have at most \(limit) assignments; the change adds too many"
+        case .tooManyAssignments(let limit):
+            "a profile must have at most \(limit) assignments; the change adds too many"
         case .conditionFailed: "the profile does not meet the condition of the change"
         case .overloaded: "too many writes are waiting; try again later"
         case .staleDatafile: "the decision must use the active datafile; it used another"

@@ -23,7 +23,9 @@ public struct StoreMetrics: Sendable {
     /// Changes refused because too many were waiting, or had waited too long.
     public var refusedChanges: UInt64 = 0
     /// Commit latency in seconds, from begin to durable.
-    public var commitSeconds = Histogram(bounds: [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5])
+    public var commitSeconds = Histogram(bounds: [
+        0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5,
+    ])
     /// Changes per commit.
     public var batchSizes = Histogram(bounds: [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024])
     /// Expired assignments deleted by retention.

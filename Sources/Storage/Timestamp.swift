@@ -1,11 +1,11 @@
 import Bucketing
 
 #if canImport(Glibc)
-import Glibc
+    import Glibc
 #elseif canImport(Musl)
-import Musl
+    import Musl
 #elseif canImport(Darwin)
-import Darwin
+    import Darwin
 #endif
 
 /// Milliseconds since 1970-01-01T00:00:00Z.
@@ -56,7 +56,8 @@ extension Timestamp {
             let digits = String(number)
             return String(repeating: "0", count: Swift.max(0, width - digits.count)) + digits
         }
-        let date = "\(padded(parts.tm_year + 1900, to: 4))-\(padded(parts.tm_mon + 1, to: 2))-\(padded(parts.tm_mday, to: 2))"
+        let date =
+            "\(padded(parts.tm_year + 1900, to: 4))-\(padded(parts.tm_mon + 1, to: 2))-\(padded(parts.tm_mday, to: 2))"
         let time = "\(padded(parts.tm_hour, to: 2)):\(padded(parts.tm_min, to: 2)):\(padded(parts.tm_sec, to: 2))"
         return "\(date)T\(time).\(padded(milliseconds, to: 3))Z"
     }

@@ -153,7 +153,9 @@ final class SQLiteReader {
             let now = clock()
             let rows = try ProfileRows.page(after: after, limit: limit, on: connection)
             let visible = try rows.compactMap { row in
-                try ProfileRows.decode(row.record, of: row.userID).visible(at: now).map { (userID: row.userID, profile: $0) }
+                try ProfileRows.decode(row.record, of: row.userID).visible(at: now).map {
+                    (userID: row.userID, profile: $0)
+                }
             }
             return ProfilePage(profiles: visible, end: rows.count < limit ? nil : rows.last?.userID)
         }

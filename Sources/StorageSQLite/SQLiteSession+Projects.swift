@@ -52,7 +52,8 @@ extension SQLiteSession {
                 let former = try DatafileRows.active(sdkKey: sdkKey, on: transaction.connection)
                 if let replacing, former?.version ?? 0 != replacing { return nil }
                 let datafile = StoredDatafile(
-                    version: 0, sdkKey: sdkKey, revision: revision, content: content, storedAt: now, author: author.name)
+                    version: 0, sdkKey: sdkKey, revision: revision, content: content, storedAt: now, author: author.name
+                )
                 let stored = try DatafileRows.insert(datafile, in: transaction)
                 // The next start compares `--datafile` with the last datafile from this option.
                 try DatafileRows.prune(
@@ -80,7 +81,8 @@ extension SQLiteSession {
     // MARK: Attributes and segments
 
     func putAttribute(
-        _ definition: AttributeDefinition, by author: Author, _ completion: @escaping Completion<AttributeDefinitionResult>
+        _ definition: AttributeDefinition, by author: Author,
+        _ completion: @escaping Completion<AttributeDefinitionResult>
     ) {
         let now = store.configuration.clock()
         write(

@@ -29,7 +29,8 @@ extension SQLiteSession {
         let isErasure = if case .erase = change.operation { true } else { false }
         if !isErasure { try transaction.expectNotErased(change.userID) }
         if change.concernsProfileOnly {
-            return try create(change, rules, at: now, in: transaction) ?? update(change, rules, at: now, in: transaction)
+            return try create(change, rules, at: now, in: transaction)
+                ?? update(change, rules, at: now, in: transaction)
         }
         let result = try transaction.apply(to: change.userID, at: now) { records, tallies throws(StorageError) in
             try StoreRules(profiles: rules).apply(change, by: author, to: &records, at: now, &tallies)

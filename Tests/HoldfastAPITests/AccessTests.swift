@@ -27,7 +27,8 @@ import Testing
         "POST /v1/profiles", "PUT /v1/profiles/ada", "PATCH /v1/profiles/ada", "POST /ups/save", "GET /ups/save",
     ]
     private static let needsAdmin = [
-        "GET /v1/profiles", "DELETE /v1/profiles/ada", "PUT /v1/profiles/ada/experiments/1", "DELETE /v1/profiles/ada/experiments/1",
+        "GET /v1/profiles", "DELETE /v1/profiles/ada", "PUT /v1/profiles/ada/experiments/1",
+        "DELETE /v1/profiles/ada/experiments/1",
     ]
 
     @Test(arguments: open)
@@ -35,7 +36,8 @@ import Testing
         #expect(try status(route, nil) == 200)
     }
 
-    @Test(arguments: needsRead.map { ($0, "read") } + needsWrite.map { ($0, "write") } + needsAdmin.map { ($0, "admin") })
+    @Test(
+        arguments: needsRead.map { ($0, "read") } + needsWrite.map { ($0, "write") } + needsAdmin.map { ($0, "admin") })
     func `A route is for its scope and those above`(route: String, needed: String) throws {
         let scopes = ["read", "write", "admin"]
         for scope in scopes {

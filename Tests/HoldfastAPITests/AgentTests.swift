@@ -57,7 +57,8 @@ import Testing
         let tokens = "write app write-secret-0123456789\nadmin on-call admin-secret-0123456789\n"
         let server = try startTestServer(tokens: tokens)
         let admin = "admin-secret-0123456789"
-        #expect(try server.request("PUT", "/v1/datafile", Self.datafile, token: admin, fields: Self.fields).status == 201)
+        #expect(
+            try server.request("PUT", "/v1/datafile", Self.datafile, token: admin, fields: Self.fields).status == 201)
         func batch(_ authorization: String) -> String {
             let headers =
                 #"{"X-Optimizely-SDK-Key":"tests","Content-Type":"application/json"\#(authorization)}"#

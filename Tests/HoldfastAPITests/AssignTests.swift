@@ -21,7 +21,9 @@ import Testing
         #"{"user_id":"\#(userID)","experiment":"checkout"}"#
     }
 
-    @Test func `A user keeps the variation when the split changes and when the experiment is paused and resumed`() throws {
+    @Test func `A user keeps the variation when the split changes and when the experiment is paused and resumed`()
+        throws
+    {
         #expect(try server.request("PUT", "/v1/experiments/checkout", Self.definition).status == 201)
         let users = (0..<100).map { "user\($0)" }
         let before = try users.map { try server.request("POST", "/v1/assign", Self.ask($0)) }
@@ -110,7 +112,9 @@ import Testing
         let deletion = try server.request("DELETE", "/v1/experiments/checkout", fields: ["If-Match: \(tag)"])
         #expect(deletion.status == 412)
         let current = try #require(try server.request("GET", "/v1/experiments/checkout").field("etag"))
-        #expect(try put(#"{"status":"Running"}"#, "If-None-Match: \"0123456789abcdef\"", "If-None-Match: \(current)").status == 412)
+        #expect(
+            try put(#"{"status":"Running"}"#, "If-None-Match: \"0123456789abcdef\"", "If-None-Match: \(current)").status
+                == 412)
         #expect(try server.request("GET", "/v1/experiments/checkout")["status"] == "Paused")
         #expect(try server.request("GET", "/v1/audit")["entries"].array?.count == 2)
 
@@ -126,7 +130,8 @@ import Testing
 
     @Test(arguments: [
         ("PUT", "/v1/experiments/checkout?sdk_key=other"), ("DELETE", "/v1/profiles/ada?dry_run=true"),
-        ("GET", "/v1/experiments?sdk_key=other"), ("POST", "/v1/assign?x"), ("PATCH", "/v1/profiles/ada/attributes?a=b"),
+        ("GET", "/v1/experiments?sdk_key=other"), ("POST", "/v1/assign?x"),
+        ("PATCH", "/v1/profiles/ada/attributes?a=b"),
     ])
     func `A parameter of the query that is not known is refused`(method: String, target: String) throws {
         let response = try server.request(method, target, "{}")
@@ -136,7 +141,8 @@ import Testing
     }
 
     @Test(arguments: [
-        ("PUT", "/v1/attributes/age"), ("PATCH", "/v1/profiles/ada/attributes"), ("DELETE", "/v1/profiles/ada/attributes"),
+        ("PUT", "/v1/attributes/age"), ("PATCH", "/v1/profiles/ada/attributes"),
+        ("DELETE", "/v1/profiles/ada/attributes"),
     ])
     func `A condition that is not looked at is not taken to hold`(method: String, target: String) throws {
         let body = #"{"type":"number"}"#
@@ -160,7 +166,9 @@ import Testing
         #expect(try server.request("PUT", "/v1/experiments/price", body).status == 200)
         let former = try server.request("GET", "/v1/experiments/price")
         #expect(former["variations"] == first["variations"])
-        #expect(try server.request("PUT", "/v1/experiments/price", #"{"variations":["b",{"key":"c","id":"1"}]}"#).status == 200)
+        #expect(
+            try server.request("PUT", "/v1/experiments/price", #"{"variations":["b",{"key":"c","id":"1"}]}"#).status
+                == 200)
     }
 
     @Test(arguments: [
@@ -172,7 +180,8 @@ import Testing
         (#"{"type":"custom_attribute","name":"v","match":"semver_ge","value":"one"}"#, "/value"),
     ])
     func `An audience that nobody can be of is refused with the place`(audience: String, pointer: String) throws {
-        let response = try server.request("PUT", "/v1/experiments/checkout", #"{"variations":["a"],"audience":\#(audience)}"#)
+        let response = try server.request(
+            "PUT", "/v1/experiments/checkout", #"{"variations":["a"],"audience":\#(audience)}"#)
         #expect(response.status == 422)
         #expect(response["pointer"].string == "/audience" + pointer)
         #expect(try server.request("GET", "/v1/experiments").status == 404)

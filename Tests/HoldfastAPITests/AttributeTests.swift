@@ -24,7 +24,9 @@ import Testing
         }
     }
 
-    private func ask(_ method: String, _ target: String, _ body: String? = nil, as scope: String = "admin") throws -> TestResponse {
+    private func ask(_ method: String, _ target: String, _ body: String? = nil, as scope: String = "admin") throws
+        -> TestResponse
+    {
         try server.request(method, target, body, token: "\(scope)-secret-0123456789")
     }
 
@@ -33,13 +35,15 @@ import Testing
     }
 
     @Test func `Apps set attributes and cannot read them back`() throws {
-        let response = try ask("PATCH", "/v1/profiles/ada/attributes", #"{"country":"de","likes":"Two; One"}"#, as: "write")
+        let response = try ask(
+            "PATCH", "/v1/profiles/ada/attributes", #"{"country":"de","likes":"Two; One"}"#, as: "write")
         #expect(response.text == #"{"user_id":"ada","changed":["country","likes"],"unchanged":[]}"#)
         for scope in ["read", "write"] {
             #expect(try ask("GET", "/v1/profiles/ada/attributes", as: scope).status == 403)
             #expect(try ask("GET", "/v1/segments/x/users", as: scope).status == 403)
         }
-        #expect(try ask("GET", "/v1/profiles/ada/attributes", as: "attributes")["attributes"]["likes"] == ["One", "Two"])
+        #expect(
+            try ask("GET", "/v1/profiles/ada/attributes", as: "attributes")["attributes"]["likes"] == ["One", "Two"])
         #expect(try ask("GET", "/v1/segments", as: "attributes").status == 200)
         #expect(try ask("PATCH", "/v1/profiles/ada/attributes", #"{"age":1}"#, as: "attributes").status == 403)
         #expect(try ask("PUT", "/v1/attributes/x", #"{"type":"number"}"#, as: "write").status == 403)
@@ -80,7 +84,8 @@ import Testing
         #expect(named.text == #"{"user_id":"ada","removed":["age"]}"#)
         #expect(try ask("DELETE", "/v1/profiles/ada/attributes?name=x").status == 422)
         #expect(try ask("DELETE", "/v1/profiles/ada/attributes?nam=age").status == 400)
-        #expect(try ask("DELETE", "/v1/profiles/ada/attributes").text == #"{"user_id":"ada","removed":["born","country"]}"#)
+        #expect(
+            try ask("DELETE", "/v1/profiles/ada/attributes").text == #"{"user_id":"ada","removed":["born","country"]}"#)
         #expect(try ask("DELETE", "/v1/profiles/ada/attributes").text == #"{"user_id":"ada","removed":[]}"#)
         _ = try ask("PATCH", "/v1/profiles/ada/attributes", all)
         #expect(try ask("DELETE", "/v1/profiles/ada").status == 204)
@@ -89,9 +94,12 @@ import Testing
 
     @Test func `Many users are set in one request, each whole or not at all`() throws {
         let lines = [
-            #"{"user_id":"a","attributes":{"age":1,"country":"de"}}"#, #"{"user_id":"b","attributes":{"age":"1","country":"x"}}"#, "",
-            #"{"user_id":"a","attributes":{"age":1}}"#, #"{"user_id":"a","attributes":{"born":"2000-01-01"},"remove":["age"]}"#,
-            #"{"user_id":"","attributes":{}}"#, #"{"user_id":"c","remove":["age","nothing"]}"#, "[]", #"{"user_id":"c","attribute":{}}"#,
+            #"{"user_id":"a","attributes":{"age":1,"country":"de"}}"#,
+            #"{"user_id":"b","attributes":{"age":"1","country":"x"}}"#, "",
+            #"{"user_id":"a","attributes":{"age":1}}"#,
+            #"{"user_id":"a","attributes":{"born":"2000-01-01"},"remove":["age"]}"#,
+            #"{"user_id":"","attributes":{}}"#, #"{"user_id":"c","remove":["age","nothing"]}"#, "[]",
+            #"{"user_id":"c","attribute":{}}"#,
         ]
         let response = try ask("POST", "/v1/profiles/attributes", lines.joined(separator: "\n"), as: "write")
         #expect(response["imported"] == 3)
@@ -120,7 +128,8 @@ import Testing
     @Test func `Definitions of attributes and segments leave notes in the audit log, with who made them`() throws {
         let condition = #"{"type":"custom_attribute","name":"age","match":"ge","value":18}"#
         for (method, target, body) in [
-            ("PUT", "/v1/segments/s", #"{"conditions":\#(condition)}"#), ("PUT", "/v1/segments/s", #"{"conditions":\#(condition)}"#),
+            ("PUT", "/v1/segments/s", #"{"conditions":\#(condition)}"#),
+            ("PUT", "/v1/segments/s", #"{"conditions":\#(condition)}"#),
             ("DELETE", "/v1/segments/s", nil), ("DELETE", "/v1/attributes/age", nil),
         ] {
             #expect(try ask(method, target, body).status < 300)

@@ -33,7 +33,9 @@ import Testing
 
     @Test func `Each action of an admin is told with who, what, when, and before and after`() throws {
         let agent = ["X-Optimizely-SDK-Key: default", "Content-Type: application/json"]
-        try ask("PUT", "/v1/experiments/checkout", #"{"id":"7","variations":[{"key":"a","id":"71"},{"key":"b","id":"72"}]}"#)
+        try ask(
+            "PUT", "/v1/experiments/checkout", #"{"id":"7","variations":[{"key":"a","id":"71"},{"key":"b","id":"72"}]}"#
+        )
         try ask("PATCH", "/v1/profiles/ada", profile("ada", ["7": "71"]), token: "write-secret-0123456789")
         let id = try ask("PUT", "/v1/profiles/ada/experiments/7", #"{"variation_key":"b"}"#).field("x-request-id")
         try ask("DELETE", "/v1/profiles/ada/experiments/7", token: "data-team-secret-0123456789")
@@ -50,11 +52,16 @@ import Testing
         try ask("DELETE", "/v1/experiments/checkout")
 
         let entries = try entries()
-        #expect(entries.map { $0["action"] } == [
-            "experiment.archive", "datafile.put", "forced_variation.remove", "forced_variation.set", "assignment.remove",
-            "override.set", "experiment.put",
-        ])
-        #expect(entries.map { $0["author"] } == ["on-call", "on-call", "on-call", "on-call", "data-team", "on-call", "on-call"])
+        #expect(
+            entries.map { $0["action"] } == [
+                "experiment.archive", "datafile.put", "forced_variation.remove", "forced_variation.set",
+                "assignment.remove",
+                "override.set", "experiment.put",
+            ])
+        #expect(
+            entries.map { $0["author"] } == [
+                "on-call", "on-call", "on-call", "on-call", "data-team", "on-call", "on-call",
+            ])
         #expect(entries.map { $0["target"] } == ["checkout", "default", "checkout", "checkout", "7", "7", "checkout"])
         #expect(entries.map { $0["user_id"] } == [nil, nil, "eve", "eve", "ada", "ada", nil])
         #expect(entries[2]["request_id"] == "by-batch")
@@ -95,7 +102,8 @@ import Testing
     }
 
     @Test(arguments: [
-        "limit=0", "limit=1001", "limit=x", "after=0", "after=x", "since=yesterday", "until=2026-01-31", "action=guess", "who=me",
+        "limit=0", "limit=1001", "limit=x", "after=0", "after=x", "since=yesterday", "until=2026-01-31", "action=guess",
+        "who=me",
     ])
     func `A query that is wrong is refused`(query: String) throws {
         let response = try server.request("GET", "/v1/audit?\(query)", token: Self.secret)

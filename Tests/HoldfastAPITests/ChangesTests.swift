@@ -6,7 +6,8 @@ import Testing
     private static func put(_ server: any TestServer, weight: Int = 5_000) throws {
         let response = try server.request(
             "PUT", "/v1/experiments/checkout",
-            #"{"id":"7001","variations":[{"key":"control","weight":\#(weight)},{"key":"new","weight":\#(10_000 - weight)}]}"#)
+            #"{"id":"7001","variations":[{"key":"control","weight":\#(weight)},{"key":"new","weight":\#(10_000 - weight)}]}"#
+        )
         #expect(response.status < 300, "\(response.text)")
     }
 

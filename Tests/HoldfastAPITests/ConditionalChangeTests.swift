@@ -59,7 +59,9 @@ import Testing
         let overridden = try tag(target)
         #expect(overridden != saved)
         // Another experiment of the user is of no concern.
-        #expect(try server.request("PATCH", "/v1/profiles/ada", #"{"experiment_bucket_map":{"8":{"variation_id":"x"}}}"#).status == 200)
+        #expect(
+            try server.request("PATCH", "/v1/profiles/ada", #"{"experiment_bucket_map":{"8":{"variation_id":"x"}}}"#)
+                .status == 200)
         #expect(try change("DELETE", nil, "If-Match: \(overridden)") == 204)
         #expect(try change("PUT", override("d"), "If-Match: *") == 412)
         #expect(try change("PUT", override("d"), "If-None-Match: *") == 200)

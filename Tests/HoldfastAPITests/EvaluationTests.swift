@@ -51,7 +51,8 @@ import Testing
             #expect(evaluation["variables"]["columns"] == (isNew ? 3 : 1))
         }
         #expect(
-            try server.request("PUT", "/v1/datafile", Self.datafile(revision: "13", weights: (10_000, 10_000))).status == 200)
+            try server.request("PUT", "/v1/datafile", Self.datafile(revision: "13", weights: (10_000, 10_000))).status
+                == 200)
         for (user, former) in zip(users, before) {
             let now = try evaluate(user)
             #expect(now["revision"] == "13")
@@ -61,7 +62,8 @@ import Testing
         server.stop()
     }
 
-    @Test func `A delivery rule names no experiment, and one whom no rule suits has neither variation nor rule`() throws {
+    @Test func `A delivery rule names no experiment, and one whom no rule suits has neither variation nor rule`() throws
+    {
         let evaluations = try #require(try evaluate("ada", country: "fr")["evaluations"].array)
         #expect(
             evaluations[0].encoded()
@@ -98,7 +100,8 @@ import Testing
     }
 
     @Test func `Reasons name the attribute that is missing, except where the Agent's texts are asked for`() throws {
-        let missing: JSONValue = #"Attribute "country" is missing; the audience of experiment "checkout_test" needs it."#
+        let missing: JSONValue =
+            #"Attribute "country" is missing; the audience of experiment "checkout_test" needs it."#
         let evaluated = try server.request("POST", "/v1/evaluations", #"{"user_id":"ada","include_reasons":true}"#)
         #expect(evaluated["evaluations"].array?[0]["reasons"].array?.first == missing, "\(evaluated.text)")
         let assigned = try server.request("POST", "/v1/assign", #"{"user_id":"ada","experiment":"checkout_test"}"#)
@@ -107,13 +110,15 @@ import Testing
         let decided = try server.request(
             "POST", "/v1/decide?keys=checkout", #"{"userId":"ada","decideOptions":["INCLUDE_REASONS"]}"#,
             fields: ["X-Optimizely-SDK-Key: shop", "Content-Type: application/json"])
-        #expect(decided["reasons"].array?.first == #"an error occurred while evaluating nested tree for audience ID "601""#)
+        #expect(
+            decided["reasons"].array?.first == #"an error occurred while evaluating nested tree for audience ID "601""#)
         server.stop()
     }
 
     @Test func `An exposure is not recorded`() throws {
         _ = try evaluate("ada")
-        #expect(try server.request("GET", "/metrics").text.contains("holdfast_events_stored_total{kind=\"exposure\"} 0\n"))
+        #expect(
+            try server.request("GET", "/metrics").text.contains("holdfast_events_stored_total{kind=\"exposure\"} 0\n"))
         server.stop()
     }
 

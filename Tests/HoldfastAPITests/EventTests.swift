@@ -74,7 +74,9 @@ import Testing
         (#"{"user_id":"u","experiment":"checkout","variation_key":"new","timestamp":"yesterday"}"#, 400, "/timestamp"),
         (#"{"user_id":"u","experiment":"checkout","sdk_key":"nope"}"#, 404, nil),
     ])
-    func `An exposure that cannot be counted is refused, with the place`(body: String, status: Int, pointer: String?) throws {
+    func `An exposure that cannot be counted is refused, with the place`(body: String, status: Int, pointer: String?)
+        throws
+    {
         let response = try server.request("POST", "/v1/exposures", body)
         #expect(response.status == status)
         #expect(response["pointer"].string == pointer)
@@ -120,7 +122,9 @@ import Testing
             let activated = try server.request(
                 "POST", "/v1/activate?experimentKey=checkout", #"{"userId":"ada"}"#, fields: fields)
             #expect(activated.status == 200)
-            #expect(try server.request("POST", "/v1/events", #"{"id":"1","user_id":"ada","goal":"g"}"#)["status"] == "stored")
+            #expect(
+                try server.request("POST", "/v1/events", #"{"id":"1","user_id":"ada","goal":"g"}"#)["status"]
+                    == "stored")
             #expect(try lines("/v1/exposures").count == 1)
             #expect(try server.request("DELETE", "/v1/profiles/ada").status == 204)
             #expect(try lines("/v1/exposures").isEmpty)

@@ -34,7 +34,8 @@ import Testing
 
     @Test(arguments: [("1", "1"), ("50", "50"), ("5000", "5000"), ("0.5", "0.5")])
     func `Weights are relative`(control: String, new: String) throws {
-        let response = try put(#"{"variations":[{"key":"control","weight":\#(control)},{"key":"new","weight":\#(new)}]}"#)
+        let response = try put(
+            #"{"variations":[{"key":"control","weight":\#(control)},{"key":"new","weight":\#(new)}]}"#)
         #expect(response.status == 201)
         #expect(Self.shares(response) == [50, 50])
         #expect(response["traffic"].double == 100)
@@ -60,7 +61,10 @@ import Testing
 
     @Test(arguments: [
         (#"{"variations":["a"],"traffic":101}"#, "/traffic", "`traffic` must be a number from 0 to 100; got 101.0"),
-        (#"{"variations":["a"],"traffic":"all"}"#, "/traffic", "`traffic` must be a number from 0 to 100; got a string"),
+        (
+            #"{"variations":["a"],"traffic":"all"}"#, "/traffic",
+            "`traffic` must be a number from 0 to 100; got a string"
+        ),
         (#"{"variations":[{"key":"a","weight":0},{"key":"b","weight":0}]}"#, "/variations", "at least one weight"),
     ])
     func `Weights and traffic that mean nothing are refused`(body: String, pointer: String, detail: String) throws {
@@ -125,11 +129,13 @@ import Testing
     // MARK: Overrides by key
 
     @Test func `An override names the experiment by its key or its id`() throws {
-        _ = try put(#"{"id":"7001","variations":[{"key":"control","id":"70"},{"key":"new-look","id":"71"}]}"#, key: "check-out")
+        _ = try put(
+            #"{"id":"7001","variations":[{"key":"control","id":"70"},{"key":"new-look","id":"71"}]}"#, key: "check-out")
         for name in ["check-out", "7001"] {
             let path = "/v1/profiles/ann/experiments/\(name)"
             let response = try server.request("PUT", path, #"{"variation_key":"new-look"}"#)
-            #expect(response["experiment_id"] == "7001" && response["experiment_key"] == "check-out", "\(response.text)")
+            #expect(
+                response["experiment_id"] == "7001" && response["experiment_key"] == "check-out", "\(response.text)")
             #expect(response["variation_id"] == "71" && response["variation_key"] == "new-look")
             #expect(response["known"] == true)
             #expect(try server.request("GET", path).text == response.text)
@@ -144,7 +150,8 @@ import Testing
         #expect(response.status == 200)
         #expect(response["known"] == false && response["experiment_key"].isNull && response["variation_key"].isNull)
         #expect(try server.request("GET", "/v1/profiles/ann").text == profile("ann", ["checkout": "a"]))
-        #expect(try server.request("PUT", "/v1/profiles/ann/experiments/check-out", #"{"variation_id":"a"}"#).status == 400)
+        #expect(
+            try server.request("PUT", "/v1/profiles/ann/experiments/check-out", #"{"variation_id":"a"}"#).status == 400)
     }
 
     @Test func `A key that two projects have for different experiments is not guessed`() throws {

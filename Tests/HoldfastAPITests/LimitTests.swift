@@ -52,7 +52,8 @@ import Testing
         #expect(try server.request("GET", "/ups/lookup?user_id=\(tooLong)").status == 400)
     }
 
-    @Test func `A request has up to 1,000 attributes of up to 4,096 bytes, and a selection up to 1,000 values`() throws {
+    @Test func `A request has up to 1,000 attributes of up to 4,096 bytes, and a selection up to 1,000 values`() throws
+    {
         #expect(try server.request("PUT", "/v1/experiments/e", #"{"variations":["a"]}"#).status == 201)
         func attributes(_ count: Int, _ length: Int = 1) -> String {
             let text = String(repeating: "x", count: length)
@@ -60,7 +61,8 @@ import Testing
         }
         let fields = ["X-Optimizely-SDK-Key: default", "Content-Type: application/json"]
         for (attributes, status) in [
-            (attributes(1_000), 200), (attributes(1_001), 400), (attributes(2, 4_096), 200), (attributes(2, 4_097), 400),
+            (attributes(1_000), 200), (attributes(1_001), 400), (attributes(2, 4_096), 200),
+            (attributes(2, 4_097), 400),
         ] {
             let body = #"{"user_id":"u","experiment":"e","attributes":\#(attributes)}"#
             let assigned = try server.request("POST", "/v1/assign", body)
@@ -91,7 +93,8 @@ import Testing
         let condition = #"{"type":"custom_attribute","name":"n","value":1}"#
         let conditions = #"["or",\#(Array(repeating: condition, count: 1_000).joined(separator: ","))]"#
         for index in 0..<12 {
-            #expect(try server.request("PUT", "/v1/segments/s\(index)", #"{"conditions":\#(conditions)}"#).status == 201)
+            #expect(
+                try server.request("PUT", "/v1/segments/s\(index)", #"{"conditions":\#(conditions)}"#).status == 201)
             let list = try server.request("GET", "/v1/segments")["segments"].array
             #expect(list?.count == index + 1)
             #expect(list?.allSatisfy { $0["conditions"].array?.count == 1_001 } == true)

@@ -58,7 +58,8 @@ extension MalformedProfile {
         MalformedProfile(user("\"a\nb\""), at: "/user_id"),
         MalformedProfile(user(#""\x41""#), at: "/user_id"),
         MalformedProfile(user(#""\ud800""#), at: "/user_id"),
-        MalformedProfile(Array(#"{"user_id":""#.utf8) + [0xFF] + Array(#"","experiment_bucket_map":{}}"#.utf8), at: "/user_id"),
+        MalformedProfile(
+            Array(#"{"user_id":""#.utf8) + [0xFF] + Array(#"","experiment_bucket_map":{}}"#.utf8), at: "/user_id"),
         MalformedProfile(entry(#"{"variation_id":"1}"#), at: "\(map)/22/variation_id"),
         MalformedProfile(#"{"user_id":"ada","experiment_bucket_map":{},"note":01}"#, at: "/note"),
         MalformedProfile(#"{"user_id":"ada","experiment_bucket_map":{},"note":NaN}"#, at: "/note"),

@@ -8,7 +8,8 @@ import Testing
 
     init() throws {
         server = try startTestServer()
-        #expect(try server.request("PUT", "/v1/experiments/checkout", #"{"id":"7","variations":["a","b"]}"#).status == 201)
+        #expect(
+            try server.request("PUT", "/v1/experiments/checkout", #"{"id":"7","variations":["a","b"]}"#).status == 201)
         #expect(try server.request("PUT", "/v1/attributes/age", #"{"type":"number"}"#).status == 201)
     }
 
@@ -18,7 +19,10 @@ import Testing
         ("POST", "/v1/evaluations", #"{"user_id":"u","include-reasons":true}"#, "/include-reasons", "include_reasons"),
         ("POST", "/v1/bucket", #"{"bucketing_id":"u","parentid":"7"}"#, "/parentid", "parent_id"),
         ("POST", "/v1/profiles/lookup", #"{"user_ids":["u"],"detail":true}"#, "/detail", nil),
-        ("POST", "/v1/exposures", #"{"user_id":"u","experiment":"7","variation_kye":"a"}"#, "/variation_kye", "variation_key"),
+        (
+            "POST", "/v1/exposures", #"{"user_id":"u","experiment":"7","variation_kye":"a"}"#, "/variation_kye",
+            "variation_key"
+        ),
         ("POST", "/v1/events", #"{"user_id":"u","goal":"g","valeu":3}"#, "/valeu", "value"),
         ("POST", "/v1/events", #"{"user_id":"u","goal":"g","x/y":3}"#, "/x~1y", nil),
         ("PUT", "/v1/profiles/u/experiments/7", #"{"variation_id":"1","sticky":true}"#, "/sticky", nil),
@@ -43,7 +47,8 @@ import Testing
         let events = #"[{"user_id":"u","goal":"g"},{"user_id":"u","goal":"g","tag":{}}]"#
         let stored = try server.request("POST", "/v1/events", events)["results"].array
         #expect(stored?.map { $0["status"] } == ["stored", "refused"])
-        let requests = #"[{"user_id":"u","experiment":"checkout"},{"user_id":"u","experiment":"checkout","sdkKey":"x"}]"#
+        let requests =
+            #"[{"user_id":"u","experiment":"checkout"},{"user_id":"u","experiment":"checkout","sdkKey":"x"}]"#
         let assigned = try server.request("POST", "/v1/assign", requests).json.array
         #expect(assigned?.first?["source"] == "bucketed")
         #expect(assigned?.last?["variation_id"].isNull == true)

@@ -15,7 +15,10 @@ import Testing
             ("PUT", "/v1/experiments/checkout", #"{"variations":["control","new"]}"#),
             ("POST", "/ups/save", profile("ada", ["11": "1", "22": "2"])),
             ("PUT", "/v1/attributes/country", #"{"type":"country"}"#),
-            ("PUT", "/v1/segments/germans", #"{"conditions":{"type":"custom_attribute","name":"country","value":"de"}}"#),
+            (
+                "PUT", "/v1/segments/germans",
+                #"{"conditions":{"type":"custom_attribute","name":"country","value":"de"}}"#
+            ),
             ("PATCH", "/v1/profiles/ada/attributes", #"{"country":"de"}"#),
         ] {
             #expect(try server.request(method, target, body).status < 300)

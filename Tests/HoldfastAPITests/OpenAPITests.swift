@@ -34,7 +34,8 @@ import Testing
         }
         let services = Services(
             store: store, projects: try ProjectCatalog(store: store, logger: logger),
-            events: try EventQueue(store: store), access: AccessControl(), build: BuildInfo(version: "0", startedAt: 0), logger: logger)
+            events: try EventQueue(store: store), access: AccessControl(), build: BuildInfo(version: "0", startedAt: 0),
+            logger: logger)
         let application = try HoldfastApplication(services: services, loop: EventLoop(index: 0))
         defer { application.stop() }
         routes = application.routes
@@ -73,7 +74,9 @@ import Testing
 
     @Test func `Each part in braces of a path is a parameter, and the other way round`() throws {
         for operation in try operations() {
-            let inPath = operation.path.split(separator: "/").filter { $0.hasPrefix("{") }.map { String($0.dropFirst().dropLast()) }
+            let inPath = operation.path.split(separator: "/").filter { $0.hasPrefix("{") }.map {
+                String($0.dropFirst().dropLast())
+            }
             let described = operation.parameters.filter { $0["in"] == "path" }.compactMap { $0["name"]?.string }
             #expect(Set(inPath) == Set(described), "\(operation.name)")
             #expect(operation.parameters.filter { $0["in"] == "path" }.allSatisfy { $0["required"] == true })

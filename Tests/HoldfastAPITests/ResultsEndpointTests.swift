@@ -33,7 +33,8 @@ import Testing
 
     @Test func `A goal that is tracked as with the Agent counts, though no datafile declares it`() throws {
         let server = try startTestServer()
-        #expect(try server.request("PUT", "/v1/experiments/checkout", #"{"variations":["control","new"]}"#).status == 201)
+        #expect(
+            try server.request("PUT", "/v1/experiments/checkout", #"{"variations":["control","new"]}"#).status == 201)
         let fields = ["X-Optimizely-SDK-Key: default", "Content-Type: application/json"]
         func post(_ target: String, _ body: String) throws -> TestResponse {
             try server.request("POST", target, body, fields: fields)
@@ -66,7 +67,8 @@ import Testing
         #expect(chart.text.hasSuffix("</svg>\n"))
         for (target, status) in [
             ("/v1/experiments/e/results", 400), ("/v1/experiments/nope/results?goal=g", 404),
-            ("/v1/experiments/e/results?goal=g&baseline=c", 422), ("/v1/experiments/e/results.svg?goal=g&format=csv", 400),
+            ("/v1/experiments/e/results?goal=g&baseline=c", 422),
+            ("/v1/experiments/e/results.svg?goal=g&format=csv", 400),
         ] {
             #expect(try server.request("GET", target).status == status, "\(target)")
         }

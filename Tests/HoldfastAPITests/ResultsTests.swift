@@ -10,7 +10,9 @@ import Testing
 
 /// Results of counts that are made up.
 @Suite struct ResultsTests {
-    private static func experiment(_ variations: [String] = ["control", "new"], weights: [Int]? = nil) throws -> Experiment {
+    private static func experiment(_ variations: [String] = ["control", "new"], weights: [Int]? = nil) throws
+        -> Experiment
+    {
         var start = 0
         let ranges = variations.indices.map { index -> JSONValue in
             start += weights?[index] ?? 10_000 / variations.count
@@ -61,7 +63,9 @@ import Testing
     }
 
     @Test func `A variation is compared with the baseline, which is control unless another is asked for`() throws {
-        let tallies = [Self.tally("control", users: 1_000, converted: 100), Self.tally("new", users: 1_000, converted: 130)]
+        let tallies = [
+            Self.tally("control", users: 1_000, converted: 100), Self.tally("new", users: 1_000, converted: 130),
+        ]
         let usual = try results(tallies)
         #expect(usual.baseline?.key == "control")
         #expect(usual.arms[0].conversion.comparison == nil)
@@ -71,11 +75,13 @@ import Testing
         #expect(abs((comparison.pValue ?? 0) - 0.03548845046647471) < 1e-12)
         let other = try results(tallies, ["baseline": "new"])
         #expect(abs((other.arms[0].conversion.comparison?.lift ?? 0) + 3.0 / 13) < 1e-12)
-        #expect(throws: HoldfastError.self) { try results(tallies, ["baseline": "nope"]) }
+        #expect(throws: CoreError.self) { try results(tallies, ["baseline": "nope"]) }
     }
 
     @Test func `There are no figures of values where events have none, and none of lifts over nothing`() throws {
-        let results = try results([Self.tally("control", users: 200, converted: 0), Self.tally("new", users: 200, converted: 20)])
+        let results = try results([
+            Self.tally("control", users: 200, converted: 0), Self.tally("new", users: 200, converted: 20),
+        ])
         #expect(results.arms.allSatisfy { $0.value == nil })
         let comparison = try #require(results.arms[1].conversion.comparison)
         #expect(comparison.lift == nil && comparison.sequentialLiftInterval == nil)
@@ -87,7 +93,8 @@ import Testing
         var random = SystemRandomNumberGenerator()
         let extremes = [0, 5e-324, 1e-310, 1e-200, 1e-170, 1e-156, 1e-15, 1, 1e15, 1e155, 1e300]
         func value() -> Double {
-            let size = Bool.random(using: &random)
+            let size =
+                Bool.random(using: &random)
                 ? extremes.randomElement(using: &random) ?? 0 : Double.random(in: 0...1, using: &random)
             return Bool.random(using: &random) ? size : -size
         }
@@ -100,7 +107,9 @@ import Testing
             }
             let results = try results(tallies)
             let texts = [String(decoding: results.json, as: UTF8.self), results.csv, ResultsChart(results).svg]
-            let wrong = texts.compactMap { text in text.firstRange(of: /nan|inf/).map { text[..<$0.upperBound].suffix(80) } }
+            let wrong = texts.compactMap { text in
+                text.firstRange(of: /nan|inf/).map { text[..<$0.upperBound].suffix(80) }
+            }
             #expect(wrong.isEmpty, "\(tallies)")
         }
     }
@@ -117,13 +126,16 @@ import Testing
         #expect(adjusted.upperBound - adjusted.lowerBound < interval.upperBound - interval.lowerBound)
         #expect(with.arms[1].conversion.comparison?.adjusted != nil)
         let without = try results([
-            Self.tally("control", users: 1_000, converted: 100, value: 5), Self.tally("new", users: 1_000, converted: 130, value: 5),
+            Self.tally("control", users: 1_000, converted: 100, value: 5),
+            Self.tally("new", users: 1_000, converted: 130, value: 5),
         ])
         #expect(without.arms[1].value?.comparison?.adjusted == nil)
     }
 
     @Test func `A split that the traffic allocation does not explain is reported`() throws {
-        let uneven = [Self.tally("control", users: 5_000, converted: 500), Self.tally("new", users: 4_600, converted: 460)]
+        let uneven = [
+            Self.tally("control", users: 5_000, converted: 500), Self.tally("new", users: 4_600, converted: 460),
+        ]
         #expect(try codes(results(uneven)) == ["sample_ratio_mismatch"])
         #expect(try results(uneven).hasSampleRatioMismatch)
         let planned = try Self.experiment(weights: [5_200, 4_800])
@@ -149,7 +161,8 @@ import Testing
         let few = [Self.tally("control", users: 50, converted: 20), Self.tally("new", users: 50, converted: 20)]
         #expect(try codes(results(few)) == ["few_users"])
         let crossed = [
-            Self.tally("control", users: 1_000, converted: 100, crossed: 30), Self.tally("new", users: 1_000, converted: 100),
+            Self.tally("control", users: 1_000, converted: 100, crossed: 30),
+            Self.tally("new", users: 1_000, converted: 100),
         ]
         #expect(try codes(results(crossed)) == ["many_crossed"])
         let nobody = [Self.tally("control", users: 1_000, converted: 0), Self.tally("new", users: 1_000, converted: 0)]
@@ -157,7 +170,9 @@ import Testing
     }
 
     @Test func `Users of a variation that is gone are told of`() throws {
-        let results = try results([Self.tally("old", users: 10, converted: 1), Self.tally("control", users: 10, converted: 1)])
+        let results = try results([
+            Self.tally("old", users: 10, converted: 1), Self.tally("control", users: 10, converted: 1),
+        ])
         #expect(results.arms.map(\.name) == ["control", "new", "id of old"])
         #expect(results.arms[2].key == nil)
         #expect(results.counted == 20)
@@ -168,14 +183,20 @@ import Testing
         ["format": "xml"],
     ])
     func `A parameter that makes no sense is refused`(query: [String: String]) {
-        #expect(throws: HoldfastError.self) { try ResultsQuery(["goal": "buy"].merging(query) { $1 }) }
+        #expect(throws: CoreError.self) { try ResultsQuery(["goal": "buy"].merging(query) { $1 }) }
     }
 
     @Test func `Every number that is written is finite, and the table has a value for each column`() throws {
         let cases = [
             [], [Self.tally("control", users: 1, converted: 1, value: 1e15)],
-            [Self.tally("control", users: 1, converted: 0), Self.tally("new", users: 1, converted: 1, value: -3, before: 1)],
-            [Self.tally("control", users: 2, converted: 2, value: 2), Self.tally("new", users: 3, converted: 3, value: 2)],
+            [
+                Self.tally("control", users: 1, converted: 0),
+                Self.tally("new", users: 1, converted: 1, value: -3, before: 1),
+            ],
+            [
+                Self.tally("control", users: 2, converted: 2, value: 2),
+                Self.tally("new", users: 3, converted: 3, value: 2),
+            ],
         ]
         for tallies in cases {
             let results = try results(tallies)
@@ -192,7 +213,10 @@ import Testing
     @Test func `The picture is well-formed XML, whatever things are called`() throws {
         let names = ["control", "<b>&\"new\"\u{7}"]
         let results = try results(
-            [Self.tally(names[0], users: 1_000, converted: 100, value: 3), Self.tally(names[1], users: 900, converted: 130, value: 2)],
+            [
+                Self.tally(names[0], users: 1_000, converted: 100, value: 3),
+                Self.tally(names[1], users: 900, converted: 130, value: 2),
+            ],
             ["goal": "a<b"], of: Self.experiment(names))
         let parser = XMLParser(data: Data(ResultsChart(results).svg.utf8))
         #expect(parser.parse(), "\(String(describing: parser.parserError))")

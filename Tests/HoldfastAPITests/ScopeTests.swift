@@ -42,7 +42,9 @@ import Testing
             let allowed = try #require(Self.allowed[scope], "the scope \(scope) of \(example.target) is not known")
             for token in Self.scopes {
                 let status = try status(example, Self.secret(token))
-                #expect((status == 403) == !allowed.contains(token), "\(token): \(example.method) \(example.target) \(status)")
+                #expect(
+                    (status == 403) == !allowed.contains(token),
+                    "\(token): \(example.method) \(example.target) \(status)")
                 #expect(status != 401, "\(token): \(example.method) \(example.target)")
             }
         }
@@ -69,9 +71,12 @@ import Testing
     }
 
     @Test func `A batch reaches neither another batch nor what the Agent has not`() throws {
-        for (method, url) in [("POST", "/v1/batch"), ("DELETE", "/v1/profiles/ada"), ("GET", "/v1/audit"), ("GET", "/metrics")] {
+        for (method, url) in [
+            ("POST", "/v1/batch"), ("DELETE", "/v1/profiles/ada"), ("GET", "/v1/audit"), ("GET", "/metrics"),
+        ] {
             let operation = #"{"method":"\#(method)","url":"\#(url)","operationID":"1","body":{"operations":[]}}"#
-            let response = try server.request("POST", "/v1/batch", #"{"operations":[\#(operation)]}"#, token: Self.secret("admin"))
+            let response = try server.request(
+                "POST", "/v1/batch", #"{"operations":[\#(operation)]}"#, token: Self.secret("admin"))
             #expect(response["response"].array?.first?["status"] == 404, "\(url)")
         }
     }
@@ -79,6 +84,7 @@ import Testing
     /// The status of a response whose body may never end.
     private func status(_ example: ExampleRequest, _ token: String?, method: String? = nil) throws -> Int {
         try server.stream(
-            method ?? example.method, example.target, example.body, token: token, fields: example.fields).head.status
+            method ?? example.method, example.target, example.body, token: token, fields: example.fields
+        ).head.status
     }
 }

@@ -10,9 +10,11 @@ import Testing
     init() throws {
         server = try startTestServer()
         for (method, target, body) in [
-            ("PUT", "/v1/attributes/age", #"{"type":"number"}"#), ("PUT", "/v1/attributes/country", #"{"type":"country"}"#),
+            ("PUT", "/v1/attributes/age", #"{"type":"number"}"#),
+            ("PUT", "/v1/attributes/country", #"{"type":"country"}"#),
             ("PUT", "/v1/segments/adults", #"{"conditions":\#(Self.adults)}"#),
-            ("PATCH", "/v1/profiles/ada/attributes", #"{"age":36}"#), ("PATCH", "/v1/profiles/tom/attributes", #"{"age":9}"#),
+            ("PATCH", "/v1/profiles/ada/attributes", #"{"age":36}"#),
+            ("PATCH", "/v1/profiles/tom/attributes", #"{"age":9}"#),
         ] {
             try #require(try server.request(method, target, body).status < 300)
         }
@@ -42,7 +44,9 @@ import Testing
         let datafile = try server.request("GET", "/v1/datafile", fields: ["X-Optimizely-SDK-Key: default"]).json
         var root = try #require(datafile.object)
         let id = try #require(root["experiments"]?.array?.first?["id"].string)
-        root["featureFlags"] = [["id": "f", "key": "flag", "experimentIds": [.string(id)], "rolloutId": "", "variables": []]]
+        root["featureFlags"] = [
+            ["id": "f", "key": "flag", "experimentIds": [.string(id)], "rolloutId": "", "variables": []]
+        ]
         let fields = ["X-Optimizely-SDK-Key: default", "Content-Type: application/json"]
         let changed = String(decoding: JSONValue.object(root).encoded(), as: UTF8.self)
         #expect(try server.request("PUT", "/v1/datafile", changed, fields: fields).status < 300)
@@ -83,7 +87,8 @@ import Testing
         #expect(try server.request("DELETE", "/v1/segments/adults").status == 409)
         #expect(try server.request("DELETE", "/v1/attributes/age").status == 409)
         #expect(try server.request("PUT", "/v1/experiments/checkout", #"{"audience":null}"#).status == 200)
-        let conditions = #"["or",{"type":"custom_attribute","name":"agee","value":1},{"type":"custom_attribute","name":"age","value":"1"}]"#
+        let conditions =
+            #"["or",{"type":"custom_attribute","name":"agee","value":1},{"type":"custom_attribute","name":"age","value":"1"}]"#
         let refused = try server.request("PUT", "/v1/segments/adults", #"{"conditions":\#(conditions)}"#)
         #expect(refused.status == 422)
         #expect(refused["errors"].array?.map { $0["pointer"] } == ["/conditions/1/name", "/conditions/2/value"])

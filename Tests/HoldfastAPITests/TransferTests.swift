@@ -47,7 +47,9 @@ import Testing
             #expect(try server.request("POST", "/v1/assign", #"{\#(user),"experiment":"e"}"#).status == 200)
             #expect(try server.request("POST", "/v1/exposures", #"{\#(user),"experiment":"e"}"#).status == 200)
             #expect(try server.request("POST", "/v1/events", #"{\#(user),"goal":"g"}"#).status == 200)
-            #expect(try server.request("PUT", "/v1/profiles/u\(index)/experiments/8", #"{"variation_id":"x"}"#).status == 200)
+            #expect(
+                try server.request("PUT", "/v1/profiles/u\(index)/experiments/8", #"{"variation_id":"x"}"#).status
+                    == 200)
         }
         for (target, member) in [
             ("/v1/profiles?format=json", "profiles"), ("/v1/profiles?format=json&detail=true", "profiles"),
@@ -121,7 +123,8 @@ import Testing
 
     @Test func `What an import tells of refused lines is bounded, however long they are`() throws {
         let line = profile("a", [String(repeating: "-", count: 500_000): "1"])
-        let response = try server.request("POST", "/v1/profiles", Array(repeating: line, count: 8).joined(separator: "\n"))
+        let response = try server.request(
+            "POST", "/v1/profiles", Array(repeating: line, count: 8).joined(separator: "\n"))
         #expect(response["refused"] == 8)
         #expect(response.body.count < 32_768)
         #expect(response["errors"].array?.map { $0["pointer"] } == Array(repeating: "/experiment_bucket_map", count: 8))
@@ -151,7 +154,8 @@ import Testing
         for _ in 0..<2 { #expect(try server.request("POST", "/v1/profiles", profile("a", ["1": "2"])).status == 200) }
         _ = try server.request("PUT", "/v1/attributes/age", #"{"type":"number"}"#)
         for _ in 0..<2 {
-            let response = try server.request("POST", "/v1/profiles/attributes", #"{"user_id":"a","attributes":{"age":1}}"#)
+            let response = try server.request(
+                "POST", "/v1/profiles/attributes", #"{"user_id":"a","attributes":{"age":1}}"#)
             #expect(response.status == 200)
         }
     }

@@ -87,7 +87,8 @@ import Testing
         #expect(store.batches == [400])
     }
 
-    @Test func `An overloaded store is offered exposures again, before all that came later, and requests are refused`() {
+    @Test func `An overloaded store is offered exposures again, before all that came later, and requests are refused`()
+    {
         let queue = EventQueue(pause: .milliseconds(1), record: store.record)
         submit("a", 1, to: queue)
         submit("b", 2, to: queue)
@@ -197,7 +198,9 @@ import Testing
 
     @Test func `An exposure is known once it was seen, until another variation or a minute or two later`() {
         let known = KnownExposures(capacity: 100)
-        func insert(_ user: Identifier, _ variation: Identifier = "a", forced: Bool = false, at now: Timestamp = 0) -> Bool {
+        func insert(_ user: Identifier, _ variation: Identifier = "a", forced: Bool = false, at now: Timestamp = 0)
+            -> Bool
+        {
             known.insert(user, "e", variation, isForced: forced, at: now)
         }
         #expect(!insert("u"))

@@ -29,7 +29,8 @@ import Testing
     }
 
     @Test(arguments: [
-        #"{"user_id":"u"}"#, #"{"user_id":"","experiment_bucket_map":{}}"#, #"{"user_id":"\u0061","experiment_bucket_map":{}}"#,
+        #"{"user_id":"u"}"#, #"{"user_id":"","experiment_bucket_map":{}}"#,
+        #"{"user_id":"\u0061","experiment_bucket_map":{}}"#,
         #"{"user_id":"é","experiment_bucket_map":{}}"#, #"{"user_id":"u","user_id":"u","experiment_bucket_map":{}}"#,
         #"{"user_id":"u","experiment_bucket_map":{},"more":1}"#, #"{"user_id":"u","experiment_bucket_map":{}} x"#,
         #"{"user_id":"u","experiment_bucket_map":{"a-b":{"variation_id":"v"}}}"#,
@@ -56,7 +57,8 @@ import Testing
     func `What the scanner takes, the parser takes, and both read the same`(seed: UInt64) {
         var random = SeededGenerator(seed: seed)
         let whole = Array(
-            #"{"user_id":"user1","experiment_bucket_map":{"10001":{"variation_id":"v1"}, "e":{"variation_id":"70011"}}}"#.utf8)
+            #"{"user_id":"user1","experiment_bucket_map":{"10001":{"variation_id":"v1"}, "e":{"variation_id":"70011"}}}"#
+                .utf8)
         let pieces = Array(" \n\"{}:,\\u0041é\0user_id experiment_bucket_map variation_id 10001".utf8)
         var taken = 0
         for _ in 0..<20_000 {
@@ -72,7 +74,9 @@ import Testing
             let (parsed, scanned) = read(text, pathUserID: seed % 2 == 0 ? nil : "user1")
             guard let scanned else { continue }
             taken += 1
-            #expect(scanned.userID == parsed?.userID && scanned.assignments == parsed?.assignments, "\(String(decoding: text, as: UTF8.self))")
+            #expect(
+                scanned.userID == parsed?.userID && scanned.assignments == parsed?.assignments,
+                "\(String(decoding: text, as: UTF8.self))")
         }
         #expect(taken > 1_000)
     }

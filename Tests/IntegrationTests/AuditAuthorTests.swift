@@ -34,18 +34,21 @@ import Testing
     private func untilThere(_ server: ServerProcess) throws -> [JSONValue] {
         let deadline = ContinuousClock.now + .seconds(10)
         while true {
-            let found = try server.request("GET", "/v1/audit", token: "on-call-secret-0123456789")["entries"].array ?? []
+            let found =
+                try server.request("GET", "/v1/audit", token: "on-call-secret-0123456789")["entries"].array ?? []
             if !found.isEmpty || .now > deadline { return found }
         }
     }
 
-    @Test func `Without tokens the author is anonymous, and of a datafile at the start the user of the process`() throws {
+    @Test func `Without tokens the author is anonymous, and of a datafile at the start the user of the process`() throws
+    {
         let database = directory.file("open.db")
         let first = try ServerProcess(database: database)
         #expect(try first.request("PUT", "/v1/experiments/checkout", #"{"variations":["a"]}"#).status == 201)
         let datafile = try first.client().request("GET", "/v1/datafile", fields: ["X-Optimizely-SDK-Key: default"]).text
         first.stop()
-        let path = try directory.write(datafile.replacing("\"revision\":\"1\"", with: "\"revision\":\"9\""), to: "default.json")
+        let path = try directory.write(
+            datafile.replacing("\"revision\":\"1\"", with: "\"revision\":\"9\""), to: "default.json")
         let second = try ServerProcess(database: database, ["--datafile", path])
         let authors = try second.request("GET", "/v1/audit")["entries"].array?.map { $0["author"].string ?? "" }
         #expect(authors?.last == "anonymous")

@@ -105,7 +105,9 @@ import Testing
             #expect(map["1"]["variation_id"] == map["2"]["variation_id"])
             if map["3"]["source"] == "override" { overrides += 1 }
             let parts = (profile["user_id"].string ?? "").dropFirst().split(separator: "n")
-            if parts.count == 2, let writer = Int(parts[0]), let number = Int(parts[1]) { numbers[writer].insert(number) }
+            if parts.count == 2, let writer = Int(parts[0]), let number = Int(parts[1]) {
+                numbers[writer].insert(number)
+            }
         }
         for (writer, numbers) in numbers.enumerated() {
             // None is missing among those of one writer, who waited for each.

@@ -16,7 +16,8 @@ import Testing
     private static func put(_ server: ServerProcess, weight: Int = 5_000) throws {
         let response = try server.request(
             "PUT", "/v1/experiments/checkout",
-            #"{"id":"7001","variations":[{"key":"control","weight":\#(weight)},{"key":"new","weight":\#(10_000 - weight)}]}"#)
+            #"{"id":"7001","variations":[{"key":"control","weight":\#(weight)},{"key":"new","weight":\#(10_000 - weight)}]}"#
+        )
         #expect(response.status < 300, "\(response.text)")
     }
 
@@ -64,7 +65,8 @@ import Testing
     }
 
     @Test func `Streams are bounded, and one that its client left makes room`() throws {
-        let server = try ServerProcess(database: database, ["--max-change-streams", "2", "--change-heartbeat", "100ms"])
+        let server = try ServerProcess(
+            database: database, ["--max-change-streams", "2", "--change-heartbeat", "100ms"])
         let kept = try open(server)
         do {
             let left = try open(server)
@@ -94,8 +96,10 @@ import Testing
         try reader.send(HTTPClient.head("GET", "/v1/changes"))
         #expect(try reader.receiveHead().status == 200)
         func streams() throws -> String? {
-            try server.request("GET", "/metrics").text.split(separator: "\n").first { $0.hasPrefix("holdfast_change_streams ") }
-                .map(String.init)
+            try server.request("GET", "/metrics").text.split(separator: "\n").first {
+                $0.hasPrefix("holdfast_change_streams ")
+            }
+            .map(String.init)
         }
         #expect(try streams() == "holdfast_change_streams 1")
         var revision = 0

@@ -37,7 +37,8 @@ import Testing
         #expect(try client.request("POST", "/ups/save", profile("bob", ["11": "1"])).status == 200)
         #expect(try before.timeIntervalSince(assignedAt("bob")) > 47 * 3_600)
         // Saved again, the same assignment is renewed by the clock as it is; its beginning stays.
-        #expect(try client.request("POST", "/ups/save", profile("ada", ["11": "1"])).text == profile("ada", ["11": "1"]))
+        #expect(
+            try client.request("POST", "/ups/save", profile("ada", ["11": "1"])).text == profile("ada", ["11": "1"]))
         #expect(try assignedAt("ada") == before)
         #expect(try client.request("GET", "/v1/profiles/ada", fields: ["If-None-Match: \(tag)"]).status == 304)
         #expect(try client.request("GET", "/readyz").status == 200)
@@ -60,7 +61,9 @@ import Testing
         clock.set(hours: -100)
         #expect(try client.request("GET", "/v1/profiles/ada").status == 404)
         #expect(try client.request("GET", "/v1/profiles/bob").status == 200)
-        #expect(try client.request("PATCH", "/v1/profiles/ada", profile("ada", ["11": "2"])).text == profile("ada", ["11": "2"]))
+        #expect(
+            try client.request("PATCH", "/v1/profiles/ada", profile("ada", ["11": "2"])).text
+                == profile("ada", ["11": "2"]))
         #expect(try client.request("GET", "/readyz").status == 200)
         server.stop()
     }

@@ -20,13 +20,16 @@ import Testing
         (["serve", "--checkpoint-size", "1KiB"], "--checkpoint-size"),
         (["serve", "--event-loops", "129"], "--event-loops"), (["serve", "--cache-size", "1024GiB"], "--cache-size"),
         (["serve", "--max-body-size", "9223372036854775807"], "--max-body-size"),
-        (["serve", "--assignment-ttl", "0.1ms"], "--assignment-ttl"), (["serve", "--idle-timeout", "0x10s"], "--idle-timeout"),
+        (["serve", "--assignment-ttl", "0.1ms"], "--assignment-ttl"),
+        (["serve", "--idle-timeout", "0x10s"], "--idle-timeout"),
         (["import", "--assignment-ttl", "5"], "--assignment-ttl"),
-        (["serve", "--max-header-size", "1"], "--max-header-size"), (["serve", "--max-body-size", "0"], "--max-body-size"),
+        (["serve", "--max-header-size", "1"], "--max-header-size"),
+        (["serve", "--max-body-size", "0"], "--max-body-size"),
         (["serve", "--max-waiting-responses", "1"], "--max-waiting-responses"),
         (["serve", "--trusted-proxies", "10.0.0.0/33"], "--trusted-proxies"),
         (["serve", "--shutdown-delay", "1"], "--shutdown-delay"),
-        (["serve", "--assignment-ttl", "5"], "--assignment-ttl"), (["serve", "--idle-timeout", "-1s"], "--idle-timeout"),
+        (["serve", "--assignment-ttl", "5"], "--assignment-ttl"),
+        (["serve", "--idle-timeout", "-1s"], "--idle-timeout"),
         (["serve", "--lock-timeout", "soon"], "--lock-timeout"), (["serve", "--log-level", "loud"], "--log-level"),
         (["serve", "--tokens-file", "/nowhere/tokens"], "/nowhere/tokens"),
         (["serve", "--database", "/nowhere/holdfast.db"], "/nowhere/holdfast.db"),
@@ -58,7 +61,9 @@ import Testing
         #expect(FileManager.default.fileExists(atPath: directory.file("other.db")))
         #expect(!FileManager.default.fileExists(atPath: database))
         #expect(try server.request("POST", "/ups/save", String(repeating: " ", count: 2_000)).status == 413)
-        #expect(try server.client().request("GET", "/livez", fields: ["X: \(String(repeating: "a", count: 2_048))"]).status == 431)
+        #expect(
+            try server.client().request("GET", "/livez", fields: ["X: \(String(repeating: "a", count: 2_048))"]).status
+                == 431)
         #expect(try server.request("GET", "/livez").status == 200)
         let line = try #require(server.child.errors.first { $0.contains("/livez") })
         #expect(try [200, 431].contains(JSONParser().parse(line)["status"].integer))
@@ -70,17 +75,34 @@ import Testing
     }
 
     @Test(arguments: [
-        (["--idle-timeout", "0s"], "--idle-timeout must be a time from 1ms to 36500d, such as 500ms, 10s, 15m, 12h or 90d; got '0s'"),
-        (["--idle-timeout", "-1s"], "--idle-timeout must be a time from 1ms to 36500d, such as 500ms, 10s, 15m, 12h or 90d; got '-1s'"),
-        (["--change-heartbeat", "1m"], "--change-heartbeat must be a time from 100ms to 30s, such as 500ms, 10s, 15m, 12h or 90d; got '1m'"),
-        (["--event-retention", "21d"], "--event-retention must be a time from 22d to 36500d, such as 500ms, 10s, 15m, 12h or 90d; got '21d'"),
-        (["--checkpoint-size", "-1"], "--checkpoint-size must be a size from 64KiB to 1GiB, such as 16KiB or 64MiB; got '-1'"),
+        (
+            ["--idle-timeout", "0s"],
+            "--idle-timeout must be a time from 1ms to 36500d, such as 500ms, 10s, 15m, 12h or 90d; got '0s'"
+        ),
+        (
+            ["--idle-timeout", "-1s"],
+            "--idle-timeout must be a time from 1ms to 36500d, such as 500ms, 10s, 15m, 12h or 90d; got '-1s'"
+        ),
+        (
+            ["--change-heartbeat", "1m"],
+            "--change-heartbeat must be a time from 100ms to 30s, such as 500ms, 10s, 15m, 12h or 90d; got '1m'"
+        ),
+        (
+            ["--event-retention", "21d"],
+            "--event-retention must be a time from 22d to 36500d, such as 500ms, 10s, 15m, 12h or 90d; got '21d'"
+        ),
+        (
+            ["--checkpoint-size", "-1"],
+            "--checkpoint-size must be a size from 64KiB to 1GiB, such as 16KiB or 64MiB; got '-1'"
+        ),
         (["--event-loops", "-1"], "--event-loops must be a whole number from 1 to 128; got '-1'"),
         (["--log-format", "xml"], "--log-format must be auto, json or text; got 'xml'"),
         (["--database", "/tmp"], "the database must be a file; /tmp is a directory"),
         (["--tokens-file", "/tmp"], "the tokens must be in a file of lines 'scope name secret'; /tmp is a directory"),
     ])
-    func `A wrong option is answered with what is required and what was found`(arguments: [String], message: String) throws {
+    func `A wrong option is answered with what is required and what was found`(arguments: [String], message: String)
+        throws
+    {
         let refused = try ChildProcess(Executable.holdfast, ["serve", "--listen", "127.0.0.1:0"] + arguments)
         #expect(refused.wait() == .exit(1))
         #expect(refused.errors.text == "Error: \(message)")
@@ -108,7 +130,8 @@ import Testing
 
     @Test func `A variable that is no setting is warned of at the start, with the one that was meant`() throws {
         let environment = [
-            "HOLDFAST_IDEL_TIMEOUT": "5s", "HOLDFAST_LOGLEVEL": "info", "HOLDFAST_GREETING": "a secret", "HOLDFAST_URL": "http://x",
+            "HOLDFAST_IDEL_TIMEOUT": "5s", "HOLDFAST_LOGLEVEL": "info", "HOLDFAST_GREETING": "a secret",
+            "HOLDFAST_URL": "http://x",
             "HOLDFAST_TIMEOUT": "1s", "HOLDFAST_LOCK_TIMEOUT": "1s",
         ]
         func warnings(_ environment: [String: String]) throws -> [String] {
@@ -128,7 +151,8 @@ import Testing
             ])
         // What Kubernetes tells of a service called holdfast.
         let service = [
-            "HOLDFAST_SERVICE_HOST": "10.0.0.1", "HOLDFAST_SERVICE_PORT": "8080", "HOLDFAST_PORT": "tcp://10.0.0.1:8080",
+            "HOLDFAST_SERVICE_HOST": "10.0.0.1", "HOLDFAST_SERVICE_PORT": "8080",
+            "HOLDFAST_PORT": "tcp://10.0.0.1:8080",
             "HOLDFAST_PORT_8080_TCP_ADDR": "10.0.0.1",
         ]
         #expect(try warnings(service) == [])
@@ -238,7 +262,8 @@ import Testing
         #expect(again.end == .exit(1))
         #expect(again.errors.contains(copy))
 
-        let input = try directory.write(profile("zoe", ["1": "2"]) + "\nnonsense\n" + profile("user10", ["2": "3"]), to: "in")
+        let input = try directory.write(
+            profile("zoe", ["1": "2"]) + "\nnonsense\n" + profile("user10", ["2": "3"]), to: "in")
         let imported = try Command("import", "--database", database, input: input)
         #expect(imported.end == .exit(1))
         #expect(imported.output == "imported 2, refused 1")
@@ -250,7 +275,9 @@ import Testing
         #expect(try server.request("GET", "/v1/profiles/zoe").text == profile("zoe", ["1": "2"]))
     }
 
-    @Test func `A restart puts a datafile in force if it has changed, and undoes nothing that was changed since`() throws {
+    @Test func `A restart puts a datafile in force if it has changed, and undoes nothing that was changed since`()
+        throws
+    {
         func datafile(revision: String) throws -> [String] {
             let text = """
                 {"version":"4","revision":"\(revision)","sdkKey":"shop","accountId":"1","projectId":"1","groups":[],"events":[],

@@ -42,7 +42,8 @@ import Testing
             "/ups/save?user_id=\(user)&experiment_bucket_map=%7B%221%22:%7B%22variation_id%22:%22v%22%7D%7D"
         }
         for number in 0..<50 {
-            let requests = HTTPClient.head("GET", save("u\(number)")) + HTTPClient.head("GET", "/ups/lookup?user_id=u\(number)")
+            let requests =
+                HTTPClient.head("GET", save("u\(number)")) + HTTPClient.head("GET", "/ups/lookup?user_id=u\(number)")
             try client.send(requests)
             for _ in 0..<2 { #expect(try client.receive().text == profile("u\(number)", ["1": "v"])) }
         }
@@ -55,7 +56,9 @@ import Testing
     @Test func `A field whose value is not UTF-8 is not taken for an absent one`() throws {
         let server = try server()
         let client = try server.client()
-        #expect(try client.request("PUT", "/v1/experiments/checkout", #"{"variations":["a"],"status":"Paused"}"#).status == 201)
+        #expect(
+            try client.request("PUT", "/v1/experiments/checkout", #"{"variations":["a"],"status":"Paused"}"#).status
+                == 201)
         for (field, status) in [("If-Match: \"?\"", 412), ("X-Optimizely-SDK-Key: ?", 400)] {
             let client = try server.client()
             let head = Array("DELETE /v1/experiments/checkout HTTP/1.1\r\nHost: test\r\n\(field)\r\n\r\n".utf8)
@@ -75,16 +78,21 @@ import Testing
         #expect(response.field("accept-encoding") == "identity")
         #expect(response[target == "/v1/decide" ? "error" : "detail"].string?.contains("'gzip'") == true)
         let plain = profile("ada", ["11": "1"])
-        #expect(try server.client().request("POST", "/ups/save", plain, fields: ["Content-Encoding: Identity"]).status == 200)
+        #expect(
+            try server.client().request("POST", "/ups/save", plain, fields: ["Content-Encoding: Identity"]).status
+                == 200)
     }
 
     @Test func `A request that comes byte by byte is answered`() throws {
         let server = try server()
         let client = try server.client()
         let text = profile("ada", ["11": "1"])
-        let chunked = "POST /ups/save HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+        let chunked =
+            "POST /ups/save HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
             + "1\r\n{\r\n\(String(text.utf8.count - 1, radix: 16));a=b\r\n\(text.dropFirst())\r\n0\r\nX: y\r\n\r\n"
-        for request in [HTTPClient.head("POST", "/ups/save", text), chunked, HTTPClient.head("GET", "/v1/profiles/ada")] {
+        for request in [
+            HTTPClient.head("POST", "/ups/save", text), chunked, HTTPClient.head("GET", "/v1/profiles/ada"),
+        ] {
             for byte in request.utf8 { try client.send([byte]) }
             #expect(try client.receive().text == text)
         }
@@ -131,7 +139,8 @@ import Testing
         let text = profile("ada", ["11": "1"])
         for _ in 0..<50 {
             let client = try server.client()
-            try client.send("POST /ups/save HTTP/1.1\r\nHost: a\r\nContent-Length: \(text.utf8.count + 1)\r\n\r\n\(text)")
+            try client.send(
+                "POST /ups/save HTTP/1.1\r\nHost: a\r\nContent-Length: \(text.utf8.count + 1)\r\n\r\n\(text)")
         }
         let halfImport = try server.client()
         try halfImport.send("POST /v1/profiles HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{\"use")

@@ -26,8 +26,9 @@ import Testing
 
         server = try ServerProcess(database: database)
         #expect(try server.request("GET", "/v1/profiles?detail=true").body == before)
-        #expect(try server.request("POST", "/ups/save", profile("ada", ["22": "3"])).text
-            == profile("ada", ["11": "1", "22": "9"]))
+        #expect(
+            try server.request("POST", "/ups/save", profile("ada", ["22": "3"])).text
+                == profile("ada", ["11": "1", "22": "9"]))
         server.stop()
     }
 
@@ -84,7 +85,8 @@ import Testing
                 for number in 0... {
                     let userID = "r\(round)c\(client)u\(number)"
                     let body = profile(userID, ["1": "v\(number)", "2": "w"])
-                    guard let response = try? connection.request("POST", "/ups/save", body), response.status == 200 else {
+                    guard let response = try? connection.request("POST", "/ups/save", body), response.status == 200
+                    else {
                         return
                     }
                     acknowledged.withLock { $0[userID] = response.text }
@@ -142,7 +144,8 @@ import Testing
         #expect(try post(server, "/v1/track?eventKey=purchase", body).status == 200)
         server.kill()
         let payload = #"{"event_id":"e1","tags":{"revenue":42},"attributes":{"plan":"gold"}}"#
-        let stored = try text("SELECT sdk_key || ' ' || user_id || ' ' || goal || ' ' || value || ' ' || payload FROM goal_events")
+        let stored = try text(
+            "SELECT sdk_key || ' ' || user_id || ' ' || goal || ' ' || value || ' ' || payload FROM goal_events")
         #expect(stored == "tests ada purchase 42.0 " + payload)
     }
 

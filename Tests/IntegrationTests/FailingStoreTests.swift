@@ -13,7 +13,9 @@ import Testing
         database = directory.file("holdfast.db")
     }
 
-    @Test func `A database that another process holds for long fails writes and not lookups, until it is let go`() throws {
+    @Test func `A database that another process holds for long fails writes and not lookups, until it is let go`()
+        throws
+    {
         let server = try ServerProcess(database: database, ["--lock-timeout", "100ms"])
         let client = try server.client()
         #expect(try client.request("POST", "/ups/save", profile("ada", ["11": "1"])).status == 200)
@@ -107,7 +109,9 @@ import Testing
         server.stop()
     }
 
-    @Test(.enabled(if: ImmutableFile.canBeMade, "only the administrator can take away the right to write to an open file"))
+    @Test(
+        .enabled(if: ImmutableFile.canBeMade, "only the administrator can take away the right to write to an open file")
+    )
     func `A file that is made read-only fails writes, until it can be written`() throws {
         let server = try ServerProcess(database: database)
         let client = try server.client()
@@ -128,7 +132,8 @@ import Testing
     ) throws {
         let override = #"{"variation_id":"7"}"#
         for (method, target, body) in [
-            ("POST", "/ups/save", profile("ada", ["11": "7"])), ("PATCH", "/v1/profiles/ada", profile("ada", ["11": "7"])),
+            ("POST", "/ups/save", profile("ada", ["11": "7"])),
+            ("PATCH", "/v1/profiles/ada", profile("ada", ["11": "7"])),
             ("PUT", "/v1/profiles/new", profile("new", ["11": "7"])),
             ("PUT", "/v1/profiles/ada/experiments/11", override), ("DELETE", "/v1/profiles/ada", nil),
         ] {

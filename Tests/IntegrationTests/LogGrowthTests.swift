@@ -24,7 +24,9 @@ import Testing
     /// Writes several MiB to the log.
     private func importProfiles(_ round: Int) throws {
         let long = String(repeating: "v", count: 200)
-        let lines = (0..<4_000).map { profile("u\(String($0 + 10_000).reversed().map(String.init).joined())", ["1": "\(long)\(round)"]) }
+        let lines = (0..<4_000).map {
+            profile("u\(String($0 + 10_000).reversed().map(String.init).joined())", ["1": "\(long)\(round)"])
+        }
         #expect(try server.request("POST", "/v1/profiles", lines.joined(separator: "\n"))["imported"] == 4_000)
     }
 

@@ -51,7 +51,8 @@ import Testing
     }
 
     @Test(arguments: [
-        ("127.0.0.1", "203.0.113.9", "203.0.113.9"), ("127.0.0.0/8,::1", "6.6.6.6, 203.0.113.9, 127.3.3.3", "203.0.113.9"),
+        ("127.0.0.1", "203.0.113.9", "203.0.113.9"),
+        ("127.0.0.0/8,::1", "6.6.6.6, 203.0.113.9, 127.3.3.3", "203.0.113.9"),
         ("10.0.0.0/8", "203.0.113.9", "127.0.0.1"), ("127.0.0.1", "unknown", "127.0.0.1"),
     ])
     func `A client behind a trusted proxy is named, and nobody's word is taken for it`(
@@ -103,7 +104,8 @@ import Testing
         server.stop()
         let written = try lines(server, "a login was refused").count
         #expect(written >= 10 && written <= 10 * (Int(seconds) + 1))
-        let leftOut = try lines(server, "further logins were refused").compactMap { $0["left_out"].integer }.reduce(0, +)
+        let leftOut = try lines(server, "further logins were refused").compactMap { $0["left_out"].integer }.reduce(
+            0, +)
         #expect(written + Int(leftOut) == 1_000)
     }
 }

@@ -57,12 +57,14 @@ import Testing
     /// Sends a secret where it does not belong, and where it does.
     private func sendEverywhere(_ secret: String) throws {
         let targets = [
-            "/v1/profiles/ada?token=\(secret)", "/v1/profiles/\(secret)", "/\(secret)", "/metrics?access_token=\(secret)",
+            "/v1/profiles/ada?token=\(secret)", "/v1/profiles/\(secret)", "/\(secret)",
+            "/metrics?access_token=\(secret)",
             "/ups/lookup?user_id=\(secret)", "http://\(secret)@host/v1/profiles/ada",
         ]
         for target in targets { _ = try server.request("GET", target, token: Self.reader) }
         let fields = [
-            "X-Request-Id: \(secret)", "X-Optimizely-SDK-Key: \(secret)", "User-Agent: \(secret)", "Cookie: token=\(secret)",
+            "X-Request-Id: \(secret)", "X-Optimizely-SDK-Key: \(secret)", "User-Agent: \(secret)",
+            "Cookie: token=\(secret)",
             "Authorization: Basic \(secret)", "Authorization: \(secret)", "Authorization: Bearer  \(secret) x",
             "\(secret): x", "Host: \(secret)",
         ]

@@ -33,8 +33,9 @@ import Testing
             #expect(try other.request("GET", "/v1/profiles/ada").status == 200)
             _ = try one.request("PUT", "/v1/profiles/ada/experiments/11", #"{"variation_id":"o\#(round)"}"#)
             #expect(try other.request("GET", "/v1/profiles/ada").text == profile("ada", ["11": "o\(round)"]))
-            #expect(try other.request("POST", "/ups/save", profile("ada", ["11": "2"])).text
-                == profile("ada", ["11": "o\(round)"]))
+            #expect(
+                try other.request("POST", "/ups/save", profile("ada", ["11": "2"])).text
+                    == profile("ada", ["11": "o\(round)"]))
             #expect(try one.request("DELETE", "/v1/profiles/ada").status == 204)
             #expect(try other.request("GET", "/v1/profiles/ada").status == 404)
         }
@@ -76,7 +77,8 @@ import Testing
         let program = try DatabaseConnection(directory.file("holdfast.db"))
         for round in 0..<20 {
             for client in clients { #expect(try client.request("GET", "/v1/profiles/eve").status == 404) }
-            try program.execute("INSERT INTO profiles SELECT 'eve', record, expires_at FROM profiles WHERE user_id = 'ada'")
+            try program.execute(
+                "INSERT INTO profiles SELECT 'eve', record, expires_at FROM profiles WHERE user_id = 'ada'")
             // Its row is in the shadow of a commit of the server, or of nothing.
             if round % 2 == 0 { _ = try clients[0].request("POST", "/ups/save", profile("bob", ["11": "v\(round)"])) }
             for client in clients {
@@ -128,7 +130,8 @@ import Testing
         }
     }
 
-    @Test func `A process with an older datafile enrolls nobody, and does not say so without enrolling either`() throws {
+    @Test func `A process with an older datafile enrolls nobody, and does not say so without enrolling either`() throws
+    {
         let clients = [try servers[0].client(), try servers[1].client()]
         try makeCheckout(known: clients[1])
         for round in 0..<20 {

@@ -123,12 +123,18 @@ import Testing
         server.stop()
     }
 
-    @Test func `A change of an attribute or a segment is what the next decision finds, in another process within a second`() throws {
+    @Test
+    func `A change of an attribute or a segment is what the next decision finds, in another process within a second`()
+        throws
+    {
         let server = try ServerProcess(database: database)
         let client = try server.client()
         for (method, target, body) in [
             ("PUT", "/v1/attributes/age", #"{"type":"number"}"#),
-            ("PUT", "/v1/segments/adults", #"{"conditions":{"type":"custom_attribute","name":"age","match":"ge","value":18}}"#),
+            (
+                "PUT", "/v1/segments/adults",
+                #"{"conditions":{"type":"custom_attribute","name":"age","match":"ge","value":18}}"#
+            ),
             ("PATCH", "/v1/profiles/tom/attributes", #"{"age":9}"#),
         ] {
             try #require(try client.request(method, target, body).status < 300)

@@ -130,7 +130,7 @@ import Testing
         let restarted = try ServerProcess(database: database)
         let end = monotonicNanoseconds()
         for client in clients {
-            for index in client.history.indices { 
+            for index in client.history.indices {
                 client.history[index].returnedAt = min(client.history[index].returnedAt, end)
             }
             for (user, events) in Dictionary(grouping: client.history, by: \.user) {
@@ -139,7 +139,8 @@ import Testing
                 #expect(last != .nothing)
                 var checker = HistoryChecker(ProfileModel())
                 let read = HistoryEvent(
-                    client: -1, user: user, operation: .read, invokedAt: end + 1, returnedAt: end + 2, observation: last)
+                    client: -1, user: user, operation: .read, invokedAt: end + 1, returnedAt: end + 2, observation: last
+                )
                 try checker.check(events + [read])
             }
         }
@@ -152,7 +153,8 @@ import Testing
 
     @Test func `The server outlives the reader of its log`() throws {
         let errors = try #require(Executable.find("head"))
-        let script = "'\(Executable.holdfast)' serve --listen 127.0.0.1:0 --database '\(database)' --access-log "
+        let script =
+            "'\(Executable.holdfast)' serve --listen 127.0.0.1:0 --database '\(database)' --access-log "
             + "3>&1 >&3 2>&1 | '\(errors)' -n 1"
         let shell = try ChildProcess("/bin/sh", ["-c", script])
         let line = try #require(shell.output.first { $0.contains("listening") })

@@ -54,12 +54,15 @@ import Testing
             #expect(try client.receiveHead().status == 200)
             return client
         }
-        _ = try directory.write("read renamed write-secret-0123456789\nadmin new admin-secret-0123456789\n", to: "tokens")
+        _ = try directory.write(
+            "read renamed write-secret-0123456789\nadmin new admin-secret-0123456789\n", to: "tokens")
         server.child.send(SIGHUP)
         #expect(try clients[0].receiveChunk() == nil)
         #expect(try clients[0].request("GET", "/v1/changes", token: "read-secret-0123456789").status == 401)
         let experiment = #"{"id":"7001","variations":[{"key":"control"},{"key":"new"}]}"#
-        #expect(try client.request("PUT", "/v1/experiments/checkout", experiment, token: "admin-secret-0123456789").status < 300)
+        #expect(
+            try client.request("PUT", "/v1/experiments/checkout", experiment, token: "admin-secret-0123456789").status
+                < 300)
         #expect(try clients[1].receiveChunk()?.hasPrefix("event: datafile") == true)
     }
 
@@ -108,7 +111,9 @@ import Testing
     }
 
     @Test func `With tokens every address is listened to`() throws {
-        let arguments = ["serve", "--listen", "0.0.0.0:0", "--database", directory.file("new.db"), "--tokens-file", file]
+        let arguments = [
+            "serve", "--listen", "0.0.0.0:0", "--database", directory.file("new.db"), "--tokens-file", file,
+        ]
         let child = try ChildProcess(Executable.holdfast, arguments)
         #expect(child.errors.first { $0.contains("listening") }?.contains("http://0.0.0.0:") == true)
         child.send(SIGTERM)
@@ -124,7 +129,9 @@ import Testing
         #expect(refused.errors.contains("chmod 600"))
     }
 
-    @Test(arguments: ["", "# none\n", "read dashboard\n", "read dashboard short\n", "root dashboard long-enough-0123456\n"])
+    @Test(arguments: [
+        "", "# none\n", "read dashboard\n", "read dashboard short\n", "root dashboard long-enough-0123456\n",
+    ])
     func `A token file that is wrong is refused`(text: String) throws {
         let file = try directory.write(text, to: "wrong")
         let refused = try Command(

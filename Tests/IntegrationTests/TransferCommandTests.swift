@@ -32,12 +32,16 @@ import Testing
 
     @Test func `An import on the command line keeps to the rules of the servers`() throws {
         let path = directory.file("rules.db")
-        let lines = try directory.write(profile("a", ["1": "2"]) + "\n" + profile("b", ["1": "2", "3": "4"]) + "\n", to: "lines")
+        let lines = try directory.write(
+            profile("a", ["1": "2"]) + "\n" + profile("b", ["1": "2", "3": "4"]) + "\n", to: "lines")
         let imported = try Command(
-            "import", "--create", "--database", path, "--max-assignments", "1", environment: ["HOLDFAST_ASSIGNMENT_TTL": "1h"],
+            "import", "--create", "--database", path, "--max-assignments", "1",
+            environment: ["HOLDFAST_ASSIGNMENT_TTL": "1h"],
             input: lines)
         #expect(imported.end == .exit(1))
-        #expect(imported.errors.contains("line 2 was refused: a profile must have at most 1 assignments; the change adds too many"))
+        #expect(
+            imported.errors.contains(
+                "line 2 was refused: a profile must have at most 1 assignments; the change adds too many"))
         let stored = try Command("export", "--detail", "--database", path)
         let expiry = try JSONParser().parse(stored.output)["experiment_bucket_map"]["1"]["expires_at"]
         #expect(expiry.string != nil)
@@ -56,7 +60,9 @@ import Testing
             #expect(child.wait() == .exit(0))
             #expect(child.output.text == "imported 1, refused 0")
         }
-        #expect(try Command("export", "--database", path).output == profile("a", ["1": "2"]) + "\n" + profile("b", ["1": "2"]))
+        #expect(
+            try Command("export", "--database", path).output == profile("a", ["1": "2"]) + "\n"
+                + profile("b", ["1": "2"]))
         for (wrong, reason) in [(directory.file("none"), "cannot be read"), (directory.path, "is a directory")] {
             let failed = try Command("import", wrong, "--database", path)
             #expect(failed.end == .exit(1))
@@ -74,7 +80,9 @@ import Testing
         #expect(imported.output == "imported 0, refused 1000")
         let named = imported.errors.split(separator: "\n")
         #expect(named.count == 21)
-        #expect(named.dropLast().enumerated().allSatisfy { $1.hasPrefix("line \($0 + 1) was refused: ") }, "\(imported.errors)")
+        #expect(
+            named.dropLast().enumerated().allSatisfy { $1.hasPrefix("line \($0 + 1) was refused: ") },
+            "\(imported.errors)")
         #expect(named.last == "980 more lines were refused")
     }
 

@@ -96,7 +96,9 @@ import Testing
             let said = try Command("migrate", "--database", database)
             #expect(said.end == .exit(0))
             let upToDate = "\(database) has version \(latest) already"
-            #expect(said.output == (version == latest ? upToDate : "\(database) was brought from version \(version) to \(latest)"))
+            #expect(
+                said.output
+                    == (version == latest ? upToDate : "\(database) was brought from version \(version) to \(latest)"))
             #expect(try Command("migrate", "--database", database).output == upToDate)
         }
         let server = try ServerProcess(database: database)

@@ -18,7 +18,8 @@ extension SQLiteStoreTests {
             for name in ["a", "b"] { try await Self.define(name, in: store) }
         }
 
-        private static func define(_ name: String, _ type: AttributeType = .number, in store: SQLiteStore) async throws {
+        private static func define(_ name: String, _ type: AttributeType = .number, in store: SQLiteStore) async throws
+        {
             try await store.define(AttributeDefinition(name: Identifier(name), number: 0, type: type))
         }
 
@@ -50,7 +51,8 @@ extension SQLiteStoreTests {
             try await store.update([1: Self.number(1)], of: "user")
             try await store.update([1: Self.number(1)], of: "other")
             try await store.apply(.erase, to: "user")
-            let left = try RawDatabase(store.configuration.path).value("SELECT group_concat(user_id) FROM user_attributes")
+            let left = try RawDatabase(store.configuration.path).value(
+                "SELECT group_concat(user_id) FROM user_attributes")
             #expect(left == "other")
         }
 
@@ -58,7 +60,9 @@ extension SQLiteStoreTests {
         func removal() async throws {
             for user in 0..<50 {
                 let updates: [UInt32: AttributeUpdate] =
-                    user % 3 == 0 ? [2: Self.number(2)] : user % 3 == 1 ? [1: Self.number(1)] : [1: Self.number(1), 2: Self.number(2)]
+                    user % 3 == 0
+                    ? [2: Self.number(2)]
+                    : user % 3 == 1 ? [1: Self.number(1)] : [1: Self.number(1), 2: Self.number(2)]
                 try await store.update(updates, of: Identifier("user\(user)"))
             }
             #expect(try await store.removeDefinition("a"))

@@ -56,10 +56,12 @@ extension SQLiteStoreTests {
         @Test func `Erasing a user leaves nothing of the user in the table`() async throws {
             let store = try makeStore()
             defer { store.close() }
-            try await store.administer(.override(experimentID: "e", variationID: "secret-w"), of: "secret-ada", by: admin)
+            try await store.administer(
+                .override(experimentID: "e", variationID: "secret-w"), of: "secret-ada", by: admin)
             try await store.administer(.override(experimentID: "e", variationID: "v"), of: "bob", by: admin)
             try await store.administer(.erase, of: "secret-ada", by: admin)
-            let all = try RawDatabase(path).value("SELECT group_concat(quote(user_id) || target || quote(before) || quote(after)) FROM audit")
+            let all = try RawDatabase(path).value(
+                "SELECT group_concat(quote(user_id) || target || quote(before) || quote(after)) FROM audit")
             #expect(!all.contains("secret"))
         }
 

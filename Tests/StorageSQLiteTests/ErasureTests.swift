@@ -22,7 +22,8 @@ extension SQLiteStoreTests {
         private static func exposure(of user: Identifier) -> UserEvent {
             .exposure(
                 Exposure(
-                    userID: user, experimentID: "e", experimentKey: "k", variationID: "a", happenedAt: 1_000, isForced: false,
+                    userID: user, experimentID: "e", experimentKey: "k", variationID: "a", happenedAt: 1_000,
+                    isForced: false,
                     sdkKey: ""))
         }
 

@@ -23,15 +23,20 @@ extension SQLiteStoreTests {
             let directory = try TemporaryDirectory()
             let path = directory.file("holdfast.db")
             let rows = [
-                Self.impression("u", "a", at: 100), Self.impression("u", "a", at: 200), Self.impression("u", "", at: 50),
-                Self.conversion("u", #"{"revenue":250}"#, at: 90), Self.conversion("u", #"{"value":1.5,"revenue":3}"#, at: 110),
-                Self.impression("v", "a", at: 100), Self.impression("v", "b", at: 200), Self.conversion("v", "{}", at: 300),
+                Self.impression("u", "a", at: 100), Self.impression("u", "a", at: 200),
+                Self.impression("u", "", at: 50),
+                Self.conversion("u", #"{"revenue":250}"#, at: 90),
+                Self.conversion("u", #"{"value":1.5,"revenue":3}"#, at: 110),
+                Self.impression("v", "a", at: 100), Self.impression("v", "b", at: 200),
+                Self.conversion("v", "{}", at: 300),
                 Self.conversion("nobody", #"{"value":"x"}"#, at: 300),
             ]
             do {
                 let old = try RawDatabase(path)
                 for step in Migrations.all.prefix(2) { try old.execute(String(decoding: step, as: UTF8.self)) }
-                try old.execute("INSERT INTO events (kind, sdk_key, user_id, received_at, payload) VALUES \(rows.joined(separator: ","))")
+                try old.execute(
+                    "INSERT INTO events (kind, sdk_key, user_id, received_at, payload) VALUES \(rows.joined(separator: ","))"
+                )
                 try old.execute("PRAGMA application_id = 0x48644674; PRAGMA user_version = 2")
             }
             let store = try SQLiteStore(SQLiteConfiguration(path: path))

@@ -49,7 +49,9 @@ extension SQLiteStoreTests {
         func damagedNumbers(column: String, number: Int64) async throws {
             _ = try await store.record([Self.exposure("u"), Self.goal("u")])
             try RawDatabase(directory.file("holdfast.db")).execute("UPDATE \(column) = \(number)")
-            _ = try? await store.record([Self.goal("u", at: 2), Self.exposure("u", "b", at: 3), Self.exposure("u", at: -9)])
+            _ = try? await store.record([
+                Self.goal("u", at: 2), Self.exposure("u", "b", at: 3), Self.exposure("u", at: -9),
+            ])
             _ = try tally()
             _ = try? await store.apply(.erase, to: "u")
             store.close()
@@ -57,7 +59,9 @@ extension SQLiteStoreTests {
 
         @Test("Erasing a user leaves no rows")
         func erasing() async throws {
-            _ = try await store.record([Self.exposure("u"), Self.goal("u", 0.1), Self.exposure("v"), Self.goal("v", 0.7, id: "1")])
+            _ = try await store.record([
+                Self.exposure("u"), Self.goal("u", 0.1), Self.exposure("v"), Self.goal("v", 0.7, id: "1"),
+            ])
             try await store.apply(.erase, to: "v")
             let left = try RawDatabase(store.configuration.path).value(
                 "SELECT count(*) FROM exposures, user_goals WHERE exposures.user_id = 'v' OR user_goals.user_id = 'v'")

@@ -116,11 +116,14 @@ extension SQLiteStoreTests {
             defer { reader.close() }
             let release = await store.holdWriter()
             let before = store.submitTogether(.newUsers(3))
-            store.writer.submit({ _ in throw SQLiteError(code: 13, message: "full") }, completion: { (_: Result<Void, _>) in })
+            store.writer.submit(
+                { _ in throw SQLiteError(code: 13, message: "full") }, completion: { (_: Result<Void, _>) in })
             let after = store.submitTogether([.init(userID: "after", operation: .replace([:]))])
             release.signal()
             for result in await before.results() + after.results() {
-                #expect(throws: StorageError.unavailable(reason: "the disk or the database is full")) { try result.get() }
+                #expect(throws: StorageError.unavailable(reason: "the disk or the database is full")) {
+                    try result.get()
+                }
             }
             #expect(try reader.page(after: nil, limit: 10).isEmpty)
             #expect(await reasonOfFailure(store) == "")
@@ -172,7 +175,8 @@ extension SQLiteStoreTests {
             #expect(await submitted.results().filter { (try? $0.get()) != nil }.count == 10)
         }
 
-        @Test("Changes submitted as one are committed together, in as many transactions as the limit of a batch asks for")
+        @Test(
+            "Changes submitted as one are committed together, in as many transactions as the limit of a batch asks for")
         func batchesOfGroups() async throws {
             let store = try SQLiteStore.make(in: directory) { $0.batchLimit = 4 }
             defer { store.close() }

@@ -24,15 +24,18 @@ extension SQLiteStoreTests {
             await #expect(sourceLocation: sourceLocation) {
                 try await store.apply(.replace(["e": "refused"]), to: "refused")
             } throws: { error in
-                "\(error)".contains("the \(reason) must stay in place") && "\(error)".contains("moved, deleted or replaced")
+                "\(error)".contains("the \(reason) must stay in place")
+                    && "\(error)".contains("moved, deleted or replaced")
             }
             await #expect(throws: StorageError.self, sourceLocation: sourceLocation) { try await store.probe() }
             #expect("\(store.writeFailure, default: "")".contains(reason), sourceLocation: sourceLocation)
         }
 
-        @Test("A file that was moved away or replaced takes no more writes, until it is back", arguments: [
-            ("", "database file"), ("-wal", "write-ahead log"), ("-shm", "index of the write-ahead log"),
-        ], [true, false])
+        @Test(
+            "A file that was moved away or replaced takes no more writes, until it is back",
+            arguments: [
+                ("", "database file"), ("-wal", "write-ahead log"), ("-shm", "index of the write-ahead log"),
+            ], [true, false])
         func moved(file: (suffix: String, name: String), isReplaced: Bool) async throws {
             let store = try SQLiteStore.make(in: directory)
             defer { store.close() }
@@ -103,10 +106,11 @@ extension SQLiteStoreTests {
             try await store.apply(.replace(["e": "v"]), to: "user")
             let path = path
             let result = await withCheckedContinuation { continuation in
-                store.writer.submit({ transaction in
-                    unlink(path + "-wal")
-                    transaction.changed()
-                }, completion: { continuation.resume(returning: $0) })
+                store.writer.submit(
+                    { transaction in
+                        unlink(path + "-wal")
+                        transaction.changed()
+                    }, completion: { continuation.resume(returning: $0) })
             }
             #expect(throws: StorageError.self) { try result.get() }
         }
@@ -142,10 +146,11 @@ extension SQLiteStoreTests {
         func modes() async throws {
             func modes() throws -> [String: Int] {
                 let names = try FileManager.default.contentsOfDirectory(atPath: directory.path)
-                return try Dictionary(uniqueKeysWithValues: names.map { name in
-                    let attributes = try FileManager.default.attributesOfItem(atPath: directory.file(name))
-                    return (name, (attributes[.posixPermissions] as? NSNumber)?.intValue ?? 0)
-                })
+                return try Dictionary(
+                    uniqueKeysWithValues: names.map { name in
+                        let attributes = try FileManager.default.attributesOfItem(atPath: directory.file(name))
+                        return (name, (attributes[.posixPermissions] as? NSNumber)?.intValue ?? 0)
+                    })
             }
             let store = try SQLiteStore.make(in: directory)
             try await store.apply(.replace(["e": "v"]), to: "user")

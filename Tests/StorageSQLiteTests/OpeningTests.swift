@@ -37,10 +37,12 @@ extension SQLiteStoreTests {
             return error?.reason ?? ""
         }
 
-        @Test("Text, noise and a cut off header are refused and left as they are", arguments: [
-            Data("user_id,variation\n1,2\n".utf8), Data("x".utf8), Data(repeating: 0, count: 8_192),
-            Data("SQLite format 3\0".utf8), Data("SQLite format 3\0".utf8) + Data(repeating: 0xFF, count: 8_192),
-        ])
+        @Test(
+            "Text, noise and a cut off header are refused and left as they are",
+            arguments: [
+                Data("user_id,variation\n1,2\n".utf8), Data("x".utf8), Data(repeating: 0, count: 8_192),
+                Data("SQLite format 3\0".utf8), Data("SQLite format 3\0".utf8) + Data(repeating: 0xFF, count: 8_192),
+            ])
         func noDatabase(content: Data) throws {
             try content.write(to: URL(fileURLWithPath: path))
             #expect(try expectRefused() != "")

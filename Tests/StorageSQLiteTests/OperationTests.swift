@@ -41,7 +41,8 @@ extension SQLiteStoreTests {
             #expect(store.metrics().commits == 5)
         }
 
-        @Test("A commit greater than what is collected for one write to the log is whole, and seen by other connections")
+        @Test(
+            "A commit greater than what is collected for one write to the log is whole, and seen by other connections")
         func greatCommit() async throws {
             let store = try SQLiteStore.make(in: directory) { $0.batchLimit = 2_000 }
             let reader = try store.makeReader()
@@ -105,7 +106,9 @@ extension SQLiteStoreTests {
         @Test("Who leaves that to others deletes nothing in the background")
         func leavesRetentionToOthers() async throws {
             let clock = ManualClock()
-            let store = try SQLiteStore.make(in: directory, rules: ProfileRules(assignmentTTL: .seconds(60)), clock: clock) {
+            let store = try SQLiteStore.make(
+                in: directory, rules: ProfileRules(assignmentTTL: .seconds(60)), clock: clock
+            ) {
                 $0.retentionInterval = 0.001
                 $0.deletesOld = false
             }

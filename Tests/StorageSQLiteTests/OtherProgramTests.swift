@@ -39,7 +39,8 @@ extension SQLiteStoreTests {
                 try other.execute(Self.copyUser)
                 #expect(try reader.variations(of: "new") == ["e": "v"])
                 try other.execute(
-                    "UPDATE profiles SET record = (SELECT record FROM profiles WHERE user_id = 'other') WHERE user_id = 'new'")
+                    "UPDATE profiles SET record = (SELECT record FROM profiles WHERE user_id = 'other') WHERE user_id = 'new'"
+                )
                 #expect(try reader.variations(of: "new") == ["e": "w"])
                 try other.execute("DELETE FROM profiles WHERE user_id = 'new'")
                 #expect(try reader.variations(of: "new") == nil)
@@ -57,7 +58,9 @@ extension SQLiteStoreTests {
                 _ = try reader.variations(of: "new")
                 _ = try reader.variations(of: "other")
                 try await store.apply(.replace(["e": "before"]), to: "third")
-                try other.execute("\(Self.copyUser); UPDATE profiles SET record = (SELECT record FROM profiles WHERE user_id = 'user')")
+                try other.execute(
+                    "\(Self.copyUser); UPDATE profiles SET record = (SELECT record FROM profiles WHERE user_id = 'user')"
+                )
                 try await store.apply(.replace(["e": Identifier("after\(number)")]), to: "third")
                 #expect(try reader.variations(of: "new") == ["e": "v"])
                 #expect(try reader.variations(of: "other") == ["e": "v"])
@@ -104,7 +107,9 @@ extension SQLiteStoreTests {
             #expect(try reader.variations(of: "restored") == ["e": "w"])
         }
 
-        @Test("Random changes by two stores and another program are seen by all readers as a model says", arguments: 0..<4)
+        @Test(
+            "Random changes by two stores and another program are seen by all readers as a model says", arguments: 0..<4
+        )
         func model(seed: UInt64) async throws {
             defer { close() }
             let second = try SQLiteStore.make(in: directory) { $0.userScanPause = 0 }

@@ -32,7 +32,8 @@ struct PageCacheTests {
                     try connection.statement("DELETE FROM entries WHERE key = ?1").run { $0.bind(key, at: 1) }
                 } else {
                     let value = [UInt8](
-                        repeating: UInt8(step), count: Int.random(in: 0...(step % 10 == 0 ? 3_000 : 60), using: &generator))
+                        repeating: UInt8(step),
+                        count: Int.random(in: 0...(step % 10 == 0 ? 3_000 : 60), using: &generator))
                     model[key] = value
                     try connection.statement("INSERT OR REPLACE INTO entries (key, value) VALUES (?1, ?2)").run {
                         $0.bind(key, at: 1)

@@ -24,15 +24,19 @@ extension SQLiteStoreTests {
             #expect(try second.datafileHistory(sdkKey: "key", limit: 10).map(\.revision) == ["2", "1"])
         }
 
-        @Test("Assignments are stored only if they were decided with the newest datafile, of whatever store on the file")
+        @Test(
+            "Assignments are stored only if they were decided with the newest datafile, of whatever store on the file")
         func decisionsOfAnotherDatafile() async throws {
             let directory = try TemporaryDirectory()
             let (first, second) = (try SQLiteStore.make(in: directory), try SQLiteStore.make(in: directory))
             defer { first.close() }
             defer { second.close() }
-            func assign(_ variation: Identifier, _ version: Int64, replacing: Identifier? = nil) async throws -> Identifier? {
+            func assign(_ variation: Identifier, _ version: Int64, replacing: Identifier? = nil) async throws
+                -> Identifier?
+            {
                 let proposal = ProfileChange.Proposal(experimentID: "e", variationID: variation, replacing: replacing)
-                return try await second.apply(.assign([proposal], decidedWith: version), to: "user").profile?.variationID(for: "e")
+                return try await second.apply(.assign([proposal], decidedWith: version), to: "user").profile?
+                    .variationID(for: "e")
             }
             let former = try #require(try await first.activate("1")).version
             #expect(try await assign("a", former) == "a")

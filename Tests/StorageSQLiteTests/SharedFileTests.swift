@@ -47,7 +47,8 @@ extension SQLiteStoreTests {
             #expect(reader.cacheMetrics.hits == 20)
         }
 
-        @Test("A cached user whose profile its own process changes, or erases, is answered from memory with what is new")
+        @Test(
+            "A cached user whose profile its own process changes, or erases, is answered from memory with what is new")
         func cacheKeepsUp() async throws {
             let directory = try TemporaryDirectory()
             let store = try SQLiteStore.make(in: directory)

@@ -32,7 +32,9 @@ extension SQLiteStoreTests {
             return (store, try store.makeReader())
         }
 
-        @Test("Who has no profile is not looked for in the database, however many profiles there are", arguments: [1, 2_500])
+        @Test(
+            "Who has no profile is not looked for in the database, however many profiles there are",
+            arguments: [1, 2_500])
         func unknownUsers(users: Int) async throws {
             let (store, reader) = try await makeStore(of: users)
             defer { store.close() }
@@ -102,9 +104,10 @@ extension SQLiteStoreTests {
             let other = try SQLiteStore.make(in: directory)
             defer { other.close() }
             // One whom the full filter does not happen to have.
-            let new = try #require((0..<1_000).lazy.map { Identifier("new\($0)") }.first {
-                !former.mayContain($0.withKey(\.hash))
-            })
+            let new = try #require(
+                (0..<1_000).lazy.map { Identifier("new\($0)") }.first {
+                    !former.mayContain($0.withKey(\.hash))
+                })
             try await other.apply(.replace([:]), to: new)
             let commit = try store.file.reader(lockTimeout: 1).lastCommit()
             let last = try #require(commit)
@@ -125,16 +128,20 @@ extension SQLiteStoreTests {
             let other = try SQLiteStore.make(in: directory)
             defer { other.close() }
             try await other.apply(.replace(["e1": "first"]), to: "new")
-            let proposals = ["e1", "e2"].map { ProfileChange.Proposal(experimentID: Identifier($0), variationID: "late") }
+            let proposals = ["e1", "e2"].map {
+                ProfileChange.Proposal(experimentID: Identifier($0), variationID: "late")
+            }
             let result = try await store.apply(.assign(proposals), to: "new")
             #expect(result.existed && result.profile?.variations == ["e1": "first", "e2": "late"])
             #expect(try reader.variations(of: "new") == ["e1": "first", "e2": "late"])
             #expect(store.metrics().assignments == 2)
         }
 
-        @Test("When more users are added than there is room for, room is made for more, but not again at once", arguments: [
-            (pause: 0.0, isLarger: true), (pause: 60.0, isLarger: false),
-        ])
+        @Test(
+            "When more users are added than there is room for, room is made for more, but not again at once",
+            arguments: [
+                (pause: 0.0, isLarger: true), (pause: 60.0, isLarger: false),
+            ])
         func growth(pause: Double, isLarger: Bool) async throws {
             let (store, reader) = try await makeStore(of: 1) {
                 $0.minimumUserCapacity = 100
@@ -150,12 +157,15 @@ extension SQLiteStoreTests {
             for number in 0..<4_000 { #expect(try reader.profile(of: Identifier("u\(number)")) != nil) }
         }
 
-        @Test("Counters that somebody has tampered with cost neither memory nor the server", arguments: [
-            Int64.min, -1, 1 << 40, .max,
-        ])
+        @Test(
+            "Counters that somebody has tampered with cost neither memory nor the server",
+            arguments: [
+                Int64.min, -1, 1 << 40, .max,
+            ])
         func wrongCounters(count: Int64) throws {
             try SQLiteStore.make(in: directory).close()
-            try RawDatabase(directory.file("holdfast.db")).execute("UPDATE counters SET profiles = \(count), commits = \(count)")
+            try RawDatabase(directory.file("holdfast.db")).execute(
+                "UPDATE counters SET profiles = \(count), commits = \(count)")
             let (store, reader) = try reopenStore()
             defer { store.close() }
             defer { reader.close() }
@@ -195,9 +205,10 @@ extension SQLiteStoreTests {
             defer { reader.close() }
             var model: Set<Int> = Set(0..<3)
             for _ in 0..<150 {
-                let numbers = Set((0..<Int.random(in: 1...200, using: &generator)).map { _ in
-                    Int.random(in: 0..<9_000, using: &generator)
-                })
+                let numbers = Set(
+                    (0..<Int.random(in: 1...200, using: &generator)).map { _ in
+                        Int.random(in: 0..<9_000, using: &generator)
+                    })
                 let isErasing = Int.random(in: 0..<4, using: &generator) == 0
                 let changes = numbers.map {
                     ProfileChange(userID: Identifier("u\($0)"), operation: isErasing ? .erase : .replace([:]))

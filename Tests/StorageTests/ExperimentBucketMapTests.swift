@@ -13,12 +13,17 @@ import Testing
         #expect(map.entries.map(\.variationID) == ["3", "2", "4"])
     }
 
-    @Test("Long ids are in the order of their bytes, whatever they have in common", arguments: [
-        ["experiment10", "experiment1", "experiment2", "experiment"],
-        ["aaaaaaaaaaaaaaaaaaaaaaaaaaaaac", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaab", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaabb"],
-        ["baaaaaaaaaaaaaaaaaaaaaaac", "aaaaaaaaaaaaaaaaaaaaaaac", "baaaaaaaaaaaaaaaaaaaaaaab", "aaaaaaaaaaaaaaaaaaaaaaab", "a", ""],
-        ["é", "e", "z", "\u{1F600}", "e\u{301}", "e\0", "e\0\0"],
-    ])
+    @Test(
+        "Long ids are in the order of their bytes, whatever they have in common",
+        arguments: [
+            ["experiment10", "experiment1", "experiment2", "experiment"],
+            ["aaaaaaaaaaaaaaaaaaaaaaaaaaaaac", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaab", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaabb"],
+            [
+                "baaaaaaaaaaaaaaaaaaaaaaac", "aaaaaaaaaaaaaaaaaaaaaaac", "baaaaaaaaaaaaaaaaaaaaaaab",
+                "aaaaaaaaaaaaaaaaaaaaaaab", "a", "",
+            ],
+            ["é", "e", "z", "\u{1F600}", "e\u{301}", "e\0", "e\0\0"],
+        ])
     func orderOfLongIDs(ids: [Identifier]) {
         let map = ExperimentBucketMap(ids.map { .init(experimentID: $0, variationID: $0) })
         #expect(map.entries.map(\.experimentID) == ids.sorted())

@@ -23,7 +23,8 @@ struct InMemoryStoreTests {
 
     private static func make(_ options: StoreContract.Options, _ timing: InMemoryStore.Timing) -> InMemoryStore {
         InMemoryStore(
-            rules: options.rules, datafileHistory: options.datafileHistory, timing: timing, clock: options.clock.wallClock)
+            rules: options.rules, datafileHistory: options.datafileHistory, timing: timing,
+            clock: options.clock.wallClock)
     }
 
     @Test("Changes of several users complete out of order, and those of one user in order")

@@ -15,14 +15,17 @@ struct ProfileRecordTests {
     func roundTrip(first: Timestamp, second: Timestamp) throws {
         let assignments: [Identifier: Assignment] = [
             "": Assignment(variationID: "", source: .override, assignedAt: first, updatedAt: second, expiresAt: nil),
-            "é": Assignment(variationID: "e\u{301}", source: .saved, assignedAt: second, updatedAt: first, expiresAt: second),
+            "é": Assignment(
+                variationID: "e\u{301}", source: .saved, assignedAt: second, updatedAt: first, expiresAt: second),
             "e\u{301}": Assignment(variationID: "x", source: .bucketed, assignedAt: 0, updatedAt: 0, expiresAt: first),
         ]
         let record = ProfileRecord(assignments)
         let read = try ProfileRecord(checking: record.bytes)
         #expect(read == record)
         #expect(read.count == 3)
-        #expect(Dictionary(uniqueKeysWithValues: read.entries.map { (read.experimentID(of: $0), read.assignment(of: $0)) }) == assignments)
+        #expect(
+            Dictionary(uniqueKeysWithValues: read.entries.map { (read.experimentID(of: $0), read.assignment(of: $0)) })
+                == assignments)
         for (experimentID, assignment) in assignments {
             #expect(read[experimentID] == assignment)
         }
@@ -53,23 +56,25 @@ struct ProfileRecordTests {
         #expect(record.visible(at: 200) == nil)
     }
 
-    @Test("Refuses damaged bytes", arguments: [
-        ([], .truncated),
-        ([2, 0, 0], .unknownVersion(2)),
-        ([1], .truncated),
-        ([1, 1, 0], .wrongHeader),
-        ([1, 0, 5], .wrongHeader),
-        ([1, 0, 0, 1], .truncated),
-        ([1, 1, 0, 0, 1, 65, 1, 66, 0, 0], .unknownSource(0)),
-        ([1, 1, 0, 4, 1, 65, 1, 66, 0, 0], .unknownSource(4)),
-        ([1, 1, 0, 1, 9, 65, 1, 66, 0, 0], .truncated),
-        ([1, 1, 0, 1, 1, 0xFF, 1, 66, 0, 0], .invalidText),
-        ([1, 1, 0, 1, 1, 65, 1, 66, 0, 0, 1, 1, 65, 1, 66, 0, 0], .unordered),
-        ([1, 2, 0, 1, 1, 66, 1, 66, 0, 0, 1, 1, 65, 1, 66, 0, 0], .unordered),
-        ([1, 1, 0, 0x81, 1, 65, 1, 66, 0, 0, 2], .wrongHeader),
-        ([1, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0x01, 0], .numberOutOfRange),
-        ([1, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0], .numberOutOfRange),
-    ] as [([UInt8], ProfileRecordDamage)])
+    @Test(
+        "Refuses damaged bytes",
+        arguments: [
+            ([], .truncated),
+            ([2, 0, 0], .unknownVersion(2)),
+            ([1], .truncated),
+            ([1, 1, 0], .wrongHeader),
+            ([1, 0, 5], .wrongHeader),
+            ([1, 0, 0, 1], .truncated),
+            ([1, 1, 0, 0, 1, 65, 1, 66, 0, 0], .unknownSource(0)),
+            ([1, 1, 0, 4, 1, 65, 1, 66, 0, 0], .unknownSource(4)),
+            ([1, 1, 0, 1, 9, 65, 1, 66, 0, 0], .truncated),
+            ([1, 1, 0, 1, 1, 0xFF, 1, 66, 0, 0], .invalidText),
+            ([1, 1, 0, 1, 1, 65, 1, 66, 0, 0, 1, 1, 65, 1, 66, 0, 0], .unordered),
+            ([1, 2, 0, 1, 1, 66, 1, 66, 0, 0, 1, 1, 65, 1, 66, 0, 0], .unordered),
+            ([1, 1, 0, 0x81, 1, 65, 1, 66, 0, 0, 2], .wrongHeader),
+            ([1, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0x01, 0], .numberOutOfRange),
+            ([1, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0], .numberOutOfRange),
+        ] as [([UInt8], ProfileRecordDamage)])
     func damage(bytes: [UInt8], damage: ProfileRecordDamage) {
         #expect(throws: damage) { try ProfileRecord(checking: bytes) }
     }

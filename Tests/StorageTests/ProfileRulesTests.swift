@@ -30,7 +30,8 @@ struct ProfileRulesTests {
 
     @Test("Without a lifetime a save makes an assignment permanent that once would have expired")
     func lifetimeRemoved() throws {
-        let stored = try ProfileRules(assignmentTTL: .seconds(10)).apply(.replace(["e": "v"]), to: nil, at: 0).result.profile
+        let stored = try ProfileRules(assignmentTTL: .seconds(10)).apply(.replace(["e": "v"]), to: nil, at: 0).result
+            .profile
         let saved = try rules.apply(.merge(["e": "v"], onConflict: .replace), to: stored, at: 5)
         #expect(saved.result.changed)
         #expect(saved.result.profile?.earliestExpiry == nil)
@@ -46,7 +47,8 @@ struct ProfileRulesTests {
     @Test("A save keeps the source of the assignment that it repeats")
     func sourceKept() throws {
         let assigned = try rules.apply(.assign([.init(experimentID: "e", variationID: "v")]), to: nil, at: 0)
-        let saved = try rules.apply(.merge(["e": "v", "f": "w"], onConflict: .replace), to: assigned.result.profile, at: 1)
+        let saved = try rules.apply(
+            .merge(["e": "v", "f": "w"], onConflict: .replace), to: assigned.result.profile, at: 1)
         #expect(saved.result.profile?["e"]?.source == .bucketed)
         #expect(saved.result.profile?["f"]?.source == .saved)
     }

@@ -17,7 +17,8 @@ struct EventLedger {
         case .exposure(let exposure):
             exposures.append(exposure)
         case .goal(let event):
-            let isKnown = event.senderID != nil
+            let isKnown =
+                event.senderID != nil
                 && events.contains { $0.userID == event.userID && $0.senderID == event.senderID }
             if !isKnown { events.append(event) }
         }

@@ -111,10 +111,12 @@ final class InMemorySession: StoreSession {
     }
 
     func putAttribute(
-        _ definition: AttributeDefinition, by author: Author, _ completion: @escaping Completion<AttributeDefinitionResult>
+        _ definition: AttributeDefinition, by author: Author,
+        _ completion: @escaping Completion<AttributeDefinitionResult>
     ) {
         let clock = clock
-        change(of: nil, completion) { tables throws(StorageError) in tables.define(definition, by: author, at: clock()) }
+        change(of: nil, completion) { tables throws(StorageError) in tables.define(definition, by: author, at: clock())
+        }
     }
 
     func removeAttribute(_ name: Identifier, by author: Author, _ completion: @escaping Completion<Bool>) {
@@ -131,7 +133,8 @@ final class InMemorySession: StoreSession {
 
     func removeSegment(_ name: Identifier, by author: Author, _ completion: @escaping Completion<Bool>) {
         let clock = clock
-        change(of: nil, completion) { tables throws(StorageError) in tables.removeSegment(name, by: author, at: clock()) }
+        change(of: nil, completion) { tables throws(StorageError) in tables.removeSegment(name, by: author, at: clock())
+        }
     }
 
     func scan(_ matcher: SegmentMatcher, _ scope: SegmentScan, _ completion: @escaping Completion<SegmentPage>) {

@@ -59,7 +59,9 @@ struct InMemoryTables {
     mutating func apply(
         _ change: ProfileChange, by author: Author?, at now: Timestamp
     ) throws(StorageError) -> ProfileChangeResult {
-        if case .assign(_, let version) = change.operation, version != datafiles.last?.version ?? 0 { throw .staleDatafile }
+        if case .assign(_, let version) = change.operation, version != datafiles.last?.version ?? 0 {
+            throw .staleDatafile
+        }
         if change.concernsProfileOnly {
             let stored = profiles[change.userID]
             let outcome = try rules.apply(change, to: stored, at: now)
@@ -76,10 +78,13 @@ struct InMemoryTables {
         apply(to: event.userID, at: now) { EventRules.apply(event, to: &$0, &$1) }
     }
 
-    mutating func force(_ variation: ForcedVariation, isRemoved: Bool, by author: Author, at now: Timestamp) -> Identifier? {
+    mutating func force(_ variation: ForcedVariation, isRemoved: Bool, by author: Author, at now: Timestamp)
+        -> Identifier?
+    {
         apply(to: variation.userID, at: now) { records, tallies in
             StoreRules.force(
-                isRemoved ? nil : variation.variationKey, experimentKey: variation.experimentKey, sdkKey: variation.sdkKey,
+                isRemoved ? nil : variation.variationKey, experimentKey: variation.experimentKey,
+                sdkKey: variation.sdkKey,
                 by: author, in: &records, &tallies)
         }.former
     }
@@ -123,11 +128,16 @@ struct InMemoryTables {
         case .forcedVariations: records.forcedVariations = forcedVariations.filter { $0.userID == userID }
         case .exposures: records.exposures = exposures.filter { $0.exposure.userID == userID }
         case .exposure(let experimentID):
-            records.exposures = exposures.filter { $0.exposure.userID == userID && $0.exposure.experimentID == experimentID }
+            records.exposures = exposures.filter {
+                $0.exposure.userID == userID && $0.exposure.experimentID == experimentID
+            }
         case .totals(let experimentID):
-            for (key, total) in totals[userID] ?? [:] where key.experimentID == experimentID { records.totals[key] = total }
+            for (key, total) in totals[userID] ?? [:] where key.experimentID == experimentID {
+                records.totals[key] = total
+            }
         case .goalTotals(let goal, let experimentIDs):
-            for (key, total) in totals[userID] ?? [:] where key.goal == goal && experimentIDs.contains(key.experimentID) {
+            for (key, total) in totals[userID] ?? [:] where key.goal == goal && experimentIDs.contains(key.experimentID)
+            {
                 records.totals[key] = total
             }
         case .goalEvents(let time):
@@ -174,7 +184,8 @@ struct InMemoryTables {
 
     private mutating func remove(_ variation: ForcedVariation) {
         forcedVariations.removeAll {
-            $0.userID == variation.userID && $0.sdkKey == variation.sdkKey && $0.experimentKey == variation.experimentKey
+            $0.userID == variation.userID && $0.sdkKey == variation.sdkKey
+                && $0.experimentKey == variation.experimentKey
         }
     }
 

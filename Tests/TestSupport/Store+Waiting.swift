@@ -44,7 +44,8 @@ extension Store {
     }
 
     /// Applies an admin's change.
-    public func administer(_ operation: ProfileChange.Operation, of userID: Identifier, by author: Author) async throws {
+    public func administer(_ operation: ProfileChange.Operation, of userID: Identifier, by author: Author) async throws
+    {
         _ = try await perform { $0.submit(ProfileChange(userID: userID, operation: operation), by: author, $1) }
     }
 
@@ -203,7 +204,8 @@ extension Store {
     /// Forces a variation on a user, or with `nil` removes it.
     @discardableResult
     public func force(
-        _ variationKey: Identifier?, experimentKey: Identifier = "e", userID: Identifier = "user", sdkKey: String = "key",
+        _ variationKey: Identifier?, experimentKey: Identifier = "e", userID: Identifier = "user",
+        sdkKey: String = "key",
         by author: Author = Author(name: "test")
     ) async throws -> Identifier? {
         try await perform {

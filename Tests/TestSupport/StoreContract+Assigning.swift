@@ -16,7 +16,8 @@ extension StoreContract {
         },
         StoreContract("A proposal does not move what was saved") { context in
             try await context.store.apply(.merge(["e": "a"], onConflict: .replace), to: "user")
-            let result = try await context.store.apply(.assign([.init(experimentID: "e", variationID: "b")]), to: "user")
+            let result = try await context.store.apply(
+                .assign([.init(experimentID: "e", variationID: "b")]), to: "user")
             #expect(!result.changed && result.profile?.variations == ["e": "a"])
         },
         StoreContract("A proposal takes the place of the variation it names, and of no other") { context in

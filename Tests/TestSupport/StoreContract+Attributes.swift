@@ -32,12 +32,14 @@ extension StoreContract {
             #expect(try await store.update([1: number(1), 2: number(3)], of: "user") == [2])
             #expect(store.metrics().commits == commits + 1)
         },
-        withAttributes("A definition that is the same is not written again, and a type does not change") { context async throws in
+        withAttributes("A definition that is the same is not written again, and a type does not change") {
+            context async throws in
             let store = context.store
             let changes = try store.projectChanges()
             let former = AttributeDefinition(name: "a", number: 1, type: .number)
             #expect(try await store.define(former) == .unchanged(former))
-            #expect(try await store.define(AttributeDefinition(name: "a", number: 0, type: .string)) == .otherType(former))
+            #expect(
+                try await store.define(AttributeDefinition(name: "a", number: 0, type: .string)) == .otherType(former))
             #expect(try store.projectChanges() == changes)
             let selection = { (values: [Identifier]) in
                 AttributeDefinition(name: "s", number: 0, type: .selection, allowedValues: values)
@@ -56,7 +58,8 @@ extension StoreContract {
             try await context.store.apply(AttributeChange(userID: "user", operation: .removeAll))
             #expect(try context.reader.attributes(of: "user") == nil)
         },
-        withAttributes("Erasing a user erases the attributes, whether there is a profile or not") { context async throws in
+        withAttributes("Erasing a user erases the attributes, whether there is a profile or not") {
+            context async throws in
             let store = context.store
             for hasProfile in [true, false] {
                 if hasProfile { try await store.apply(.merge(["e": "v"], onConflict: .replace), to: "user") }
@@ -67,7 +70,9 @@ extension StoreContract {
                 #expect(try context.reader.attributes(of: "other")?[1] == .number(1))
             }
         },
-        withAttributes("An attribute that was deleted and defined again has no former values, and none are set by its old number") {
+        withAttributes(
+            "An attribute that was deleted and defined again has no former values, and none are set by its old number"
+        ) {
             context async throws in
             let store = context.store
             try await store.update([1: number(1)], of: "user")
@@ -98,7 +103,8 @@ extension StoreContract {
             let rest = try await store.page(matcher, .users(after: expected[20]))
             #expect(rest.userIDs == Array(expected[21...]))
         },
-        withAttributes("Changes of attributes submitted as one are made in order, each with a result of its own") { context async throws in
+        withAttributes("Changes of attributes submitted as one are made in order, each with a result of its own") {
+            context async throws in
             let store = context.store
             let changes = [
                 AttributeChange(userID: "user", operation: .update([1: number(1)])),
@@ -106,9 +112,11 @@ extension StoreContract {
                 AttributeChange(userID: "user", operation: .update([1: number(1), 2: number(2)])),
             ]
             let results = try await store.applyAsOne(changes)
-            #expect(try results.map { try $0.get() } == [.applied(changed: [1]), .schemaHasChanged, .applied(changed: [2])])
+            #expect(
+                try results.map { try $0.get() } == [.applied(changed: [1]), .schemaHasChanged, .applied(changed: [2])])
         },
-        withAttributes("Changes of the schema and of segments are recorded in the audit log, and only those") { context async throws in
+        withAttributes("Changes of the schema and of segments are recorded in the audit log, and only those") {
+            context async throws in
             let store = context.store
             let segment = Segment(name: "s", conditions: ["type": "custom_attribute", "name": "a", "match": "exists"])
             #expect(try await store.put(segment))
@@ -118,9 +126,10 @@ extension StoreContract {
             #expect(try await !store.removeSegment("s"))
             try await store.removeDefinition("a")
             let entries = try await store.audit()
-            #expect(entries.map(\.action) == [
-                "attribute.delete", "segment.delete", "segment.put", "attribute.put", "attribute.put",
-            ])
+            #expect(
+                entries.map(\.action) == [
+                    "attribute.delete", "segment.delete", "segment.put", "attribute.put", "attribute.put",
+                ])
             #expect(entries.map(\.target) == ["a", "s", "s", "b", "a"])
         },
     ]

@@ -11,22 +11,25 @@ extension StoreContract {
     }
 
     public static let audit = [
-        StoreContract("An admin's change of a profile is recorded with what was before and after") { context async throws in
+        StoreContract("An admin's change of a profile is recorded with what was before and after") {
+            context async throws in
             let store = context.store
             try await store.apply(.replace(["e": "v"]), to: "user")
             try await store.administer(.override(experimentID: "e", variationID: "w"), of: "user", by: admin)
             try await store.administer(.remove(experimentID: "e"), of: "user", by: admin)
             let entries = try await store.audit()
             #expect(entries.map(\.action) == ["assignment.remove", "override.set"])
-            #expect(entries.map { $0.before.map(text) } == [
-                #"{"variation_id":"w","source":"override"}"#, #"{"variation_id":"v","source":"saved"}"#,
-            ])
+            #expect(
+                entries.map { $0.before.map(text) } == [
+                    #"{"variation_id":"w","source":"override"}"#, #"{"variation_id":"v","source":"saved"}"#,
+                ])
             #expect(entries.map { $0.after.map(text) } == [nil, #"{"variation_id":"w","source":"override"}"#])
             #expect(entries.allSatisfy { $0.author == admin && $0.userID == "user" && $0.target == "e" })
             #expect(entries.allSatisfy { $0.recordedAt == context.clock.now })
             #expect(store.metrics().auditEntries == 2)
         },
-        StoreContract("A datafile and a forced variation are recorded, but not the content of the datafile") { context async throws in
+        StoreContract("A datafile and a forced variation are recorded, but not the content of the datafile") {
+            context async throws in
             let store = context.store
             for revision in ["1", "2"] {
                 let content = "{\"revision\":\"\(revision)\"}"
@@ -34,17 +37,21 @@ extension StoreContract {
             }
             for key: Identifier? in ["a", "b", nil] { try await store.force(key, by: admin) }
             let entries = try await store.audit()
-            #expect(entries.map(\.action) == [
-                "forced_variation.remove", "forced_variation.set", "forced_variation.set", "datafile.put", "datafile.put",
-            ])
-            #expect(entries.map { $0.before.map(text) } == [
-                #"{"variation_key":"b","sdk_key":"key"}"#, #"{"variation_key":"a","sdk_key":"key"}"#, nil,
-                #"{"version":1,"revision":"1"}"#, nil,
-            ])
-            #expect(entries.map { $0.after.map(text) } == [
-                nil, #"{"variation_key":"b","sdk_key":"key"}"#, #"{"variation_key":"a","sdk_key":"key"}"#,
-                #"{"version":2,"revision":"2"}"#, #"{"version":1,"revision":"1"}"#,
-            ])
+            #expect(
+                entries.map(\.action) == [
+                    "forced_variation.remove", "forced_variation.set", "forced_variation.set", "datafile.put",
+                    "datafile.put",
+                ])
+            #expect(
+                entries.map { $0.before.map(text) } == [
+                    #"{"variation_key":"b","sdk_key":"key"}"#, #"{"variation_key":"a","sdk_key":"key"}"#, nil,
+                    #"{"version":1,"revision":"1"}"#, nil,
+                ])
+            #expect(
+                entries.map { $0.after.map(text) } == [
+                    nil, #"{"variation_key":"b","sdk_key":"key"}"#, #"{"variation_key":"a","sdk_key":"key"}"#,
+                    #"{"version":2,"revision":"2"}"#, #"{"version":1,"revision":"1"}"#,
+                ])
         },
         StoreContract("What app servers save, and what changes nothing, is not recorded") { context async throws in
             let store = context.store
@@ -59,14 +66,17 @@ extension StoreContract {
         },
         StoreContract("Erasing a user leaves nothing of the user in the audit log") { context async throws in
             let store = context.store
-            try await store.administer(.override(experimentID: "e", variationID: "secret-w"), of: "secret-ada", by: admin)
+            try await store.administer(
+                .override(experimentID: "e", variationID: "secret-w"), of: "secret-ada", by: admin)
             try await store.administer(.override(experimentID: "e", variationID: "v"), of: "bob", by: admin)
             try await store.administer(.erase, of: "secret-ada", by: admin)
             let entries = try await store.audit()
             #expect(entries.map(\.action) == ["profile.erase", "override.set", "override.set"])
             #expect(entries.map(\.userID) == [nil, "bob", nil])
             #expect(entries.map { $0.after == nil } == [true, false, true])
-            #expect(entries.allSatisfy { !"\($0.target)\(text($0.before ?? []))\(text($0.after ?? []))".contains("secret") })
+            #expect(
+                entries.allSatisfy { !"\($0.target)\(text($0.before ?? []))\(text($0.after ?? []))".contains("secret") }
+            )
             // Erasing once more finds nothing.
             try await store.administer(.erase, of: "secret-ada", by: admin)
             #expect(try await store.audit().count == 3)
@@ -78,7 +88,8 @@ extension StoreContract {
         },
         StoreContract("Details of an audit entry are bounded") { context async throws in
             let note = AuditNote(
-                .experimentPut, of: String(repeating: "ä", count: 5_000), before: .string(String(repeating: "b", count: 4_094)),
+                .experimentPut, of: String(repeating: "ä", count: 5_000),
+                before: .string(String(repeating: "b", count: 4_094)),
                 after: .string(String(repeating: "c", count: 4_095)))
             try await context.store.record(note, by: admin)
             let entry = try #require(try await context.store.audit().first)
@@ -91,7 +102,8 @@ extension StoreContract {
             for number in 0..<10 {
                 let author = Author(name: number % 2 == 0 ? "even" : "odd")
                 let target = "t\(number % 5)"
-                let note = AuditNote(number < 5 ? .experimentPut : .experimentDelete, of: target, userID: Identifier("u\(number)"))
+                let note = AuditNote(
+                    number < 5 ? .experimentPut : .experimentDelete, of: target, userID: Identifier("u\(number)"))
                 try await store.record(note, by: author)
                 context.clock.advance(by: .seconds(1))
             }

@@ -31,7 +31,8 @@ extension StoreContract {
 
     public static let events =
         [
-            StoreContract("The first exposure of a user counts, and later ones are not stored") { context async throws in
+            StoreContract("The first exposure of a user counts, and later ones are not stored") {
+                context async throws in
                 let store = context.store
                 #expect(try await store.record([exposure("u"), exposure("u", at: 5)]) == [.stored, .repeated])
                 #expect(try store.exposures(after: 0, limit: 9).map(\.exposure.happenedAt) == [noon])
@@ -40,7 +41,8 @@ extension StoreContract {
                 #expect(try await store.record([exposure("u", at: 9)]) == [.repeated])
                 #expect(store.metrics().commits == commits)
             },
-            StoreContract("An event with an id that its user has sent before is known; other users may use the id") { context async throws in
+            StoreContract("An event with an id that its user has sent before is known; other users may use the id") {
+                context async throws in
                 let store = context.store
                 _ = try await store.record([exposure("u"), exposure("v")])
                 let events = [goal("u", id: "1"), goal("u", 5, id: "1"), goal("v", id: "1"), goal("u"), goal("u")]
@@ -48,7 +50,8 @@ extension StoreContract {
                 #expect(try tally(context).goal.events == 4)
                 #expect(try tally(context).goal.y == CompensatedSum(4))
             },
-            StoreContract("Events before the exposure count for the time before, and those of long ago not at all") { context async throws in
+            StoreContract("Events before the exposure count for the time before, and those of long ago not at all") {
+                context async throws in
                 _ = try await context.store.record([
                     goal("u", 7, at: -EventRules.lookBack - 1), goal("u", 3, at: -EventRules.lookBack),
                     exposure("u"), goal("u", 4, at: -1), goal("u", 10, at: 0),
@@ -57,7 +60,8 @@ extension StoreContract {
                 #expect((goal.x.value, goal.y.value, goal.xy.value) == (7, 10, 70))
                 #expect((goal.events, goal.converted, goal.convertedBefore, goal.convertedBoth) == (1, 1, 1, 1))
             },
-            StoreContract("An exposure that arrives late, and happened first, moves what counts before and since") { context async throws in
+            StoreContract("An exposure that arrives late, and happened first, moves what counts before and since") {
+                context async throws in
                 let store = context.store
                 _ = try await store.record([exposure("u", at: 10), goal("u", 3, at: 5)])
                 #expect(try (tally(context).goal.x.value, tally(context).goal.y.value) == (3, 0))
@@ -66,13 +70,15 @@ extension StoreContract {
                 #expect(try (tally(context).goal.x.value, tally(context).goal.y.value) == (0, 3))
                 #expect(try store.exposures(after: number, limit: 9).map(\.exposure.happenedAt) == [noon + 2])
             },
-            StoreContract("A user exposed to several variations is excluded, and counted under the first") { context async throws in
+            StoreContract("A user exposed to several variations is excluded, and counted under the first") {
+                context async throws in
                 _ = try await context.store.record([exposure("u"), goal("u"), exposure("u", "b", at: 5)])
                 let tally = try tally(context)
                 #expect((tally.variationID, tally.counted, tally.crossed, tally.forced) == ("a", 0, 1, 0))
                 #expect(tally.goal == GoalTally())
             },
-            StoreContract("A user on whom a variation is forced, before or later, is excluded") { context async throws in
+            StoreContract("A user on whom a variation is forced, before or later, is excluded") {
+                context async throws in
                 let store = context.store
                 try await store.apply(.override(experimentID: "e", variationID: "a"), to: "before")
                 try await store.force("x", experimentKey: "key of e", userID: "tested before", sdkKey: "sdk")
@@ -95,7 +101,8 @@ extension StoreContract {
                 #expect(try store.exposures(after: 0, limit: 9).map(\.exposure.userID) == ["u"])
                 #expect(try await store.record([exposure("v"), goal("v", 1, id: "1")]) == [.stored, .stored])
             },
-            StoreContract("Events that were received before this store itself erased their user are stored in order") { context async throws in
+            StoreContract("Events that were received before this store itself erased their user are stored in order") {
+                context async throws in
                 let received = DispatchTime.now().uptimeNanoseconds
                 try await context.store.apply(.erase, to: "user")
                 _ = try await context.store.record([exposure("user")], receivedAt: received)
@@ -127,7 +134,8 @@ extension StoreContract {
     // MARK: Random histories
 
     private static func recount(seed: UInt64) -> StoreContract {
-        StoreContract("After a random history, tallies are those of a count from scratch (seed \(seed))") { context async throws in
+        StoreContract("After a random history, tallies are those of a count from scratch (seed \(seed))") {
+            context async throws in
             let store = context.store
             var random = SeededGenerator(seed: seed)
             var ledger = EventLedger()

@@ -4,7 +4,8 @@ import Testing
 
 extension StoreContract {
     public static let projects = [
-        StoreContract("A datafile is active until the next one of its project, and the former ones are history") { context async throws in
+        StoreContract("A datafile is active until the next one of its project, and the former ones are history") {
+            context async throws in
             let store = context.store
             let former = try #require(try await store.activate("1"))
             let changes = try store.projectChanges()
@@ -16,9 +17,12 @@ extension StoreContract {
             #expect(try store.datafiles(after: latter.version).isEmpty)
             #expect(try store.datafileHistory(sdkKey: "key", limit: 10).map(\.revision) == ["2", "1"])
         },
-        StoreContract("Assignments are stored only if they were decided with the newest datafile of all projects") { context async throws in
+        StoreContract("Assignments are stored only if they were decided with the newest datafile of all projects") {
+            context async throws in
             let store = context.store
-            func assign(_ variation: Identifier, _ version: Int64, replacing: Identifier? = nil) async throws -> Identifier? {
+            func assign(_ variation: Identifier, _ version: Int64, replacing: Identifier? = nil) async throws
+                -> Identifier?
+            {
                 let proposal = ProfileChange.Proposal(experimentID: "e", variationID: variation, replacing: replacing)
                 let change = ProfileChange.Operation.assign([proposal], decidedWith: version)
                 return try await store.apply(change, to: "user").profile?.variationID(for: "e")
@@ -50,7 +54,8 @@ extension StoreContract {
 
     private static func history(_ count: Int) -> StoreContract {
         StoreContract(
-            "Of each project \(count) datafiles are kept as configured, and the last one of a start", datafileHistory: count
+            "Of each project \(count) datafiles are kept as configured, and the last one of a start",
+            datafileHistory: count
         ) { context async throws in
             let store = context.store
             for number in 1...2 { _ = try await store.activate("start \(number)", by: .processUser) }
@@ -60,7 +65,8 @@ extension StoreContract {
             }
             let kept = (0..<count).map { "\(10 - $0)" }
             #expect(try store.datafileHistory(sdkKey: "key", limit: 100).map(\.revision) == kept + ["start 2"])
-            #expect(try store.datafileHistory(sdkKey: "other", limit: 100).map(\.revision) == kept.map { "other \($0)" })
+            #expect(
+                try store.datafileHistory(sdkKey: "other", limit: 100).map(\.revision) == kept.map { "other \($0)" })
             #expect(try store.datafiles(after: 0).map(\.revision).sorted() == ["10", "other 10"])
             #expect(try store.lastDatafile(sdkKey: "key", by: .processUser)?.revision == "start 2")
         }

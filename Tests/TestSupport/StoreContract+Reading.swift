@@ -86,7 +86,9 @@ extension StoreContract {
             "A condition is asked of what a reader would see, and a change whose condition fails is not made",
             rules: ProfileRules(assignmentTTL: .seconds(1))
         ) { context in
-            func change(_ operation: ProfileChange.Operation, if condition: @escaping ProfileChange.Condition) async -> Bool {
+            func change(_ operation: ProfileChange.Operation, if condition: @escaping ProfileChange.Condition) async
+                -> Bool
+            {
                 let change = ProfileChange(userID: "user", operation: operation, condition: condition)
                 return await context.store.applyTogether([change]).map { result in
                     if case .failure(let error) = result { #expect(error == .conditionFailed) }
@@ -108,7 +110,9 @@ extension StoreContract {
             context.clock.advance(by: .seconds(2))
             #expect(await change(.replace(["e": "a"]), if: { $0 == nil }))
         },
-        StoreContract("Changes submitted as one are made in their order, each with a result of its own", rules: .atMostThree) {
+        StoreContract(
+            "Changes submitted as one are made in their order, each with a result of its own", rules: .atMostThree
+        ) {
             context in
             let tooMany: ExperimentBucketMap = ["e0": "v", "e1": "v", "e2": "v", "e3": "v"]
             let results = await context.store.applyAsOne([

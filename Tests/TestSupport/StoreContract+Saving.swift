@@ -10,13 +10,15 @@ extension StoreContract {
         },
         StoreContract("A merge keeps the experiments it does not name") { context in
             let first = try await context.store.apply(.merge(["e1": "a", "e2": "b"], onConflict: .replace), to: "user")
-            let second = try await context.store.apply(.merge(["e2": "c", "e3": "d"], onConflict: .replace), to: "user")
+            let second = try await context.store.apply(
+                .merge(["e2": "c", "e3": "d"], onConflict: .replace), to: "user")
             #expect(!first.existed && second.existed && second.changed)
             #expect(second.profile?.variations == ["e1": "a", "e2": "c", "e3": "d"])
             #expect(try context.reader.variations(of: "user") == ["e1": "a", "e2": "c", "e3": "d"])
         },
         StoreContract("Merges of different experiments submitted at once are all kept") { context in
-            let expected = Dictionary(uniqueKeysWithValues: (0..<200).map { (Identifier("e\($0)"), Identifier("v\($0)")) })
+            let expected = Dictionary(
+                uniqueKeysWithValues: (0..<200).map { (Identifier("e\($0)"), Identifier("v\($0)")) })
             let changes = expected.map { experimentID, variationID in
                 ProfileChange(userID: "user", operation: .merge([experimentID: variationID], onConflict: .replace))
             }
@@ -56,7 +58,8 @@ extension StoreContract {
             let start = context.clock.now
             try await context.store.apply(.merge(["e1": "a"], onConflict: .replace), to: "user")
             context.clock.advance(by: .seconds(5))
-            let result = try await context.store.apply(.merge(["e1": "b", "e2": "c"], onConflict: .replace), to: "user")
+            let result = try await context.store.apply(
+                .merge(["e1": "b", "e2": "c"], onConflict: .replace), to: "user")
             let assignment = result.profile?["e1"]
             #expect(assignment?.source == .saved)
             #expect(assignment?.assignedAt == start + 5_000)
@@ -71,7 +74,8 @@ extension StoreContract {
             try await store.apply(.merge(["e1": "a"], onConflict: .replace), to: "user")
             try await store.apply(.override(experimentID: "e1", variationID: "forced"), to: "user")
             try await store.apply(.merge(["e1": "b"], onConflict: .replace), to: "user")
-            try await store.apply(.assign([.init(experimentID: "e1", variationID: "c", replacing: "forced")]), to: "user")
+            try await store.apply(
+                .assign([.init(experimentID: "e1", variationID: "c", replacing: "forced")]), to: "user")
             let replaced = try await store.apply(.replace(["e1": "d", "e2": "e"]), to: "user")
             #expect(replaced.profile?.variations == ["e1": "forced", "e2": "e"])
             #expect(replaced.profile?["e1"]?.source == .override)

@@ -81,7 +81,9 @@ extension Token {
             guard let first = words.first, !first.hasPrefix("#") else { continue }
             func wrong(_ reason: String) -> TokenFileError { TokenFileError(line: index + 1, reason: reason) }
             guard words.count == 3 else { throw wrong("a line must be 'scope name secret', each a single word") }
-            guard let scope = Scope(name: first) else { throw wrong("the scope must be read, write, attributes or admin") }
+            guard let scope = Scope(name: first) else {
+                throw wrong("the scope must be read, write, attributes or admin")
+            }
             let name = String(words[1])
             let secret = Array(words[2].utf8)
             guard secret.count >= minimumSecretLength else {

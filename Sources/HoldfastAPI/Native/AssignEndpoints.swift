@@ -15,8 +15,8 @@ struct AssignEndpoints {
 
     /// Assigns for one request, or for an array of them with the responses in the same order. In an array, a request
     /// that fails gets `{"problem":{…}}` and does not affect the others.
-    func post(_ request: borrowing Request, _ call: Call) throws(HoldfastError) {
-        let body = try request.withBody { bytes throws(HoldfastError) in try ProfileInput.parse(bytes) }
+    func post(_ request: borrowing Request, _ call: Call) throws(CoreError) {
+        let body = try request.withBody { bytes throws(CoreError) in try ProfileInput.parse(bytes) }
         if let list = body.array {
             assign(list, call)
         } else {
@@ -26,7 +26,7 @@ struct AssignEndpoints {
 
     /// Returns the variation without enrolling: for a user who has none, the one that an assignment would give. Stores
     /// nothing. The query has `user_id`, `experiment`, `sdk_key`, and `attributes` as JSON.
-    func get(_ request: borrowing Request, _ call: Call) throws(HoldfastError) {
+    func get(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         let query = try request.query(knowing: ["user_id", "experiment", "sdk_key", "attributes"])
         var object = JSONObject()
         for (name, value) in query { object[name] = .string(value) }
@@ -36,7 +36,7 @@ struct AssignEndpoints {
         decide(try AssignRequest(.object(object), at: []), enrols: false) { Self.send($0, to: call) }
     }
 
-    private static func send(_ result: Result<[UInt8], HoldfastError>, to call: Call) {
+    private static func send(_ result: Result<[UInt8], CoreError>, to call: Call) {
         switch result {
         case .success(let json): call.respond(json: json)
         case .failure(let error): call.fail(error)
@@ -45,12 +45,13 @@ struct AssignEndpoints {
 
     private func assign(_ list: [JSONValue], _ call: Call) {
         guard list.count <= limit else {
-            return call.fail(HoldfastError(.invalid, "the array must have at most \(limit) elements; got \(list.count)", at: []))
+            return call.fail(
+                CoreError(.invalid, "the array must have at most \(limit) elements; got \(list.count)", at: []))
         }
         guard !list.isEmpty else { return call.respond(json: Array("[]".utf8)) }
         let responses = AssignResponses(count: list.count, call)
         call.forEach(list.indices) { index in
-            do throws(HoldfastError) {
+            do throws(CoreError) {
                 let request = try AssignRequest(list[index], at: JSONPointer().appending(index))
                 decide(request, enrols: true) { responses.add($0, at: index) }
             } catch {
@@ -60,9 +61,9 @@ struct AssignEndpoints {
     }
 
     private func decide(
-        _ request: AssignRequest, enrols: Bool, _ completion: @escaping @Sendable (Result<[UInt8], HoldfastError>) -> Void
+        _ request: AssignRequest, enrols: Bool, _ completion: @escaping @Sendable (Result<[UInt8], CoreError>) -> Void
     ) {
-        do throws(HoldfastError) {
+        do throws(CoreError) {
             let project = try projects.project(named: request.sdkKey)
             guard let experiment = request.experiment(in: project) else { throw request.unknownExperiment }
             decisions.decide(for: request.user, in: project, storesAssignments: enrols) { [version = project.version] in
@@ -71,11 +72,13 @@ struct AssignEndpoints {
             } completion: { [metrics] result in
                 switch result {
                 case .success(let decided):
-                    guard let decision = decided.result.value else { return completion(.failure(request.unknownExperiment)) }
+                    guard let decision = decided.result.value else {
+                        return completion(.failure(request.unknownExperiment))
+                    }
                     metrics.count(decision.source)
                     completion(.success(Self.encode(decision)))
                 case .failure(let error):
-                    completion(.failure(HoldfastError(error)))
+                    completion(.failure(CoreError(error)))
                 }
             }
         } catch {
@@ -119,7 +122,7 @@ private final class AssignRequest: Sendable {
 
     private static let members = ["user_id", "experiment", "attributes", "sdk_key"]
 
-    init(_ value: JSONValue, at place: JSONPointer) throws(HoldfastError) {
+    init(_ value: JSONValue, at place: JSONPointer) throws(CoreError) {
         self.place = place
         let object = try value.object("a request", knowing: Self.members, at: place)
         user = try ProfileInput.user(of: object, at: place)
@@ -131,8 +134,8 @@ private final class AssignRequest: Sendable {
         project.datafile.experiment(keyOrID: experiment)
     }
 
-    var unknownExperiment: HoldfastError {
-        HoldfastError(.notFound, "no experiment has the key or id '\(experiment)'", at: place.appending("experiment"))
+    var unknownExperiment: CoreError {
+        CoreError(.notFound, "no experiment has the key or id '\(experiment)'", at: place.appending("experiment"))
     }
 }
 
@@ -151,7 +154,7 @@ private final class AssignResponses: Sendable {
         self.call = call
     }
 
-    func add(_ result: Result<[UInt8], HoldfastError>, at index: Int) {
+    func add(_ result: Result<[UInt8], CoreError>, at index: Int) {
         let json =
             switch result {
             case .success(let json): json
@@ -170,7 +173,7 @@ private final class AssignResponses: Sendable {
         call.respond(json: writer.finish())
     }
 
-    private static func encode(_ error: HoldfastError) -> [UInt8] {
+    private static func encode(_ error: CoreError) -> [UInt8] {
         var writer = JSONWriter()
         writer.beginObject()
         writer.key("problem")

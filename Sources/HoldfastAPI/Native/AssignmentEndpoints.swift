@@ -12,7 +12,7 @@ struct AssignmentEndpoints {
     let store: any ProfileStore
     let projects: ProjectView
 
-    func get(_ request: borrowing Request, _ call: Call) throws(HoldfastError) {
+    func get(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         let userID = try request.userID()
         let experiment = try experiment(request)
         store.profile(of: userID) { result in
@@ -25,7 +25,7 @@ struct AssignmentEndpoints {
 
     private static func send(_ profile: ProfileRecord?, _ experiment: NamedExperiment, to call: Call) {
         guard let assignment = profile?[experiment.id] else {
-            return call.fail(HoldfastError(.notFound, "the user has no assignment in this experiment"))
+            return call.fail(CoreError(.notFound, "the user has no assignment in this experiment"))
         }
         let json = experiment.encode(assignment)
         call.respond(json: json, entityTag: EntityTag(of: json))
@@ -43,24 +43,26 @@ struct AssignmentEndpoints {
     /// The experiment in the path: the one of this key, or else of this id.
     ///
     /// - Throws: 400 when it is no key and cannot be an id; 409 when several projects have the key for several ids.
-    private func experiment(_ request: borrowing Request) throws(HoldfastError) -> NamedExperiment {
+    private func experiment(_ request: borrowing Request) throws(CoreError) -> NamedExperiment {
         guard let name = request.parameter(1) else {
-            throw HoldfastError(.invalid, "the experiment in the path must be UTF-8")
+            throw CoreError(.invalid, "the experiment in the path must be UTF-8")
         }
         let ids = Set(projects.experiments(key: Identifier(name)).map(\.id))
         guard ids.count <= 1 else {
             let list = ids.map(\.string).sorted().joined(separator: ", ")
-            throw HoldfastError(.conflict, "several projects have an experiment with the key '\(name)'; name it by its id: \(list)")
+            throw CoreError(
+                .conflict, "several projects have an experiment with the key '\(name)'; name it by its id: \(list)")
         }
         let id: Identifier
         if let known = ids.first { id = known } else { id = try ProfileInput.checkExperimentID(name, at: nil) }
         return NamedExperiment(id: id, definitions: projects.experiments(id: id))
     }
 
-    func put(_ request: borrowing Request, _ call: Call) throws(HoldfastError) {
+    func put(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         let userID = try request.userID()
         let experiment = try experiment(request)
-        let variationID = try request.withBody { bytes throws(HoldfastError) in try Self.variationID(bytes, of: experiment) }
+        let variationID = try request.withBody { bytes throws(CoreError) in try Self.variationID(bytes, of: experiment)
+        }
         let operation = ProfileChange.Operation.override(experimentID: experiment.id, variationID: variationID)
         let change = ProfileChange(
             userID: userID, operation: operation, condition: Self.condition(request, of: experiment))
@@ -75,11 +77,11 @@ struct AssignmentEndpoints {
     /// `{"variation_id":…}` or `{"variation_key":…}`, checked against every datafile that has the experiment.
     private static func variationID(
         _ bytes: UnsafeRawBufferPointer, of experiment: NamedExperiment
-    ) throws(HoldfastError) -> Identifier {
+    ) throws(CoreError) -> Identifier {
         let object = try ProfileInput.parse(bytes).object("an override", knowing: ["variation_id", "variation_key"])
         if let key = try object.optionalText("variation_key") {
             guard object["variation_id"] == nil else {
-                throw HoldfastError(
+                throw CoreError(
                     .invalid, "either `variation_id` or `variation_key` is required; got both", at: ["variation_key"])
             }
             for definition in experiment.definitions {
@@ -88,7 +90,7 @@ struct AssignmentEndpoints {
             throw unknownVariation(experiment, at: ["variation_key"])
         }
         guard let variation = object["variation_id"] else {
-            throw HoldfastError(
+            throw CoreError(
                 .invalid, "either `variation_id` or `variation_key` is required; got neither", at: ["variation_id"])
         }
         let variationID = try ProfileInput.variationID(variation, at: ["variation_id"])
@@ -98,15 +100,15 @@ struct AssignmentEndpoints {
         return variationID
     }
 
-    private static func unknownVariation(_ experiment: NamedExperiment, at pointer: JSONPointer) -> HoldfastError {
+    private static func unknownVariation(_ experiment: NamedExperiment, at pointer: JSONPointer) -> CoreError {
         guard !experiment.definitions.isEmpty else {
-            return HoldfastError(
+            return CoreError(
                 .unprocessable, "no datafile has this experiment; name the variation by its `variation_id`",
                 at: pointer)
         }
         let variations = experiment.definitions.flatMap(\.variations)
         let list = variations.map { "\($0.key) (id \($0.id))" }.joined(separator: ", ")
-        var error = HoldfastError(
+        var error = CoreError(
             .unprocessable, "the variation must be one of the experiment's: \(list)", at: pointer)
         error.members = [
             (
@@ -117,7 +119,7 @@ struct AssignmentEndpoints {
         return error
     }
 
-    func delete(_ request: borrowing Request, _ call: Call) throws(HoldfastError) {
+    func delete(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         let userID = try request.userID()
         let experiment = try experiment(request)
         let change = ProfileChange(
@@ -128,7 +130,7 @@ struct AssignmentEndpoints {
             case .success(let result) where result.changed:
                 call.respond(Response(.noContent))
             case .success:
-                call.fail(HoldfastError(.notFound, "the user has no assignment in this experiment"))
+                call.fail(CoreError(.notFound, "the user has no assignment in this experiment"))
             case .failure(let error):
                 call.fail(error)
             }

@@ -17,20 +17,20 @@ struct AttributeEndpoints {
         JSONList("attributes", projects.schema.attributes) { $1.value($0.json) }.respond(call)
     }
 
-    func get(_ request: borrowing Request, _ call: Call) throws(HoldfastError) {
+    func get(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         let name = try request.definedName()
         guard let definition = projects.schema.attribute(name) else { throw Self.unknown(name) }
         call.respond(json: definition.json.encoded())
     }
 
     /// Defines an attribute, or gives a selection other values; 201 if it is new.
-    func put(_ request: borrowing Request, _ call: Call) throws(HoldfastError) {
+    func put(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         let name = try request.definedName()
-        let value = try request.withBody { bytes throws(HoldfastError) in try ProfileInput.parse(bytes) }
+        let value = try request.withBody { bytes throws(CoreError) in try ProfileInput.parse(bytes) }
         let definition = try AttributeDefinition(value, name: name)
         let schema = projects.schema
         guard schema.attributes.count < Self.limit || schema.attribute(name) != nil else {
-            throw HoldfastError(.conflict, "at most \(Self.limit) attributes may be defined")
+            throw CoreError(.conflict, "at most \(Self.limit) attributes may be defined")
         }
         store.putAttribute(definition, by: call.author(request)) { [catalog] result in
             switch result {
@@ -44,12 +44,12 @@ struct AttributeEndpoints {
     }
 
     /// Deletes an attribute and all its values, which are gone at once for whoever reads.
-    func delete(_ request: borrowing Request, _ call: Call) throws(HoldfastError) {
+    func delete(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         let name = try request.definedName()
         let users = projects.schema.segments.values.filter { $0.asks(for: name) }.map(\.name).sorted()
         guard users.isEmpty else {
             let list = users.map { "'\($0)'" }.joined(separator: ", ")
-            throw HoldfastError(.conflict, "segments use the attribute '\(name)'; change them first: \(list)")
+            throw CoreError(.conflict, "segments use the attribute '\(name)'; change them first: \(list)")
         }
         store.removeAttribute(name, by: call.author(request)) { [catalog] result in
             switch result {
@@ -60,13 +60,13 @@ struct AttributeEndpoints {
         }
     }
 
-    private static func unknown(_ name: Identifier) -> HoldfastError {
-        HoldfastError(.notFound, "no attribute has the name '\(name)'")
+    private static func unknown(_ name: Identifier) -> CoreError {
+        CoreError(.notFound, "no attribute has the name '\(name)'")
     }
 
-    private static func conflict(with stored: AttributeDefinition) -> HoldfastError {
+    private static func conflict(with stored: AttributeDefinition) -> CoreError {
         let multiple = stored.isMultiple ? " of several values" : ""
-        return HoldfastError(
+        return CoreError(
             .conflict,
             "the type of '\(stored.name)' must stay \(stored.type)\(multiple), as its values have it; delete the attribute to change it",
             at: ["type"])

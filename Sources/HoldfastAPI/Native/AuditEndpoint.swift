@@ -13,7 +13,7 @@ struct AuditEndpoint {
         "author", "action", "user_id", "target", "since", "until", "after", "limit",
     ]
 
-    func get(_ request: borrowing Request, _ call: Call) throws(HoldfastError) {
+    func get(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         let requested = try Self.query(request.query(knowing: Self.parameters))
         var query = requested
         // One more entry than requested shows whether there are further ones.
@@ -28,10 +28,10 @@ struct AuditEndpoint {
         }
     }
 
-    private static func query(_ given: [String: String]) throws(HoldfastError) -> AuditQuery {
+    private static func query(_ given: [String: String]) throws(CoreError) -> AuditQuery {
         guard let limit = Int(given["limit"] ?? "100"), (1...Self.limit).contains(limit) else {
             let found = given["limit"] ?? ""
-            throw HoldfastError(.invalid, "`limit` must be a whole number from 1 to \(Self.limit); got '\(found)'")
+            throw CoreError(.invalid, "`limit` must be a whole number from 1 to \(Self.limit); got '\(found)'")
         }
         var query = AuditQuery(limit: limit)
         query.author = given["author"]
@@ -40,7 +40,7 @@ struct AuditEndpoint {
         if let name = given["action"] {
             guard let action = AuditAction(rawValue: name) else {
                 let known = AuditAction.allCases.map(\.rawValue).joined(separator: ", ")
-                throw HoldfastError(.invalid, "`action` must be one of \(known); got '\(name)'")
+                throw CoreError(.invalid, "`action` must be one of \(known); got '\(name)'")
             }
             query.action = action
         }
@@ -48,17 +48,17 @@ struct AuditEndpoint {
         query.until = try moment("until", given)
         if let text = given["after"] {
             guard let id = Int64(text), id > 0 else {
-                throw HoldfastError(.invalid, "`after` must be the `next` of an earlier response; got '\(text)'")
+                throw CoreError(.invalid, "`after` must be the `next` of an earlier response; got '\(text)'")
             }
             query.after = id
         }
         return query
     }
 
-    private static func moment(_ name: String, _ given: [String: String]) throws(HoldfastError) -> Timestamp? {
+    private static func moment(_ name: String, _ given: [String: String]) throws(CoreError) -> Timestamp? {
         guard let text = given[name] else { return nil }
         guard let moment = Timestamp(rfc3339: text) else {
-            throw HoldfastError(.invalid, "`\(name)` must be an RFC 3339 time such as 2026-01-31T12:00:00Z; got '\(text)'")
+            throw CoreError(.invalid, "`\(name)` must be an RFC 3339 time such as 2026-01-31T12:00:00Z; got '\(text)'")
         }
         return moment
     }

@@ -11,7 +11,7 @@ struct ChangesEndpoint {
     let projects: ProjectView
 
     /// Opens a stream for the project that `?sdk_key=` names, or for all projects.
-    func get(_ request: borrowing Request, _ call: Call) throws(HoldfastError) {
+    func get(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         let query = try request.query(knowing: ["sdk_key"])
         if let sdkKey = query["sdk_key"] { _ = try projects.project(named: sdkKey) }
         let stream = try feed.open(sdkKey: query["sdk_key"], by: call.admission)
@@ -77,12 +77,12 @@ public final class ChangeFeed: Sendable {
     ///   - sdkKey: the project that the client follows; `nil` for all.
     ///   - admission: the stream ends when it becomes invalid.
     /// - Throws: 503 if too many streams are open or the server is shutting down.
-    func open(sdkKey: String?, by admission: Admission) throws(HoldfastError) -> ChangeStream {
-        let opened = state.withLock { state -> Result<ChangeStream, HoldfastError> in
-            guard !state.isClosed else { return .failure(HoldfastError(.unavailable, "the server is shutting down")) }
+    func open(sdkKey: String?, by admission: Admission) throws(CoreError) -> ChangeStream {
+        let opened = state.withLock { state -> Result<ChangeStream, CoreError> in
+            guard !state.isClosed else { return .failure(CoreError(.unavailable, "the server is shutting down")) }
             guard state.statistics.open < limit else {
                 state.statistics.refused &+= 1
-                return .failure(HoldfastError(.unavailable, "at most \(limit) change streams may be open; try again later"))
+                return .failure(CoreError(.unavailable, "at most \(limit) change streams may be open; try again later"))
             }
             let stream = ChangeStream(
                 id: state.nextID, sdkKey: sdkKey, admission: admission, catalog: catalog, feed: self)
@@ -91,7 +91,7 @@ public final class ChangeFeed: Sendable {
             state.statistics.open += 1
             return .success(stream)
         }
-        do throws(HoldfastError) {
+        do throws(CoreError) {
             return try opened.get()
         } catch {
             var error = error

@@ -25,7 +25,7 @@ struct DatafileEndpoints {
     private static func put(
         _ content: [UInt8], _ named: String?, _ preconditions: Preconditions, _ author: Author,
         _ catalog: ProjectCatalog, _ session: any StoreSession, _ call: Call
-    ) throws(HoldfastError) {
+    ) throws(CoreError) {
         let datafile = try Project.accept(content)
         let sdkKey = try SDKKey.check(named ?? datafile.sdkKey ?? ProjectView.defaultKey)
         let former = catalog.snapshot().projects[sdkKey]
@@ -37,7 +37,10 @@ struct DatafileEndpoints {
         ) { result in
             switch result {
             case .success(nil):
-                call.fail(HoldfastError(.preconditionFailed, "the datafile was changed during the request; nothing was stored; try again"))
+                call.fail(
+                    CoreError(
+                        .preconditionFailed,
+                        "the datafile was changed during the request; nothing was stored; try again"))
             case .success(let stored):
                 catalog.respond(call, former == nil ? .created : .ok, summary(stored, datafile))
             case .failure(let error): call.fail(error)
@@ -55,11 +58,11 @@ struct DatafileEndpoints {
 
     /// The datafiles that have been in force, the newest first: revision, when, and by whose token. `?limit=N`, by
     /// default 100.
-    func history(_ request: borrowing Request, _ call: Call) throws(HoldfastError) {
+    func history(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         let query = try request.query(knowing: ["limit"])
         guard let limit = Int(query["limit"] ?? "100"), (1...1_000).contains(limit) else {
             let found = query["limit"] ?? ""
-            throw HoldfastError(.invalid, "`limit` must be a whole number from 1 to 1000; got '\(found)'")
+            throw CoreError(.invalid, "`limit` must be a whole number from 1 to 1000; got '\(found)'")
         }
         let sdkKey = try projects.project(named: request.field("x-optimizely-sdk-key")).sdkKey
         store.datafileHistory(sdkKey: sdkKey, limit: limit) { result in

@@ -11,9 +11,9 @@ struct EvaluationEndpoint {
     let metrics: DecisionMetrics
 
     /// Responds with the evaluations, or with 304 if `If-None-Match` matches them.
-    func post(_ request: borrowing Request, _ call: Call) throws(HoldfastError) {
+    func post(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         let known = request.field("if-none-match")
-        let input = try request.withBody { bytes throws(HoldfastError) in try EvaluationRequest(ProfileInput.parse(bytes)) }
+        let input = try request.withBody { bytes throws(CoreError) in try EvaluationRequest(ProfileInput.parse(bytes)) }
         let project = try projects.project(named: input.sdkKey)
         let metrics = metrics
         decisions.decide(for: input.user, in: project) { project, stored in
@@ -74,14 +74,14 @@ private struct EvaluationRequest: Sendable {
 
     private static let members = ["user_id", "attributes", "sdk_key", "include_reasons"]
 
-    init(_ value: JSONValue) throws(HoldfastError) {
+    init(_ value: JSONValue) throws(CoreError) {
         let object = try value.object("a request", knowing: Self.members)
         user = try ProfileInput.user(of: object, at: [])
         sdkKey = try object.optionalText("sdk_key")
         var includesReasons = false
         if let value = object["include_reasons"], !value.isNull {
             guard let flag = value.bool else {
-                throw HoldfastError(
+                throw CoreError(
                     .invalid, "`include_reasons` must be true or false; got \(value.kind)", at: ["include_reasons"])
             }
             includesReasons = flag
@@ -94,8 +94,8 @@ private struct EvaluationRequest: Sendable {
 struct BucketEndpoint {
     /// Maps `{"bucketing_id","parent_id","traffic_allocation"?}` to `{"hash","bucket_value","entity_id"}`; `entity_id`
     /// is `null` if no range contains the bucket value, or none were given.
-    func post(_ request: borrowing Request, _ call: Call) throws(HoldfastError) {
-        let body = try request.withBody { bytes throws(HoldfastError) in try ProfileInput.parse(bytes) }
+    func post(_ request: borrowing Request, _ call: Call) throws(CoreError) {
+        let body = try request.withBody { bytes throws(CoreError) in try ProfileInput.parse(bytes) }
         let object = try body.object("a request", knowing: ["bucketing_id", "parent_id", "traffic_allocation"])
         let result = Bucketer.bucket(
             bucketingID: Identifier(try object.text("bucketing_id")),
@@ -108,14 +108,14 @@ struct BucketEndpoint {
         call.respond(json: response.encoded())
     }
 
-    private static func allocation(_ value: JSONValue?) throws(HoldfastError) -> TrafficAllocation {
+    private static func allocation(_ value: JSONValue?) throws(CoreError) -> TrafficAllocation {
         guard let value else { return TrafficAllocation(ranges: []) }
         guard value.array != nil else {
-            throw HoldfastError(
+            throw CoreError(
                 .invalid, "`traffic_allocation` must be an array; got \(value.kind)", at: ["traffic_allocation"])
         }
         if let count = value.array?.count, count > Bucketer.bucketCount {
-            throw HoldfastError(
+            throw CoreError(
                 .invalid, "`traffic_allocation` must have at most \(Bucketer.bucketCount) ranges; got \(count)",
                 at: ["traffic_allocation"])
         }
@@ -123,8 +123,10 @@ struct BucketEndpoint {
             return try TrafficAllocation(json: value)
         } catch {
             let first = error.problems.first
-            let place = first.map { JSONPointer.member("traffic_allocation", insteadOf: "trafficAllocation", in: $0.pointer) }
-            throw HoldfastError(.invalid, first?.reason ?? "`traffic_allocation` is not usable", at: place)
+            let place = first.map {
+                JSONPointer.member("traffic_allocation", insteadOf: "trafficAllocation", in: $0.pointer)
+            }
+            throw CoreError(.invalid, first?.reason ?? "`traffic_allocation` is not usable", at: place)
         }
     }
 }

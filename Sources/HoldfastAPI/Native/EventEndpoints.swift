@@ -11,9 +11,9 @@ struct EventEndpoints {
     let projects: ProjectView
 
     /// One goal event or an array of them. Answered when they are durable; in an array each on its own.
-    func postEvents(_ request: borrowing Request, _ call: Call) throws(HoldfastError) {
+    func postEvents(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         try take(request, call, knowing: GoalEvent.members) { body, responses, index in
-            do throws(HoldfastError) {
+            do throws(CoreError) {
                 let event = try GoalEvent(body)
                 if let sdkKey = try body.sdkKey() { _ = try projects.project(named: sdkKey) }
                 responses.add(.success(.goal(event)), id: event.senderID, at: index)
@@ -24,7 +24,7 @@ struct EventEndpoints {
     }
 
     /// One exposure or an array of them.
-    func postExposures(_ request: borrowing Request, _ call: Call) throws(HoldfastError) {
+    func postExposures(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         try take(request, call, knowing: ExposureInput.members) { body, responses, index in
             do throws(EventRefusal) {
                 let exposure = try ExposureInput(body, projects)
@@ -43,7 +43,7 @@ struct EventEndpoints {
     private static func event(
         _ body: ExposureInput, _ result: Result<ProfileRecord?, StorageError>
     ) -> Result<UserEvent, EventRefusal> {
-        result.mapError { EventRefusal(HoldfastError($0), isRetriable: true) }.flatMap { profile in
+        result.mapError { EventRefusal(CoreError($0), isRetriable: true) }.flatMap { profile in
             do throws(EventRefusal) {
                 return .success(.exposure(try body.exposure(profile)))
             } catch {
@@ -55,18 +55,18 @@ struct EventEndpoints {
     private func take(
         _ request: borrowing Request, _ call: Call, knowing members: [String],
         _ parse: @escaping (EventInput, EventResults, Int) -> Void
-    ) throws(HoldfastError) {
-        let value = try request.withBody { bytes throws(HoldfastError) in try ProfileInput.parse(bytes) }
+    ) throws(CoreError) {
+        let value = try request.withBody { bytes throws(CoreError) in try ProfileInput.parse(bytes) }
         let limit = services.options.elementLimit
         let list = value.array ?? [value]
         guard list.count <= limit else {
-            throw HoldfastError(.invalid, "the array must have at most \(limit) elements; got \(list.count)", at: [])
+            throw CoreError(.invalid, "the array must have at most \(limit) elements; got \(list.count)", at: [])
         }
         let isArray = value.array != nil
         let now = systemWallClock()
         let responses = EventResults(count: list.count, isArray: isArray, services.events, call)
         call.forEach(list.indices) { index in
-            do throws(HoldfastError) {
+            do throws(CoreError) {
                 let place = isArray ? JSONPointer().appending(index) : []
                 parse(try EventInput(list[index], knowing: members, at: place, now: now), responses, index)
             } catch {
@@ -79,21 +79,22 @@ struct EventEndpoints {
 
     /// Goal events in the order of their arrival. `?after=CURSOR` resumes behind a line, `?limit=N` ends after N,
     /// `?format=json` answers a page.
-    func exportEvents(_ request: borrowing Request, _ call: Call) throws(HoldfastError) {
+    func exportEvents(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         try export(request, call, "events") { [store] after, limit, completion in
             store.goalEvents(after: after, limit: limit) { result in
                 completion(
                     result.map { events in
                         var lines = JSONWriter()
                         for event in events { EventLine.append(event, to: &lines) }
-                        return EventExport.Page(lines: lines.finish(), count: events.count, last: events.last?.number ?? 0)
+                        return EventExport.Page(
+                            lines: lines.finish(), count: events.count, last: events.last?.number ?? 0)
                     })
             }
         }
     }
 
     /// Exposures in the order in which they were stored or last changed.
-    func exportExposures(_ request: borrowing Request, _ call: Call) throws(HoldfastError) {
+    func exportExposures(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         try export(request, call, "exposures") { [store] after, limit, completion in
             store.exposures(after: after, limit: limit) { result in
                 completion(
@@ -109,10 +110,10 @@ struct EventEndpoints {
 
     private func export(
         _ request: borrowing Request, _ call: Call, _ name: StaticString, from source: @escaping EventExport.Source
-    ) throws(HoldfastError) {
+    ) throws(CoreError) {
         let query = try request.query(knowing: ["after", "limit", "format"])
         guard let after = Int64(query["after"] ?? "0"), after >= 0 else {
-            throw HoldfastError(.invalid, "after must be the cursor of a line, a whole number of at least 0")
+            throw CoreError(.invalid, "after must be the cursor of a line, a whole number of at least 0")
         }
         let form = try ExportForm(query, of: name)
         let stream = EventExport(

@@ -11,14 +11,14 @@ struct ExperimentEndpoints {
     let catalog: ProjectCatalog
     let projects: ProjectView
 
-    func list(_ request: borrowing Request, _ call: Call) throws(HoldfastError) {
+    func list(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         let project = try projects.project(named: request.field("x-optimizely-sdk-key"))
         let experiments = project.datafile.experimentsBesideRules.map { Self.describe($0, project) }
         let response: JSONValue = ["experiments": .array(experiments)]
         call.respond(json: response.encoded(), entityTag: project.entityTag)
     }
 
-    func get(_ request: borrowing Request, _ call: Call) throws(HoldfastError) {
+    func get(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         let project = try projects.project(named: request.field("x-optimizely-sdk-key"))
         let key = try Self.key(request)
         guard let experiment = project.datafile.experiment(key: Identifier(key)) else { throw Self.unknown(key) }
@@ -26,7 +26,7 @@ struct ExperimentEndpoints {
     }
 
     /// Creates an experiment, or changes what the body names; 201 if it is new.
-    func put(_ request: borrowing Request, _ call: Call) throws(HoldfastError) {
+    func put(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         let key = try Self.key(request)
         let content = request.withBody { Array($0) }
         let sdkKey = try sdkKey(request)
@@ -37,7 +37,7 @@ struct ExperimentEndpoints {
                 let definition = try ExperimentDefinition(ProfileInput.parse(content), key: key)
                 try Self.checkSegments(definition, catalog.snapshot().schema)
                 ProjectEditor(catalog).edit(sdkKey, Self.note(.experimentPut, key, sdkKey), by: author) {
-                    editor, project throws(HoldfastError) in
+                    editor, project throws(CoreError) in
                     let datafile = project?.datafile
                     try preconditions.check(Self.entityTag(of: key, project))
                     try definition.apply(to: &editor, datafile)
@@ -45,7 +45,9 @@ struct ExperimentEndpoints {
                 } completion: { result in
                     call.attempt {
                         let (project, status) = try result.get()
-                        guard let experiment = project.datafile.experiment(key: Identifier(key)) else { throw Self.unknown(key) }
+                        guard let experiment = project.datafile.experiment(key: Identifier(key)) else {
+                            throw Self.unknown(key)
+                        }
                         call.respond(
                             status, json: Self.describe(experiment, project).encoded(), entityTag: project.entityTag)
                     }
@@ -55,12 +57,12 @@ struct ExperimentEndpoints {
     }
 
     /// Archives an experiment: nobody is enrolled any more, assignments stay in the profiles, results stay readable.
-    func delete(_ request: borrowing Request, _ call: Call) throws(HoldfastError) {
+    func delete(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         let key = try Self.key(request)
         let sdkKey = try sdkKey(request)
         let preconditions = Preconditions(request)
         ProjectEditor(catalog).edit(sdkKey, Self.note(.experimentArchive, key, sdkKey), by: call.author(request)) {
-            editor, project throws(HoldfastError) in
+            editor, project throws(CoreError) in
             try preconditions.check(Self.entityTag(of: key, project))
             guard var experiment = editor.experiment(key: Identifier(key)) else { throw Self.unknown(key) }
             experiment["status"] = .string(ExperimentDefinition.archived)
@@ -86,7 +88,7 @@ struct ExperimentEndpoints {
     }
 
     /// The project to change, which may be yet to be made.
-    private func sdkKey(_ request: borrowing Request) throws(HoldfastError) -> String {
+    private func sdkKey(_ request: borrowing Request) throws(CoreError) -> String {
         if let named = request.field("x-optimizely-sdk-key") { return try SDKKey.check(named) }
         if catalog.snapshot().projects.isEmpty { return ProjectView.defaultKey }
         return try projects.project(named: nil).sdkKey
@@ -95,20 +97,20 @@ struct ExperimentEndpoints {
     /// A segment that is not defined is most likely misspelt, and would admit nobody.
     private static func checkSegments(
         _ definition: ExperimentDefinition, _ schema: AttributeSchema
-    ) throws(HoldfastError) {
+    ) throws(CoreError) {
         guard let audience = definition.audience else { return }
         for name in Mentions(audience: audience).segments.sorted() where schema.segments[name] == nil {
-            throw HoldfastError(.unprocessable, "no segment has the name '\(name)'", at: ["audience"])
+            throw CoreError(.unprocessable, "no segment has the name '\(name)'", at: ["audience"])
         }
     }
 
-    private static func key(_ request: borrowing Request) throws(HoldfastError) -> String {
-        guard let text = request.parameter(0) else { throw HoldfastError(.invalid, "the key in the path must be UTF-8") }
+    private static func key(_ request: borrowing Request) throws(CoreError) -> String {
+        guard let text = request.parameter(0) else { throw CoreError(.invalid, "the key in the path must be UTF-8") }
         return try ExperimentDefinition.checkKey(text, at: nil)
     }
 
-    private static func unknown(_ key: String) -> HoldfastError {
-        HoldfastError(.notFound, "no experiment has the key '\(key)'")
+    private static func unknown(_ key: String) -> CoreError {
+        CoreError(.notFound, "no experiment has the key '\(key)'")
     }
 
     private static func describe(_ experiment: Experiment, _ project: Project) -> JSONValue {

@@ -153,7 +153,8 @@ extension ExperimentResults {
         let tally = arm.tally
         return [
             experiment.key.string, query.goal.string, arm.key?.string ?? "", arm.id.string, "\(arm.isBaseline)",
-            "\(tally.counted)", "\(tally.crossed)", "\(tally.forced)", "\(tally.goal.events)", "\(tally.goal.converted)",
+            "\(tally.counted)", "\(tally.crossed)", "\(tally.forced)", "\(tally.goal.events)",
+            "\(tally.goal.converted)",
             metric,
         ] + numbers.map { $0.flatMap { $0.isFinite ? $0.description : nil } ?? "" }
     }

@@ -8,7 +8,7 @@ import Storage
 /// while many wait for their commit. Belongs to the connection's event loop.
 final class LineImport<Change>: BodyReceiver {
     private let call: Call
-    private let parse: (UnsafeRawBufferPointer) throws(HoldfastError) -> Change
+    private let parse: (UnsafeRawBufferPointer) throws(CoreError) -> Change
     private let submit: (_ changes: [Change], _ finished: @escaping @Sendable ([LineOutcome]) -> Void) -> Void
     /// Changes that were parsed but not submitted, the line number of each, and the bytes of their lines.
     private var group: (changes: [Change], lines: [Int], bytes: Int) = ([], [], 0)
@@ -47,7 +47,7 @@ final class LineImport<Change>: BodyReceiver {
     ///   - submit: submits changes, and calls `finished` once, on any thread, with the outcome of each.
     init(
         call: Call, options: Services.Options, tellsUnchanged: Bool = false,
-        parse: @escaping (UnsafeRawBufferPointer) throws(HoldfastError) -> Change,
+        parse: @escaping (UnsafeRawBufferPointer) throws(CoreError) -> Change,
         submit: @escaping (_ changes: [Change], _ finished: @escaping @Sendable ([LineOutcome]) -> Void) -> Void
     ) {
         self.call = call
@@ -83,9 +83,9 @@ final class LineImport<Change>: BodyReceiver {
     private func take(_ line: UnsafeRawBufferPointer?) {
         lines += 1
         guard failure == nil else { return }
-        do throws(HoldfastError) {
+        do throws(CoreError) {
             guard let line else {
-                throw HoldfastError(.tooLarge, "a line must be at most \(lineLimit) bytes long")
+                throw CoreError(.tooLarge, "a line must be at most \(lineLimit) bytes long")
             }
             guard !LineSplitter.isBlank(line) else { return }
             group.changes.append(try parse(line))
@@ -134,7 +134,7 @@ final class LineImport<Change>: BodyReceiver {
         }
     }
 
-    private func refuse(_ line: Int, _ error: HoldfastError) {
+    private func refuse(_ line: Int, _ error: CoreError) {
         refused += 1
         guard refusals.count < Self.namedRefusals, refusalBytes < Self.namedRefusalBytes else { return }
         let json = Self.refusal(of: line, error)
@@ -142,7 +142,7 @@ final class LineImport<Change>: BodyReceiver {
         refusalBytes += json.encoded().count
     }
 
-    private static func refusal(of line: Int, _ error: HoldfastError) -> JSONValue {
+    private static func refusal(of line: Int, _ error: CoreError) -> JSONValue {
         let problem = Problem(error)
         var refusal = JSONObject()
         refusal["line"] = .integer(Int64(line))
@@ -176,7 +176,8 @@ final class LineImport<Change>: BodyReceiver {
         let found = refused == 1 ? "the only one was refused" : "all \(refused) were refused"
         var problem = Problem(.unprocessableContent, "at least one line must be accepted; \(found)")
         if lines == 1, seemsJoined {
-            problem.detail += "; each object must be on a line of its own (with curl, send the file with --data-binary: -d removes line feeds)"
+            problem.detail +=
+                "; each object must be on a line of its own (with curl, send the file with --data-binary: -d removes line feeds)"
         }
         problem.members = summary()
         return problem
@@ -205,7 +206,7 @@ enum LineOutcome: Sendable {
     case changed
     /// The line's values were stored already.
     case unchanged
-    case refused(HoldfastError)
+    case refused(CoreError)
     /// The store failed; the import stops.
     case failed(StorageError)
 
@@ -213,7 +214,7 @@ enum LineOutcome: Sendable {
         switch error {
         // The result is the same as if the line had been stored just before the user was erased.
         case .erased: self = .changed
-        default: self = error.concernsOneUser ? .refused(HoldfastError(error)) : .failed(error)
+        default: self = error.concernsOneUser ? .refused(CoreError(error)) : .failed(error)
         }
     }
 }

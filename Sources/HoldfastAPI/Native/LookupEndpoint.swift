@@ -11,27 +11,27 @@ struct LookupEndpoint {
     let limit: Int
 
     /// Answers in the order asked, with `null` for a user without a profile.
-    func post(_ request: borrowing Request, _ call: Call) throws(HoldfastError) {
-        let userIDs: [Identifier] = try request.withBody { bytes throws(HoldfastError) in try self.userIDs(bytes) }
+    func post(_ request: borrowing Request, _ call: Call) throws(CoreError) {
+        let userIDs: [Identifier] = try request.withBody { bytes throws(CoreError) in try self.userIDs(bytes) }
         ProfileLookup(userIDs, reader).respond(call)
     }
 
-    private func userIDs(_ bytes: UnsafeRawBufferPointer) throws(HoldfastError) -> [Identifier] {
+    private func userIDs(_ bytes: UnsafeRawBufferPointer) throws(CoreError) -> [Identifier] {
         let place: JSONPointer = ["user_ids"]
         let object = try ProfileInput.parse(bytes).object("a lookup", knowing: ["user_ids"])
         guard let list = object["user_ids"]?.array else {
             let found = object["user_ids"]?.kind ?? "nothing"
-            throw HoldfastError(.invalid, "`user_ids` must be an array of strings; got \(found)", at: place)
+            throw CoreError(.invalid, "`user_ids` must be an array of strings; got \(found)", at: place)
         }
         guard list.count <= limit else {
-            throw HoldfastError(.invalid, "`user_ids` must have at most \(limit) elements; got \(list.count)", at: place)
+            throw CoreError(.invalid, "`user_ids` must have at most \(limit) elements; got \(list.count)", at: place)
         }
         var userIDs: [Identifier] = []
         userIDs.reserveCapacity(list.count)
         for (index, element) in list.enumerated() {
             let pointer = place.appending(index)
             guard let text = element.string else {
-                throw HoldfastError(.invalid, "a user id must be a string; got \(element.kind)", at: pointer)
+                throw CoreError(.invalid, "a user id must be a string; got \(element.kind)", at: pointer)
             }
             userIDs.append(try ProfileInput.checkUserID(text, at: pointer))
         }

@@ -20,7 +20,8 @@ struct NativeProtocol: WireProtocol {
         let segment = SegmentEndpoints(services: services, store: session, projects: projects)
         let bucket = BucketEndpoint()
         let assign = AssignEndpoints(
-            decisions: loop.decisions, projects: projects, metrics: services.decisions, limit: services.options.elementLimit)
+            decisions: loop.decisions, projects: projects, metrics: services.decisions,
+            limit: services.options.elementLimit)
         let evaluation = EvaluationEndpoint(decisions: loop.decisions, projects: projects, metrics: services.decisions)
         let changes = ChangesEndpoint(feed: services.changes, projects: projects)
         let datafile = DatafileEndpoints(services: services, store: session, projects: projects)
@@ -36,7 +37,8 @@ struct NativeProtocol: WireProtocol {
             APIRoute(.get, "/v1/profiles/{user_id}", scope: .token(.read), readsQuery: true, profile.get),
             APIRoute(.put, "/v1/profiles/{user_id}", scope: .token(.write), isConditional: true, profile.put),
             APIRoute(
-                .patch, "/v1/profiles/{user_id}", scope: .token(.write), isConditional: true, readsQuery: true, profile.patch),
+                .patch, "/v1/profiles/{user_id}", scope: .token(.write), isConditional: true, readsQuery: true,
+                profile.patch),
             APIRoute(.delete, "/v1/profiles/{user_id}", scope: .token(.admin), isConditional: true, profile.delete),
             APIRoute(.get, "/v1/profiles/{user_id}/experiments/{experiment}", scope: .token(.read), assignment.get),
             APIRoute(
@@ -53,7 +55,8 @@ struct NativeProtocol: WireProtocol {
             APIRoute(.get, "/v1/profiles/{user_id}/attributes", scope: .token(.attributes), userAttributes.get),
             APIRoute(.patch, "/v1/profiles/{user_id}/attributes", scope: .token(.write), userAttributes.patch),
             APIRoute(
-                .delete, "/v1/profiles/{user_id}/attributes", scope: .token(.write), readsQuery: true, userAttributes.delete),
+                .delete, "/v1/profiles/{user_id}/attributes", scope: .token(.write), readsQuery: true,
+                userAttributes.delete),
             APIRoute(.post, "/v1/profiles/attributes", scope: .token(.write), streamed: userAttributes.importLines),
             APIRoute(.get, "/v1/segments", scope: .token(.read), segment.list),
             APIRoute(.get, "/v1/segments/{name}", scope: .token(.read), readsQuery: true, segment.get),
@@ -68,13 +71,15 @@ struct NativeProtocol: WireProtocol {
             APIRoute(.get, "/v1/changes", scope: .token(.read), readsQuery: true, changes.get),
             APIRoute(.put, "/v1/datafile", scope: .token(.admin), isConditional: true, datafile.put),
             APIRoute(
-                .get, "/v1/datafile/history", scope: .token(.read), respondsLater: true, readsQuery: true, datafile.history),
+                .get, "/v1/datafile/history", scope: .token(.read), respondsLater: true, readsQuery: true,
+                datafile.history),
             APIRoute(.get, "/v1/experiments", scope: .token(.read), experiment.list),
             APIRoute(.get, "/v1/experiments/{key}", scope: .token(.read), experiment.get),
             APIRoute(.put, "/v1/experiments/{key}", scope: .token(.admin), isConditional: true, experiment.put),
             APIRoute(.delete, "/v1/experiments/{key}", scope: .token(.admin), isConditional: true, experiment.delete),
             APIRoute(
-                .get, "/v1/experiments/{key}/results", scope: .token(.read), respondsLater: true, readsQuery: true, results.get),
+                .get, "/v1/experiments/{key}/results", scope: .token(.read), respondsLater: true, readsQuery: true,
+                results.get),
             APIRoute(
                 .get, "/v1/experiments/{key}/results.svg", scope: .token(.read), respondsLater: true, readsQuery: true,
                 results.getChart),

@@ -35,12 +35,12 @@ struct Preconditions: Sendable {
     ///
     /// - Parameter current: the tag of the resource; `nil` if it does not exist.
     /// - Throws: 412 if a condition does not hold.
-    func check(_ current: EntityTag?) throws(HoldfastError) {
+    func check(_ current: EntityTag?) throws(CoreError) {
         if let ifMatch, current?.isListed(in: ifMatch, weakly: false) != true {
-            throw HoldfastError(.preconditionFailed, "If-Match does not match the current version; nothing was stored")
+            throw CoreError(.preconditionFailed, "If-Match does not match the current version; nothing was stored")
         }
         if let ifNoneMatch, current?.isListed(in: ifNoneMatch) == true {
-            throw HoldfastError(.preconditionFailed, "If-None-Match matches the current version; nothing was stored")
+            throw CoreError(.preconditionFailed, "If-None-Match matches the current version; nothing was stored")
         }
     }
 }

@@ -30,7 +30,7 @@ struct Problem: Error {
         if status == .serviceUnavailable { setRetryAfter(seconds: 1) }
     }
 
-    init(_ error: HoldfastError) {
+    init(_ error: CoreError) {
         self.init(error.kind.status, error.detail, at: error.pointer)
         members = error.members
         if !error.faults.isEmpty { members.insert(("errors", Self.errors(error.faults)), at: 0) }
@@ -40,8 +40,8 @@ struct Problem: Error {
     init(_ error: any Error) {
         switch error {
         case let error as Problem: self = error
-        case let error as HoldfastError: self.init(error)
-        case let error as StorageError: self.init(HoldfastError(error))
+        case let error as CoreError: self.init(error)
+        case let error as StorageError: self.init(CoreError(error))
         default: self.init(.internalServerError, "the request failed")
         }
     }
@@ -88,7 +88,7 @@ struct Problem: Error {
     }
 }
 
-extension HoldfastError.Kind {
+extension CoreError.Kind {
     var status: Status {
         switch self {
         case .invalid: .badRequest

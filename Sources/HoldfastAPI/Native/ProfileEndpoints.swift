@@ -11,13 +11,13 @@ struct ProfileEndpoints {
     let catalog: ProjectCatalog
 
     /// The profile; 404 if there is none. `?detail=true` adds to each entry where it came from.
-    func get(_ request: borrowing Request, _ call: Call) throws(HoldfastError) {
+    func get(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         let userID = try request.userID()
         let detail = try Request.flag("detail", request.query(knowing: ["detail"]))
         store.profile(of: userID) { result in
             switch result {
             case .success(let profile?): Self.send(userID, profile, detail: detail, to: call)
-            case .success(nil): call.fail(HoldfastError(.notFound, "the user has no profile"))
+            case .success(nil): call.fail(CoreError(.notFound, "the user has no profile"))
             case .failure(let error): call.fail(error)
             }
         }
@@ -37,7 +37,7 @@ struct ProfileEndpoints {
     }
 
     /// Replaces the profile; 201 if there was none.
-    func put(_ request: borrowing Request, _ call: Call) throws(HoldfastError) {
+    func put(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         let body = try request.profileBody()
         let change = ProfileChange(
             userID: body.userID, operation: .replace(body.assignments),
@@ -46,7 +46,7 @@ struct ProfileEndpoints {
     }
 
     /// Merges into the profile; with `?on_conflict=keep` what is stored wins.
-    func patch(_ request: borrowing Request, _ call: Call) throws(HoldfastError) {
+    func patch(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         let rule = try Request.conflictRule(request.query(knowing: ["on_conflict"]))
         let body = try request.profileBody()
         let change = ProfileChange(
@@ -56,7 +56,7 @@ struct ProfileEndpoints {
     }
 
     /// Erases all that is stored of the user, after what is on its way to the store.
-    func delete(_ request: borrowing Request, _ call: Call) throws(HoldfastError) {
+    func delete(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         let userID = try request.userID()
         let change = ProfileChange(
             userID: userID, operation: .erase, condition: Self.condition(request, of: userID))
@@ -94,8 +94,8 @@ struct ProfileEndpoints {
 
 extension Request {
     /// The body as a profile of the user that the path names.
-    fileprivate func profileBody() throws(HoldfastError) -> ProfileInput {
+    fileprivate func profileBody() throws(CoreError) -> ProfileInput {
         let userID = try userID()
-        return try withBody { bytes throws(HoldfastError) in try ProfileInput(bytes, pathUserID: userID) }
+        return try withBody { bytes throws(CoreError) in try ProfileInput(bytes, pathUserID: userID) }
     }
 }

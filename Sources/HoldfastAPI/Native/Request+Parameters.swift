@@ -5,15 +5,15 @@ import Storage
 
 extension Request {
     /// Returns the `{user_id}` of the path, its first parameter.
-    func userID() throws(HoldfastError) -> Identifier {
-        guard let text = parameter(0) else { throw HoldfastError(.invalid, "the user id in the path must be UTF-8") }
+    func userID() throws(CoreError) -> Identifier {
+        guard let text = parameter(0) else { throw CoreError(.invalid, "the user id in the path must be UTF-8") }
         return try ProfileInput.checkUserID(text, at: nil)
     }
 
     /// Returns the name of an attribute or a segment in the path: 1 to 255 bytes without control characters.
-    func definedName() throws(HoldfastError) -> Identifier {
+    func definedName() throws(CoreError) -> Identifier {
         guard let name = parameter(0), (1...255).contains(name.utf8.count), name.utf8.allSatisfy({ $0 >= 0x20 }) else {
-            throw HoldfastError(.invalid, "the name in the path must be 1 to 255 bytes of UTF-8 without control characters")
+            throw CoreError(.invalid, "the name in the path must be 1 to 255 bytes of UTF-8 without control characters")
         }
         return Identifier(name)
     }
@@ -21,47 +21,47 @@ extension Request {
     /// Returns the query as a dictionary.
     ///
     /// - Throws: 400 if a parameter is not one of `known`, occurs twice, or is not UTF-8.
-    func query(knowing known: [String]) throws(HoldfastError) -> [String: String] {
+    func query(knowing known: [String]) throws(CoreError) -> [String: String] {
         guard hasQuery else { return [:] }
-        guard let items = queryItems() else { throw HoldfastError(.invalid, "the query must be UTF-8") }
+        guard let items = queryItems() else { throw CoreError(.invalid, "the query must be UTF-8") }
         var values: [String: String] = [:]
         for item in items {
             guard known.contains(item.name) else {
                 let list = known.sorted().map { "`\($0)`" }.joined(separator: ", ")
                 let names = known.isEmpty ? "" : " but \(list)"
-                throw HoldfastError(.invalid, "the query must have no parameters\(names); got `\(item.name)`")
+                throw CoreError(.invalid, "the query must have no parameters\(names); got `\(item.name)`")
             }
             guard values.updateValue(item.value, forKey: item.name) == nil else {
-                throw HoldfastError(.invalid, "a query parameter must occur once; got `\(item.name)` twice")
+                throw CoreError(.invalid, "a query parameter must occur once; got `\(item.name)` twice")
             }
         }
         return values
     }
 
     /// Returns the `on_conflict` of a query, by default `replace`.
-    static func conflictRule(_ query: [String: String]) throws(HoldfastError) -> ProfileChange.ConflictRule {
+    static func conflictRule(_ query: [String: String]) throws(CoreError) -> ProfileChange.ConflictRule {
         switch query["on_conflict"] {
         case nil, "replace": return .replace
         case "keep": return .keep
-        case let text?: throw HoldfastError(.invalid, "`on_conflict` must be 'replace' or 'keep'; got '\(text)'")
+        case let text?: throw CoreError(.invalid, "`on_conflict` must be 'replace' or 'keep'; got '\(text)'")
         }
     }
 
     /// Returns the `limit` of a query, by default unlimited.
-    static func limit(_ query: [String: String]) throws(HoldfastError) -> Int {
+    static func limit(_ query: [String: String]) throws(CoreError) -> Int {
         guard let text = query["limit"] else { return .max }
         guard let number = Int(text), number > 0 else {
-            throw HoldfastError(.invalid, "`limit` must be a whole number greater than 0; got '\(text)'")
+            throw CoreError(.invalid, "`limit` must be a whole number greater than 0; got '\(text)'")
         }
         return number
     }
 
     /// Returns a query parameter that is `true` or `false`, by default `false`.
-    static func flag(_ name: String, _ query: [String: String]) throws(HoldfastError) -> Bool {
+    static func flag(_ name: String, _ query: [String: String]) throws(CoreError) -> Bool {
         switch query[name] {
         case nil, "false": return false
         case "true": return true
-        case let text?: throw HoldfastError(.invalid, "`\(name)` must be 'true' or 'false'; got '\(text)'")
+        case let text?: throw CoreError(.invalid, "`\(name)` must be 'true' or 'false'; got '\(text)'")
         }
     }
 }

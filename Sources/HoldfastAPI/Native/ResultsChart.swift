@@ -51,11 +51,14 @@ struct ResultsChart {
     // MARK: Heading and warnings
 
     private mutating func addHeading() {
-        drawing.text("\(results.experiment.key): lift of '\(results.query.goal)' over \(results.baseline?.name ?? "")", x: 24, y: 36, size: 18, Self.ink, weight: "600")
+        drawing.text(
+            "\(results.experiment.key): lift of '\(results.query.goal)' over \(results.baseline?.name ?? "")", x: 24,
+            y: 36, size: 18, Self.ink, weight: "600")
         let users = results.arms.map { "\($0.name) \($0.tally.counted)" }.joined(separator: " · ")
         let leftOut = results.crossed + results.forced
         drawing.text(
-            "Users: \(users)" + (leftOut > 0 ? " · left out: \(results.crossed) crossed, \(results.forced) forced" : ""),
+            "Users: \(users)"
+                + (leftOut > 0 ? " · left out: \(results.crossed) crossed, \(results.forced) forced" : ""),
             x: 24, y: 58, size: 12, Self.faint)
         let percent = Self.decimal(results.query.confidence * 100, places: 2, trimmed: true)
         drawing.line(x: 24, y: 78, toX: 48, toY: 78, Self.open, width: 6)
@@ -93,7 +96,8 @@ struct ResultsChart {
         top += 28
         drawing.text(title, x: 24, y: top, size: 14, Self.ink, weight: "600")
         if let baseline {
-            drawing.text("baseline \(Self.significant(baseline))", x: Self.plot.lowerBound, y: top, size: 12, Self.faint)
+            drawing.text(
+                "baseline \(Self.significant(baseline))", x: Self.plot.lowerBound, y: top, size: 12, Self.faint)
         }
         guard !rows.isEmpty else {
             drawing.text("nothing to compare yet", x: 24, y: top + 24, size: 12, Self.faint)

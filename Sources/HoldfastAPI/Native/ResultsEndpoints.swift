@@ -12,7 +12,7 @@ struct ResultsEndpoints {
     let projects: ProjectView
 
     /// As JSON, or with `?format=csv` for a spreadsheet.
-    func get(_ request: borrowing Request, _ call: Call) throws(HoldfastError) {
+    func get(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         try respond(request, knowing: ResultsQuery.parameters, call) { results in
             switch results.query.format {
             case .json: call.respond(json: results.json)
@@ -24,7 +24,7 @@ struct ResultsEndpoints {
     }
 
     /// A plot of the lifts with their intervals.
-    func getChart(_ request: borrowing Request, _ call: Call) throws(HoldfastError) {
+    func getChart(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         try respond(request, knowing: ResultsQuery.parameters.filter { $0 != "format" }, call) { results in
             let chart = ResultsChart(results).svg
             call.respond(Response(.ok, contentType: "image/svg+xml", body: .bytes(Array(chart.utf8))))
@@ -34,13 +34,13 @@ struct ResultsEndpoints {
     private func respond(
         _ request: borrowing Request, knowing parameters: [String], _ call: Call,
         _ send: @escaping @Sendable (ExperimentResults) -> Void
-    ) throws(HoldfastError) {
+    ) throws(CoreError) {
         let query = try ResultsQuery(try request.query(knowing: parameters))
         let project = try projects.project(named: request.field("x-optimizely-sdk-key"))
-        guard let key = request.parameter(0) else { throw HoldfastError(.invalid, "the key in the path must be UTF-8") }
+        guard let key = request.parameter(0) else { throw CoreError(.invalid, "the key in the path must be UTF-8") }
         let name = Identifier(key)
         guard let experiment = project.datafile.experiment(key: name) ?? project.datafile.experiment(id: name) else {
-            throw HoldfastError(.notFound, "no experiment has the key '\(key)'")
+            throw CoreError(.notFound, "no experiment has the key '\(key)'")
         }
         read(experiment, query, call) { [services] tallies, others in
             services.computations.async {

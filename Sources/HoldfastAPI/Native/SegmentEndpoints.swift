@@ -20,7 +20,7 @@ struct SegmentEndpoints {
     }
 
     /// The definition; `?size=true` counts the users, which looks at every user who has attributes.
-    func get(_ request: borrowing Request, _ call: Call) throws(HoldfastError) {
+    func get(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         let segment = try segment(request)
         guard try Request.flag("size", try request.query(knowing: ["size"])) else {
             return call.respond(json: JSONValue.object(segment.json).encoded())
@@ -41,7 +41,7 @@ struct SegmentEndpoints {
     }
 
     /// Defines a segment, or gives it other conditions; 201 if it is new.
-    func put(_ request: borrowing Request, _ call: Call) throws(HoldfastError) {
+    func put(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         let name = try request.definedName()
         let content = request.withBody { Array($0) }
         let author = call.author(request)
@@ -53,12 +53,12 @@ struct SegmentEndpoints {
     private static func put(
         _ name: Identifier, _ content: [UInt8], _ author: Author, _ services: Services, _ session: any StoreSession,
         _ call: Call
-    ) throws(HoldfastError) {
+    ) throws(CoreError) {
         let catalog = services.projects
         let schema = catalog.snapshot().schema
         let segment = try segment(name, ProfileInput.parse(content), schema)
         guard schema.segments.count < limit || schema.segments[name] != nil else {
-            throw HoldfastError(.conflict, "at most \(limit) segments may be defined")
+            throw CoreError(.conflict, "at most \(limit) segments may be defined")
         }
         session.putSegment(segment, by: author) { result in
             switch result {
@@ -71,20 +71,20 @@ struct SegmentEndpoints {
     /// `{"conditions":[…]}`
     private static func segment(
         _ name: Identifier, _ body: JSONValue, _ schema: AttributeSchema
-    ) throws(HoldfastError) -> Segment {
+    ) throws(CoreError) -> Segment {
         let object = try body.object("a segment", knowing: ["name", "conditions"])
         if let given = try object.optionalText("name"), !given.utf8.elementsEqual(name.string.utf8) {
-            throw HoldfastError(.invalid, "`name` must be the name in the path, '\(name)'; got '\(given)'", at: ["name"])
+            throw CoreError(.invalid, "`name` must be the name in the path, '\(name)'; got '\(given)'", at: ["name"])
         }
         guard let conditions = object["conditions"] else {
-            throw HoldfastError(.invalid, "`conditions` is required", at: ["conditions"])
+            throw CoreError(.invalid, "`conditions` is required", at: ["conditions"])
         }
         let faults = SegmentRules.faults(in: conditions, at: ["conditions"], schema: schema)
-        if let error = HoldfastError(faults: faults, "nothing was stored") { throw error }
+        if let error = CoreError(faults: faults, "nothing was stored") { throw error }
         return Segment(name: name, conditions: conditions)
     }
 
-    func delete(_ request: borrowing Request, _ call: Call) throws(HoldfastError) {
+    func delete(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         let name = try request.definedName()
         let author = call.author(request)
         services.projects.inBackground { [services] session in
@@ -94,14 +94,16 @@ struct SegmentEndpoints {
 
     private static func delete(
         _ name: Identifier, _ author: Author, _ services: Services, _ session: any StoreSession, _ call: Call
-    ) throws(HoldfastError) {
+    ) throws(CoreError) {
         let catalog = services.projects
         for project in catalog.snapshot().projects.values {
             let users = project.datafile.keys(usingSegment: name)
             guard users.isEmpty else {
                 let list = users.map { "'\($0)'" }.joined(separator: ", ")
-                throw HoldfastError(
-                    .conflict, "the segment '\(name)' is an audience in the project '\(project.sdkKey)'; change it first in \(list)")
+                throw CoreError(
+                    .conflict,
+                    "the segment '\(name)' is an audience in the project '\(project.sdkKey)'; change it first in \(list)"
+                )
             }
         }
         session.removeSegment(name, by: author) { result in
@@ -115,7 +117,7 @@ struct SegmentEndpoints {
 
     /// The users in the order of their ids' bytes, one a line. `?after=USER_ID` resumes behind a user, `?limit=N` ends
     /// after N.
-    func users(_ request: borrowing Request, _ call: Call) throws(HoldfastError) {
+    func users(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         let segment = try segment(request)
         let query = try request.query(knowing: ["after", "limit"])
         var after: Identifier?
@@ -126,14 +128,14 @@ struct SegmentEndpoints {
         call.respond(MediaType.lines, stream: stream)
     }
 
-    private func segment(_ request: borrowing Request) throws(HoldfastError) -> Segment {
+    private func segment(_ request: borrowing Request) throws(CoreError) -> Segment {
         let name = try request.definedName()
         guard let segment = projects.schema.segments[name] else { throw Self.unknown(name) }
         return segment
     }
 
-    private static func unknown(_ name: Identifier) -> HoldfastError {
-        HoldfastError(.notFound, "no segment has the name '\(name)'")
+    private static func unknown(_ name: Identifier) -> CoreError {
+        CoreError(.notFound, "no segment has the name '\(name)'")
     }
 }
 

@@ -16,7 +16,7 @@ struct ExportForm {
     private static let longestPage = 1_000
 
     /// Reads `format` and `limit` of a query.
-    init(_ query: [String: String], of name: StaticString) throws(HoldfastError) {
+    init(_ query: [String: String], of name: StaticString) throws(CoreError) {
         switch query["format"] {
         case nil, "lines":
             self.name = nil
@@ -24,11 +24,11 @@ struct ExportForm {
         case "json":
             self.name = name
             guard let limit = Int(query["limit"] ?? "100"), (1...Self.longestPage).contains(limit) else {
-                throw HoldfastError(.invalid, "limit must be a whole number from 1 to \(Self.longestPage)")
+                throw CoreError(.invalid, "limit must be a whole number from 1 to \(Self.longestPage)")
             }
             self.limit = limit
         default:
-            throw HoldfastError(.invalid, "format must be 'lines' or 'json'")
+            throw CoreError(.invalid, "format must be 'lines' or 'json'")
         }
     }
 

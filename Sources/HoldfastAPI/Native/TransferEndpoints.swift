@@ -11,7 +11,7 @@ struct TransferEndpoints {
 
     /// All profiles in the order of their user ids' bytes. `?after=USER_ID` resumes behind a user, `?limit=N` ends
     /// after N, `?detail=true` adds where each assignment came from, `?format=json` answers a page.
-    func exportProfiles(_ request: borrowing Request, _ call: Call) throws(HoldfastError) {
+    func exportProfiles(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         let query = try request.query(knowing: ["after", "limit", "detail", "format"])
         var after: Identifier?
         if let text = query["after"] { after = try ProfileInput.checkUserID(text, at: nil) }
@@ -24,9 +24,9 @@ struct TransferEndpoints {
 
     /// Saves a profile from each line, as `PATCH` would. Answers how many lines were imported, and which were refused
     /// and why. With `?on_conflict=keep` what is stored wins.
-    func importProfiles(_ request: borrowing Request, _ call: Call) throws(HoldfastError) -> any BodyReceiver {
+    func importProfiles(_ request: borrowing Request, _ call: Call) throws(CoreError) -> any BodyReceiver {
         let rule = try Request.conflictRule(request.query(knowing: ["on_conflict"]))
-        return LineImport(call: call, options: services.options) { line throws(HoldfastError) in
+        return LineImport(call: call, options: services.options) { line throws(CoreError) in
             try ProfileLine.parse(line, rule)
         } submit: { [store] changes, finished in
             store.submit(changes) { finished($0.map(Self.outcome)) }

@@ -11,7 +11,7 @@ struct UserAttributeEndpoints {
     let store: any AttributeStore
     let projects: ProjectView
 
-    func get(_ request: borrowing Request, _ call: Call) throws(HoldfastError) {
+    func get(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         let userID = try request.userID()
         let schema = projects.schema
         store.attributes(of: userID) { result in
@@ -32,10 +32,10 @@ struct UserAttributeEndpoints {
     }
 
     /// Sets the attributes that the body names, all or none, and leaves the others.
-    func patch(_ request: borrowing Request, _ call: Call) throws(HoldfastError) {
+    func patch(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         let userID = try request.userID()
         let schema = projects.schema
-        let body = try request.withBody { bytes throws(HoldfastError) in
+        let body = try request.withBody { bytes throws(CoreError) in
             try AttributeInput(values: ProfileInput.parse(bytes), schema: schema)
         }
         submit(AttributeChange(userID: userID, operation: .update(body.updates)), call) { [services] changed in
@@ -48,7 +48,7 @@ struct UserAttributeEndpoints {
     }
 
     /// Removes the attributes that the query names, or all.
-    func delete(_ request: borrowing Request, _ call: Call) throws(HoldfastError) {
+    func delete(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         let userID = try request.userID()
         let schema = projects.schema
         let names = try Self.names(request)
@@ -60,12 +60,12 @@ struct UserAttributeEndpoints {
         }
     }
 
-    private static func names(_ request: borrowing Request) throws(HoldfastError) -> [String] {
+    private static func names(_ request: borrowing Request) throws(CoreError) -> [String] {
         guard request.hasQuery else { return [] }
-        guard let items = request.queryItems() else { throw HoldfastError(.invalid, "the query must be UTF-8") }
+        guard let items = request.queryItems() else { throw CoreError(.invalid, "the query must be UTF-8") }
         // A misspelt name must not erase everything.
         for item in items where item.name != "name" {
-            throw HoldfastError(.invalid, "the query must have no parameters but `name`; got `\(item.name)`")
+            throw CoreError(.invalid, "the query must have no parameters but `name`; got `\(item.name)`")
         }
         return items.map(\.value)
     }
@@ -76,7 +76,7 @@ struct UserAttributeEndpoints {
         store.submit(change) { result in
             switch result {
             case .success(.applied(let changed)): call.respond(json: response(changed).encoded())
-            case .success(.schemaHasChanged): call.fail(HoldfastError.deletedAttribute)
+            case .success(.schemaHasChanged): call.fail(CoreError.deletedAttribute)
             case .failure(let error): call.fail(error)
             }
         }
@@ -86,7 +86,7 @@ struct UserAttributeEndpoints {
     /// changed nothing, and which were refused and why.
     func importLines(_ request: borrowing Request, _ call: Call) -> any BodyReceiver {
         let projects = projects
-        return LineImport(call: call, options: services.options, tellsUnchanged: true) { line throws(HoldfastError) in
+        return LineImport(call: call, options: services.options, tellsUnchanged: true) { line throws(CoreError) in
             try Self.change(from: line, projects.schema)
         } submit: { [store] changes, finished in
             store.submit(changes) { finished($0.map(Self.outcome)) }
@@ -95,7 +95,7 @@ struct UserAttributeEndpoints {
 
     private static func change(
         from line: UnsafeRawBufferPointer, _ schema: AttributeSchema
-    ) throws(HoldfastError) -> AttributeChange {
+    ) throws(CoreError) -> AttributeChange {
         let object = try ProfileInput.parse(line, called: "the line")
             .object("a line", knowing: ["user_id", "attributes", "remove"])
         let userID = try ProfileInput.checkUserID(try object.text("user_id"), at: ["user_id"])
@@ -112,7 +112,7 @@ struct UserAttributeEndpoints {
     }
 }
 
-extension HoldfastError {
-    fileprivate static let deletedAttribute = HoldfastError(
+extension CoreError {
+    fileprivate static let deletedAttribute = CoreError(
         .unprocessable, "one of the attributes was deleted during the request; nothing was stored")
 }

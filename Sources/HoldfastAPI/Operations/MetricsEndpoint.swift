@@ -72,8 +72,10 @@ struct MetricsEndpoint {
 
     private static func appendCache(_ snapshots: [LoopSnapshot], to page: inout MetricsPage) {
         let all = snapshots.map(\.cache)
-        page.single("holdfast_cache_hits_total", .counter, "Lookups answered from memory.", all.map(\.hits).reduce(0, &+))
-        page.single("holdfast_cache_misses_total", .counter, "Lookups that asked the store.", all.map(\.misses).reduce(0, &+))
+        page.single(
+            "holdfast_cache_hits_total", .counter, "Lookups answered from memory.", all.map(\.hits).reduce(0, &+))
+        page.single(
+            "holdfast_cache_misses_total", .counter, "Lookups that asked the store.", all.map(\.misses).reduce(0, &+))
         page.single("holdfast_cache_bytes", .gauge, "Bytes that the cache uses.", all.map(\.bytes).reduce(0, +))
         page.single("holdfast_cache_entries", .gauge, "Profiles in the cache.", all.map(\.entries).reduce(0, +))
     }
@@ -81,14 +83,16 @@ struct MetricsEndpoint {
     private static func appendStore(_ store: StoreMetrics, to page: inout MetricsPage) {
         page.single("holdfast_profiles", .gauge, "Profiles stored.", store.profiles)
         page.single("holdfast_assignments", .gauge, "Assignments stored.", store.assignments)
-        page.single("holdfast_store_waiting_changes", .gauge, "Changes that wait for their commit.", store.waitingChanges)
+        page.single(
+            "holdfast_store_waiting_changes", .gauge, "Changes that wait for their commit.", store.waitingChanges)
         page.single("holdfast_store_commits_total", .counter, "Commits done.", store.commits)
         page.single("holdfast_store_changes_total", .counter, "Changes committed.", store.changes)
         page.single(
             "holdfast_store_failed_changes_total", .counter, "Changes that failed or that a rule refused.",
             store.failedChanges)
         page.single(
-            "holdfast_store_refused_changes_total", .counter, "Changes refused because too many waited, or for too long.",
+            "holdfast_store_refused_changes_total", .counter,
+            "Changes refused because too many waited, or for too long.",
             store.refusedChanges)
         page.single(
             "holdfast_store_expired_assignments_total", .counter, "Assignments that retention deleted.",
@@ -139,12 +143,14 @@ struct MetricsEndpoint {
         let totals = services.attributeMetrics.totals
         page.single("holdfast_attributes", .gauge, "Attributes defined.", schema.attributes.count)
         page.single("holdfast_segments", .gauge, "Segments defined.", schema.segments.count)
-        page.begin("holdfast_attribute_values_total", .counter, "Values of attributes that single requests set or removed.")
+        page.begin(
+            "holdfast_attribute_values_total", .counter, "Values of attributes that single requests set or removed.")
         page.sample("outcome=\"changed\"", totals.changed)
         page.sample("outcome=\"unchanged\"", totals.unchanged)
         page.single("holdfast_segment_scans_total", .counter, "Looks through the users for a segment.", totals.scans)
         page.single(
-            "holdfast_segment_users_examined_total", .counter, "Users that were looked at for segments.", totals.examined)
+            "holdfast_segment_users_examined_total", .counter, "Users that were looked at for segments.",
+            totals.examined)
     }
 
     private static func appendProcess(_ build: BuildInfo, to page: inout MetricsPage) {

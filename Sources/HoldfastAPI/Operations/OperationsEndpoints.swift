@@ -47,8 +47,8 @@ struct OperationsEndpoints {
         }
     }
 
-    private static func notReady(_ reason: String) -> HoldfastError {
-        HoldfastError(.unavailable, "not ready: \(reason)")
+    private static func notReady(_ reason: String) -> CoreError {
+        CoreError(.unavailable, "not ready: \(reason)")
     }
 
     func info(_ request: borrowing Request, _ call: Call) {

@@ -107,7 +107,9 @@ struct ProcessMetrics {
 
     static func now() -> ProcessMetrics {
         var metrics = ProcessMetrics()
-        if let text = read("/proc/self/statm"), let pages = text.split(separator: " ").dropFirst().first.flatMap({ Int($0) }) {
+        if let text = read("/proc/self/statm"),
+            let pages = text.split(separator: " ").dropFirst().first.flatMap({ Int($0) })
+        {
             metrics.residentBytes = pages * Int(sysconf(Int32(_SC_PAGESIZE)))
         }
         metrics.openDescriptors = countDescriptors()

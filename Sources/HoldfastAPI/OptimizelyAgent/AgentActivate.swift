@@ -34,12 +34,12 @@ struct ActivateEndpoint {
         _ input: ActivateRequest, _ stored: StickyAssignments, _ project: Project
     ) -> DecisionResult<[Activation]> {
         let service = DecisionService(datafile: project.datafile)
-        let user = input.user.rememberingAnswers()
+        let user = input.user.cachingConditions()
         let options: DecideOptions = input.sendsImpressions ? [] : .disableDecisionEvent
         var activations: [Activation] = []
         var impressions: [Impression] = []
         var assignments: [NewAssignment] = []
-        var passesOverAssignment = false
+        var hasStaleAssignment = false
         for subject in input.subjects(in: project.datafile) {
             switch subject {
             case .unknownExperiment(let key): activations.append(Activation(unknownExperiment: key))
@@ -48,7 +48,7 @@ struct ActivateEndpoint {
                 let decision = service.variation(of: experiment, for: user, stored: stored, options: options)
                 activations.append(Activation(decision))
                 if let new = decision.newAssignment { assignments.append(new) }
-                passesOverAssignment = passesOverAssignment || decision.passesOverAssignment
+                hasStaleAssignment = hasStaleAssignment || decision.hasStaleAssignment
                 if input.sendsImpressions, let variation = decision.variation {
                     impressions.append(
                         Impression(activating: experiment, variation: variation, source: decision.source))

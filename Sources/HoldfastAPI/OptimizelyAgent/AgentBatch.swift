@@ -138,7 +138,8 @@ final class BatchResponse: Sendable {
     /// The maximum size of all responses together, in bytes; responses beyond it are dropped.
     private static let byteLimit = 16 << 20
     private static let tooLong = AgentError(
-        .unprocessableContent, "the responses of a batch must be at most \(byteLimit) bytes together").response
+        .unprocessableContent, "the responses of a batch must be at most \(byteLimit) bytes together"
+    ).response
     /// The response to an operation that is not performed because the limit was exceeded before.
     static let notDone = AgentError(
         .unprocessableContent,

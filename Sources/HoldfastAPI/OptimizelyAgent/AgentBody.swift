@@ -47,7 +47,8 @@ struct AgentBody {
         let mediaType = contentType?.prefix { $0 != ";" }.filter { $0 != " " && $0 != "\t" }
         guard mediaType?.lowercased() == "application/json" else {
             let found = contentType.map { "'\($0.shortened(to: Problem.longestDetail))'" } ?? "none"
-            throw AgentError(.unsupportedMediaType, "the body must be sent with 'Content-Type: application/json'; got \(found)")
+            throw AgentError(
+                .unsupportedMediaType, "the body must be sent with 'Content-Type: application/json'; got \(found)")
         }
     }
 
@@ -117,7 +118,7 @@ struct AgentBody {
 extension AgentBody {
     /// Returns the user id if it may be stored.
     static func check(userID text: String) throws(AgentError) -> Identifier {
-        do throws(HoldfastError) {
+        do throws(CoreError) {
             return try ProfileInput.checkUserID(text, at: nil)
         } catch {
             throw AgentError(error)
@@ -133,7 +134,7 @@ extension AgentBody {
 
     func userAttributes() throws(AgentError) -> JSONObject {
         let attributes = try object("userAttributes") ?? JSONObject()
-        do throws(HoldfastError) {
+        do throws(CoreError) {
             try ProfileInput.check(attributes: attributes, at: ["userAttributes"])
         } catch {
             throw AgentError(error)

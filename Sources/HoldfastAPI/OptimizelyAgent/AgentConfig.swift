@@ -202,7 +202,9 @@ struct AudienceTexts {
         let holders = [source] + (source.objects("groups") + source.objects("rollouts")).map { .object($0) }
         var conditions: [Identifier: [JSONValue]] = [:]
         for experiment in holders.flatMap({ $0.objects("experiments") }) {
-            guard let id = experiment["id"]?.string, let list = experiment["audienceConditions"]?.array else { continue }
+            guard let id = experiment["id"]?.string, let list = experiment["audienceConditions"]?.array else {
+                continue
+            }
             conditions[Identifier(id)] = list
         }
         self.conditions = conditions

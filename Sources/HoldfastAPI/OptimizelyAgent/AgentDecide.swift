@@ -35,7 +35,9 @@ struct DecideEndpoint {
         }
     }
 
-    private static func response(_ decisions: [Decision], to input: DecideRequest, _ datafile: Datafile) -> AgentResponse {
+    private static func response(_ decisions: [Decision], to input: DecideRequest, _ datafile: Datafile)
+        -> AgentResponse
+    {
         var encoder = DecisionEncoder(input.user, datafile)
         if input.form != .one { encoder.writer.beginArray() }
         for decision in decisions {

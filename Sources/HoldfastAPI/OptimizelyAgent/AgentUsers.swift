@@ -52,7 +52,7 @@ struct AgentProfileEndpoints {
     }
 
     private static func assignments(_ map: JSONObject) throws(AgentError) -> ExperimentBucketMap {
-        do throws(HoldfastError) {
+        do throws(CoreError) {
             return try ProfileInput.assignments(.object(map), at: ["experimentBucketMap"])
         } catch {
             let place = error.pointer.map { "\($0.string): " } ?? ""
@@ -72,7 +72,8 @@ struct OverrideEndpoint {
         let catalog = catalog
         let warning = asked.warning(in: request.project.datafile)
         store.setForcedVariation(
-            asked.variationKey, experimentKey: asked.experimentKey, userID: asked.userID, sdkKey: request.project.sdkKey,
+            asked.variationKey, experimentKey: asked.experimentKey, userID: asked.userID,
+            sdkKey: request.project.sdkKey,
             by: request.caller.author
         ) { result in
             switch result {

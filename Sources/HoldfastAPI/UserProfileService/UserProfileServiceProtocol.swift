@@ -17,7 +17,8 @@ struct UserProfileServiceProtocol: WireProtocol {
             APIRoute(.get, "/ups/lookup", scope: .token(.read), readsQuery: true, userProfileService.getLookup),
             APIRoute(.post, "/ups/save", scope: .token(.write), readsQuery: true, userProfileService.postSave),
             APIRoute(
-                .get, "/ups/save", scope: .token(.write), changesState: true, readsQuery: true, userProfileService.getSave),
+                .get, "/ups/save", scope: .token(.write), changesState: true, readsQuery: true,
+                userProfileService.getSave),
         ]
     }
 }
@@ -25,32 +26,32 @@ struct UserProfileServiceProtocol: WireProtocol {
 private struct UserProfileServiceEndpoints {
     let store: any ProfileStore
 
-    func postLookup(_ request: borrowing Request, _ call: Call) throws(HoldfastError) {
-        lookUp(try request.withBody { bytes throws(HoldfastError) in try Self.userID(bytes) }, call)
+    func postLookup(_ request: borrowing Request, _ call: Call) throws(CoreError) {
+        lookUp(try request.withBody { bytes throws(CoreError) in try Self.userID(bytes) }, call)
     }
 
-    private static func userID(_ bytes: UnsafeRawBufferPointer) throws(HoldfastError) -> Identifier {
+    private static func userID(_ bytes: UnsafeRawBufferPointer) throws(CoreError) -> Identifier {
         let value = try ProfileInput.parse(bytes)
         guard let object = value.object else {
-            throw HoldfastError(.invalid, "a lookup must be an object; got \(value.kind)", at: [])
+            throw CoreError(.invalid, "a lookup must be an object; got \(value.kind)", at: [])
         }
         guard let member = object["user_id"] else {
-            throw HoldfastError(.invalid, "`user_id` is required", at: ["user_id"])
+            throw CoreError(.invalid, "`user_id` is required", at: ["user_id"])
         }
         guard let text = member.string else {
-            throw HoldfastError(.invalid, "`user_id` must be a string; got \(member.kind)", at: ["user_id"])
+            throw CoreError(.invalid, "`user_id` must be a string; got \(member.kind)", at: ["user_id"])
         }
         return try ProfileInput.checkUserID(text, at: ["user_id"])
     }
 
-    private static func userID(_ query: [String: String]) throws(HoldfastError) -> Identifier {
+    private static func userID(_ query: [String: String]) throws(CoreError) -> Identifier {
         guard let text = query["user_id"] else {
-            throw HoldfastError(.invalid, "the query parameter `user_id` is required")
+            throw CoreError(.invalid, "the query parameter `user_id` is required")
         }
         return try ProfileInput.checkUserID(text, at: ["user_id"])
     }
 
-    func getLookup(_ request: borrowing Request, _ call: Call) throws(HoldfastError) {
+    func getLookup(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         lookUp(try Self.userID(try request.queryOfContract()), call)
     }
 
@@ -64,17 +65,17 @@ private struct UserProfileServiceEndpoints {
         }
     }
 
-    func postSave(_ request: borrowing Request, _ call: Call) throws(HoldfastError) {
+    func postSave(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         let rule = try Request.conflictRule(request.queryOfContract())
-        save(try request.withBody { bytes throws(HoldfastError) in try ProfileInput(bytes) }, rule, call)
+        save(try request.withBody { bytes throws(CoreError) in try ProfileInput(bytes) }, rule, call)
     }
 
-    func getSave(_ request: borrowing Request, _ call: Call) throws(HoldfastError) {
+    func getSave(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         let query = try request.queryOfContract()
         let rule = try Request.conflictRule(query)
         let userID = try Self.userID(query)
         guard let text = query["experiment_bucket_map"] else {
-            throw HoldfastError(.invalid, "the query parameter `experiment_bucket_map` is required")
+            throw CoreError(.invalid, "the query parameter `experiment_bucket_map` is required")
         }
         let map = try ProfileInput.parse(parameter: "experiment_bucket_map", text)
         save(ProfileInput(userID: userID, assignments: try ProfileInput.assignments(map)), rule, call)
@@ -92,9 +93,9 @@ private struct UserProfileServiceEndpoints {
 }
 
 extension Request {
-    fileprivate func queryOfContract() throws(HoldfastError) -> [String: String] {
+    fileprivate func queryOfContract() throws(CoreError) -> [String: String] {
         guard hasQuery else { return [:] }
-        guard let items = queryItems() else { throw HoldfastError(.invalid, "the query must be UTF-8") }
+        guard let items = queryItems() else { throw CoreError(.invalid, "the query must be UTF-8") }
         return Dictionary(items.map { ($0.name, $0.value) }, uniquingKeysWith: { first, _ in first })
     }
 }

@@ -137,7 +137,8 @@ public final class AttributeService: Sendable {
 
     /// Returns a stream of the outcomes of updates and deletions, which buffers the newest 1,000.
     public func outcomes() -> AsyncStream<AttributeChangeOutcome> {
-        let (stream, continuation) = AsyncStream<AttributeChangeOutcome>.makeStream(bufferingPolicy: .bufferingNewest(1_000))
+        let (stream, continuation) = AsyncStream<AttributeChangeOutcome>.makeStream(
+            bufferingPolicy: .bufferingNewest(1_000))
         let token = addObserver { continuation.yield($0) }
         continuation.onTermination = { _ in token.cancel() }
         return stream

@@ -16,7 +16,7 @@ public struct AttributeInput: Sendable {
     /// Parses `{"country":"de","age":30}`.
     ///
     /// - Throws: 422 with every wrong member as `errors`.
-    public init(values: JSONValue, schema: AttributeSchema) throws(HoldfastError) {
+    public init(values: JSONValue, schema: AttributeSchema) throws(CoreError) {
         self.init(schema)
         set(values, at: [])
         try check()
@@ -25,7 +25,7 @@ public struct AttributeInput: Sendable {
     /// Parses a line of an import: `{"user_id":"u","attributes":{…},"remove":["a"]}`; the latter two are optional.
     ///
     /// - Throws: 422 with every wrong member as `errors`.
-    public init(line: JSONObject, schema: AttributeSchema) throws(HoldfastError) {
+    public init(line: JSONObject, schema: AttributeSchema) throws(CoreError) {
         self.init(schema)
         if let values = line["attributes"] { set(values, at: ["attributes"]) }
         if let names = line["remove"] { remove(names, at: ["remove"]) }
@@ -35,11 +35,11 @@ public struct AttributeInput: Sendable {
     /// Removes attributes by name.
     ///
     /// - Throws: 422 if a name is unknown.
-    public init(removing names: [String], schema: AttributeSchema) throws(HoldfastError) {
+    public init(removing names: [String], schema: AttributeSchema) throws(CoreError) {
         self.init(schema)
         for name in names {
             guard let definition = schema.attribute(Identifier(name)) else {
-                throw HoldfastError(.unprocessable, "no attribute has the name '\(name)'")
+                throw CoreError(.unprocessable, "no attribute has the name '\(name)'")
             }
             updates[definition.number] = .remove
         }
@@ -97,8 +97,8 @@ public struct AttributeInput: Sendable {
         faults.append(JSONFault(pointer: pointer, reason: reason))
     }
 
-    private func check() throws(HoldfastError) {
-        if let error = HoldfastError(faults: faults, "nothing was stored") { throw error }
+    private func check() throws(CoreError) {
+        if let error = CoreError(faults: faults, "nothing was stored") { throw error }
     }
 }
 
@@ -106,54 +106,57 @@ extension AttributeDefinition {
     /// Parses `{"type":"number"}`, or `{"type":"selection","values":["One","Two"],"multiple":true}`.
     ///
     /// - Throws: 400 with a pointer to the member that is wrong.
-    public init(_ body: JSONValue, name: Identifier) throws(HoldfastError) {
+    public init(_ body: JSONValue, name: Identifier) throws(CoreError) {
         let object = try body.object("an attribute", knowing: ["name", "type", "values", "multiple"])
         if let given = try object.optionalText("name"), !given.utf8.elementsEqual(name.string.utf8) {
-            throw HoldfastError(.invalid, "`name` must be the name in the path, '\(name)'; got '\(given)'", at: ["name"])
+            throw CoreError(.invalid, "`name` must be the name in the path, '\(name)'; got '\(given)'", at: ["name"])
         }
         let given = try object.text("type")
         guard let type = AttributeType(rawValue: given) else {
             let types = AttributeType.allCases.map(\.rawValue).joined(separator: ", ")
-            throw HoldfastError(.invalid, "`type` must be one of \(types); got '\(given)'", at: ["type"])
+            throw CoreError(.invalid, "`type` must be one of \(types); got '\(given)'", at: ["type"])
         }
         guard type == .selection else {
             for key in ["values", "multiple"] where object[key] != nil {
-                throw HoldfastError(.invalid, "`\(key)` requires the type selection; got \(type)", at: JSONPointer().appending(key))
+                throw CoreError(
+                    .invalid, "`\(key)` requires the type selection; got \(type)", at: JSONPointer().appending(key))
             }
             self.init(name: name, number: 0, type: type)
             return
         }
         let multiple = object["multiple"] ?? false
         guard let isMultiple = multiple.bool else {
-            throw HoldfastError(.invalid, "`multiple` must be true or false; got \(multiple.kind)", at: ["multiple"])
+            throw CoreError(.invalid, "`multiple` must be true or false; got \(multiple.kind)", at: ["multiple"])
         }
         let values = try Self.allowedValues(object["values"], isMultiple)
         self.init(name: name, number: 0, type: type, allowedValues: values, isMultiple: isMultiple)
     }
 
-    private static func allowedValues(_ value: JSONValue?, _ isMultiple: Bool) throws(HoldfastError) -> [Identifier] {
+    private static func allowedValues(_ value: JSONValue?, _ isMultiple: Bool) throws(CoreError) -> [Identifier] {
         let place: JSONPointer = ["values"]
         guard let list = value?.array, (1...mostValues).contains(list.count) else {
             let found = value?.array.map { "\($0.count) elements" } ?? value?.kind ?? "nothing"
-            throw HoldfastError(.invalid, "`values` must be an array of 1 to \(mostValues) strings; got \(found)", at: place)
+            throw CoreError(
+                .invalid, "`values` must be an array of 1 to \(mostValues) strings; got \(found)", at: place)
         }
         var values: [Identifier] = []
         var seen: Set<Identifier> = []
         for (index, element) in list.enumerated() {
             guard let text = element.string, (1...255).contains(text.utf8.count) else {
                 let found = element.string.map { "\($0.utf8.count) bytes" } ?? element.kind
-                throw HoldfastError(
+                throw CoreError(
                     .invalid, "an allowed value must be a string of 1 to 255 bytes; got \(found)",
                     at: place.appending(index))
             }
             let hasBlankEnd = text.first?.isWhitespace == true || text.last?.isWhitespace == true
             guard !isMultiple || !text.utf8.contains(UInt8(ascii: ";")) && !hasBlankEnd else {
-                throw HoldfastError(
-                    .invalid, "with `multiple`, a value must not contain a semicolon or begin or end with a blank; got '\(text)'",
+                throw CoreError(
+                    .invalid,
+                    "with `multiple`, a value must not contain a semicolon or begin or end with a blank; got '\(text)'",
                     at: place.appending(index))
             }
             guard seen.insert(Identifier(text)).inserted else {
-                throw HoldfastError(.invalid, "the values must differ; got '\(text)' twice", at: place.appending(index))
+                throw CoreError(.invalid, "the values must differ; got '\(text)' twice", at: place.appending(index))
             }
             values.append(Identifier(text))
         }

@@ -171,7 +171,7 @@ public final class StickyDecisionService {
 public struct StickyAssignments: StoredAssignments {
     public let profile: ProfileRecord?
     /// The ids of forced variations, by experiment id.
-    public let forced: [Identifier: Identifier]?
+    public let forcedVariations: [Identifier: Identifier]?
     public let attributes: (any AttributeSource)?
     /// `nil` for a profile that is small enough for a linear search.
     private let index: AssignmentIndex?
@@ -180,15 +180,14 @@ public struct StickyAssignments: StoredAssignments {
         self.profile = profile
         self.attributes = attributes
         index = profile.flatMap { $0.count > AssignmentIndex.walkable ? AssignmentIndex($0) : nil }
-        forced = project.forcedVariations.isEmpty ? nil : project.forcedVariations[userID]
+        forcedVariations = project.forcedVariations.isEmpty ? nil : project.forcedVariations[userID]
     }
 
     public func assignment(experimentID: Identifier) -> StoredAssignment? {
-        if let variationID = forced?[experimentID] {
-            return StoredAssignment(variationID: variationID, isOverride: true)
-        }
         guard let profile else { return nil }
-        guard let entry = index == nil ? profile.entry(for: experimentID) : index?.entry(for: experimentID) else { return nil }
+        guard let entry = index == nil ? profile.entry(for: experimentID) : index?.entry(for: experimentID) else {
+            return nil
+        }
         return StoredAssignment(
             variationID: profile.variationID(of: entry), isOverride: entry.source == .override)
     }

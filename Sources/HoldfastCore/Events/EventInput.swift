@@ -4,11 +4,11 @@ public import Storage
 
 /// Why an event is refused, and whether the same event may be accepted later.
 public struct EventRefusal: Error {
-    public var error: HoldfastError
+    public var error: CoreError
     public var isRetriable: Bool
 
     /// - Parameter isRetriable: whether the cause may go away without a change to the event.
-    public init(_ error: HoldfastError, isRetriable: Bool = false) {
+    public init(_ error: CoreError, isRetriable: Bool = false) {
         self.error = error
         self.isRetriable = isRetriable
     }
@@ -22,25 +22,25 @@ public struct EventInput {
 
     /// - Parameter known: the members that this kind of event may have.
     /// - Throws: 400 if the value is not an object or has other members.
-    public init(_ value: JSONValue, knowing known: [String], at place: JSONPointer, now: Timestamp) throws(HoldfastError) {
+    public init(_ value: JSONValue, knowing known: [String], at place: JSONPointer, now: Timestamp) throws(CoreError) {
         object = try value.object("an event", knowing: known, at: place)
         self.place = place
         self.now = now
     }
 
-    public func userID() throws(HoldfastError) -> Identifier {
+    public func userID() throws(CoreError) -> Identifier {
         try ProfileInput.checkUserID(try object.text("user_id", in: place), at: place.appending("user_id"))
     }
 
-    public func sdkKey() throws(HoldfastError) -> String? {
+    public func sdkKey() throws(CoreError) -> String? {
         try object.optionalText("sdk_key", in: place)
     }
 
     /// Returns a member of 1 to `limit` bytes without NUL; `nil` if it is absent.
-    public func name(_ member: String, limit: Int) throws(HoldfastError) -> Identifier? {
+    public func name(_ member: String, limit: Int) throws(CoreError) -> Identifier? {
         guard let text = try object.optionalText(member, in: place) else { return nil }
         guard Self.isName(text, limit: limit) else {
-            throw HoldfastError(
+            throw CoreError(
                 .invalid, "`\(member)` must be 1 to \(limit) bytes long, without NUL; got \(text.utf8.count) bytes",
                 at: place.appending(member))
         }
@@ -57,19 +57,19 @@ public struct EventInput {
     /// Returns the `timestamp`, or the current time if it is absent or slightly ahead.
     ///
     /// - Throws: 400 if it is not an RFC 3339 time, 422 if it is further back or ahead than ``EventRules`` allow.
-    public func happenedAt() throws(HoldfastError) -> Timestamp {
+    public func happenedAt() throws(CoreError) -> Timestamp {
         let pointer = place.appending("timestamp")
         guard let text = try object.optionalText("timestamp", in: place) else { return now }
         guard let time = Timestamp(rfc3339: text) else {
-            throw HoldfastError(
+            throw CoreError(
                 .invalid, "`timestamp` must be a time such as 2026-01-31T12:00:00.000Z (RFC 3339); got '\(text)'",
                 at: pointer)
         }
         guard time >= now - EventRules.maximumAge else {
-            throw HoldfastError(.unprocessable, "`timestamp` must be at most 7 days ago; got '\(text)'", at: pointer)
+            throw CoreError(.unprocessable, "`timestamp` must be at most 7 days ago; got '\(text)'", at: pointer)
         }
         guard time <= now + EventRules.maximumLead else {
-            throw HoldfastError(
+            throw CoreError(
                 .unprocessable, "`timestamp` must be at most 5 minutes ahead of the server's clock; got '\(text)'",
                 at: pointer)
         }
@@ -77,30 +77,30 @@ public struct EventInput {
     }
 
     /// Returns the `value`, by default 0.
-    public func value() throws(HoldfastError) -> Double {
+    public func value() throws(CoreError) -> Double {
         guard let value = object["value"], !value.isNull else { return 0 }
         let pointer = place.appending("value")
         guard let number = value.double else {
-            throw HoldfastError(.invalid, "`value` must be a number; got \(value.kind)", at: pointer)
+            throw CoreError(.invalid, "`value` must be a number; got \(value.kind)", at: pointer)
         }
         guard EventRules.isUsable(value: number) else {
-            throw HoldfastError(
+            throw CoreError(
                 .unprocessable, "`value` must be 0, or between 1e-15 and 1e15 in magnitude; got \(number)", at: pointer)
         }
         return number
     }
 
     /// Returns `{"tags":{…}}`, or `{}` if there are none.
-    public func tags() throws(HoldfastError) -> [UInt8] {
+    public func tags() throws(CoreError) -> [UInt8] {
         guard let value = object["tags"], !value.isNull else { return Array("{}".utf8) }
         let pointer = place.appending("tags")
         guard value.object != nil else {
-            throw HoldfastError(.invalid, "`tags` must be an object; got \(value.kind)", at: pointer)
+            throw CoreError(.invalid, "`tags` must be an object; got \(value.kind)", at: pointer)
         }
         let wrapped: JSONValue = ["tags": value]
         let payload = wrapped.encoded()
         guard payload.count <= EventDetail.limit else {
-            throw HoldfastError(.unprocessable, "`tags` must be at most \(EventDetail.limit) bytes of JSON", at: pointer)
+            throw CoreError(.unprocessable, "`tags` must be at most \(EventDetail.limit) bytes of JSON", at: pointer)
         }
         return payload
     }
@@ -110,10 +110,10 @@ extension GoalEvent {
     public static let members = ["id", "user_id", "goal", "value", "timestamp", "tags", "sdk_key"]
 
     /// Parses `{"id"?,"user_id","goal","value"?,"timestamp"?,"tags"?,"sdk_key"?}`.
-    public init(_ body: EventInput) throws(HoldfastError) {
+    public init(_ body: EventInput) throws(CoreError) {
         let userID = try body.userID()
         guard let goal = try body.name("goal", limit: EventInput.goalLimit) else {
-            throw HoldfastError(.invalid, "`goal` is required", at: body.place.appending("goal"))
+            throw CoreError(.invalid, "`goal` is required", at: body.place.appending("goal"))
         }
         self.init(
             userID: userID, goal: goal, value: try body.value(), happenedAt: try body.happenedAt(),

@@ -106,7 +106,9 @@ public final class EventQueue: Sendable {
     ///   many are waiting.
     public func record(_ events: [UserEvent], _ completion: @escaping Completion) {
         guard !events.isEmpty else { return completion(.success([])) }
-        if !submit(Submission(events: events, isAwaited: true, completion: completion)) { completion(.failure(.overloaded)) }
+        if !submit(Submission(events: events, isAwaited: true, completion: completion)) {
+            completion(.failure(.overloaded))
+        }
     }
 
     /// Does something when all that was added before is stored or has failed, unless the store is overloaded.

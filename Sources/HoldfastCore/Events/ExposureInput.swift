@@ -17,17 +17,17 @@ public struct ExposureInput {
 
     public init(_ body: EventInput, _ projects: ProjectView) throws(EventRefusal) {
         place = body.place
-        do throws(HoldfastError) {
+        do throws(CoreError) {
             userID = try body.userID()
             happenedAt = try body.happenedAt()
             project = try projects.project(named: try body.sdkKey())
         } catch {
             throw EventRefusal(error, isRetriable: error.kind == .notFound)
         }
-        do throws(HoldfastError) {
+        do throws(CoreError) {
             let name = Identifier(try body.object.text("experiment", in: place))
             guard let found = project.datafile.experiment(key: name) ?? project.datafile.experiment(id: name) else {
-                throw HoldfastError(
+                throw CoreError(
                     .notFound, "no experiment has the key or id '\(name)'", at: place.appending("experiment"))
             }
             experiment = found
@@ -37,11 +37,11 @@ public struct ExposureInput {
         }
     }
 
-    private static func variation(_ body: EventInput, of experiment: Experiment) throws(HoldfastError) -> Variation? {
+    private static func variation(_ body: EventInput, of experiment: Experiment) throws(CoreError) -> Variation? {
         let id = try body.object.optionalText("variation_id", in: body.place)
         let key = try body.object.optionalText("variation_key", in: body.place)
         guard id == nil || key == nil else {
-            throw HoldfastError(
+            throw CoreError(
                 .invalid, "either `variation_id` or `variation_key` may be given; got both",
                 at: body.place.appending("variation_key"))
         }
@@ -53,7 +53,7 @@ public struct ExposureInput {
         }
         guard let found else {
             let list = experiment.variations.prefix(20).map { "\($0.key) (id \($0.id))" }.joined(separator: ", ")
-            throw HoldfastError(
+            throw CoreError(
                 .unprocessable, "the variation must be one of the experiment's: \(list)",
                 at: body.place.appending(id == nil ? "variation_key" : "variation_id"))
         }
@@ -72,7 +72,7 @@ public struct ExposureInput {
             .heldVariation(of: experiment, for: userID, stored: StickyAssignments(profile, userID, project))
         guard let variation = variation ?? held?.variation else {
             throw EventRefusal(
-                HoldfastError(
+                CoreError(
                     .unprocessable, "the user has no variation of this experiment; name one, or assign the user first",
                     at: place.appending("user_id")), isRetriable: true)
         }

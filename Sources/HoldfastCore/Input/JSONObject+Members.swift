@@ -12,16 +12,17 @@ extension JSONValue {
     /// - Throws: 400 if the value is not an object or has other members.
     public func object(
         _ name: String, knowing known: [String], at place: JSONPointer = []
-    ) throws(HoldfastError) -> JSONObject {
+    ) throws(CoreError) -> JSONObject {
         guard let object else {
-            throw HoldfastError(.invalid, "\(name) must be an object; got \(kind)", at: place)
+            throw CoreError(.invalid, "\(name) must be an object; got \(kind)", at: place)
         }
         for member in object where !known.contains(member.key) {
             let hint = Spelling.nearest(to: member.key, among: known).map { "; did you mean `\($0)`?" } ?? ""
             let list = known.map { "`\($0)`" }.joined(separator: ", ")
-            let found = member.key.shortened(to: HoldfastError.longestQuote)
-            throw HoldfastError(
-                .invalid, "\(name) must have no members but \(list); got `\(found)`\(hint)", at: place.appending(member.key))
+            let found = member.key.shortened(to: CoreError.longestQuote)
+            throw CoreError(
+                .invalid, "\(name) must have no members but \(list); got `\(found)`\(hint)",
+                at: place.appending(member.key))
         }
         return object
     }
@@ -29,18 +30,18 @@ extension JSONValue {
 
 extension JSONObject {
     /// Returns a required string member.
-    public func text(_ name: String, in place: JSONPointer = []) throws(HoldfastError) -> String {
+    public func text(_ name: String, in place: JSONPointer = []) throws(CoreError) -> String {
         guard let text = try optionalText(name, in: place) else {
-            throw HoldfastError(.invalid, "`\(name)` is required", at: place.appending(name))
+            throw CoreError(.invalid, "`\(name)` is required", at: place.appending(name))
         }
         return text
     }
 
     /// Returns a string member; `nil` if it is absent or null.
-    public func optionalText(_ name: String, in place: JSONPointer = []) throws(HoldfastError) -> String? {
+    public func optionalText(_ name: String, in place: JSONPointer = []) throws(CoreError) -> String? {
         guard let value = self[name], !value.isNull else { return nil }
         guard let text = value.string else {
-            throw HoldfastError(.invalid, "`\(name)` must be a string; got \(value.kind)", at: place.appending(name))
+            throw CoreError(.invalid, "`\(name)` must be a string; got \(value.kind)", at: place.appending(name))
         }
         return text
     }
@@ -48,12 +49,13 @@ extension JSONObject {
     /// Returns a member that is a number in a range; `nil` if it is absent or null.
     func optionalNumber(
         _ name: String, _ range: ClosedRange<Double>, in place: JSONPointer = []
-    ) throws(HoldfastError) -> Double? {
+    ) throws(CoreError) -> Double? {
         guard let value = self[name], !value.isNull else { return nil }
         guard let number = value.double, range.contains(number) else {
             let found = value.double.map { "\($0)" } ?? value.kind
             let bounds = "\(Int(range.lowerBound)) to \(Int(range.upperBound))"
-            throw HoldfastError(.invalid, "`\(name)` must be a number from \(bounds); got \(found)", at: place.appending(name))
+            throw CoreError(
+                .invalid, "`\(name)` must be a number from \(bounds); got \(found)", at: place.appending(name))
         }
         return number
     }

@@ -13,28 +13,30 @@ public struct ProfileInput {
     /// Parses JSON.
     ///
     /// - Parameter name: the name of the text in an error.
-    public static func parse(_ bytes: UnsafeRawBufferPointer, called name: String = "the body") throws(HoldfastError) -> JSONValue {
+    public static func parse(_ bytes: UnsafeRawBufferPointer, called name: String = "the body") throws(CoreError)
+        -> JSONValue
+    {
         do throws(JSONError) {
             return try parser.parse(bytes)
         } catch {
-            throw HoldfastError(error, in: name)
+            throw CoreError(error, in: name)
         }
     }
 
-    public static func parse(_ bytes: [UInt8]) throws(HoldfastError) -> JSONValue {
+    public static func parse(_ bytes: [UInt8]) throws(CoreError) -> JSONValue {
         do throws(JSONError) {
             return try parser.parse(bytes)
         } catch {
-            throw HoldfastError(error, in: "the body")
+            throw CoreError(error, in: "the body")
         }
     }
 
     /// Parses the JSON value of a query parameter.
-    public static func parse(parameter name: String, _ text: String) throws(HoldfastError) -> JSONValue {
+    public static func parse(parameter name: String, _ text: String) throws(CoreError) -> JSONValue {
         do throws(JSONError) {
             return try parser.parse(Array(text.utf8))
         } catch {
-            var refusal = HoldfastError(error, in: "the query parameter `\(name)`")
+            var refusal = CoreError(error, in: "the query parameter `\(name)`")
             refusal.pointer = nil
             throw refusal
         }
@@ -48,7 +50,7 @@ public struct ProfileInput {
     /// - Throws: 400 with a pointer to the member that is wrong.
     public init(
         _ bytes: UnsafeRawBufferPointer, called name: String = "the body", pathUserID: Identifier? = nil
-    ) throws(HoldfastError) {
+    ) throws(CoreError) {
         if let plain = PlainProfileScanner.scan(bytes, pathUserID: pathUserID) {
             self = plain
         } else {
@@ -61,7 +63,7 @@ public struct ProfileInput {
         self.assignments = assignments
     }
 
-    public init(_ value: JSONValue, pathUserID: Identifier? = nil) throws(HoldfastError) {
+    public init(_ value: JSONValue, pathUserID: Identifier? = nil) throws(CoreError) {
         guard let object = value.object else { throw Self.wrong([], "a profile must be an object; got \(value.kind)") }
         userID = try Self.userID(object["user_id"], path: pathUserID)
         guard let map = object["experiment_bucket_map"] else {
@@ -70,26 +72,30 @@ public struct ProfileInput {
         assignments = try Self.assignments(map)
     }
 
-    private static func userID(_ value: JSONValue?, path: Identifier?) throws(HoldfastError) -> Identifier {
+    private static func userID(_ value: JSONValue?, path: Identifier?) throws(CoreError) -> Identifier {
         guard let value else {
             if let path { return path }
             throw wrong(["user_id"], "`user_id` is required")
         }
         guard let text = value.string else { throw wrong(["user_id"], "`user_id` must be a string; got \(value.kind)") }
         let userID = try checkUserID(text, at: ["user_id"])
-        if let path, path != userID { throw wrong(["user_id"], "`user_id` must be the user id in the path, '\(path)'; got '\(userID)'") }
+        if let path, path != userID {
+            throw wrong(["user_id"], "`user_id` must be the user id in the path, '\(path)'; got '\(userID)'")
+        }
         return userID
     }
 
     /// Returns a user id if it has 1 to 1,024 bytes of UTF-8 without NUL.
     public static func checkUserID(
         _ text: String, at pointer: @autoclosure () -> JSONPointer?
-    ) throws(HoldfastError) -> Identifier {
-        guard !text.isEmpty else { throw HoldfastError(.invalid, "a user id must be 1 to 1024 bytes long; got none", at: pointer()) }
-        guard text.utf8.count <= 1_024 else {
-            throw HoldfastError(.invalid, "a user id must be 1 to 1024 bytes long; got \(text.utf8.count)", at: pointer())
+    ) throws(CoreError) -> Identifier {
+        guard !text.isEmpty else {
+            throw CoreError(.invalid, "a user id must be 1 to 1024 bytes long; got none", at: pointer())
         }
-        guard !text.utf8.contains(0) else { throw HoldfastError(.invalid, "a user id must not contain NUL", at: pointer()) }
+        guard text.utf8.count <= 1_024 else {
+            throw CoreError(.invalid, "a user id must be 1 to 1024 bytes long; got \(text.utf8.count)", at: pointer())
+        }
+        guard !text.utf8.contains(0) else { throw CoreError(.invalid, "a user id must not contain NUL", at: pointer()) }
         return Identifier(text)
     }
 
@@ -98,7 +104,7 @@ public struct ProfileInput {
     /// - Parameter place: the place of the map in the body.
     public static func assignments(
         _ map: JSONValue, at place: JSONPointer = ["experiment_bucket_map"]
-    ) throws(HoldfastError) -> ExperimentBucketMap {
+    ) throws(CoreError) -> ExperimentBucketMap {
         guard let object = map.object else {
             throw wrong(place, "`experiment_bucket_map` must be an object; got \(map.kind)")
         }
@@ -121,12 +127,14 @@ public struct ProfileInput {
     /// Returns an experiment id if it matches `^[a-zA-Z0-9]+$` and has at most 255 bytes.
     public static func checkExperimentID(
         _ text: String, at pointer: @autoclosure () -> JSONPointer?
-    ) throws(HoldfastError) -> Identifier {
+    ) throws(CoreError) -> Identifier {
         guard isExperimentID(text.utf8) else {
-            throw HoldfastError(.invalid, "an experiment id must consist of ASCII letters and digits; got '\(text)'", at: pointer())
+            throw CoreError(
+                .invalid, "an experiment id must consist of ASCII letters and digits; got '\(text)'", at: pointer())
         }
         guard text.utf8.count <= 255 else {
-            throw HoldfastError(.invalid, "an experiment id must be at most 255 bytes long; got \(text.utf8.count)", at: pointer())
+            throw CoreError(
+                .invalid, "an experiment id must be at most 255 bytes long; got \(text.utf8.count)", at: pointer())
         }
         return Identifier(text)
     }
@@ -141,9 +149,13 @@ public struct ProfileInput {
     /// Returns a variation id if it is a string of 1 to 255 bytes.
     public static func variationID(
         _ value: JSONValue, at pointer: @autoclosure () -> JSONPointer
-    ) throws(HoldfastError) -> Identifier {
-        guard let text = value.string else { throw wrong(pointer(), "`variation_id` must be a string; got \(value.kind)") }
-        guard isVariationID(text.utf8) else { throw wrong(pointer(), "`variation_id` must be 1 to 255 bytes long; got \(text.utf8.count)") }
+    ) throws(CoreError) -> Identifier {
+        guard let text = value.string else {
+            throw wrong(pointer(), "`variation_id` must be a string; got \(value.kind)")
+        }
+        guard isVariationID(text.utf8) else {
+            throw wrong(pointer(), "`variation_id` must be 1 to 255 bytes long; got \(text.utf8.count)")
+        }
         return Identifier(text)
     }
 
@@ -151,8 +163,8 @@ public struct ProfileInput {
         (1...255).contains(bytes.count)
     }
 
-    private static func wrong(_ pointer: JSONPointer, _ detail: String) -> HoldfastError {
-        HoldfastError(.invalid, detail, at: pointer)
+    private static func wrong(_ pointer: JSONPointer, _ detail: String) -> CoreError {
+        CoreError(.invalid, detail, at: pointer)
     }
 }
 
@@ -160,11 +172,12 @@ extension ProfileInput {
     /// Returns the user of a request: its `user_id` and its `attributes`, if any.
     ///
     /// - Parameter place: the place of the object in the body.
-    public static func user(of object: JSONObject, at place: JSONPointer) throws(HoldfastError) -> User {
+    public static func user(of object: JSONObject, at place: JSONPointer) throws(CoreError) -> User {
         let userID = try checkUserID(try object.text("user_id", in: place), at: place.appending("user_id"))
         guard let value = object["attributes"], !value.isNull else { return User(id: userID, attributes: JSONObject()) }
         guard let attributes = value.object else {
-            throw HoldfastError(.invalid, "`attributes` must be an object; got \(value.kind)", at: place.appending("attributes"))
+            throw CoreError(
+                .invalid, "`attributes` must be an object; got \(value.kind)", at: place.appending("attributes"))
         }
         try check(attributes: attributes, at: place.appending("attributes"))
         return User(id: userID, attributes: attributes)
@@ -178,14 +191,14 @@ extension ProfileInput {
     /// Checks the number and length of attributes, which bound the time to evaluate audiences: it grows with both.
     public static func check(
         attributes: JSONObject, at place: @autoclosure () -> JSONPointer
-    ) throws(HoldfastError) {
+    ) throws(CoreError) {
         guard attributes.count <= attributeLimit else {
-            throw HoldfastError(
+            throw CoreError(
                 .invalid, "attributes must be at most \(attributeLimit); got \(attributes.count)", at: place())
         }
         for member in attributes {
             guard let text = member.value.string, text.utf8.count > attributeBytes else { continue }
-            throw HoldfastError(
+            throw CoreError(
                 .invalid, "an attribute must be at most \(attributeBytes) bytes long; got \(text.utf8.count)",
                 at: place().appending(member.key))
         }

@@ -70,13 +70,13 @@ public enum ProfileLine {
     /// Returns the change that saves the profile of a line; `nil` for a blank line.
     public static func change(
         from line: UnsafeRawBufferPointer, onConflict rule: ProfileChange.ConflictRule
-    ) throws(HoldfastError) -> ProfileChange? {
+    ) throws(CoreError) -> ProfileChange? {
         LineSplitter.isBlank(line) ? nil : try parse(line, rule)
     }
 
     public static func parse(
         _ line: UnsafeRawBufferPointer, _ rule: ProfileChange.ConflictRule
-    ) throws(HoldfastError) -> ProfileChange {
+    ) throws(CoreError) -> ProfileChange {
         let body = try ProfileInput(line, called: "the line")
         return ProfileChange(userID: body.userID, operation: .merge(body.assignments, onConflict: rule))
     }

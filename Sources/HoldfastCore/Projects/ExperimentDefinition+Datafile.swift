@@ -10,23 +10,23 @@ extension ExperimentDefinition {
     /// - Throws: 400 if a new experiment has no variations, or two variations have the same id; 409 if the key belongs
     ///   to a delivery rule, the id belongs to another experiment, an id would change, or the experiment is archived
     ///   and the definition has no status.
-    public func apply(to editor: inout DatafileEditor, _ datafile: Datafile?) throws(HoldfastError) {
+    public func apply(to editor: inout DatafileEditor, _ datafile: Datafile?) throws(CoreError) {
         let former = datafile?.experiment(key: Identifier(key))
         var experiment = editor.experiment(key: Identifier(key)) ?? JSONObject()
         guard former == nil || !experiment.isEmpty else {
-            throw HoldfastError(.conflict, "'\(key)' is a delivery rule of a flag; change it in the datafile")
+            throw CoreError(.conflict, "'\(key)' is a delivery rule of a flag; change it in the datafile")
         }
         guard former?.status != Self.archived || status != nil else {
-            throw HoldfastError(
+            throw CoreError(
                 .conflict, "the experiment '\(key)' is archived; set `status` to restore it",
                 at: ["status"])
         }
         guard former != nil || variations != nil else {
-            throw HoldfastError(.invalid, "a new experiment must have `variations`", at: ["variations"])
+            throw CoreError(.invalid, "a new experiment must have `variations`", at: ["variations"])
         }
         let id = try Self.id(former?.id, given: self.id, at: ["id"]) ?? Self.freshID()
         if let owner = datafile?.experiment(id: Identifier(id)), owner.key != Identifier(key) {
-            throw HoldfastError(.conflict, "`id` must be free; the experiment '\(owner.key)' has '\(id)'", at: ["id"])
+            throw CoreError(.conflict, "`id` must be free; the experiment '\(owner.key)' has '\(id)'", at: ["id"])
         }
         experiment["id"] = .string(id)
         experiment["key"] = .string(key)
@@ -45,10 +45,10 @@ extension ExperimentDefinition {
     /// - Throws: 409 if they differ.
     private static func id(
         _ former: Identifier?, given: String?, at place: JSONPointer
-    ) throws(HoldfastError) -> String? {
+    ) throws(CoreError) -> String? {
         guard let former else { return given }
         if let given, Identifier(given) != former {
-            throw HoldfastError(
+            throw CoreError(
                 .conflict, "`id` must stay '\(former)', because assignments refer to it; got '\(given)'", at: place)
         }
         return former.string
@@ -62,7 +62,7 @@ extension ExperimentDefinition {
 
     private func apply(
         _ variations: [VariationDefinition], to experiment: inout JSONObject, experimentID: String
-    ) throws(HoldfastError) {
+    ) throws(CoreError) {
         let known = (experiment["variations"]?.array ?? []).compactMap(\.object)
         let retired = (experiment[Self.retiredVariations]?.array ?? []).compactMap(\.object)
         var list: [JSONObject] = []
@@ -72,10 +72,11 @@ extension ExperimentDefinition {
             func isOfKey(_ object: JSONObject) -> Bool { object["key"] == .string(variation.key) }
             var object = known.last(where: isOfKey) ?? retired.last(where: isOfKey) ?? JSONObject()
             let former = object["id"]?.string.map { Identifier($0) }
-            let id = try Self.id(former, given: variation.id, at: place)
+            let id =
+                try Self.id(former, given: variation.id, at: place)
                 ?? Self.variationID(experimentID: experimentID, key: variation.key)
             guard ids.insert(Identifier(id)).inserted else {
-                throw HoldfastError(.invalid, "the ids of variations must differ; got '\(id)' twice", at: place)
+                throw CoreError(.invalid, "the ids of variations must differ; got '\(id)' twice", at: place)
             }
             object["id"] = .string(id)
             object["key"] = .string(variation.key)
@@ -87,7 +88,8 @@ extension ExperimentDefinition {
             !list.contains { $0["key"] == object["key"] }
                 && object["id"]?.string.map { !ids.contains(Identifier($0)) } ?? false
         }
-        let entries = leftOut.map { object -> JSONValue in ["id": object["id"] ?? .null, "key": object["key"] ?? .null] }
+        let entries = leftOut.map { object -> JSONValue in ["id": object["id"] ?? .null, "key": object["key"] ?? .null]
+        }
         experiment[Self.retiredVariations] = entries.isEmpty ? nil : .array(entries)
     }
 

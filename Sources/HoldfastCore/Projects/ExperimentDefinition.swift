@@ -29,18 +29,18 @@ public struct ExperimentDefinition: Sendable {
     public static let archived = "Archived"
     public static let statuses = ["Running", "Paused", "Not started", archived]
 
-    public init(_ value: JSONValue, key: String) throws(HoldfastError) {
+    public init(_ value: JSONValue, key: String) throws(CoreError) {
         let object = try value.object(
             "an experiment", knowing: ["key", "id", "variations", "traffic", "status", "audience"])
         self.key = key
         if let given = try object.optionalText("key"), !given.utf8.elementsEqual(key.utf8) {
-            throw HoldfastError(.invalid, "`key` must be the key in the path, '\(key)'; got '\(given)'", at: ["key"])
+            throw CoreError(.invalid, "`key` must be the key in the path, '\(key)'; got '\(given)'", at: ["key"])
         }
         id = try object.optionalText("id")
         if let id { _ = try ProfileInput.checkExperimentID(id, at: ["id"]) }
         status = try object.optionalText("status")
         if let status, !Self.statuses.contains(status) {
-            throw HoldfastError(
+            throw CoreError(
                 .invalid, "`status` must be one of \(Self.statuses.joined(separator: ", ")); got '\(status)'",
                 at: ["status"])
         }
@@ -48,19 +48,20 @@ public struct ExperimentDefinition: Sendable {
         audience = object["audience"]
         if let audience, !audience.isNull {
             let faults = AudienceRules.faults(in: audience, at: ["audience"])
-            if let error = HoldfastError(faults: faults, "nothing was stored") { throw error }
+            if let error = CoreError(faults: faults, "nothing was stored") { throw error }
         }
         variations = try object["variations"].map(Self.variations)
     }
 
-    private static func variations(_ value: JSONValue) throws(HoldfastError) -> [VariationDefinition] {
+    private static func variations(_ value: JSONValue) throws(CoreError) -> [VariationDefinition] {
         let place: JSONPointer = ["variations"]
         guard let list = value.array, !list.isEmpty else {
             let found = value.array == nil ? value.kind : "an empty one"
-            throw HoldfastError(.invalid, "`variations` must be an array of at least one variation; got \(found)", at: place)
+            throw CoreError(
+                .invalid, "`variations` must be an array of at least one variation; got \(found)", at: place)
         }
         guard list.count <= variationLimit else {
-            throw HoldfastError(
+            throw CoreError(
                 .invalid, "`variations` must have at most \(variationLimit) elements; got \(list.count)", at: place)
         }
         var variations: [VariationDefinition] = []
@@ -68,7 +69,7 @@ public struct ExperimentDefinition: Sendable {
         for (index, element) in list.enumerated() {
             let variation = try Self.variation(element, at: place.appending(index))
             guard keys.insert(Identifier(variation.key)).inserted else {
-                throw HoldfastError(
+                throw CoreError(
                     .invalid, "the keys of variations must differ; got '\(variation.key)' twice",
                     at: place.appending(index))
             }
@@ -76,29 +77,31 @@ public struct ExperimentDefinition: Sendable {
         }
         let weights = variations.compactMap(\.weight)
         guard weights.isEmpty || weights.count == variations.count else {
-            throw HoldfastError(
+            throw CoreError(
                 .invalid,
-                "either every variation must have a weight or none; got \(weights.count) of \(variations.count)", at: place)
+                "either every variation must have a weight or none; got \(weights.count) of \(variations.count)",
+                at: place)
         }
         guard weights.isEmpty || weights.contains(where: { $0 > 0 }) else {
-            throw HoldfastError(
+            throw CoreError(
                 .invalid, "at least one weight must be greater than 0; to enroll nobody, set `traffic` to 0", at: place)
         }
         return variations
     }
 
-    private static func variation(_ value: JSONValue, at place: JSONPointer) throws(HoldfastError) -> VariationDefinition {
+    private static func variation(_ value: JSONValue, at place: JSONPointer) throws(CoreError) -> VariationDefinition {
         if let key = value.string {
             return VariationDefinition(key: try checkKey(key, at: place))
         }
         guard value.object != nil else {
-            throw HoldfastError(.invalid, "a variation must be a key or an object; got \(value.kind)", at: place)
+            throw CoreError(.invalid, "a variation must be a key or an object; got \(value.kind)", at: place)
         }
         let object = try value.object("a variation", knowing: ["key", "id", "weight"], at: place)
-        var variation = VariationDefinition(key: try checkKey(try object.text("key", in: place), at: place.appending("key")))
+        var variation = VariationDefinition(
+            key: try checkKey(try object.text("key", in: place), at: place.appending("key")))
         variation.id = try object.optionalText("id", in: place)
         if let id = variation.id, !ProfileInput.isVariationID(id.utf8) {
-            throw HoldfastError(
+            throw CoreError(
                 .invalid, "`id` must be 1 to 255 bytes long; got \(id.utf8.count)", at: place.appending("id"))
         }
         variation.weight = try object.optionalNumber("weight", 0...greatestWeight, in: place)
@@ -106,9 +109,9 @@ public struct ExperimentDefinition: Sendable {
     }
 
     /// Returns a key if it has 1 to 255 bytes without NUL.
-    public static func checkKey(_ key: String, at place: JSONPointer?) throws(HoldfastError) -> String {
+    public static func checkKey(_ key: String, at place: JSONPointer?) throws(CoreError) -> String {
         guard (1...255).contains(key.utf8.count), !key.utf8.contains(0) else {
-            throw HoldfastError(
+            throw CoreError(
                 .invalid, "a key must be 1 to 255 bytes long, without NUL; got \(key.utf8.count) bytes", at: place)
         }
         return key

@@ -28,7 +28,7 @@ public final class Project: Sendable {
     /// Compiles a stored datafile.
     ///
     /// - Throws: 400 if the datafile is not usable, with every wrong member as `errors`.
-    public convenience init(_ stored: StoredDatafile) throws(HoldfastError) {
+    public convenience init(_ stored: StoredDatafile) throws(CoreError) {
         self.init(stored, try Self.compile(stored.content))
     }
 
@@ -74,12 +74,12 @@ public final class Project: Sendable {
     /// Parses and compiles a datafile.
     ///
     /// - Throws: 400 with every wrong member as `errors`.
-    public static func compile(_ content: [UInt8]) throws(HoldfastError) -> Datafile {
+    public static func compile(_ content: [UInt8]) throws(CoreError) -> Datafile {
         let value: JSONValue
         do throws(JSONError) {
             value = try parser.parse(content)
         } catch {
-            throw HoldfastError(error, in: "the datafile")
+            throw CoreError(error, in: "the datafile")
         }
         return try compile(value)
     }
@@ -88,18 +88,18 @@ public final class Project: Sendable {
     /// active already are not checked against these rules, which are newer.
     ///
     /// - Throws: 400 also if the id of an experiment or a variation does not fit into a profile.
-    public static func accept(_ content: [UInt8]) throws(HoldfastError) -> Datafile {
+    public static func accept(_ content: [UInt8]) throws(CoreError) -> Datafile {
         let datafile = try compile(content)
         // Delivery rules are exempt: their assignments are not stored, and their ids have other forms.
         for experiment in datafile.experimentsBesideRules {
-            do throws(HoldfastError) {
+            do throws(CoreError) {
                 _ = try ProfileInput.checkExperimentID(experiment.id.string, at: nil)
             } catch {
-                throw HoldfastError(
+                throw CoreError(
                     .invalid, "\(error.detail), in the experiment '\(experiment.key)'")
             }
             for variation in experiment.variations where !ProfileInput.isVariationID(variation.id.string.utf8) {
-                throw HoldfastError(
+                throw CoreError(
                     .invalid,
                     "a variation id must be 1 to 255 bytes long; got \(variation.id.string.utf8.count), in the variation "
                         + "'\(variation.key)' of the experiment '\(experiment.key)'")
@@ -108,12 +108,12 @@ public final class Project: Sendable {
         return datafile
     }
 
-    public static func compile(_ value: JSONValue) throws(HoldfastError) -> Datafile {
+    public static func compile(_ value: JSONValue) throws(CoreError) -> Datafile {
         do throws(DatafileError) {
             return try Datafile(value)
         } catch {
             let first = error.problems.first
-            var refusal = HoldfastError(
+            var refusal = CoreError(
                 .invalid, "the datafile is not usable: \(first?.description ?? "it is empty")", at: first?.pointer)
             refusal.faults = error.problems.map { JSONFault(pointer: $0.pointer, reason: $0.reason) }
             throw refusal
@@ -139,12 +139,12 @@ public final class Project: Sendable {
 /// The name of a project, as the SDKs use it.
 public enum SDKKey {
     /// Returns an SDK key if it has 1 to 255 ASCII letters, digits and `+/=_.:-`.
-    public static func check(_ text: String) throws(HoldfastError) -> String {
+    public static func check(_ text: String) throws(CoreError) -> String {
         let isKey = text.utf8.allSatisfy { byte in
             byte &- UInt8(ascii: "0") < 10 || (byte | 0x20) &- UInt8(ascii: "a") < 26 || "+/=_.:-".utf8.contains(byte)
         }
         guard isKey, (1...255).contains(text.utf8.count) else {
-            throw HoldfastError(
+            throw CoreError(
                 .invalid, "an SDK key must be 1 to 255 ASCII letters, digits and `+/=_.:-`; got '\(text)'")
         }
         return text

@@ -20,7 +20,7 @@ public struct DatafileSummary: Sendable {
     ///
     /// - Throws: ``DatafileLoadError`` with everything that is wrong, a line each.
     public init(checking content: [UInt8]) throws(DatafileLoadError) {
-        do throws(HoldfastError) {
+        do throws(CoreError) {
             let datafile = try Project.accept(content)
             sdkKey = datafile.sdkKey
             revision = datafile.revision
@@ -44,7 +44,7 @@ extension ProjectCatalog {
     public func load(_ content: [UInt8], named name: String) throws(DatafileLoadError) -> String {
         let summary = try DatafileSummary(checking: content)
         let sdkKey: String
-        do throws(HoldfastError) {
+        do throws(CoreError) {
             sdkKey = try SDKKey.check(summary.sdkKey ?? name)
         } catch {
             throw DatafileLoadError(description: error.detail)

@@ -114,7 +114,7 @@ public final class ProjectCatalog: Sendable {
         let forced = Dictionary(grouping: state.forcedVariations, by: \.sdkKey)
         for stored in state.datafiles {
             next.version = max(next.version, stored.version)
-            do throws(HoldfastError) {
+            do throws(CoreError) {
                 next.projects[stored.sdkKey] = try Project(stored)
                 next.superseded.remove(stored.sdkKey)
             } catch {
@@ -176,23 +176,24 @@ public final class ProjectView {
     /// The project of the SDK key, or without one the only project there is, or else the one named `default`.
     ///
     /// - Throws: 404 when there is no such project, 400 when it must be named.
-    public func project(named sdkKey: String?) throws(HoldfastError) -> Project {
+    public func project(named sdkKey: String?) throws(CoreError) -> Project {
         refresh()
         if let sdkKey {
             guard let project = projects[sdkKey] else {
-                throw HoldfastError(.notFound, "no datafile has the SDK key '\(sdkKey)'")
+                throw CoreError(.notFound, "no datafile has the SDK key '\(sdkKey)'")
             }
             return project
         }
         if let project = projects.count == 1 ? projects.first?.value : projects[Self.defaultKey] { return project }
         guard !projects.isEmpty else {
-            throw HoldfastError(.notFound, "the server has no datafile and no experiment yet")
+            throw CoreError(.notFound, "the server has no datafile and no experiment yet")
         }
-        throw HoldfastError(.invalid, "the server has several projects; name one by its SDK key")
+        throw CoreError(.invalid, "the server has several projects; name one by its SDK key")
     }
 
     /// Whether a variation belongs to this experiment in the datafile of another project.
-    func hasVariation(_ variationID: Identifier, ofExperiment experimentID: Identifier, besides sdkKey: String) -> Bool {
+    func hasVariation(_ variationID: Identifier, ofExperiment experimentID: Identifier, besides sdkKey: String) -> Bool
+    {
         refresh()
         return projects.values.contains { project in
             project.sdkKey != sdkKey

@@ -10,7 +10,7 @@ public struct ProjectEditor: Sendable {
     /// Changes the datafile; may be called several times.
     ///
     /// - Returns: the result that the completion gets.
-    public typealias Change<Outcome> = @Sendable (inout DatafileEditor, Project?) throws(HoldfastError) -> Outcome
+    public typealias Change<Outcome> = @Sendable (inout DatafileEditor, Project?) throws(CoreError) -> Outcome
 
     /// What the audit log says of an edit.
     public struct Note: Sendable {
@@ -41,9 +41,11 @@ public struct ProjectEditor: Sendable {
     ///   since.
     public func edit<Outcome: Sendable>(
         _ sdkKey: String, _ note: Note, by author: Author, _ change: @escaping Change<Outcome>,
-        completion: @escaping @Sendable (Result<(Project, Outcome), HoldfastError>) -> Void
+        completion: @escaping @Sendable (Result<(Project, Outcome), CoreError>) -> Void
     ) {
-        edit(Edit(sdkKey: sdkKey, note: note, author: author, change: change, completion: completion), retries: Self.retries)
+        edit(
+            Edit(sdkKey: sdkKey, note: note, author: author, change: change, completion: completion),
+            retries: Self.retries)
     }
 
     private struct Edit<Outcome: Sendable>: Sendable {
@@ -51,15 +53,15 @@ public struct ProjectEditor: Sendable {
         let note: Note
         let author: Author
         let change: Change<Outcome>
-        let completion: @Sendable (Result<(Project, Outcome), HoldfastError>) -> Void
+        let completion: @Sendable (Result<(Project, Outcome), CoreError>) -> Void
     }
 
     private func edit<Outcome>(_ edit: Edit<Outcome>, retries: Int) {
         // Another process may have stored a newer datafile than this one knows.
         catalog.refresh { result in
-            if case .failure(let error) = result { return edit.completion(.failure(HoldfastError(error))) }
+            if case .failure(let error) = result { return edit.completion(.failure(CoreError(error))) }
             catalog.inBackground { session in
-                do throws(HoldfastError) {
+                do throws(CoreError) {
                     try apply(edit, to: catalog.snapshot().projects[edit.sdkKey], session, retries: retries)
                 } catch {
                     edit.completion(.failure(error))
@@ -70,8 +72,9 @@ public struct ProjectEditor: Sendable {
 
     private func apply<Outcome>(
         _ edit: Edit<Outcome>, to project: Project?, _ session: any StoreSession, retries: Int
-    ) throws(HoldfastError) {
-        var editor = project.map { DatafileEditor($0.datafile) } ?? DatafileEditor(projectID: edit.sdkKey, sdkKey: edit.sdkKey)
+    ) throws(CoreError) {
+        var editor =
+            project.map { DatafileEditor($0.datafile) } ?? DatafileEditor(projectID: edit.sdkKey, sdkKey: edit.sdkKey)
         let former = editor.value
         let outcome = try edit.change(&editor, project)
         if let project, editor.value == former { return edit.completion(.success((project, outcome))) }
@@ -85,15 +88,15 @@ public struct ProjectEditor: Sendable {
             note: note, by: edit.author
         ) { result in
             switch result {
-            case .failure(let error): edit.completion(.failure(HoldfastError(error)))
+            case .failure(let error): edit.completion(.failure(CoreError(error)))
             case .success(nil) where retries == 0:
                 edit.completion(
-                    .failure(HoldfastError(.conflict, "others are changing the datafile; nothing was stored; try again")))
+                    .failure(CoreError(.conflict, "others are changing the datafile; nothing was stored; try again")))
             case .success(nil): self.edit(edit, retries: retries - 1)
             case .success(let stored?):
                 // The response must not precede the change in this process.
                 catalog.refresh { result in
-                    edit.completion(result.map { (Project(stored, edited), outcome) }.mapError { HoldfastError($0) })
+                    edit.completion(result.map { (Project(stored, edited), outcome) }.mapError { CoreError($0) })
                 }
             }
         }

@@ -38,7 +38,8 @@ extension ExperimentResults {
         guard !without.isEmpty else { return nil }
         return Warning(
             code: "traffic_changed",
-            message: "\(without.joined(separator: ", ")) has users but no traffic any more; the split is compared with the "
+            message:
+                "\(without.joined(separator: ", ")) has users but no traffic any more; the split is compared with the "
                 + "present allocation, among the variations that have traffic")
     }
 
@@ -46,7 +47,8 @@ extension ExperimentResults {
         guard let controlCheck, controlCheck.isSuspicious else { return nil }
         return Warning(
             code: "control_check_differs",
-            message: "control and control-check differ (p < \(ControlCheck.threshold)), though their users get the same: "
+            message:
+                "control and control-check differ (p < \(ControlCheck.threshold)), though their users get the same: "
                 + "suspect the split or the tracking before you believe any difference")
     }
 
@@ -61,7 +63,8 @@ extension ExperimentResults {
         return Warning(
             code: "few_users",
             message: "too few users in \(few.map(\.name).joined(separator: ", ")): intervals and p-values need "
-                + "\(Self.fewestUsers) users of each variation, \(Self.fewestOfEach) who converted and \(Self.fewestOfEach) who did not")
+                + "\(Self.fewestUsers) users of each variation, \(Self.fewestOfEach) who converted and \(Self.fewestOfEach) who did not"
+        )
     }
 
     private var crossedWarning: Warning? {
@@ -69,7 +72,9 @@ extension ExperimentResults {
         guard crossed * 100 > all else { return nil }
         return Warning(
             code: "many_crossed",
-            message: "\(crossed) of \(all) users were exposed to more than one variation and are left out: assignments do not stick")
+            message:
+                "\(crossed) of \(all) users were exposed to more than one variation and are left out: assignments do not stick"
+        )
     }
 
     private var goalWarning: Warning? {

@@ -61,7 +61,7 @@ public struct ExperimentResults: Sendable {
     public init(
         _ experiment: Experiment, sdkKey: String, _ query: ResultsQuery, _ tallies: [VariationTally],
         otherGoals: [Identifier] = []
-    ) throws(HoldfastError) {
+    ) throws(CoreError) {
         self.experiment = experiment
         self.sdkKey = sdkKey
         self.query = query
@@ -89,7 +89,7 @@ public struct ExperimentResults: Sendable {
         controlCheck = Self.controlCheck(arms, hasValues: hasValues)
     }
 
-    private static func baseline(of experiment: Experiment, _ name: Identifier?) throws(HoldfastError) -> Variation {
+    private static func baseline(of experiment: Experiment, _ name: Identifier?) throws(CoreError) -> Variation {
         let variations = experiment.variations
         let found =
             if let name {
@@ -100,7 +100,7 @@ public struct ExperimentResults: Sendable {
         guard let found else {
             let list = variations.map(\.key.string).joined(separator: ", ")
             let given = name.map { "; got '\($0)'" } ?? ""
-            throw HoldfastError(.unprocessable, "`baseline` must be a variation of the experiment (\(list))\(given)")
+            throw CoreError(.unprocessable, "`baseline` must be a variation of the experiment (\(list))\(given)")
         }
         return found
     }

@@ -147,7 +147,9 @@ extension AttributeDefinition {
     }
 
     private func selected(_ json: JSONValue) throws(AttributeRefusal) -> [Identifier] {
-        guard isMultiple else { return [Identifier(try string(json, "`\(name)` must be one of its allowed values, as a string"))] }
+        guard isMultiple else {
+            return [Identifier(try string(json, "`\(name)` must be one of its allowed values, as a string"))]
+        }
         var wanted: String { "`\(name)` must be an array of strings, or one string such as 'One; Two'" }
         guard let list = json.array else { return try Self.separated(try string(json, wanted)) }
         try Self.check(count: list.count)

@@ -115,7 +115,8 @@ struct AttributeField {
         case .selection:
             var iterator = options
             guard isMultiple else {
-                return writer.string(utf8: (iterator.next() ?? .init(start: nil, count: 0)).assumingMemoryBound(to: UInt8.self))
+                return writer.string(
+                    utf8: (iterator.next() ?? .init(start: nil, count: 0)).assumingMemoryBound(to: UInt8.self))
             }
             writer.beginArray()
             while let option = iterator.next() { writer.string(utf8: option.assumingMemoryBound(to: UInt8.self)) }

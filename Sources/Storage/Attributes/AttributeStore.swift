@@ -51,7 +51,8 @@ public protocol AttributeStore: AnyObject {
 
     /// Defines an attribute, or changes the allowed values of a selection. Ignores the definition's number.
     func putAttribute(
-        _ definition: AttributeDefinition, by author: Author, _ completion: @escaping Completion<AttributeDefinitionResult>)
+        _ definition: AttributeDefinition, by author: Author,
+        _ completion: @escaping Completion<AttributeDefinitionResult>)
 
     /// Deletes an attribute. Readers that know the new schema no longer see its values, which are deleted in the
     /// background.

@@ -40,7 +40,8 @@ public struct SegmentRules {
         let matchName = match.isNull ? "exact" : match.string ?? ""
         guard ConditionRules.matches.contains(matchName) else {
             let list = ConditionRules.matches.joined(separator: ", ")
-            return refuse(place.appending("match"), "`match` must be one of \(list); got \(ConditionRules.found(match))")
+            return refuse(
+                place.appending("match"), "`match` must be one of \(list); got \(ConditionRules.found(match))")
         }
         guard matchName != "exists" else { return }
         let value = leaf["value"] ?? .null
@@ -73,7 +74,9 @@ public struct SegmentRules {
         switch attribute.type {
         case .number where isOrder:
             if value.usableNumber == nil {
-                refuse(place, "`value` must be a number from -2^53 to 2^53; got \(value.double.map { "\($0)" } ?? value.kind)")
+                refuse(
+                    place,
+                    "`value` must be a number from -2^53 to 2^53; got \(value.double.map { "\($0)" } ?? value.kind)")
             }
         case .date where isOrder, .time where isOrder, .timestamp where isOrder:
             do throws(AttributeRefusal) {
@@ -85,7 +88,8 @@ public struct SegmentRules {
         case _ where isOrder: refuse(place, "`match` must suit the type \(attribute.type); got \(match)")
         case _ where match.hasPrefix("semver_"):
             if value.string.flatMap({ SemanticVersion($0) }) == nil {
-                refuse(place, "`value` must be a version such as '1.2.3', as a string; got \(ConditionRules.found(value))")
+                refuse(
+                    place, "`value` must be a version such as '1.2.3', as a string; got \(ConditionRules.found(value))")
             }
         default:
             if value.string == nil { refuse(place, "`value` must be a string; got \(value.kind)") }

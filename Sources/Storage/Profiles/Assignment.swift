@@ -97,7 +97,11 @@ public struct ExperimentBucketMap: Sendable, Hashable {
         var text = experimentID.string
         text.withUTF8 { bytes in
             for (place, byte) in bytes[start...].prefix(16).enumerated() {
-                if place < 8 { high |= UInt64(byte) << UInt64(56 - 8 * place) } else { low |= UInt64(byte) << UInt64(120 - 8 * place) }
+                if place < 8 {
+                    high |= UInt64(byte) << UInt64(56 - 8 * place)
+                } else {
+                    low |= UInt64(byte) << UInt64(120 - 8 * place)
+                }
             }
         }
         return (high, low)

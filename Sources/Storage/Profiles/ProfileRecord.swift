@@ -132,7 +132,9 @@ extension ProfileRecord {
         var sought = experimentID.string
         return sought.withUTF8 { sought in
             bytes.withUnsafeBytes { bytes in
-                entries.first { UnsafeRawBufferPointer(rebasing: bytes[$0.experimentID]).hasSameBytes(as: .init(sought)) }
+                entries.first {
+                    UnsafeRawBufferPointer(rebasing: bytes[$0.experimentID]).hasSameBytes(as: .init(sought))
+                }
             }
         }
     }
@@ -148,6 +150,8 @@ extension ProfileRecord {
     }
 
     private func text(_ range: Range<Int>) -> Identifier {
-        bytes.withUnsafeBytes { Identifier(String(decoding: UnsafeRawBufferPointer(rebasing: $0[range]), as: UTF8.self)) }
+        bytes.withUnsafeBytes {
+            Identifier(String(decoding: UnsafeRawBufferPointer(rebasing: $0[range]), as: UTF8.self))
+        }
     }
 }

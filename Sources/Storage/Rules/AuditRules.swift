@@ -43,7 +43,8 @@ extension AuditNote {
         switch change.operation {
         case .override(let experimentID, _):
             self.init(
-                .overrideSet, of: experimentID.string, userID: change.userID, before: Self.describe(former?[experimentID]),
+                .overrideSet, of: experimentID.string, userID: change.userID,
+                before: Self.describe(former?[experimentID]),
                 after: Self.describe(profile?[experimentID]))
         case .remove(let experimentID):
             self.init(
@@ -71,7 +72,8 @@ extension AuditNote {
             return ["variation_key": .string(variationKey.string), "sdk_key": .string(sdkKey)]
         }
         self.init(
-            variationKey == nil ? .forcedVariationRemove : .forcedVariationSet, of: experimentKey.string, userID: userID,
+            variationKey == nil ? .forcedVariationRemove : .forcedVariationSet, of: experimentKey.string,
+            userID: userID,
             before: describe(former), after: describe(variationKey))
     }
 

@@ -43,7 +43,9 @@ public enum EventRules {
         guard event.senderID == nil || !records.hasGoalEvent else { return .repeated }
         let exposures = records.exposures.filter { event.happenedAt >= $0.exposure.happenedAt - lookBack }
         let experimentIDs = exposures.map(\.exposure.experimentID)
-        guard exposures.isEmpty || records.has([.goalTotals(event.goal, experimentIDs: experimentIDs)]) else { return nil }
+        guard exposures.isEmpty || records.has([.goalTotals(event.goal, experimentIDs: experimentIDs)]) else {
+            return nil
+        }
         records.write(.insertGoalEvent(event))
         for stored in exposures {
             let exposure = stored.exposure
@@ -84,7 +86,9 @@ public enum EventRules {
 
     /// Whether an admin has chosen the variation, in the profile or for a test.
     private static func isForced(_ exposure: Exposure, _ records: UserRecords) -> Bool {
-        if case .present(let profile) = records.profile, profile[exposure.experimentID]?.source == .override { return true }
+        if case .present(let profile) = records.profile, profile[exposure.experimentID]?.source == .override {
+            return true
+        }
         return records.forcedVariations.contains {
             $0.sdkKey == exposure.sdkKey && $0.experimentKey == exposure.experimentKey
         }

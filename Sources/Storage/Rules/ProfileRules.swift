@@ -42,7 +42,8 @@ public struct ProfileRules: Sendable {
         var draft = ProfileDraft(before, at: now, room: operation.maximumNewAssignments)
         edit(&draft, operation, at: now)
         guard before != nil || !draft.isEmpty || operation.makesEmptyProfile else {
-            return ProfileOutcome(result: ProfileChangeResult(existed: false, changed: false, profile: nil), effect: .none)
+            return ProfileOutcome(
+                result: ProfileChangeResult(existed: false, changed: false, profile: nil), effect: .none)
         }
         let after = draft.record
         guard after.count <= maximum else {
@@ -182,7 +183,8 @@ struct ProfileDraft {
         entries.reserveCapacity((record?.count ?? 0) + room)
         guard let record else { return }
         for entry in record.entries where entry.expiresAt.map({ $0 > now }) ?? true {
-            entries.append(Entry(experimentID: record.experimentID(of: entry), assignment: record.assignment(of: entry)))
+            entries.append(
+                Entry(experimentID: record.experimentID(of: entry), assignment: record.assignment(of: entry)))
         }
     }
 

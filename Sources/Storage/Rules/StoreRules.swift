@@ -85,7 +85,9 @@ public struct StoreRules: Sendable {
         _ variationKey: Identifier?, experimentKey: Identifier, sdkKey: String, by author: Author,
         in records: inout UserRecords, _ tallies: inout TallyChanges
     ) -> ForcedVariationResult? {
-        guard records.has(variationKey == nil ? [.forcedVariations] : [.forcedVariations, .exposures]) else { return nil }
+        guard records.has(variationKey == nil ? [.forcedVariations] : [.forcedVariations, .exposures]) else {
+            return nil
+        }
         let excluded =
             variationKey == nil
             ? []

@@ -152,7 +152,8 @@ struct UserChanges: Sendable {
                     bytes: UnsafeRawBufferPointer(rebasing: start[Self.headerSize..<recordStart]),
                     hash: start.load(as: UInt64.self))
                 let record = hasRecord ? UnsafeRawBufferPointer(rebasing: start[recordStart..<end]) : nil
-                body(Change(key: key, content: recordLength == Self.attributes ? .attributes : .profile(record: record)))
+                body(
+                    Change(key: key, content: recordLength == Self.attributes ? .attributes : .profile(record: record)))
                 rest = rest.dropFirst((end + 7) & ~7)
             }
         }

@@ -191,7 +191,8 @@ final class RecordCache {
         while table[slot] != 0 {
             let entry = position(slot)
             if load(entry) == hash, load(entry + 4) == bytes.count,
-                UnsafeRawBufferPointer(start: ring + entry + Self.headerSize, count: bytes.count).hasSameBytes(as: bytes)
+                UnsafeRawBufferPointer(start: ring + entry + Self.headerSize, count: bytes.count).hasSameBytes(
+                    as: bytes)
             {
                 return slot
             }

@@ -149,7 +149,9 @@ final class Connection {
         }
         // Lock slot 1 is the checkpoint lock: https://sqlite.org/walformat.html, section 2.3.
         let code = lock(file, 1, 1, SQLITE_SHM_LOCK | SQLITE_SHM_EXCLUSIVE)
-        guard code == SQLITE_OK else { throw SQLiteError(code: code, message: "another connection is copying the write-ahead log") }
+        guard code == SQLITE_OK else {
+            throw SQLiteError(code: code, message: "another connection is copying the write-ahead log")
+        }
         csqlite_forget_copied_pages(logIndex)
         _ = lock(file, 1, 1, SQLITE_SHM_UNLOCK | SQLITE_SHM_EXCLUSIVE)
     }
@@ -200,8 +202,10 @@ final class Connection {
     /// - Throws: ``SQLiteError`` if the log cannot grow, for example because the disk is full.
     func extendLog(pages: Int) throws(SQLiteError) {
         var log: UnsafeMutablePointer<sqlite3_file>?
-        guard let end = logHeader?.end, sqlite3_file_control(handle, "main", SQLITE_FCNTL_JOURNAL_POINTER, &log) == SQLITE_OK,
-            let log, let methods = log.pointee.pMethods?.pointee, let write = methods.xWrite, let size = methods.xFileSize
+        guard let end = logHeader?.end,
+            sqlite3_file_control(handle, "main", SQLITE_FCNTL_JOURNAL_POINTER, &log) == SQLITE_OK,
+            let log, let methods = log.pointee.pMethods?.pointee, let write = methods.xWrite,
+            let size = methods.xFileSize
         else { return }
         var former: sqlite3_int64 = 0
         var code = size(log, &former)

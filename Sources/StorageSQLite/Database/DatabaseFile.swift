@@ -66,7 +66,8 @@ struct DatabaseFile: Sendable {
     private func checkVersion(_ found: Int64) throws(DatabaseError) {
         guard !(0...Self.version).contains(found) else { return }
         throw DatabaseError(
-            path, "its version must be at most \(Self.version), which this program knows; it is \(found): a newer release "
+            path,
+            "its version must be at most \(Self.version), which this program knows; it is \(found): a newer release "
                 + "wrote it")
     }
 
@@ -168,7 +169,8 @@ struct DatabaseFile: Sendable {
         var hasMoved: SQLiteError {
             SQLiteError(
                 code: SQLiteError.fileHasMoved,
-                message: "the \(name) must stay in place while it is open; it was moved, deleted or replaced: restart the "
+                message:
+                    "the \(name) must stay in place while it is open; it was moved, deleted or replaced: restart the "
                     + "server")
         }
     }

@@ -30,7 +30,8 @@ public enum DatabaseMaintenance {
         // Opening refuses a newer one.
         guard version >= DatabaseFile.version else {
             throw DatabaseError(
-                path, "its version must be \(DatabaseFile.version); it is \(version): use the release that its server runs, or "
+                path,
+                "its version must be \(DatabaseFile.version); it is \(version): use the release that its server runs, or "
                     + "bring it up to date with 'holdfast migrate'")
         }
     }

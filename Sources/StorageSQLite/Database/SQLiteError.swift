@@ -65,7 +65,9 @@ public struct DatabaseError: Error, Sendable, CustomStringConvertible {
         if error.isDamage { return "it must be an undamaged SQLite database; \(error)" }
         guard error.primaryCode == SQLITE_CANTOPEN else { return "\(error)" }
         let directory = path.contains("/") ? String(path[..<(path.lastIndex(of: "/") ?? path.startIndex)]) : "."
-        if access(directory.isEmpty ? "/" : directory, F_OK) != 0 { return "its directory must exist; \(directory) does not" }
+        if access(directory.isEmpty ? "/" : directory, F_OK) != 0 {
+            return "its directory must exist; \(directory) does not"
+        }
         return "it cannot be opened or created: \(error)"
     }
 

@@ -64,7 +64,9 @@ enum DatafileRows {
         try history(sdkKey: sdkKey, limit: 1, on: connection).first
     }
 
-    static func insert(_ datafile: StoredDatafile, in transaction: WriteTransaction) throws(SQLiteError) -> StoredDatafile {
+    static func insert(_ datafile: StoredDatafile, in transaction: WriteTransaction) throws(SQLiteError)
+        -> StoredDatafile
+    {
         var stored = datafile
         try transaction.connection.statement(
             """

@@ -220,7 +220,9 @@ final class Writer: Sendable {
         } catch {
             let pages = recover(from: error)
             let isFirst = state.withLock { state in
-                defer { state.failure = Failure(error: error.asStorageError, pages: max(pages, state.failure?.pages ?? 0)) }
+                defer {
+                    state.failure = Failure(error: error.asStorageError, pages: max(pages, state.failure?.pages ?? 0))
+                }
                 return state.failure == nil
             }
             if isFirst { configuration.report(.writesFail(reason: error.asStorageError.description)) }
@@ -385,29 +387,6 @@ final class Writer: Sendable {
             connection.value = nil
             let remaining = file.sizes.log
             if remaining > 0 { configuration.report(.logRemains(bytes: remaining)) }
-        }
-    }
-}
-
-/// A value that is used on one queue only; any other access traps.
-final class QueueBound<Value>: @unchecked Sendable {
-    // Safe: `value` traps on other queues.
-    private var stored: Value
-    private let queue: DispatchQueue
-
-    init(_ value: Value, _ queue: DispatchQueue) {
-        stored = value
-        self.queue = queue
-    }
-
-    var value: Value {
-        get {
-            dispatchPrecondition(condition: .onQueue(queue))
-            return stored
-        }
-        set {
-            dispatchPrecondition(condition: .onQueue(queue))
-            stored = newValue
         }
     }
 }

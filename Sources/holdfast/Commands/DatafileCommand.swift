@@ -40,7 +40,8 @@ struct DatafileSource {
         var loaded: [String] = []
         for file in try files() {
             do {
-                let sdkKey = try catalog.load(try Self.read(file), named: file.deletingPathExtension().lastPathComponent)
+                let sdkKey = try catalog.load(
+                    try Self.read(file), named: file.deletingPathExtension().lastPathComponent)
                 guard !loaded.contains(sdkKey) else {
                     throw Failure("the datafile \(file.path) has the SDK key '\(sdkKey)' of another one")
                 }

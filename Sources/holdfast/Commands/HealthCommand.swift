@@ -9,7 +9,9 @@ struct HealthCommand: ParsableCommand {
         commandName: "health", abstract: "Asks a running server whether it is healthy; says so with the exit status.")
 
     @Option(
-        help: .init("The server's health resource (default: /health at HOLDFAST_LISTEN, or at 127.0.0.1:8080).", valueName: "url"))
+        help: .init(
+            "The server's health resource (default: /health at HOLDFAST_LISTEN, or at 127.0.0.1:8080).",
+            valueName: "url"))
     var url: String?
 
     @Option(help: .init("How long to wait for the response (default: 3s).", valueName: "time"))
@@ -46,7 +48,9 @@ struct HealthCommand: ParsableCommand {
         let address = try SocketAddress(resolving: listen)
         let port = address.port
         guard port != 0 else {
-            throw Failure("--url must say where the server is: HOLDFAST_LISTEN is '\(listen)', for a port that the kernel chooses")
+            throw Failure(
+                "--url must say where the server is: HOLDFAST_LISTEN is '\(listen)', for a port that the kernel chooses"
+            )
         }
         let reachable =
             switch "\(address)" {
@@ -138,6 +142,8 @@ struct HTTPProbe {
 
     private static func failure(_ call: String) -> Failure {
         let code = errno
-        return Failure(code == EAGAIN || code == EINPROGRESS ? "no response in time" : "\(call): \(String(cString: strerror(code)))")
+        return Failure(
+            code == EAGAIN || code == EINPROGRESS
+                ? "no response in time" : "\(call): \(String(cString: strerror(code)))")
     }
 }

@@ -46,7 +46,8 @@ struct ServeCommand: ParsableCommand {
                 "address": "http://\(server.address)", "database": "\(configuration.database)",
                 "profiles": .stringConvertible(store.metrics().profiles),
                 "event_loops": .stringConvertible(configuration.eventLoops),
-                "datafiles": "\(loaded.joined(separator: ","))", "tokens": access.isOpen ? "none" : "required", "version": "\(Holdfast.version)",
+                "datafiles": "\(loaded.joined(separator: ","))", "tokens": access.isOpen ? "none" : "required",
+                "version": "\(Holdfast.version)",
                 "pid": .stringConvertible(getpid()),
             ])
         let name = signals.waitForTermination()
@@ -61,7 +62,8 @@ struct ServeCommand: ParsableCommand {
     private func warnOfUnknownVariables(_ settings: Settings, _ logger: Logger) {
         for variable in settings.unknownVariables(besides: HealthCommand.settings) {
             let hint = variable.nearest.map { "; is \($0) meant?" } ?? ""
-            logger.warning("a variable that begins with HOLDFAST_ must name an option; \(variable.name) names none\(hint)")
+            logger.warning(
+                "a variable that begins with HOLDFAST_ must name an option; \(variable.name) names none\(hint)")
         }
     }
 
@@ -116,7 +118,9 @@ struct ServeCommand: ParsableCommand {
         server.stop(within: configuration.shutdownTimeout.seconds)
         server.wait()
         let lost = services.events.waitUntilStored(before: deadline)
-        if lost > 0 { services.logger.error("events were not stored in time", metadata: ["events": .stringConvertible(lost)]) }
+        if lost > 0 {
+            services.logger.error("events were not stored in time", metadata: ["events": .stringConvertible(lost)])
+        }
         store.close()
         services.refusals.flush()
         services.logger.notice("stopped")
@@ -154,7 +158,8 @@ enum DescriptorLimit {
         }
         guard limit.rlim_cur < needed else { return nil }
         let room = max(0, Int(clamping: limit.rlim_cur) - reserve)
-        return "\(connections) connections need a limit of \(needed) open files; it is \(limit.rlim_cur), enough for \(room): "
+        return
+            "\(connections) connections need a limit of \(needed) open files; it is \(limit.rlim_cur), enough for \(room): "
             + "raise it (ulimit -n), or lower --max-connections"
     }
 }

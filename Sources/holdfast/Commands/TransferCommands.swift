@@ -141,7 +141,7 @@ private final class ImportedLines {
     func take(_ line: UnsafeRawBufferPointer?) {
         number += 1
         guard failure == nil else { return }
-        do throws(HoldfastError) {
+        do throws(CoreError) {
             guard let line else { return refuse(number, "a line must be at most \(Self.lineLimit) bytes long") }
             guard let change = try ProfileLine.change(from: line, onConflict: keep ? .keep : .replace) else { return }
             group.append((number, change))

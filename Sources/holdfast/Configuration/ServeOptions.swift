@@ -37,13 +37,16 @@ struct ServeOptions: ParsableArguments {
     var cacheSize: String?
 
     @Option(
-        help: .init("Size of the write-ahead log at which it is copied, 64KiB to 1GiB (default: 16MiB).", valueName: "size"))
+        help: .init(
+            "Size of the write-ahead log at which it is copied, 64KiB to 1GiB (default: 16MiB).", valueName: "size"))
     var checkpointSize: String?
 
     @Option(help: .init("Writes that may wait for their commit (default: 10000).", valueName: "n"))
     var maxWaitingWrites: String?
 
-    @Option(help: .init("Time that a write may wait for its commit before others are refused (default: 5s).", valueName: "time"))
+    @Option(
+        help: .init(
+            "Time that a write may wait for its commit before others are refused (default: 5s).", valueName: "time"))
     var maxWriteWait: String?
 
     @Option(help: .init("Time that a write waits for another process (default: 2s).", valueName: "time"))
@@ -52,7 +55,9 @@ struct ServeOptions: ParsableArguments {
     @Option(help: .init("Streams of changes open at once (default: 1000).", valueName: "n"))
     var maxChangeStreams: String?
 
-    @Option(help: .init("Time between keep-alive comments on a stream of changes, to 30s (default: 15s).", valueName: "time"))
+    @Option(
+        help: .init(
+            "Time between keep-alive comments on a stream of changes, to 30s (default: 15s).", valueName: "time"))
     var changeHeartbeat: String?
 
     @Option(help: .init("Connections open at once (default: 10000).", valueName: "n"))
@@ -69,7 +74,9 @@ struct ServeOptions: ParsableArguments {
     var maxUnfinishedBodies: String?
 
     @Option(
-        help: .init("Memory for waiting responses of one connection; more requests wait unread (default: 256KiB).", valueName: "size"))
+        help: .init(
+            "Memory for waiting responses of one connection; more requests wait unread (default: 256KiB).",
+            valueName: "size"))
     var maxWaitingResponses: String?
 
     @Option(help: .init("Time for a request's header (default: 10s).", valueName: "time"))
@@ -84,10 +91,13 @@ struct ServeOptions: ParsableArguments {
     @Option(help: .init("Time that a client may stall while it receives a response (default: 30s).", valueName: "time"))
     var writeTimeout: String?
 
-    @Option(help: .init("Time that an event loop may be behind before it refuses requests (default: 2s).", valueName: "time"))
+    @Option(
+        help: .init(
+            "Time that an event loop may be behind before it refuses requests (default: 2s).", valueName: "time"))
     var maxLoopDelay: String?
 
-    @Option(help: .init("Time to keep serving after /readyz fails, before the shutdown (default: 0).", valueName: "time"))
+    @Option(
+        help: .init("Time to keep serving after /readyz fails, before the shutdown (default: 0).", valueName: "time"))
     var shutdownDelay: String?
 
     @Option(help: .init("Time to complete requests in flight at shutdown (default: 10s).", valueName: "time"))
@@ -96,7 +106,9 @@ struct ServeOptions: ParsableArguments {
     @Flag(help: "Log each request.")
     var accessLog = false
 
-    @Option(help: .init("Proxies whose X-Forwarded-For is trusted, such as 10.0.0.0/8,::1 (default: none).", valueName: "list"))
+    @Option(
+        help: .init(
+            "Proxies whose X-Forwarded-For is trusted, such as 10.0.0.0/8,::1 (default: none).", valueName: "list"))
     var trustedProxies: String?
 
     @Option(help: .init("auto, json or text (default: auto: text on a terminal).", valueName: "format"))
@@ -122,7 +134,8 @@ struct ServeOptions: ParsableArguments {
         try settings.apply(eventLoops, "event-loops", in: 1...128, to: &result.eventLoops)
         try settings.apply(reusePort, "reuse-port", to: &result.reusePort)
         try settings.apply(cacheSize, "cache-size", in: 0...Self.memory, to: &result.cacheSize)
-        try settings.apply(checkpointSize, "checkpoint-size", in: 64 * ByteCount.KiB...ByteCount.GiB, to: &result.checkpointSize)
+        try settings.apply(
+            checkpointSize, "checkpoint-size", in: 64 * ByteCount.KiB...ByteCount.GiB, to: &result.checkpointSize)
         try settings.apply(maxWaitingWrites, "max-waiting-writes", in: 1...10_000_000, to: &result.maxWaitingWrites)
         try settings.apply(maxWriteWait, "max-write-wait", to: &result.maxWriteWait)
         try settings.apply(lockTimeout, "lock-timeout", to: &result.lockTimeout)

@@ -147,7 +147,9 @@ struct Period: Comparable {
 
 extension Period: CustomStringConvertible {
     var description: String {
-        let whole = Self.units.last { $0.seconds >= 1 && seconds >= $0.seconds && seconds.remainder(dividingBy: $0.seconds) == 0 }
+        let whole = Self.units.last {
+            $0.seconds >= 1 && seconds >= $0.seconds && seconds.remainder(dividingBy: $0.seconds) == 0
+        }
         return whole.map { "\(Int(seconds / $0.seconds))\($0.suffix)" } ?? "\(milliseconds)ms"
     }
 }
@@ -164,7 +166,8 @@ struct ByteCount: Equatable {
 
     init?(setting: String) {
         for unit in Self.units where setting.hasSuffix(unit.suffix) {
-            guard let number = Int(setting.dropLast(unit.suffix.count)), (0...1 << 20).contains(number) || unit.bytes == 1,
+            guard let number = Int(setting.dropLast(unit.suffix.count)),
+                (0...1 << 20).contains(number) || unit.bytes == 1,
                 number >= 0
             else { continue }
             bytes = number * unit.bytes
@@ -203,6 +206,7 @@ extension Settings {
     /// Kubernetes sets such variables for a service called `holdfast`.
     private func isOfKubernetes(_ variable: String) -> Bool {
         guard environment["HOLDFAST_SERVICE_HOST"] != nil else { return false }
-        return variable == "HOLDFAST_PORT" || variable.hasPrefix("HOLDFAST_PORT_") || variable.hasPrefix("HOLDFAST_SERVICE_")
+        return variable == "HOLDFAST_PORT" || variable.hasPrefix("HOLDFAST_PORT_")
+            || variable.hasPrefix("HOLDFAST_SERVICE_")
     }
 }

@@ -41,7 +41,8 @@ extension StoreEvent {
         case .checkpointFails(let reason):
             logger.error("the write-ahead log cannot be copied into the database", metadata: ["reason": "\(reason)"])
         case .logRemains(let bytes):
-            logger.notice("the write-ahead log stays beside the database", metadata: ["bytes": .stringConvertible(bytes)])
+            logger.notice(
+                "the write-ahead log stays beside the database", metadata: ["bytes": .stringConvertible(bytes)])
         }
     }
 }

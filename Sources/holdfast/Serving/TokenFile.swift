@@ -37,7 +37,9 @@ struct TokenFile: Sendable {
         } catch {
             throw Failure("the token file \(path) cannot be read: \(error.localizedDescription)")
         }
-        guard let text = String(data: data, encoding: .utf8) else { throw Failure("the token file \(path) is not UTF-8") }
+        guard let text = String(data: data, encoding: .utf8) else {
+            throw Failure("the token file \(path) is not UTF-8")
+        }
         return text
     }
 }

@@ -27,7 +27,9 @@ func memoryParts() throws -> [Part] {
             count += 1
             let map: ExperimentBucketMap = ["10001": Identifier("\(20_000 + count % 10_000)"), "7001": "70011"]
             let change = ProfileChange(userID: Samples.userID, operation: .merge(map, onConflict: .replace))
-            if case .put(let saved)? = try? rules.apply(change, to: record, at: Timestamp(count)).effect { record = saved }
+            if case .put(let saved)? = try? rules.apply(change, to: record, at: Timestamp(count)).effect {
+                record = saved
+            }
         }
     ]
 }

@@ -46,7 +46,9 @@ extension FuzzTarget {
                 let datafile = try? Datafile(editor.value)
             else { return }
             former = datafile
-            guard let ranges = datafile.experiment(key: "k")?.trafficAllocation.ranges else { throw Finding("the experiment is not there") }
+            guard let ranges = datafile.experiment(key: "k")?.trafficAllocation.ranges else {
+                throw Finding("the experiment is not there")
+            }
             let ends = ranges.map(\.end)
             guard ends == ends.sorted(), (ends.last ?? 0) <= Bucketer.bucketCount else {
                 throw Finding("ranges out of order or beyond the last bucket: \(ends)")

@@ -41,7 +41,7 @@ extension FuzzTarget {
         var lines: [String] = []
         func take(_ line: UnsafeRawBufferPointer?) {
             guard let line else { return lines.append("too long") }
-            do throws(HoldfastError) {
+            do throws(CoreError) {
                 let change = try ProfileLine.change(from: line, onConflict: .keep)
                 guard case .merge(let map, _)? = change?.operation, let user = change?.userID else {
                     return lines.append("empty")

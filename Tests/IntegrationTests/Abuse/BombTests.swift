@@ -36,7 +36,9 @@ import Testing
         try server.expectMemory(since: memory, lessThan: 200)
     }
 
-    @Test func `Many bodies that never end take no more memory than they may, and whole ones are taken meanwhile`() throws {
+    @Test func `Many bodies that never end take no more memory than they may, and whole ones are taken meanwhile`()
+        throws
+    {
         let server = try ServerProcess(
             database: directory.file("unfinished.db"),
             ["--event-loops", "1", "--max-body-size", "256KiB", "--max-unfinished-bodies", "1MiB"])
@@ -112,21 +114,28 @@ import Testing
     }
 
     @Test func `A query of nothing but separators is read in little time`() throws {
-        for query in [String(repeating: "&", count: 16_000), String(repeating: "a=&", count: 5_300), String(repeating: "%00", count: 5_300)] {
+        for query in [
+            String(repeating: "&", count: 16_000), String(repeating: "a=&", count: 5_300),
+            String(repeating: "%00", count: 5_300),
+        ] {
             let response = try server.request("GET", "/ups/lookup?\(query)")
             #expect(response.status == 400)
         }
     }
     @Test func `A batch that asks for much again and again is given no more than its limit`() throws {
         let lists = ["groups", "experiments", "events", "attributes", "audiences", "featureFlags", "rollouts"]
-        let datafile = #"{"version":"4","accountId":"1","projectId":"1","revision":"1","filling":"\#(String(repeating: "a", count: 900_000))","#
+        let datafile =
+            #"{"version":"4","accountId":"1","projectId":"1","revision":"1","filling":"\#(String(repeating: "a", count: 900_000))","#
             + lists.map { #""\#($0)":[]"# }.joined(separator: ",") + "}"
         let client = try server.client()
-        #expect(try client.request("PUT", "/v1/datafile", datafile, fields: ["X-Optimizely-SDK-Key: default"]).status == 201)
+        #expect(
+            try client.request("PUT", "/v1/datafile", datafile, fields: ["X-Optimizely-SDK-Key: default"]).status == 201
+        )
         let operations = (0..<30).map {
             #"{"operationID":"\#($0)","method":"GET","url":"/v1/datafile","headers":{"X-Optimizely-SDK-Key":"default"}}"#
         }
-        let response = try client.request("POST", "/v1/batch", #"{"operations":[\#(operations.joined(separator: ","))]}"#)
+        let response = try client.request(
+            "POST", "/v1/batch", #"{"operations":[\#(operations.joined(separator: ","))]}"#)
         #expect(response.status == 200)
         #expect((15 << 20..<17 << 20).contains(response.body.count), "\(response.body.count)")
         #expect(String(decoding: response.body.suffix(500), as: UTF8.self).contains(#""status":422"#))

@@ -53,7 +53,8 @@ import Testing
             target = target.mutated(with: [Array("?detail=true&a=%00".utf8)], using: &random)
         }
         if !body.isEmpty { body = body.mutated(with: bodies, using: &random) }
-        let head = "Host: a\r\nContent-Type: application/json\r\nX-Optimizely-SDK-Key: default\r\nContent-Length: \(body.count)\r\n\r\n"
+        let head =
+            "Host: a\r\nContent-Type: application/json\r\nX-Optimizely-SDK-Key: default\r\nContent-Length: \(body.count)\r\n\r\n"
         return Array("\(example.method) ".utf8) + target + Array(" HTTP/1.1\r\n\(head)".utf8) + body
     }
 

@@ -13,7 +13,11 @@ import Testing
         database = directory.file("holdfast.db")
     }
 
-    @Test func `Saves beyond those that may wait for a stalled store are refused, and none is acknowledged that is not stored`() throws {
+    @Test
+    func
+        `Saves beyond those that may wait for a stalled store are refused, and none is acknowledged that is not stored`()
+        throws
+    {
         let server = try ServerProcess(database: database, ["--max-waiting-writes", "100", "--lock-timeout", "5s"])
         #expect(try server.request("POST", "/ups/save", profile("ada", ["11": "1"])).status == 200)
         let memory = try server.peakMemory()

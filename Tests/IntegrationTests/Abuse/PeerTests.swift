@@ -36,7 +36,9 @@ import Testing
         #expect(try server.processorTicks() - before < 25)
     }
 
-    @Test(arguments: [("GET", "/v1/profiles/large"), ("GET", "/v1/profiles?detail=true"), ("POST", "/v1/profiles/lookup")])
+    @Test(arguments: [
+        ("GET", "/v1/profiles/large"), ("GET", "/v1/profiles?detail=true"), ("POST", "/v1/profiles/lookup"),
+    ])
     func `Who asks for much and reads nothing is given no more memory than a few answers`(
         method: String, target: String
     ) throws {
@@ -140,7 +142,9 @@ import Testing
     }
 
     @Test(.enabled(if: Executable.find("prlimit") != nil, "there is no prlimit here"))
-    func `When descriptors are used up those that are connected are served, and others when there are some again`() throws {
+    func `When descriptors are used up those that are connected are served, and others when there are some again`()
+        throws
+    {
         let prlimit = try #require(Executable.find("prlimit"))
         let server = try ServerProcess(database: database, through: [prlimit, "--nofile=64:64"])
         let first = try server.client()

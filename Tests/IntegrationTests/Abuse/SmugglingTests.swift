@@ -43,7 +43,8 @@ import Testing
     @Test func `A request line with two meanings is refused and nothing behind it is read`() throws {
         for (line, status) in [
             ("POST /ups/save HTTP/1.1 ", 400), ("POST  /ups/save HTTP/1.1", 400), ("POST /ups/save\tHTTP/1.1", 400),
-            ("POST /ups/save HTTP/1.1\r", 400), ("POST /ups/save\u{0} HTTP/1.1", 400), (" POST /ups/save HTTP/1.1", 400),
+            ("POST /ups/save HTTP/1.1\r", 400), ("POST /ups/save\u{0} HTTP/1.1", 400),
+            (" POST /ups/save HTTP/1.1", 400),
             ("POST /ups/save HTTP/1.1\nHost: b\r\nX: y", 400), ("POST /ups/save HTTP/1.1,HTTP/1.0", 400),
             ("POST ups/save HTTP/1.1", 400), ("POST http://a@b/ups/save HTTP/1.1", 400), ("CONNECT a:80 HTTP/1.1", 501),
             ("POST /ups/save", 400), ("POST /ups/save HTTP/3.0", 505), ("PRI * HTTP/2.0", 505),
@@ -66,7 +67,9 @@ import Testing
         try expectNothingHidden()
     }
 
-    @Test func `The authority of an absolute target and the Host field may differ, and neither chooses what is served`() throws {
+    @Test func `The authority of an absolute target and the Host field may differ, and neither chooses what is served`()
+        throws
+    {
         let client = try server.client()
         try client.send("GET http://other.example:81/livez HTTP/1.1\r\nHost: a\r\n\r\n")
         #expect(try client.receive().status == 200)
@@ -76,12 +79,15 @@ import Testing
 
     @Test func `Fields that look like a length and are none leave the request without a body`() throws {
         let client = try server.client()
-        try client.send("GET /livez HTTP/1.1\r\nHost: a\r\nTransfer_Encoding: chunked\r\nContent_Length: 5\r\nUpgrade: h2c\r\n\r\n")
+        try client.send(
+            "GET /livez HTTP/1.1\r\nHost: a\r\nTransfer_Encoding: chunked\r\nContent_Length: 5\r\nUpgrade: h2c\r\n\r\n")
         try client.send("GET /livez HTTP/1.1\r\nHost: a\r\n\r\n")
         for _ in 0..<2 { #expect(try client.receive().status == 200) }
     }
 
-    private func expectRefusal(_ request: String, _ status: Int, sourceLocation: SourceLocation = #_sourceLocation) throws {
+    private func expectRefusal(_ request: String, _ status: Int, sourceLocation: SourceLocation = #_sourceLocation)
+        throws
+    {
         let client = try server.client()
         try client.send(request + Self.hidden)
         let response = try client.receive()

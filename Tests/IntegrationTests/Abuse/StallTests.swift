@@ -60,7 +60,8 @@ import Testing
 
     private func putDatafile(conditions: Int) throws {
         let fields = ["X-Optimizely-SDK-Key: default"]
-        let response = try server.client().request("PUT", "/v1/datafile", Self.datafile(conditions: conditions), fields: fields)
+        let response = try server.client().request(
+            "PUT", "/v1/datafile", Self.datafile(conditions: conditions), fields: fields)
         #expect(response.status == 200, "\(response.text)")
     }
 
@@ -70,10 +71,14 @@ import Testing
         like base: (total: Duration, stall: Duration), of measured: (total: Duration, stall: Duration),
         sourceLocation: SourceLocation = #_sourceLocation
     ) {
-        #expect(measured.stall < base.total * 3 + .milliseconds(300), "\(measured), \(base)", sourceLocation: sourceLocation)
+        #expect(
+            measured.stall < base.total * 3 + .milliseconds(300), "\(measured), \(base)", sourceLocation: sourceLocation
+        )
     }
 
-    @Test func `A body of many attributes or values keeps others waiting for no longer than it takes to read it`() throws {
+    @Test func `A body of many attributes or values keeps others waiting for no longer than it takes to read it`()
+        throws
+    {
         try putDatafile(conditions: 1_000)
         let attributes = (0..<40_000).map { #""k\#($0)":1"# }.joined(separator: ",")
         let base = try measure("POST", "/v1/profiles/lookup", "{\(attributes)}", expecting: 400)
@@ -81,9 +86,11 @@ import Testing
         expectStall(like: base, of: try measure("POST", "/v1/assign", assign, expecting: 400))
         let activate = #"{"userId":"u","userAttributes":{\#(attributes)}}"#
         expectStall(like: base, of: try measure("POST", "/v1/activate?experimentKey=e", activate, expecting: 400))
-        expectStall(like: base, of: try measure("PATCH", "/v1/profiles/u/attributes", "{\(attributes)}", expecting: 422))
+        expectStall(
+            like: base, of: try measure("PATCH", "/v1/profiles/u/attributes", "{\(attributes)}", expecting: 422))
         let values = (0..<60_000).map { "v\($0 % 1_000)" }.joined(separator: ";")
-        expectStall(like: base, of: try measure("PATCH", "/v1/profiles/u/attributes", #"{"sel":"\#(values)"}"#, expecting: 422))
+        expectStall(
+            like: base, of: try measure("PATCH", "/v1/profiles/u/attributes", #"{"sel":"\#(values)"}"#, expecting: 422))
     }
 
     @Test func `What is checked and compiled for an admin keeps nobody else waiting`() throws {
@@ -110,7 +117,8 @@ import Testing
             #"{"method":"POST","url":"/v1/activate?experimentKey=e","operationID":"\#($0)","body":{"userId":"u"},"#
                 + #""headers":{"X-Optimizely-SDK-Key":"default","Content-Type":"application/json"}}"#
         }
-        let batch = try measure("POST", "/v1/batch", #"{"operations":[\#(operations.joined(separator: ","))]}"#, expecting: 200)
+        let batch = try measure(
+            "POST", "/v1/batch", #"{"operations":[\#(operations.joined(separator: ","))]}"#, expecting: 200)
         #expect(batch.stall < batch.total / 2, "\(batch)")
     }
 }

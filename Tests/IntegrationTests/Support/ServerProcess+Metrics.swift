@@ -14,7 +14,8 @@ extension ServerProcess {
 
     /// Returns user and system time in hundredths of a second (`utime` and `stime` in proc(5)).
     func processorTicks() throws -> Int {
-        let fields = try String(contentsOfFile: "/proc/\(child.identifier)/stat", encoding: .utf8)
+        let fields =
+            try String(contentsOfFile: "/proc/\(child.identifier)/stat", encoding: .utf8)
             .split(separator: ")").last?.split(separator: " ") ?? []
         guard fields.count > 12, let user = Int(fields[11]), let system = Int(fields[12]) else {
             throw TestFailure("there are no times of the server")

@@ -36,14 +36,16 @@ import Testing
     static let right = [
         Case(
             "concurrent saves happen in either order",
-            event(0...10, .save(["e": "1"]), .profile(["e": "1"])), event(0...10, .save(["e": "2"]), .profile(["e": "2"])),
+            event(0...10, .save(["e": "1"]), .profile(["e": "1"])),
+            event(0...10, .save(["e": "2"]), .profile(["e": "2"])),
             event(11...12, .read, detail("1"))),
         Case(
             "a save is seen before it is answered",
             event(0...10, .save(["e": "1"]), .profile(["e": "1"])), event(2...3, .read, detail("1"))),
         Case(
             "a save without an answer has happened or not",
-            event(0...10, .save(["e": "1"]), .nothing), event(2...3, .read, .detail(nil)), event(5...6, .read, detail("1"))),
+            event(0...10, .save(["e": "1"]), .nothing), event(2...3, .read, .detail(nil)),
+            event(5...6, .read, detail("1"))),
         Case(
             "what has expired is gone, and the profile with it", timeToLive: 100 * ms,
             event(0...1, .save(["e": "1"]), .profile(["e": "1"])), event(50...51, .read, detail("1")),
@@ -54,7 +56,8 @@ import Testing
             event(91...119, .save(["f": "2"]), .profile(["e": "1", "f": "2"]))),
         Case(
             "a later save for the same variation keeps its origin",
-            event(0...1, assign, .variation("a")), event(2...3, .put(["e": "a"]), .replacement(existed: true, ["e": "a"])),
+            event(0...1, assign, .variation("a")),
+            event(2...3, .put(["e": "a"]), .replacement(existed: true, ["e": "a"])),
             event(4...5, .read, detail("a", .bucketed))),
     ]
 
@@ -90,7 +93,8 @@ import Testing
             event(0...1, .save(["e": "1"]), .profile(["e": "1"])), event(2...3, .read, .detail(nil))),
         Case(
             "one of two concurrent saves of different experiments is lost",
-            event(0...9, .save(["e": "1"]), .profile(["e": "1"])), event(0...9, .save(["f": "2"]), .profile(["f": "2"])),
+            event(0...9, .save(["e": "1"]), .profile(["e": "1"])),
+            event(0...9, .save(["f": "2"]), .profile(["f": "2"])),
             event(10...11, .lookup, .profile(["e": "1", "f": "2"]))),
         Case(
             "half of a save is there",
@@ -111,7 +115,8 @@ import Testing
             event(2...3, .put(["f": "1"]), .replacement(existed: true, ["f": "1"]))),
         Case(
             "a save that keeps has replaced",
-            event(0...1, .save(["e": "1"]), .profile(["e": "1"])), event(2...3, .keep(["e": "2"]), .profile(["e": "2"]))),
+            event(0...1, .save(["e": "1"]), .profile(["e": "1"])), event(2...3, .keep(["e": "2"]), .profile(["e": "2"]))
+        ),
         Case(
             "a read goes back behind an earlier one on the same connection",
             event(0...9, .save(["e": "1"]), .profile(["e": "1"])), event(2...3, .read, detail("1"), client: 1),
@@ -122,7 +127,8 @@ import Testing
             event(4...5, .read, detail("1"))),
         Case(
             "a save without an answer happens after the server's end",
-            event(0...5, .save(["e": "1"]), .nothing), event(6...7, .read, .detail(nil)), event(8...9, .read, detail("1"))),
+            event(0...5, .save(["e": "1"]), .nothing), event(6...7, .read, .detail(nil)),
+            event(8...9, .read, detail("1"))),
         Case(
             "an assignment outlives its time", timeToLive: 100 * ms,
             event(0...1, .save(["e": "1"]), .profile(["e": "1"])), event(150...151, .read, detail("1"))),

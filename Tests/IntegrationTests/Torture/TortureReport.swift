@@ -13,7 +13,8 @@ struct TortureReport: CustomStringConvertible {
 
     var description: String {
         let ends = endings.map { "\($0.key) \($0.value)" }.sorted().joined(separator: ", ")
-        return "\(rounds) rounds (\(ends)), \(faults) faults, \(counts.answered) answered (\(counts.acknowledged) changes), "
+        return
+            "\(rounds) rounds (\(ends)), \(faults) faults, \(counts.answered) answered (\(counts.acknowledged) changes), "
             + "\(counts.refused) refused, \(counts.cut) cut (\(counts.reset) reset), \(checked) checked, "
             + "ready in \(slowestStart), recovered in \(slowestRecovery), shut down in \(longestShutdown)"
     }

@@ -28,7 +28,8 @@ final class TortureRun {
         database = directory.file("holdfast.db")
         random = SeededGenerator(seed: seed)
         let losesPower = scenario.endings.contains(.powerLoss)
-        disk = losesPower || scenario.disk == .failing
+        disk =
+            losesPower || scenario.disk == .failing
             ? try FaultyDisk(under: database, tracksWrites: losesPower, seed: seed) : nil
         clients = (0..<8).map { number in
             LoadClient(
@@ -125,7 +126,8 @@ final class TortureRun {
         ]
         // What a failed sync leaves out for good is told to one process only.
         disk[.syncLoses] = scenario.servers == 1 && Bool.random(using: &random) ? 1 : 0
-        disk.fail(kinds.randomElement(using: &random) ?? [], chance: [20, 200, 1_000].randomElement(using: &random) ?? 0)
+        disk.fail(
+            kinds.randomElement(using: &random) ?? [], chance: [20, 200, 1_000].randomElement(using: &random) ?? 0)
     }
 
     /// However long it takes; but each change within bounded time.
@@ -134,7 +136,8 @@ final class TortureRun {
         while true {
             let counts = load.counts
             if counts.acknowledged >= goal || !counts.wrong.isEmpty { return }
-            guard load.wait(atMost: Self.patience, until: { $0.acknowledged > counts.acknowledged || !$0.wrong.isEmpty })
+            guard
+                load.wait(atMost: Self.patience, until: { $0.acknowledged > counts.acknowledged || !$0.wrong.isEmpty })
             else { throw TestFailure("no progress: \(load.counts)") }
         }
     }
@@ -179,7 +182,9 @@ final class TortureRun {
                 // A server that is kept waiting by the machine may say so.
                 while observation == .nothing {
                     observation = try Operation.read.observation(in: client.request(method, target, body))
-                    guard observation != .nothing || .now < deadline else { throw TestFailure("\(user) is not answered") }
+                    guard observation != .nothing || .now < deadline else {
+                        throw TestFailure("\(user) is not answered")
+                    }
                 }
                 audits.append(
                     HistoryEvent(

@@ -27,7 +27,9 @@ struct TortureScenario: Sendable, CustomStringConvertible {
         TortureScenario(description: "shut down", endings: [.termination]),
         TortureScenario(description: "shut down, two on one file", servers: 2, endings: [.termination]),
         TortureScenario(description: "on a failing disk", disk: .failing, endings: [.kill, .termination]),
-        TortureScenario(description: "on a failing disk, two on one file", servers: 2, disk: .failing, endings: [.kill, .termination]),
+        TortureScenario(
+            description: "on a failing disk, two on one file", servers: 2, disk: .failing,
+            endings: [.kill, .termination]),
         TortureScenario(description: "power lost", endings: [.powerLoss]),
         TortureScenario(description: "power lost, two on one file", servers: 2, endings: [.powerLoss]),
         TortureScenario(description: "power lost, on a failing disk", disk: .failing, endings: [.powerLoss]),

@@ -18,14 +18,16 @@ import Testing
             for _ in TortureSettings.rounds(short: 2) { try run.round() }
             try run.finish()
         } catch {
-            Issue.record("HOLDFAST_TORTURE_SEED=\(TortureSettings.seed), \(scenario), round \(run.report.rounds): \(error)")
+            Issue.record(
+                "HOLDFAST_TORTURE_SEED=\(TortureSettings.seed), \(scenario), round \(run.report.rounds): \(error)")
         }
         print("\(scenario), seed \(TortureSettings.seed): \(run.report)")
     }
 
     @Test func `A disk that does not synchronise is found out`() throws {
         let run = try TortureRun(
-            TortureScenario(description: "lying disk", endings: [.powerLoss]), in: directory, seed: TortureSettings.seed)
+            TortureScenario(description: "lying disk", endings: [.powerLoss]), in: directory, seed: TortureSettings.seed
+        )
         run.makeDiskLie()
         // What is lost may be all, so that even the next start may fail.
         #expect(throws: (any Error).self) {
@@ -50,7 +52,8 @@ import Testing
             }
             let ready = try server.request("GET", "/readyz")
             #expect(ready.status == 503)
-            #expect(ready["detail"].string?.contains(fault == .writeFull ? "full" : "I/O error") == true, "\(ready.text)")
+            #expect(
+                ready["detail"].string?.contains(fault == .writeFull ? "full" : "I/O error") == true, "\(ready.text)")
             disk.heal()
             #expect(try client.request("POST", "/ups/save", profile("ada", ["11": "\(round + 2)"])).status == 200)
         }
@@ -65,6 +68,7 @@ import Testing
         ("POST", "/ups/save", profile("ada", ["11": "x"])), ("PATCH", "/v1/profiles/bob", profile("bob", ["11": "x"])),
         ("PUT", "/v1/profiles/ada", profile("ada", ["12": "x"])), ("DELETE", "/v1/profiles/ada", nil),
         ("PUT", "/v1/profiles/ada/experiments/11", #"{"variation_id":"x"}"#),
-        ("POST", "/v1/profiles", profile("ada", ["11": "x"])), ("PUT", "/v1/experiments/a", #"{"variations":[{"key":"x"}]}"#),
+        ("POST", "/v1/profiles", profile("ada", ["11": "x"])),
+        ("PUT", "/v1/experiments/a", #"{"variations":[{"key":"x"}]}"#),
     ]
 }

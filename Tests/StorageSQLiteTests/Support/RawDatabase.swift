@@ -34,7 +34,8 @@ final class RawDatabase {
     func restore(from path: String) throws {
         var source: OpaquePointer?
         defer { sqlite3_close_v2(source) }
-        guard sqlite3_open(path, &source) == SQLITE_OK, let backup = sqlite3_backup_init(handle, "main", source, "main") else {
+        guard sqlite3_open(path, &source) == SQLITE_OK, let backup = sqlite3_backup_init(handle, "main", source, "main")
+        else {
             throw Failure(message: "\(path) cannot be opened")
         }
         let code = sqlite3_backup_step(backup, -1)

@@ -47,7 +47,8 @@ import Testing
     }
 
     @Test func `Damaged bytes are refused, and never read beyond their end`() throws {
-        let updates = Dictionary(uniqueKeysWithValues: zip(UInt32(1)..., Self.values.dropLast().map { AttributeUpdate.set($0) }))
+        let updates = Dictionary(
+            uniqueKeysWithValues: zip(UInt32(1)..., Self.values.dropLast().map { AttributeUpdate.set($0) }))
         let sound = AttributeRecord.empty.applying(updates) { _ in }.bytes
         for count in 0..<sound.count {
             let record = AttributeRecord(checking: Array(sound.prefix(count)))
@@ -66,7 +67,9 @@ import Testing
             for _ in 0..<3 {
                 bytes[Int.random(in: 1..<bytes.count, using: &generator)] = UInt8.random(in: 0...255, using: &generator)
             }
-            if let record = AttributeRecord(checking: bytes) { #expect(record.numbers.allSatisfy { record[$0] != nil }) }
+            if let record = AttributeRecord(checking: bytes) {
+                #expect(record.numbers.allSatisfy { record[$0] != nil })
+            }
         }
     }
 }

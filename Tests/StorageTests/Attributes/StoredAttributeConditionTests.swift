@@ -12,7 +12,8 @@ import Testing
             AttributeDefinition(name: "bool", number: 3, type: .boolean),
             AttributeDefinition(name: "day", number: 4, type: .date),
             AttributeDefinition(name: "seen", number: 5, type: .timestamp),
-            AttributeDefinition(name: "likes", number: 6, type: .selection, allowedValues: ["One", "Two"], isMultiple: true),
+            AttributeDefinition(
+                name: "likes", number: 6, type: .selection, allowedValues: ["One", "Two"], isMultiple: true),
             AttributeDefinition(name: "none", number: 7, type: .string),
         ],
         segments: [])
@@ -23,23 +24,30 @@ import Testing
 
     /// Conditions as JSON with `'` for `"`, and the answer (nil: unknown).
     static let answers: [(condition: String, answer: Bool?)] = [
-        ("'name':'text','value':'ab cd'", true), ("'name':'text','value':'AB CD'", false), ("'name':'text','value':1", nil),
-        ("'name':'text','match':'substring','value':'b c'", true), ("'name':'text','match':'substring','value':'x'", false),
+        ("'name':'text','value':'ab cd'", true), ("'name':'text','value':'AB CD'", false),
+        ("'name':'text','value':1", nil),
+        ("'name':'text','match':'substring','value':'b c'", true),
+        ("'name':'text','match':'substring','value':'x'", false),
         ("'name':'text','match':'substring','value':''", true), ("'name':'text','match':'gt','value':1", nil),
         ("'name':'text','match':'gt','value':'aa'", nil), ("'name':'text','match':'exists'", true),
         ("'name':'text','match':'semver_gt','value':'1.0'", nil), ("'name':'none','match':'exists'", false),
-        ("'name':'none','value':'x'", nil), ("'name':'undefined','match':'exists'", false), ("'name':'undefined','value':'x'", nil),
+        ("'name':'none','value':'x'", nil), ("'name':'undefined','match':'exists'", false),
+        ("'name':'undefined','value':'x'", nil),
         ("'name':'number','value':1.5", true), ("'name':'number','match':'gt','value':1", true),
         ("'name':'number','match':'le','value':1", false), ("'name':'number','value':'1.5'", nil),
         ("'name':'number','match':'substring','value':'1'", nil), ("'name':'bool','value':true", true),
-        ("'name':'bool','value':false", false), ("'name':'bool','value':1", nil), ("'name':'day','value':'2026-01-31'", true),
-        ("'name':'day','match':'gt','value':'2025-12-31'", true), ("'name':'day','match':'lt','value':'2026-01-31'", false),
-        ("'name':'day','match':'le','value':'2026-01-31'", true), ("'name':'day','match':'substring','value':'2026-'", true),
+        ("'name':'bool','value':false", false), ("'name':'bool','value':1", nil),
+        ("'name':'day','value':'2026-01-31'", true),
+        ("'name':'day','match':'gt','value':'2025-12-31'", true),
+        ("'name':'day','match':'lt','value':'2026-01-31'", false),
+        ("'name':'day','match':'le','value':'2026-01-31'", true),
+        ("'name':'day','match':'substring','value':'2026-'", true),
         ("'name':'seen','match':'ge','value':'2026-01-31T13:00:00+01:00'", true),
         ("'name':'seen','match':'gt','value':'2026-01-31T12:00:00Z'", false),
         ("'name':'seen','match':'lt','value':'2026-02-01'", true), ("'name':'likes','value':'Two'", true),
         ("'name':'likes','value':'Three'", false), ("'name':'likes','match':'substring','value':'Tw'", true),
-        ("'name':'likes','match':'substring','value':'One; Two'", false), ("'name':'likes','match':'qualified','value':'Two'", false),
+        ("'name':'likes','match':'substring','value':'One; Two'", false),
+        ("'name':'likes','match':'qualified','value':'Two'", false),
         ("'name':'text','match':'regex','value':'x'", nil),
     ]
 
@@ -50,21 +58,28 @@ import Testing
         #expect(try admits(#"["not",\#(leaf)]"#) == (answer == false))
         #expect(try isInSegment(leaf) == (answer == true))
         #expect(try isInSegment(#"["not",\#(leaf)]"#) == (answer == false))
-        #expect(try isInSegment(#"["or",\#(leaf),["not",{"type":"custom_attribute","name":"number","value":1.5}]]"#) == (answer == true))
-        #expect(try isInSegment(#"["and",\#(leaf),{"type":"custom_attribute","name":"number","value":1.5}]"#) == (answer == true))
+        #expect(
+            try isInSegment(#"["or",\#(leaf),["not",{"type":"custom_attribute","name":"number","value":1.5}]]"#)
+                == (answer == true))
+        #expect(
+            try isInSegment(#"["and",\#(leaf),{"type":"custom_attribute","name":"number","value":1.5}]"#)
+                == (answer == true))
     }
 
     @Test(arguments: [
-        (#"{"text":"other"}"#, false), (#"{"text":null}"#, false), (#"{"text":1}"#, false), (#"{"other":1}"#, true), ("{}", true),
+        (#"{"text":"other"}"#, false), (#"{"text":null}"#, false), (#"{"text":1}"#, false), (#"{"other":1}"#, true),
+        ("{}", true),
     ])
     func `What the request says goes before what is stored`(attributes: String, answer: Bool) throws {
         let leaf = #"{"type":"custom_attribute","name":"text","value":"ab cd"}"#
         #expect(try admits(leaf, attributes) == answer)
     }
 
-    @Test func `A segment is an audience over the request and what is stored, and a missing one admits nobody`() throws {
+    @Test func `A segment is an audience over the request and what is stored, and a missing one admits nobody`() throws
+    {
         let adults = Segment(
-            name: "adults", conditions: try JSONParser().parse(#"{"type":"custom_attribute","name":"number","match":"ge","value":1}"#))
+            name: "adults",
+            conditions: try JSONParser().parse(#"{"type":"custom_attribute","name":"number","match":"ge","value":1}"#))
         let schema = AttributeSchema(attributes: Self.schema.attributes, segments: [adults])
         let audience = #"{"segment":"adults"}"#
         #expect(try admits(audience, schema: schema))
@@ -73,16 +88,24 @@ import Testing
         #expect(try !admits(audience))
         #expect(try !admits(#"["not",\#(audience)]"#))
         #expect(try admits(#"["or",\#(audience),{"type":"custom_attribute","name":"bool","value":true}]"#))
-        let mentions = Mentions(audience: try JSONParser().parse(#"["and",\#(audience),{"type":"custom_attribute","name":"text","value":"x"}]"#))
+        let mentions = Mentions(
+            audience: try JSONParser().parse(
+                #"["and",\#(audience),{"type":"custom_attribute","name":"text","value":"x"}]"#))
         #expect(schema.attributes(for: mentions) == ["number", "text"])
     }
 
     static let faults: [(conditions: String, pointers: [String])] = [
         ("{'type':'custom_attribute','name':'number','match':'gt','value':1}", []),
-        ("['and',{'type':'custom_attribute','name':'likes','value':'One'},['not',{'type':'custom_attribute','name':'day','match':'exists'}]]", []),
+        (
+            "['and',{'type':'custom_attribute','name':'likes','value':'One'},['not',{'type':'custom_attribute','name':'day','match':'exists'}]]",
+            []
+        ),
         ("{'type':'custom_attribute','name':'seen','match':'gt','value':'2026-01-01T00:00:00Z'}", []),
         ("{'type':'custom_attribute','name':'seen','value':'2026-01-01T00:00:00Z'}", ["/value"]),
-        ("['or',{'type':'custom_attribute','name':'x','value':1},{'name':'text','value':'x'}]", ["/1/name", "/2/type"]),
+        (
+            "['or',{'type':'custom_attribute','name':'x','value':1},{'name':'text','value':'x'}]",
+            ["/1/name", "/2/type"]
+        ),
         ("{'type':'custom_attribute','name':'number','match':'gt','value':'1'}", ["/value"]),
         ("{'type':'custom_attribute','name':'number','match':'substring','value':'1'}", ["/value"]),
         ("{'type':'custom_attribute','name':'bool','match':'gt','value':1}", ["/value"]),
@@ -92,11 +115,14 @@ import Testing
         ("{'type':'custom_attribute','name':'likes','value':'One; Two'}", ["/value"]),
         ("{'type':'custom_attribute','name':'text','match':'semver_eq','value':'1. 2'}", ["/value"]),
         ("{'type':'custom_attribute','name':'day','value':'2026-02-30'}", ["/value"]),
-        ("{'segment':'other'}", ["/type"]), ("[]", [""]), ("['and']", [""]), ("['not',{},{}]", [""]), ("'x'", [""]), ("['and',1]", ["/1"]),
+        ("{'segment':'other'}", ["/type"]), ("[]", [""]), ("['and']", [""]), ("['not',{},{}]", [""]), ("'x'", [""]),
+        ("['and',1]", ["/1"]),
     ]
 
     @Test(arguments: faults)
-    func `Conditions that could never be met are refused, each with its place`(conditions: String, pointers: [String]) throws {
+    func `Conditions that could never be met are refused, each with its place`(conditions: String, pointers: [String])
+        throws
+    {
         let value = try JSONParser().parse(conditions.replacing("'", with: "\""))
         #expect(SegmentRules.faults(in: value, at: [], schema: Self.schema).map(\.pointer.string) == pointers)
     }

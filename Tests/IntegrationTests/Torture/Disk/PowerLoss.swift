@@ -59,12 +59,16 @@ struct PowerLoss {
         var position = 0
         while position + 24 <= log.count {
             let (kind, file) = log.withUnsafeBytes {
-                ($0.loadUnaligned(fromByteOffset: position, as: UInt32.self),
-                    Int($0.loadUnaligned(fromByteOffset: position + 4, as: UInt32.self)))
+                (
+                    $0.loadUnaligned(fromByteOffset: position, as: UInt32.self),
+                    Int($0.loadUnaligned(fromByteOffset: position + 4, as: UInt32.self))
+                )
             }
             let (offset, length) = log.withUnsafeBytes {
-                (Int($0.loadUnaligned(fromByteOffset: position + 8, as: UInt64.self)),
-                    Int($0.loadUnaligned(fromByteOffset: position + 16, as: UInt64.self)))
+                (
+                    Int($0.loadUnaligned(fromByteOffset: position + 8, as: UInt64.self)),
+                    Int($0.loadUnaligned(fromByteOffset: position + 16, as: UInt64.self))
+                )
             }
             position += 24
             switch Unicode.Scalar(kind) {

@@ -14,7 +14,8 @@ struct DatafileExperiment: Sendable {
     /// Puts all in force, and waits until each server on the database knows them.
     static func make(on servers: [ServerProcess]) throws {
         for experiment in all {
-            let response = try servers[0].request("PUT", "/v1/experiments/\(experiment.key)", experiment.definition(favouring: 0))
+            let response = try servers[0].request(
+                "PUT", "/v1/experiments/\(experiment.key)", experiment.definition(favouring: 0))
             guard response.status == 201 else { throw TestFailure("no experiment: \(response.text)") }
         }
         let deadline = ContinuousClock.now + .seconds(30)

@@ -75,7 +75,9 @@ extension Operation {
         }
         var entries: [String: Value] = [:]
         for member in map {
-            guard let value = value(member.value) else { throw WrongResponse(description: "not a profile: \(response.text)") }
+            guard let value = value(member.value) else {
+                throw WrongResponse(description: "not a profile: \(response.text)")
+            }
             entries[member.key] = value
         }
         return entries

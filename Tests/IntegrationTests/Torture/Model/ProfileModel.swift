@@ -77,12 +77,13 @@ struct ProfileModel: Sendable {
             kept = [before]
             if stored.source == .override || lasting.contains(stored.variation) { return kept }
         }
-        return kept + variations.map { variation in
-            var after = before
-            after.exists = true
-            after.entries[experiment] = .init(variation: variation, source: .bucketed, expiry: expiry(from: time))
-            return after
-        }
+        return kept
+            + variations.map { variation in
+                var after = before
+                after.exists = true
+                after.entries[experiment] = .init(variation: variation, source: .bucketed, expiry: expiry(from: time))
+                return after
+            }
     }
 
     private func expiry(from time: ClosedRange<UInt64>) -> ClosedRange<UInt64>? {

@@ -2,7 +2,7 @@ public import JSON
 public import Storage
 
 /// An error of an operation of Holdfast, independent of the protocol. Each protocol renders it in its own format.
-public struct HoldfastError: Error, Sendable {
+public struct CoreError: Error, Sendable {
     public enum Kind: Sendable {
         /// The input is malformed. HTTP: 400.
         case invalid
@@ -89,7 +89,7 @@ public struct HoldfastError: Error, Sendable {
     public static let longestQuote = 64
 }
 
-extension HoldfastError: CustomStringConvertible {
+extension CoreError: CustomStringConvertible {
     /// The detail and the pointer.
     public var description: String {
         guard let pointer, !pointer.string.isEmpty else { return detail }
