@@ -25,7 +25,6 @@ final class InProcessHoldfast: TestServer {
         // On a slow machine nothing must be refused for lack of time.
         configuration.waitingSeconds = 120
         configuration.cacheBytes = 1 << 20
-        configuration.aroundCompletions = EventLoop.coalescingWakeUps
         store = try SQLiteStore(configuration)
         var limits = Limits()
         if let maxBodyBytes { limits.bodyBytes = maxBodyBytes }
@@ -34,8 +33,8 @@ final class InProcessHoldfast: TestServer {
         if let changeHeartbeat { options.changeHeartbeat = Double(changeHeartbeat) / 1_000 }
         let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
         let services = Services(
-            profiles: store, attributes: store, projects: try ProjectCatalog(store: store, logger: logger),
-            events: EventQueue(store: store), audit: store,
+            store: store, projects: try ProjectCatalog(store: store, logger: logger),
+            events: try EventQueue(store: store),
             access: AccessControl(tokens: try tokens.map { try Token.parse($0) } ?? []),
             build: BuildInfo(version: "0", startedAt: 0), logger: logger, options: options)
         self.services = services
