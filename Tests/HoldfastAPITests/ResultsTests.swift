@@ -8,7 +8,7 @@ import Testing
 @testable import HoldfastAPI
 @testable import HoldfastCore
 
-/// Results of counts that are made up.
+/// Results computed from given counts.
 @Suite struct ResultsTests {
     private static func experiment(_ variations: [String] = ["control", "new"], weights: [Int]? = nil) throws
         -> Experiment
@@ -78,7 +78,7 @@ import Testing
         #expect(throws: CoreError.self) { try results(tallies, ["baseline": "nope"]) }
     }
 
-    @Test func `There are no figures of values where events have none, and none of lifts over nothing`() throws {
+    @Test func `There are no results for values where events have none, and none for lifts over nothing`() throws {
         let results = try results([
             Self.tally("control", users: 200, converted: 0), Self.tally("new", users: 200, converted: 20),
         ])
@@ -89,7 +89,7 @@ import Testing
         #expect(codes(results) == ["few_users"])
     }
 
-    @Test func `Values of any size give figures that can be told and drawn`() throws {
+    @Test func `Values of any size give finite numbers in every format`() throws {
         var random = SystemRandomNumberGenerator()
         let extremes = [0, 5e-324, 1e-310, 1e-200, 1e-170, 1e-156, 1e-15, 1, 1e15, 1e155, 1e300]
         func value() -> Double {
@@ -107,9 +107,8 @@ import Testing
             }
             let results = try results(tallies)
             let texts = [String(decoding: results.json, as: UTF8.self), results.csv, ResultsChart(results).svg]
-            let wrong = texts.compactMap { text in
-                text.firstRange(of: /nan|inf/).map { text[..<$0.upperBound].suffix(80) }
-            }
+            // A regular expression takes seconds for these texts in a debug build.
+            let wrong = texts.filter { strstr($0, "nan") != nil || strstr($0, "inf") != nil }
             #expect(wrong.isEmpty, "\(tallies)")
         }
     }

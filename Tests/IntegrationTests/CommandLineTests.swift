@@ -221,7 +221,7 @@ import Testing
         try DatabaseConnection(other).execute("CREATE TABLE notes (text TEXT); INSERT INTO notes VALUES ('kept')")
         #expect(try Command("migrate", "--database", newer).end == .exit(0))
         try DatabaseConnection(newer).execute("PRAGMA user_version = 1000")
-        for (path, reason) in [(text, "not a SQLite database"), (other, "another program"), (newer, "newer")] {
+        for (path, reason) in [(text, "must be a SQLite database"), (other, "another program"), (newer, "newer")] {
             let before = try Data(contentsOf: URL(fileURLWithPath: path))
             let more = ["serve": ["--listen", "127.0.0.1:0"], "backup": [directory.file("copy.db")]][subcommand] ?? []
             let child = try ChildProcess(Executable.holdfast, [subcommand, "--database", path] + more)
