@@ -66,7 +66,7 @@ extension SQLiteStoreTests {
                 try await store.update(updates, of: Identifier("user\(user)"))
             }
             #expect(try await store.removeDefinition("a"))
-            // Between two batches, of which there are many.
+            // Most likely between two batches.
             store.close()
             let again = try SQLiteStore.make(in: directory) { $0.retentionBatch = 3 }
             defer { again.close() }

@@ -42,7 +42,7 @@ extension SQLiteStoreTests {
             let received = Self.now()
             _ = try await store.record(events)
             try await other.apply(.erase, to: "user")
-            // Whatever else is committed before them.
+            // Another commit in between makes no difference.
             try await store.apply(.replace([:]), to: "another")
             #expect(try await store.record(events + [Self.exposure(of: "another")], receivedAt: received).count == 3)
             #expect(try store.exposures(after: 0, limit: 10).map(\.exposure.userID) == ["another"])
@@ -54,7 +54,7 @@ extension SQLiteStoreTests {
             #expect(try store.goalEvents(after: 0, limit: 10).map(\.event.userID) == ["user"])
         }
 
-        @Test("Nor when nothing of the user was stored before")
+        @Test("Events are dropped even if nothing was stored of the user before the erasure")
         func nothingStored() async throws {
             let other = try SQLiteStore.make(in: directory)
             defer { store.close() }
@@ -65,7 +65,7 @@ extension SQLiteStoreTests {
             #expect(try store.exposures(after: 0, limit: 10).isEmpty)
         }
 
-        @Test("Changes that waited in another process are refused, and may be made again")
+        @Test("Changes that waited in another process are refused, and may be retried")
         func changes() async throws {
             defer { store.close() }
             // Its queue is blocked while it reports a change, after the commit and without a lock.
@@ -94,7 +94,7 @@ extension SQLiteStoreTests {
             #expect(try reader.variations(of: "user") == ["e": "w"])
         }
 
-        @Test("An erasure is remembered for an hour, and from before the machine was started not at all")
+        @Test("An erasure is remembered for an hour, and not at all from before the machine was restarted")
         func memory() async throws {
             let other = try SQLiteStore.make(in: directory) { $0.retentionInterval = 0.01 }
             defer { store.close() }

@@ -7,7 +7,7 @@ import Testing
 @testable import StorageSQLite
 
 extension SQLiteStoreTests {
-    @Suite("A database from before goals were counted")
+    @Suite("A database from before goals were tallied")
     struct EventMigrationTests {
         private static func impression(_ user: String, _ variation: String, at time: Int) -> String {
             let payload = #"{"rule_key":"checkout","experiment_id":"7","variation_id":"\#(variation)"}"#
@@ -18,7 +18,7 @@ extension SQLiteStoreTests {
             "('conversion', 'sdk', '\(user)', \(time), '{\"event_key\":\"buy\",\"event_id\":\"1\",\"tags\":\(tags)}')"
         }
 
-        @Test("What was recorded is carried over and counted")
+        @Test("Recorded events are migrated and tallied")
         func carriesOver() throws {
             let directory = try TemporaryDirectory()
             let path = directory.file("holdfast.db")

@@ -17,7 +17,7 @@ extension SQLiteStoreTests {
             directory = try TemporaryDirectory()
         }
 
-        /// - Returns: the reason why a write failed, empty when it did not.
+        /// - Returns: why a write failed; empty if it succeeded.
         private func reasonOfFailure(_ store: SQLiteStore, _ userID: Identifier = "user") async -> String {
             do {
                 try await store.apply(.replace(["e": Identifier(UUID().uuidString)]), to: userID)
@@ -29,7 +29,7 @@ extension SQLiteStoreTests {
             }
         }
 
-        @Test("While another process holds the database writes fail and reads go on, and then all is well again")
+        @Test("While another process locks the database, writes fail and reads succeed; then both succeed")
         func locked() async throws {
             let store = try SQLiteStore.make(in: directory) { $0.lockTimeout = 0.05 }
             defer { store.close() }
@@ -49,7 +49,7 @@ extension SQLiteStoreTests {
             #expect(store.metrics().failedChanges == 5)
         }
 
-        @Test("What waits behind a lock that outlasts the patience of a write fails with it")
+        @Test("When a write times out on a lock, the writes that wait behind it fail with it")
         func lockedQueue() async throws {
             let store = try SQLiteStore.make(in: directory) {
                 $0.lockTimeout = 0.5
@@ -58,8 +58,8 @@ extension SQLiteStoreTests {
             defer { store.close() }
             let other = try RawDatabase(path)
             try other.execute("BEGIN IMMEDIATE")
-            // One after the other they would take 20 seconds. What counts is when they are told, not when this task,
-            // for which others may leave no thread, goes on.
+            // One after the other they would take 20 seconds. What counts is when they complete, not when this task resumes,
+            // which may wait for a thread.
             let start = ContinuousClock.now
             let told = Told()
             let session = try BackgroundSession(store, label: "test")
@@ -79,7 +79,7 @@ extension SQLiteStoreTests {
             try await store.probe()
         }
 
-        @Test("A full disk fails what it must and is recovered from")
+        @Test("A full disk fails only the writes that need room, and the store recovers")
         func diskFull() async throws {
             let store = try SQLiteStore.make(in: directory)
             defer { store.close() }
@@ -108,7 +108,7 @@ extension SQLiteStoreTests {
             #expect(try RawDatabase(path).value("SELECT count(*) FROM profiles") == "\(metrics.profiles)")
         }
 
-        @Test("When a transaction fails, none of the changes in it is stored")
+        @Test("When a transaction fails, none of its changes is stored")
         func failedTransaction() async throws {
             let store = try SQLiteStore.make(in: directory)
             defer { store.close() }
@@ -130,7 +130,7 @@ extension SQLiteStoreTests {
             #expect(store.metrics().profiles == 1)
         }
 
-        @Test("A file that was deleted or moved takes no more writes, until it is back")
+        @Test("A store whose file was deleted or moved refuses writes until it is back")
         func moved() async throws {
             let store = try SQLiteStore.make(in: directory)
             defer { store.close() }
@@ -141,7 +141,7 @@ extension SQLiteStoreTests {
             #expect(await reasonOfFailure(store) == "")
         }
 
-        @Test("A damaged profile fails alone, and can be erased")
+        @Test("Only the damaged profile fails, and it can be erased")
         func damagedProfile() async throws {
             let store = try SQLiteStore.make(in: directory)
             defer { store.close() }
@@ -164,7 +164,7 @@ extension SQLiteStoreTests {
             #expect(store.metrics().profiles == 2)
         }
 
-        @Test("More writes than may wait are refused at once, and the others are done")
+        @Test("Writes beyond the limit are refused at once, and the others are made")
         func overloaded() async throws {
             let store = try SQLiteStore.make(in: directory) { $0.waitingChanges = 10 }
             defer { store.close() }
@@ -176,7 +176,7 @@ extension SQLiteStoreTests {
         }
 
         @Test(
-            "Changes submitted as one are committed together, in as many transactions as the limit of a batch asks for")
+            "Changes submitted as one are committed together, within the batch limit")
         func batchesOfGroups() async throws {
             let store = try SQLiteStore.make(in: directory) { $0.batchLimit = 4 }
             defer { store.close() }
@@ -190,11 +190,11 @@ extension SQLiteStoreTests {
             for group in groups { #expect(await group.value.allSatisfy { (try? $0.get()) != nil }) }
             let metrics = store.metrics()
             #expect(metrics.profiles == 15 && metrics.waitingChanges == 0)
-            // Two groups of three fill a batch of four; no group is divided.
+            // Two groups of three fill a batch of four; no group is split.
             #expect(metrics.commits == 3)
         }
 
-        @Test("While one has waited for too long further writes are refused, and that one is done")
+        @Test("While a write has waited too long, further writes are refused, and that one is made")
         func waitedTooLong() async throws {
             let store = try SQLiteStore.make(in: directory) { $0.waitingSeconds = 0 }
             defer { store.close() }
@@ -205,19 +205,19 @@ extension SQLiteStoreTests {
             release.signal()
             #expect(await first.results().allSatisfy { (try? $0.get()) != nil })
             #expect(await others.results().allSatisfy { if case .failure(.overloaded) = $0 { true } else { false } })
-            // What was refused left nothing behind, and there is room again.
+            // The refused writes left nothing behind, and there is room again.
             try await store.apply(.replace(["e": "v"]), to: "last")
             #expect(store.metrics().profiles == 2)
         }
 
-        @Test("A crash loses nothing that was acknowledged")
+        @Test("A crash loses no acknowledged write")
         func crash() async throws {
             let store = try SQLiteStore.make(in: directory)
             defer { store.close() }
             for number in 0..<20 {
                 try await store.apply(.replace(["e": "v"]), to: Identifier("user\(number)"))
             }
-            // The files as a process leaves them that is killed now.
+            // The files as a process would leave them if it were killed now.
             let copy = try TemporaryDirectory()
             for (name, content) in try directory.contents() where !name.hasSuffix("-shm") {
                 try content.write(to: URL(fileURLWithPath: copy.file(name)))
@@ -236,7 +236,7 @@ extension SQLiteStoreTests {
 private final class Told: Sendable {
     private let moments = Mutex<[ContinuousClock.Instant]>([])
 
-    /// - Returns: how many there are by now.
+    /// - Returns: the number of completions so far.
     func add(_ moment: ContinuousClock.Instant) -> Int {
         moments.withLock { moments in
             moments.append(moment)

@@ -7,8 +7,7 @@ import Testing
 @testable import StorageSQLite
 
 extension SQLiteStoreTests {
-    /// The database file, its log and the log's index: whoever moves one away from under a store loses no write that was
-    /// acknowledged.
+    /// The database file, its log and the log's index: moving one away from under a store loses no acknowledged write.
     @Suite("Files in place")
     struct FilesInPlaceTests {
         private let directory: TemporaryDirectory
@@ -32,7 +31,7 @@ extension SQLiteStoreTests {
         }
 
         @Test(
-            "A file that was moved away or replaced takes no more writes, until it is back",
+            "A store whose file was moved away or replaced refuses writes until it is back",
             arguments: [
                 ("", "database file"), ("-wal", "write-ahead log"), ("-shm", "index of the write-ahead log"),
             ], [true, false])
@@ -53,17 +52,17 @@ extension SQLiteStoreTests {
             #expect(try reader.variations(of: "refused") == nil)
         }
 
-        @Test("Of a log that was deleted, all that was acknowledged is copied into the database at the next write")
+        @Test("The next write copies all acknowledged writes of a deleted log into the database")
         func deletedLog() async throws {
             let store = try SQLiteStore.make(in: directory)
             defer { store.close() }
             for result in await store.applyAsOne(.newUsers(200)) { _ = try result.get() }
-            // The scan for the filter of known users opens a connection, which would make another log.
+            // The scan for the user filter opens a connection, which would create another log.
             let deadline = ContinuousClock.now + .seconds(20)
             while store.metrics().userFilterBytes == 0, .now < deadline { await Task.yield() }
             #expect(unlink(path + "-wal") == 0)
             try await expectRefusal(of: store, because: "write-ahead log")
-            // The database as a process leaves it that is killed now.
+            // The database as a process would leave it if it were killed now.
             let copy = try TemporaryDirectory()
             try FileManager.default.copyItem(atPath: path, toPath: copy.file("holdfast.db"))
             let recovered = try SQLiteStore.make(in: copy)
@@ -74,7 +73,7 @@ extension SQLiteStoreTests {
             #expect(try RawDatabase(copy.file("holdfast.db")).value("PRAGMA integrity_check") == "ok")
         }
 
-        @Test("What is open is read on from a deleted log, until another process has made another")
+        @Test("Open connections read from a deleted log, until another process creates a new one")
         func reading() async throws {
             let store = try SQLiteStore.make(in: directory)
             defer { store.close() }
@@ -82,7 +81,7 @@ extension SQLiteStoreTests {
             defer { reader.close() }
             try await store.apply(.replace(["e": "v"]), to: "user")
             #expect(try store.exposures(after: 0, limit: 10).isEmpty)
-            // So that the reader must ask.
+            // Makes the reader ask the database.
             try RawDatabase(path).execute("UPDATE profiles SET user_id = 'renamed'")
             #expect(unlink(path + "-wal") == 0)
             #expect(try reader.variations(of: "renamed") == ["e": "v"])
@@ -99,7 +98,7 @@ extension SQLiteStoreTests {
             #expect(try other.variations(of: "renamed") == ["e": "w"])
         }
 
-        @Test("A log that is deleted during a commit is noticed before the commit is acknowledged")
+        @Test("A log that is deleted during a commit is detected before the commit is acknowledged")
         func deletedDuringCommit() async throws {
             let store = try SQLiteStore.make(in: directory)
             defer { store.close() }
@@ -115,7 +114,7 @@ extension SQLiteStoreTests {
             #expect(throws: StorageError.self) { try result.get() }
         }
 
-        @Test("A log without a file is copied by closing the store")
+        @Test("Closing the store copies a log whose file was deleted")
         func closing() async throws {
             let store = try SQLiteStore.make(in: directory)
             try await store.apply(.replace(["e": "v"]), to: "user")
@@ -128,7 +127,7 @@ extension SQLiteStoreTests {
             #expect(try reader.variations(of: "user") == ["e": "v"])
         }
 
-        @Test("Connections that are opened later do not take another log for the one that is open")
+        @Test("Connections that are opened later do not use another log than the open one")
         func openedLater() async throws {
             let store = try SQLiteStore.make(in: directory)
             defer { store.close() }
@@ -156,7 +155,7 @@ extension SQLiteStoreTests {
             try await store.apply(.replace(["e": "v"]), to: "user")
             #expect(try modes() == ["holdfast.db": 0o600, "holdfast.db-wal": 0o600, "holdfast.db-shm": 0o600])
             store.close()
-            // What an operator has changed stays so, and is no rule for copies.
+            // Permissions that an operator has changed stay, and do not apply to copies.
             #expect(chmod(path, 0o640) == 0)
             try SQLiteStore.make(in: directory).close()
             try DatabaseMaintenance.backUp(path: path, to: directory.file("copy.db"))

@@ -17,11 +17,11 @@ extension SQLiteStoreTests {
             directory = try TemporaryDirectory()
         }
 
-        /// Marks a file as ours and of the first release.
+        /// Marks a file as a Holdfast database of the first release.
         private let asVersionOne =
             "PRAGMA application_id = \(0x4864_4674); PRAGMA user_version = 1; PRAGMA journal_mode = WAL"
 
-        /// A file of ours, closed.
+        /// A Holdfast database, closed.
         private func makeDatabase() async throws {
             let store = try SQLiteStore.make(in: directory)
             try await store.apply(.replace(["e": "v"]), to: "user")
@@ -38,7 +38,7 @@ extension SQLiteStoreTests {
         }
 
         @Test(
-            "Text, noise and a cut off header are refused and left as they are",
+            "Text, noise and a truncated header are refused and unchanged",
             arguments: [
                 Data("user_id,variation\n1,2\n".utf8), Data("x".utf8), Data(repeating: 0, count: 8_192),
                 Data("SQLite format 3\0".utf8), Data("SQLite format 3\0".utf8) + Data(repeating: 0xFF, count: 8_192),
@@ -48,11 +48,11 @@ extension SQLiteStoreTests {
             #expect(try expectRefused() != "")
         }
 
-        @Test("A database of another program is refused and left as it is", arguments: ["DELETE", "WAL"])
+        @Test("A database of another program is refused and unchanged", arguments: ["DELETE", "WAL"])
         func foreign(journalMode: String) throws {
             let foreign = try RawDatabase(path)
             try foreign.execute("PRAGMA journal_mode = \(journalMode); CREATE TABLE t (a); INSERT INTO t VALUES (1)")
-            // While it is open, its write-ahead log holds all of it; the copy is what a crash would leave.
+            // While it is open, its write-ahead log has all of its contents; the copy is what a crash would leave.
             let other = try TemporaryDirectory()
             for (name, content) in try directory.contents() where !name.hasSuffix("-shm") {
                 try content.write(to: URL(fileURLWithPath: other.file(name)))
@@ -60,12 +60,12 @@ extension SQLiteStoreTests {
             let before = try other.contents()
             let error = #expect(throws: DatabaseError.self) { try SQLiteStore.make(in: other) }
             #expect(error?.reason.contains("another program") == true)
-            // An index of the log may appear and is not data.
+            // An index of the log may appear; it is not data.
             #expect(try other.contents().filter { !$0.key.hasSuffix("-shm") } == before)
             withExtendedLifetime(foreign) {}
         }
 
-        @Test("A newer database is refused and left as it is")
+        @Test("A newer database is refused and unchanged")
         func newer() async throws {
             try await makeDatabase()
             try RawDatabase(path).execute("PRAGMA user_version = 999")
@@ -79,7 +79,7 @@ extension SQLiteStoreTests {
             _ = try expectRefused()
         }
 
-        @Test("A file whose pages are damaged is refused and left as it is")
+        @Test("A file whose pages are damaged is refused and unchanged")
         func damagedPages() async throws {
             try await makeDatabase()
             var content = try Data(contentsOf: URL(fileURLWithPath: path))
@@ -88,7 +88,7 @@ extension SQLiteStoreTests {
             #expect(try expectRefused().contains("damaged"))
         }
 
-        @Test("A directory that does not exist is named")
+        @Test("The error names a missing directory")
         func missingDirectory() throws {
             let error = #expect(throws: DatabaseError.self) {
                 try SQLiteStore(SQLiteConfiguration(path: directory.file("none/holdfast.db")))
@@ -101,13 +101,13 @@ extension SQLiteStoreTests {
             #expect(throws: DatabaseError.self) { try SQLiteStore(SQLiteConfiguration(path: directory.path)) }
         }
 
-        @Test("An empty file is as good as none")
+        @Test("An empty file counts as a missing one")
         func emptyFile() async throws {
             try Data().write(to: URL(fileURLWithPath: path))
             try await makeDatabase()
         }
 
-        @Test("What was stored is there when the store is opened again")
+        @Test("Stored data is there when the store is opened again")
         func reopening() async throws {
             try await makeDatabase()
             let store = try SQLiteStore.make(in: directory)
@@ -119,7 +119,7 @@ extension SQLiteStoreTests {
             #expect(store.metrics().assignments == 1)
         }
 
-        @Test("A database of version 1 is brought up to date with its profiles")
+        @Test("A database of version 1 is migrated with its profiles")
         func migration() async throws {
             let record = ProfileRecord([
                 "e": Assignment(variationID: "v", source: .saved, assignedAt: 1, updatedAt: 1, expiresAt: nil)
@@ -150,7 +150,7 @@ extension SQLiteStoreTests {
             do {
                 let old = try RawDatabase(path)
                 try old.execute(String(decoding: first, as: UTF8.self))
-                // What the second step wants to make is there already.
+                // What the second step creates exists already.
                 try old.execute("CREATE TABLE events (a)")
                 try old.execute(asVersionOne)
             }
@@ -160,7 +160,7 @@ extension SQLiteStoreTests {
             #expect(try database.value("SELECT count(*) FROM sqlite_schema WHERE name = 'datafiles'") == "0")
         }
 
-        @Test("Many may make one new database at once")
+        @Test("Many stores may create one database at once")
         func openedAtOnce() async throws {
             let directory = directory
             try await withThrowingTaskGroup(of: Void.self) { group in

@@ -42,7 +42,7 @@ extension SQLiteStoreTests {
         }
 
         @Test(
-            "A commit greater than what is collected for one write to the log is whole, and seen by other connections")
+            "A commit larger than the buffer for one write to the log is complete, and visible to other connections")
         func greatCommit() async throws {
             let store = try SQLiteStore.make(in: directory) { $0.batchLimit = 2_000 }
             let reader = try store.makeReader()
@@ -61,7 +61,7 @@ extension SQLiteStoreTests {
             #expect(try RawDatabase(path).value("SELECT count(*) FROM profiles") == "2000")
         }
 
-        @Test("What changes nothing is not committed")
+        @Test("A change without effect is not committed")
         func noCommit() async throws {
             let store = try SQLiteStore.make(in: directory)
             defer { store.close() }
@@ -71,7 +71,7 @@ extension SQLiteStoreTests {
             #expect(store.metrics().commits == commits)
         }
 
-        @Test("Closing does what waits")
+        @Test("Closing commits what waits")
         func closing() async throws {
             let store = try SQLiteStore.make(in: directory)
             let submitted = store.submitTogether(.newUsers(300))
@@ -93,7 +93,7 @@ extension SQLiteStoreTests {
                 try await store.apply(.replace(["e1": "v", "e2": "w"]), to: Identifier("u\(number)"))
             }
             try await store.apply(.override(experimentID: "e1", variationID: "forced"), to: "u0")
-            // A damaged row does not keep the others.
+            // A damaged row does not keep the others from being deleted.
             try await store.apply(.replace(["e": "v"]), to: "damaged")
             try RawDatabase(path).execute("UPDATE profiles SET record = x'ff' WHERE user_id = 'damaged'")
             clock.advance(by: .seconds(60))
@@ -103,7 +103,7 @@ extension SQLiteStoreTests {
             #expect(try RawDatabase(path).value("SELECT group_concat(user_id) FROM profiles") == "damaged,u0")
         }
 
-        @Test("Who leaves that to others deletes nothing in the background")
+        @Test("A store that leaves retention to others deletes nothing in the background")
         func leavesRetentionToOthers() async throws {
             let clock = ManualClock()
             let store = try SQLiteStore.make(
@@ -119,7 +119,7 @@ extension SQLiteStoreTests {
             #expect(try RawDatabase(path).value("SELECT count(*) FROM profiles") == "21")
         }
 
-        @Test("A clock that goes back brings nothing back that was deleted, and deletes nothing")
+        @Test("A clock that is set back restores nothing that was deleted, and deletes nothing")
         func clockGoesBack() async throws {
             let clock = ManualClock()
             let store = try SQLiteStore.make(
@@ -138,7 +138,7 @@ extension SQLiteStoreTests {
             clock.advance(by: .seconds(-1_000))
             #expect(try reader.profile(of: "early") == nil)
             #expect(try reader.variations(of: "late") == ["e": "v"])
-            // Renewed by the time that it is now, with the beginning that it had.
+            // Renewed as of the present time, and assigned when it was.
             try await store.apply(.replace(["e": "v"]), to: "late")
             let renewed = try #require(try reader.profile(of: "late")?["e"])
             #expect(renewed.assignedAt - renewed.updatedAt == 980_000)
@@ -147,7 +147,7 @@ extension SQLiteStoreTests {
             #expect(try reader.profile(of: "late") == nil)
         }
 
-        @Test("A copy made under load is whole and consistent")
+        @Test("A backup made under load is complete and consistent")
         func backup() async throws {
             let store = try SQLiteStore.make(in: directory) { $0.batchLimit = 50 }
             defer { store.close() }
@@ -170,7 +170,7 @@ extension SQLiteStoreTests {
             #expect(profiles == copy.metrics().profiles)
         }
 
-        @Test("A copy replaces no file")
+        @Test("A backup does not replace a file")
         func backupRefused() async throws {
             let store = try SQLiteStore.make(in: directory)
             defer { store.close() }
@@ -183,7 +183,7 @@ extension SQLiteStoreTests {
             }
         }
 
-        @Test("Only a database of ours is copied")
+        @Test("Only a Holdfast database is backed up")
         func backupForeign() throws {
             let foreign = directory.file("foreign.db")
             try RawDatabase(foreign).execute("PRAGMA application_id = 5; CREATE TABLE t (a)")
@@ -202,7 +202,7 @@ extension SQLiteStoreTests {
             }
         }
 
-        @Test("The log starts anew again and again while readers read")
+        @Test("The log restarts again and again while readers read")
         func logSize() async throws {
             let store = try SQLiteStore.make(in: directory) { $0.checkpointPages = 50 }
             defer { store.close() }
@@ -215,7 +215,7 @@ extension SQLiteStoreTests {
             #expect(store.metrics().logBytes < 2 << 20)
         }
 
-        @Test("What a disk may have lost of the copied log is copied again, and only then", arguments: [true, false])
+        @Test("Pages of the log that the disk may have lost are copied again, and only then", arguments: [true, false])
         func copiedAgain(forgets: Bool) throws {
             let connection = try Connection(path: path, access: .create, lockTimeout: 1)
             try connection.execute(
@@ -227,7 +227,7 @@ extension SQLiteStoreTests {
                 """)
             let copied = try connection.checkpoint(.passive)
             #expect(copied.copied == copied.pages && copied.pages > 50)
-            // The disk loses all but the first page.
+            // The disk loses all pages but the first.
             let file = try FileHandle(forUpdating: URL(fileURLWithPath: path))
             let size = try file.seekToEnd()
             try file.seek(toOffset: 4_096)
@@ -242,7 +242,7 @@ extension SQLiteStoreTests {
             try file.close()
         }
 
-        @Test("Who reads an old state for long keeps the log and holds up nobody")
+        @Test("A long-running reader pins the log and delays nobody")
         func longReader() async throws {
             let store = try SQLiteStore.make(in: directory) { $0.checkpointPages = 50 }
             defer { store.close() }

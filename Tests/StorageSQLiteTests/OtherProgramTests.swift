@@ -6,7 +6,7 @@ import Testing
 @testable import StorageSQLite
 
 extension SQLiteStoreTests {
-    /// What some other program writes to the file does not raise the number of commits.
+    /// Writes of another program do not raise the number of commits.
     @Suite("Another program on the file")
     struct OtherProgramTests {
         private let directory: TemporaryDirectory
@@ -31,7 +31,7 @@ extension SQLiteStoreTests {
             store.close()
         }
 
-        @Test("Rows that it inserts, changes and deletes are seen at once")
+        @Test("Rows that another program inserts, changes and deletes are seen at once")
         func seenAtOnce() throws {
             defer { close() }
             for _ in 0..<3 {
@@ -45,13 +45,13 @@ extension SQLiteStoreTests {
                 try other.execute("DELETE FROM profiles WHERE user_id = 'new'")
                 #expect(try reader.variations(of: "new") == nil)
             }
-            // When it does nothing more, lookups are answered from memory again.
+            // Once it stops writing, lookups hit the cache again.
             let misses = reader.cacheMetrics.misses
             for _ in 0..<10 { #expect(try reader.variations(of: "user") == ["e": "v"]) }
             #expect(reader.cacheMetrics.misses <= misses + 1)
         }
 
-        @Test("Its rows are seen also when commits of this process come before and after it")
+        @Test("The rows of another program are seen also between commits of this process")
         func betweenOwnCommits() async throws {
             defer { close() }
             for number in 0..<3 {
@@ -70,7 +70,9 @@ extension SQLiteStoreTests {
             }
         }
 
-        @Test("Who is known to have no profile is looked for again, before and after this process writes")
+        @Test(
+            "A user known to have no profile is looked up again after another program wrote, before and after this process writes"
+        )
         func knownUsers() async throws {
             defer { close() }
             store.awaitScan()
@@ -87,7 +89,7 @@ extension SQLiteStoreTests {
             #expect(try reader.variations(of: "user") == ["e": "x"])
         }
 
-        @Test("A file restored under the store is what its readers answer from")
+        @Test("Readers see a file that was restored under the store")
         func restored() async throws {
             defer { close() }
             let copy = directory.file("copy.db")
@@ -108,7 +110,7 @@ extension SQLiteStoreTests {
         }
 
         @Test(
-            "Random changes by two stores and another program are seen by all readers as a model says", arguments: 0..<4
+            "All readers see random changes by two stores and another program as a model does", arguments: 0..<4
         )
         func model(seed: UInt64) async throws {
             defer { close() }

@@ -3,11 +3,10 @@ import Testing
 
 @testable import StorageSQLite
 
-/// SQLite goes by a page cache of ours as to which pages there are, so this is about what it makes of files that grow
-/// and shrink.
+/// SQLite relies on our page cache to know which pages exist: tests files that grow and shrink.
 @Suite("Page cache")
 struct PageCacheTests {
-    @Test("What random transactions leave is whole, and as a model says", arguments: 0..<6)
+    @Test("A database after random transactions is intact, and as a model says", arguments: 0..<6)
     func model(seed: UInt64) throws {
         #expect(Connection.isConfigured)
         var generator = SeededGenerator(seed: seed)

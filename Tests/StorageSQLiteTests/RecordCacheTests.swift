@@ -6,8 +6,8 @@ import Testing
 
 @Suite("Record cache")
 struct RecordCacheTests {
-    /// Keys are few and sizes vary, so that entries are replaced, pushed out and moved around a lot.
-    @Test("Never answers anything but what was put in last", arguments: 0..<12)
+    /// Keys are few and sizes vary, so that entries are often replaced, evicted and moved.
+    @Test("Returns only what was inserted last", arguments: 0..<12)
     func model(seed: UInt64) {
         var generator = SeededGenerator(seed: seed)
         let cache = RecordCache(bytes: 4_096 << Int(seed % 3))
@@ -29,7 +29,7 @@ struct RecordCacheTests {
                 cache.insert(userID, record)
                 model[userID] = .some(record)
             case 90..<120:
-                // Of a user of whom nothing is known, it keeps nothing.
+                // `replace` does not insert an unknown user.
                 let isKnown = cache.find(userID) != .unknown
                 let record = [UInt8](repeating: UInt8(step % 256), count: Int.random(in: 0..<120, using: &generator))
                 record.withUnsafeBytes { bytes in userID.withKey { cache.replace($0, bytes) } }
@@ -46,7 +46,7 @@ struct RecordCacheTests {
         #expect(hits > 100)
     }
 
-    @Test("A record that is replaced by one of about its length takes no more room")
+    @Test("Replacing a record by one of about its length takes no more room")
     func replacesInPlace() {
         let cache = RecordCache(bytes: 4_096)
         for number in 0..<10 { cache.insert(Identifier("user\(number)"), [UInt8](repeating: 1, count: 50)) }
@@ -60,7 +60,7 @@ struct RecordCacheTests {
         #expect(cache.find("user0") == .record([UInt8](repeating: 1, count: 50)))
     }
 
-    @Test("Holds everything while there is room")
+    @Test("Evicts nothing while there is room")
     func holdsEverything() {
         let cache = RecordCache(bytes: 1 << 20)
         for number in 0..<5_000 {
@@ -72,7 +72,7 @@ struct RecordCacheTests {
         }
     }
 
-    @Test("Gives up the oldest when it is full, and stays within its bounds")
+    @Test("Evicts the oldest when full, and stays within its bounds")
     func evicts() {
         let cache = RecordCache(bytes: 8_192)
         for number in 0..<1_000 {
@@ -84,7 +84,7 @@ struct RecordCacheTests {
         #expect(cache.count > 50)
     }
 
-    @Test("Does not hold what would push out a good part of the others, nor what it replaces")
+    @Test("Does not cache a record that would evict a large part of the others, and drops the one it replaces")
     func hugeRecord() {
         let cache = RecordCache(bytes: 8_192)
         cache.insert("user", [1])
@@ -92,7 +92,7 @@ struct RecordCacheTests {
         #expect(cache.find("user") == .unknown)
     }
 
-    @Test("Is as good as new after it was emptied")
+    @Test("Works like a new one after removal of all entries")
     func emptied() {
         let cache = RecordCache(bytes: 1 << 20)
         for round in 0..<5 {
@@ -106,7 +106,7 @@ struct RecordCacheTests {
         }
     }
 
-    @Test("Tells users apart by the bytes of their ids")
+    @Test("Distinguishes users by the bytes of their ids")
     func bytewise() {
         let cache = RecordCache(bytes: 8_192)
         cache.insert("\u{E9}", [1])

@@ -7,10 +7,10 @@ import Testing
 @testable import StorageSQLite
 
 extension SQLiteStoreTests {
-    /// Two stores on one file stand for two processes: they share nothing but the file.
+    /// Two stores on one file stand for two processes, which share only the file.
     @Suite("One file, two stores")
     struct SharedFileTests {
-        @Test("What one writes, readers of the other that have cached it see at once")
+        @Test("Readers that have cached a user see a write of the other store at once")
         func seenAtOnce() async throws {
             let directory = try TemporaryDirectory()
             let (first, second) = (try SQLiteStore.make(in: directory), try SQLiteStore.make(in: directory))
@@ -31,7 +31,7 @@ extension SQLiteStoreTests {
             #expect(try two.profile(of: "user") == nil)
         }
 
-        @Test("Lookups after a write of their own process are answered from memory")
+        @Test("Lookups after a write of their own process hit the cache")
         func cacheSurvivesOwnWrites() async throws {
             let directory = try TemporaryDirectory()
             let store = try SQLiteStore.make(in: directory)
@@ -48,7 +48,7 @@ extension SQLiteStoreTests {
         }
 
         @Test(
-            "A cached user whose profile its own process changes, or erases, is answered from memory with what is new")
+            "The cache has the new state of a user whom its own process changes or erases")
         func cacheKeepsUp() async throws {
             let directory = try TemporaryDirectory()
             let store = try SQLiteStore.make(in: directory)
@@ -66,7 +66,7 @@ extension SQLiteStoreTests {
             #expect(reader.cacheMetrics.misses == 1)
         }
 
-        @Test("Notices that pile up for a reader who does not come make it forget")
+        @Test("A reader whose inbox overflows clears its cache")
         func idleReader() async throws {
             let directory = try TemporaryDirectory()
             let store = try SQLiteStore.make(in: directory)
@@ -85,7 +85,7 @@ extension SQLiteStoreTests {
             #expect(reader.cacheMetrics.hits == 1)
         }
 
-        @Test("A commit that is in the file before the readers were told of it is seen")
+        @Test("A commit is seen even before readers are notified of it")
         func notDeliveredYet() async throws {
             let directory = try TemporaryDirectory()
             let store = try SQLiteStore.make(in: directory)
@@ -127,12 +127,12 @@ extension SQLiteStoreTests {
             #expect(reader.cacheMetrics.hits == 1)
         }
 
-        @Test("Random changes through two stores are seen by all readers as a model says", arguments: 0..<6)
+        @Test("All readers see random changes through two stores as a model does", arguments: 0..<6)
         func model(seed: UInt64) async throws {
             let directory = try TemporaryDirectory()
             let stores = [
                 try SQLiteStore.make(in: directory) { $0.cacheBytes = 4_096 },
-                // Scans for all users again and again.
+                // Scans all users again and again.
                 try SQLiteStore.make(in: directory) { $0.userScanPause = 0 },
             ]
             defer { for store in stores { store.close() } }
@@ -160,7 +160,7 @@ extension SQLiteStoreTests {
             }
         }
 
-        @Test("A lookup never misses what was acknowledged before its batch began, while both write")
+        @Test("A lookup sees every write acknowledged before its batch began, while both stores write")
         func freshUnderLoad() async throws {
             let directory = try TemporaryDirectory()
             let stores = [try SQLiteStore.make(in: directory), try SQLiteStore.make(in: directory)]
@@ -201,7 +201,7 @@ extension SQLiteStoreTests {
             #expect(stale.value == 0)
         }
 
-        @Test("Of proposals through two stores at once one is kept and all are told the same")
+        @Test("Of concurrent proposals through two stores one is kept, and both report it")
         func assignThroughBoth() async throws {
             let directory = try TemporaryDirectory()
             let stores = [try SQLiteStore.make(in: directory), try SQLiteStore.make(in: directory)]
@@ -215,7 +215,7 @@ extension SQLiteStoreTests {
             }
         }
 
-        @Test("The file alone is left when the last store is closed")
+        @Test("Only the file is left when the last store is closed")
         func nothingLeft() async throws {
             let directory = try TemporaryDirectory()
             let (first, second) = (try SQLiteStore.make(in: directory), try SQLiteStore.make(in: directory))

@@ -26,14 +26,14 @@ extension SQLiteStoreTests {
             return (store, try store.makeReader())
         }
 
-        /// The store of a file that is there, and a reader of it.
+        /// A store of the existing file, and a reader of it.
         private func reopenStore() throws -> (SQLiteStore, SQLiteSession) {
             let store = try SQLiteStore.make(in: directory)
             return (store, try store.makeReader())
         }
 
         @Test(
-            "Who has no profile is not looked for in the database, however many profiles there are",
+            "A user without a profile is not looked up in the database, however many profiles there are",
             arguments: [1, 2_500])
         func unknownUsers(users: Int) async throws {
             let (store, reader) = try await makeStore(of: users)
@@ -45,7 +45,7 @@ extension SQLiteStoreTests {
             for number in 0..<users { #expect(try reader.profile(of: Identifier("u\(number)")) != nil) }
         }
 
-        @Test("A database of old is scanned when a user is first looked for in vain, and not before")
+        @Test("An existing database is scanned at the first miss, and not before")
         func scanOnDemand() async throws {
             let (former, _) = try await makeStore(of: 100)
             former.close()
@@ -63,7 +63,7 @@ extension SQLiteStoreTests {
             #expect(reader.cacheMetrics.misses == misses)
         }
 
-        @Test("Whom a commit adds that has begun before a scan and ends after it is not missed")
+        @Test("A user added by a commit that spans a scan is found")
         func commitAroundScan() throws {
             let store = try SQLiteStore.make(in: directory)
             defer { store.close() }
@@ -77,7 +77,7 @@ extension SQLiteStoreTests {
             #expect(filter.mayContain(hash))
         }
 
-        @Test("Whom another process has added is found, before and after this one writes")
+        @Test("A user added by another process is found, before and after this one writes")
         func addedElsewhere() async throws {
             let (store, reader) = try await makeStore(of: 10)
             defer { store.close() }
@@ -93,17 +93,17 @@ extension SQLiteStoreTests {
             #expect(try reader.variations(of: "newer") == ["e": "v"])
         }
 
-        @Test("Nor does a scan that learns of another process's commit have the former filter answer for it")
+        @Test("A scan that sees another process's commit does not revalidate the former filter")
         func addedElsewhereBeforeScan() async throws {
             let (store, _) = try await makeStore(of: 3_000) { $0.userScanPause = 0 }
             defer { store.close() }
             let knownUsers = store.writer.userFilter
             let former = try #require(knownUsers.latestFilter)
-            // Full, so that there is a reason for the next scan.
+            // Full, so that the next scan is due.
             for hash in 0..<UInt64(former.capacity) * 2 { former.add(hash &* 0x9E37_79B9_7F4A_7C15) }
             let other = try SQLiteStore.make(in: directory)
             defer { other.close() }
-            // One whom the full filter does not happen to have.
+            // A user who is not a false positive of the full filter.
             let new = try #require(
                 (0..<1_000).lazy.map { Identifier("new\($0)") }.first {
                     !former.mayContain($0.withKey(\.hash))
@@ -120,7 +120,7 @@ extension SQLiteStoreTests {
             #expect(knownUsers.latestFilter !== former)
         }
 
-        @Test("A change of whom another process has added builds on what that has stored")
+        @Test("A change of a user added by another process builds on the stored profile")
         func changedAfterAddedElsewhere() async throws {
             let (store, reader) = try await makeStore(of: 10)
             defer { store.close() }
@@ -138,7 +138,7 @@ extension SQLiteStoreTests {
         }
 
         @Test(
-            "When more users are added than there is room for, room is made for more, but not again at once",
+            "A filter that is full is replaced by a larger one, but not again at once",
             arguments: [
                 (pause: 0.0, isLarger: true), (pause: 60.0, isLarger: false),
             ])
@@ -158,7 +158,7 @@ extension SQLiteStoreTests {
         }
 
         @Test(
-            "Counters that somebody has tampered with cost neither memory nor the server",
+            "Tampered counters cost neither memory nor the server",
             arguments: [
                 Int64.min, -1, 1 << 40, .max,
             ])
@@ -175,7 +175,7 @@ extension SQLiteStoreTests {
             store.writer.userFilter.hasCommitted(Commit(number: 1), after: nil)
         }
 
-        @Test("A file put in the place of ours does not answer for it")
+        @Test("A file that replaced the database is not used")
         func replacedFile() async throws {
             let (former, _) = try await makeStore(of: 10)
             former.close()
@@ -192,12 +192,12 @@ extension SQLiteStoreTests {
             for number in 0..<10 { #expect(try reader.profile(of: Identifier("u\(number)")) != nil) }
         }
 
-        @Test("Nobody is missed who is added or erased while a scan goes on, nor between scans", arguments: 0..<4)
+        @Test("No user added or erased during a scan or between scans is missed", arguments: 0..<4)
         func model(seed: UInt64) async throws {
             var generator = SeededGenerator(seed: seed)
             let (store, reader) = try await makeStore(of: 3) {
                 $0.userScanPause = 0
-                // Room for few at first, so that there are many scans.
+                // A small capacity at first, so that there are many scans.
                 $0.minimumUserCapacity = 1
                 $0.cacheBytes = 4_096
             }
@@ -228,7 +228,7 @@ extension SQLiteStoreTests {
 
 @Suite("Bloom filter")
 struct BloomFilterTests {
-    @Test("Whoever was added is found; few others are", arguments: [(0.5, 0.005), (1.0, 0.06)])
+    @Test("All added users are found, and few others", arguments: [(0.5, 0.005), (1.0, 0.06)])
     func shareOfOthers(fill: Double, bound: Double) {
         var generator = SystemRandomNumberGenerator()
         let filter = BloomFilter(capacity: 20_000)
@@ -242,7 +242,7 @@ struct BloomFilterTests {
         #expect(filter.isFull == (fill == 1))
     }
 
-    @Test("Has room for one at least", arguments: [Int.min, 0, 1, 63, 64, 65])
+    @Test("Has a capacity of at least one", arguments: [Int.min, 0, 1, 63, 64, 65])
     func small(capacity: Int) {
         let filter = BloomFilter(capacity: capacity)
         #expect(!filter.mayContain(0) && !filter.mayContain(.max))
@@ -255,7 +255,7 @@ struct BloomFilterTests {
 
 @Suite("User changes")
 struct UserChangesTests {
-    @Test("Are told in order, as they were", arguments: 0..<4)
+    @Test("Are listed in order, unchanged", arguments: 0..<4)
     func order(seed: UInt64) {
         var generator = SeededGenerator(seed: seed)
         var changes = UserChanges()

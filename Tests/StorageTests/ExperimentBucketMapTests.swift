@@ -3,7 +3,7 @@ import Storage
 import Testing
 
 @Suite struct ExperimentBucketMapTests {
-    @Test("Entries are in the order of their ids' bytes, and the last of several counts")
+    @Test("Entries are in the byte order of their ids, and the last of several counts")
     func order() {
         let map = ExperimentBucketMap(
             [("b", "1"), ("a", "2"), ("B", "3"), ("b", "4")].map {
@@ -30,7 +30,7 @@ import Testing
         #expect(map.entries.map(\.variationID) == ids.sorted())
     }
 
-    @Test("However it is made, a map of the same variations is equal")
+    @Test("Maps of the same variations are equal, however they are made")
     func equality() {
         #expect(ExperimentBucketMap(["x": "1", "y": "2"]) == ["y": "2", "x": "1"])
         #expect(ExperimentBucketMap([]) == .empty)

@@ -11,7 +11,7 @@ struct ProfileRecordTests {
         Assignment(variationID: variationID, source: .saved, assignedAt: 10, updatedAt: 20, expiresAt: expiresAt)
     }
 
-    @Test("Comes back from its bytes as it was", arguments: extremes, extremes)
+    @Test("Decodes what was encoded", arguments: extremes, extremes)
     func roundTrip(first: Timestamp, second: Timestamp) throws {
         let assignments: [Identifier: Assignment] = [
             "": Assignment(variationID: "", source: .override, assignedAt: first, updatedAt: second, expiresAt: nil),

@@ -16,7 +16,7 @@ struct ProfileRulesTests {
         #expect(outcome.effect == .delete)
     }
 
-    @Test("A profile beyond a limit that was lowered may change and shrink, and not grow")
+    @Test("A profile above a lowered limit may change and shrink, but not grow")
     func loweredLimit() throws {
         let map = Dictionary(uniqueKeysWithValues: (0..<5).map { (Identifier("e\($0)"), Identifier("v")) })
         let stored = try rules.apply(.replace(ExperimentBucketMap(map)), to: nil, at: 0).result.profile
@@ -28,7 +28,7 @@ struct ProfileRulesTests {
         }
     }
 
-    @Test("Without a lifetime a save makes an assignment permanent that once would have expired")
+    @Test("A save without a lifetime makes an expiring assignment permanent")
     func lifetimeRemoved() throws {
         let stored = try ProfileRules(assignmentTTL: .seconds(10)).apply(.replace(["e": "v"]), to: nil, at: 0).result
             .profile

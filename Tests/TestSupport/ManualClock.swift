@@ -1,7 +1,7 @@
 public import Storage
 import Synchronization
 
-/// A clock that stands still until it is told the time.
+/// A clock that tests advance.
 public final class ManualClock: Sendable {
     private let time: Atomic<Int64>
 

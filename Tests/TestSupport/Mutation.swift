@@ -1,14 +1,14 @@
 extension [UInt8] {
     /// Changes some bytes, as a fuzzer does.
     ///
-    /// - Parameter others: inputs of which parts may be taken over.
+    /// - Parameter others: inputs whose parts may be inserted.
     public func mutated(with others: [[UInt8]], using random: inout SeededGenerator) -> [UInt8] {
         var result = self
         for _ in 0..<Int.random(in: 1...6, using: &random) { result.mutate(with: others, using: &random) }
         return result
     }
 
-    /// Bytes that mean something to one of the parsers.
+    /// Bytes that are special to one of the parsers.
     private static let telling = Array("\r\n \t:;,%/?#*+&=0aF\"\\{}[]-.e".utf8) + [0, 0x7F, 0x80, 0xC0, 0xED, 0xFF]
 
     private mutating func mutate(with others: [[UInt8]], using random: inout SeededGenerator) {

@@ -1,4 +1,4 @@
-/// Random numbers that come again with the same seed (SplitMix64).
+/// Random numbers that are reproducible by their seed (SplitMix64).
 public struct SeededGenerator: RandomNumberGenerator {
     private var state: UInt64
 

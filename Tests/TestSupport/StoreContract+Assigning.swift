@@ -20,7 +20,7 @@ extension StoreContract {
                 .assign([.init(experimentID: "e", variationID: "b")]), to: "user")
             #expect(!result.changed && result.profile?.variations == ["e": "a"])
         },
-        StoreContract("A proposal takes the place of the variation it names, and of no other") { context in
+        StoreContract("A proposal replaces the variation that it names, and no other") { context in
             try await context.store.apply(.merge(["e": "gone"], onConflict: .replace), to: "user")
             let operation = ProfileChange.Operation.assign([
                 .init(experimentID: "e", variationID: "a", replacing: "gone")
@@ -32,7 +32,7 @@ extension StoreContract {
             let second = try await context.store.apply(.assign([late]), to: "user")
             #expect(second.profile?.variations == ["e": "a"])
         },
-        StoreContract("Several proposals of one change are each decided for themselves") { context in
+        StoreContract("Each of several proposals of one change is decided separately") { context in
             try await context.store.apply(.merge(["e1": "a"], onConflict: .replace), to: "user")
             let proposals = ["e1", "e2"].map { ProfileChange.Proposal(experimentID: Identifier($0), variationID: "b") }
             let result = try await context.store.apply(.assign(proposals), to: "user")
@@ -55,7 +55,7 @@ extension StoreContract {
             #expect(context.store.metrics().profiles == 0)
             #expect(context.store.metrics().assignments == 0)
         },
-        StoreContract("Erasing who is unknown changes nothing") { context in
+        StoreContract("Erasing an unknown user changes nothing") { context in
             let erased = try await context.store.apply(.erase, to: "nobody")
             #expect(!erased.existed && !erased.changed)
         },
@@ -66,7 +66,7 @@ extension StoreContract {
             let again = try await context.store.apply(.remove(experimentID: "e1"), to: "user")
             #expect(again.existed && !again.changed)
         },
-        StoreContract("Removing from who is unknown makes no profile") { context in
+        StoreContract("Removing an assignment of an unknown user makes no profile") { context in
             let removed = try await context.store.apply(.remove(experimentID: "e1"), to: "nobody")
             #expect(!removed.existed && !removed.changed && removed.profile == nil)
         },
@@ -95,7 +95,7 @@ extension StoreContract {
             #expect(renewed.profile?["e"]?.assignedAt == start)
             #expect(renewed.profile?["e"]?.expiresAt == start + 6_600_000)
         },
-        StoreContract("An expired assignment does not hold off another one", rules: .expiringAfterAnHour) { context in
+        StoreContract("An expired assignment does not block another one", rules: .expiringAfterAnHour) { context in
             try await context.store.apply(.merge(["e": "a"], onConflict: .replace), to: "user")
             context.clock.advance(by: .seconds(3_600))
             let saved = try await context.store.apply(.merge(["e": "b"], onConflict: .keep), to: "user")

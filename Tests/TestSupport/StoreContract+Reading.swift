@@ -1,6 +1,5 @@
 import Bucketing
 import Storage
-import Synchronization
 import Testing
 
 extension StoreContract {
@@ -15,7 +14,7 @@ extension StoreContract {
                 #expect(try other.variations(of: "user") == ["e": variationID])
             }
         },
-        StoreContract("Users are told apart by the bytes of their ids") { context in
+        StoreContract("Users are distinguished by the bytes of their ids") { context in
             let userIDs: [Identifier] = ["\u{E9}", "e\u{301}", "E", "e", "é ", "\u{1F600}", "用户", "a/b?c#d%", "\t"]
             for (number, userID) in userIDs.enumerated() {
                 try await context.store.apply(.replace(["e": Identifier("v\(number)")]), to: userID)
@@ -32,7 +31,7 @@ extension StoreContract {
             try await context.store.apply(.replace([experimentID: variationID]), to: userID)
             #expect(try context.reader.variations(of: userID) == [experimentID: variationID])
         },
-        StoreContract("Pages follow each other in the order of the ids' bytes") { context in
+        StoreContract("Pages follow each other in the byte order of the ids") { context in
             let userIDs = (0..<25).map { Identifier("user-\($0)") }.sorted()
             for userID in userIDs.reversed() {
                 try await context.store.apply(.replace(["e": "v"]), to: userID)
@@ -145,15 +144,4 @@ extension StoreContract {
 
 extension ProfileRules {
     fileprivate static let atMostThree = ProfileRules(assignmentLimit: 3)
-}
-
-/// A Boolean that any thread may set.
-final class Flag: Sendable {
-    private let value = Atomic(false)
-
-    var isSet: Bool { value.load(ordering: .sequentiallyConsistent) }
-
-    func set() {
-        value.store(true, ordering: .sequentiallyConsistent)
-    }
 }

@@ -54,7 +54,7 @@ extension StoreContract {
             #expect(again.profile == before)
             #expect(try context.reader.profile(of: "user") == before)
         },
-        StoreContract("Each assignment tells when it was made and saved") { context in
+        StoreContract("Each assignment has the times at which it was made and saved") { context in
             let start = context.clock.now
             try await context.store.apply(.merge(["e1": "a"], onConflict: .replace), to: "user")
             context.clock.advance(by: .seconds(5))

@@ -10,7 +10,7 @@ import Testing
         .selection(["One", "Two; 😀"]), .text(Identifier(String(repeating: "x", count: 1_024))),
     ]
 
-    @Test func `Values come back as they were set`() {
+    @Test func `Decodes the values that were set`() {
         let numbers: [UInt32] = [1, 2, 15, 16, 127, 128, 100_000, .max - 1, .max]
         let updates = Dictionary(uniqueKeysWithValues: zip(numbers, Self.values.map { AttributeUpdate.set($0) }))
         var changed: [UInt32] = []
@@ -22,7 +22,7 @@ import Testing
         #expect(AttributeRecord(checking: record.bytes) == record)
     }
 
-    @Test func `A record is what a dictionary would be, and tells what changed`() {
+    @Test func `A record behaves like a dictionary, and reports what changed`() {
         var generator = SeededGenerator(seed: 7)
         var record = AttributeRecord.empty
         var model: [UInt32: AttributeValue] = [:]

@@ -3,7 +3,7 @@ import JSON
 import Storage
 import Testing
 
-/// What each type of attribute takes, and in which form.
+/// The values that each type of attribute accepts, and their stored form.
 @Suite struct AttributeValueTests {
     private static func definition(_ type: AttributeType, isMultiple: Bool = false) -> AttributeDefinition {
         let values: [Identifier] = type == .selection ? ["One", "Two", "Three"] : []
@@ -31,7 +31,7 @@ import Testing
     ]
 
     @Test(arguments: accepted)
-    func `A value is kept in one form`(type: AttributeType, json: String, stored: String) throws {
+    func `A value is normalized`(type: AttributeType, json: String, stored: String) throws {
         let value = try Self.definition(type).value(try JSONParser().parse(json))
         #expect(Self.written(value, Self.definition(type)) == stored)
     }
@@ -63,7 +63,7 @@ import Testing
     ]
 
     @Test(arguments: refused)
-    func `What is no value is refused`(type: AttributeType, json: String) throws {
+    func `Invalid values are refused`(type: AttributeType, json: String) throws {
         let value = try JSONParser().parse(json)
         #expect(throws: AttributeRefusal.self) { try Self.definition(type).value(value) }
     }

@@ -70,7 +70,7 @@ import Testing
         (#"{"text":"other"}"#, false), (#"{"text":null}"#, false), (#"{"text":1}"#, false), (#"{"other":1}"#, true),
         ("{}", true),
     ])
-    func `What the request says goes before what is stored`(attributes: String, answer: Bool) throws {
+    func `The request's attributes take precedence over stored ones`(attributes: String, answer: Bool) throws {
         let leaf = #"{"type":"custom_attribute","name":"text","value":"ab cd"}"#
         #expect(try admits(leaf, attributes) == answer)
     }
@@ -120,7 +120,7 @@ import Testing
     ]
 
     @Test(arguments: faults)
-    func `Conditions that could never be met are refused, each with its place`(conditions: String, pointers: [String])
+    func `Unsatisfiable conditions are refused, each with its pointer`(conditions: String, pointers: [String])
         throws
     {
         let value = try JSONParser().parse(conditions.replacing("'", with: "\""))
@@ -139,7 +139,7 @@ import Testing
         func assignment(experimentID: Identifier) -> StoredAssignment? { nil }
     }
 
-    /// Whether an experiment for an audience takes the user of the record in.
+    /// Whether an experiment for an audience admits the user of the record.
     private func admits(
         _ conditions: String, _ attributes: String = "{}", schema: AttributeSchema = schema
     ) throws -> Bool {
