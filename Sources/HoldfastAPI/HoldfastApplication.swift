@@ -20,6 +20,7 @@ public final class HoldfastApplication: Application {
     public init(services: Services, loop: EventLoop) throws {
         self.services = services
         session = try services.store.makeSession(on: loop)
+        try session.prepareLookups()
         let loopServices = LoopServices(services, session, loop: loop)
         protocols = [
             NativeProtocol(loopServices),

@@ -49,6 +49,11 @@ public typealias Completion<Value> = (Result<Value, StorageError>) -> Void
 /// read that starts afterwards, through any session and in any process. A session's changes are applied in the order in
 /// which they are submitted. A store that fails reports an error: `nil` only means that there is nothing.
 public protocol StoreSession: ProfileStore, AttributeStore, EventStore, ProjectStore, AuditStore {
+    /// Opens what lookups need ahead of the first one, such as connections: it might fail later, when the store is damaged.
+    ///
+    /// - Throws: ``StorageError/unavailable(reason:)``, ``StorageError/closed``
+    func prepareLookups() throws(StorageError)
+
     /// Begins a batch of lookups, none of which may be older than this call. Within the batch they may share one snapshot,
     /// or one message over the network.
     func beginBatch()

@@ -6,7 +6,7 @@ import Storage
 final class SQLiteSession: StoreSession {
     let store: SQLiteStore
     let executor: any StoreExecutor
-    /// Opened at the first lookup: a session that only writes needs neither a connection nor caches.
+    /// Opened on demand: a session that only writes needs neither a connection nor caches.
     private var reader: SQLiteReader?
     private var isInBatch = false
     private var isClosed = false
@@ -17,6 +17,10 @@ final class SQLiteSession: StoreSession {
     }
 
     // MARK: Lookups
+
+    func prepareLookups() throws(StorageError) {
+        _ = try openReader()
+    }
 
     func beginBatch() {
         isInBatch = true
@@ -53,7 +57,7 @@ final class SQLiteSession: StoreSession {
     }
 
     @inline(__always)
-    func openReader() throws(StorageError) -> SQLiteReader {
+    private func openReader() throws(StorageError) -> SQLiteReader {
         if let reader { return reader }
         return try makeReader()
     }

@@ -45,6 +45,8 @@ final class InMemorySession: StoreSession {
         change(of: userID, completion) { store in store.read(body) }
     }
 
+    func prepareLookups() {}
+
     func beginBatch() {}
 
     func endBatch() {}

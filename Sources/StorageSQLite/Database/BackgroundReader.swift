@@ -131,33 +131,3 @@ final class SegmentReader: Sendable {
         reader.close()
     }
 }
-
-/// A value that is used on one queue only; any other access traps.
-final class QueueBound<Value>: @unchecked Sendable {
-    // Safe: `value` traps on other queues.
-    private var stored: Value
-    private let queue: DispatchQueue
-
-    init(_ value: Value, _ queue: DispatchQueue) {
-        stored = value
-        self.queue = queue
-    }
-
-    var value: Value {
-        get {
-            dispatchPrecondition(condition: .onQueue(queue))
-            return stored
-        }
-        set {
-            dispatchPrecondition(condition: .onQueue(queue))
-            stored = newValue
-        }
-    }
-}
-
-extension DispatchTime {
-    /// Returns the seconds until a later time.
-    func seconds(to end: DispatchTime) -> Double {
-        Double(end.uptimeNanoseconds &- uptimeNanoseconds) / 1e9
-    }
-}

@@ -390,3 +390,10 @@ final class Writer: Sendable {
         }
     }
 }
+
+extension DispatchTime {
+    /// Returns the seconds until a later time.
+    func seconds(to end: DispatchTime) -> Double {
+        Double(end.uptimeNanoseconds &- uptimeNanoseconds) / 1e9
+    }
+}

@@ -44,7 +44,7 @@ extension SQLiteStore {
     /// A session for the calling thread, with its connection open. Its lookups complete before the call returns.
     func makeReader() throws(StorageError) -> sending SQLiteSession {
         let session = try makeSQLiteSession(on: CallingThread())
-        _ = try session.openReader()
+        try session.prepareLookups()
         return session
     }
 }
