@@ -1,10 +1,10 @@
 import Foundation
 import HoldfastClient
 
-/// A process that uses the library and is killed by tests: `client-process ENDPOINT DIRECTORY fill|send|track|compact`.
+/// A process that uses the library and is killed by tests or by its own mistake: `client-process ENDPOINT DIRECTORY fill|send|track|compact|shared`.
 let arguments = CommandLine.arguments
 guard arguments.count == 4, let endpoint = URL(string: arguments[1]) else {
-    fatalError("client-process ENDPOINT DIRECTORY fill|send|track|compact")
+    fatalError("client-process ENDPOINT DIRECTORY fill|send|track|compact|shared")
 }
 var configuration = HoldfastConfiguration(
     endpoint: endpoint, directory: URL(fileURLWithPath: arguments[2], isDirectory: true))
@@ -70,6 +70,10 @@ case "compact":
     for number in 0..<20 { client.track(goalID: "purchase", value: Double(number), userID: "ada") }
     say("tracked")
     client.destroy()
+    exit(0)
+case "shared":
+    // Traps: no client was started.
+    _ = HoldfastClient.shared
     exit(0)
 default:
     fatalError("no such mode: \(arguments[3])")
