@@ -69,3 +69,10 @@ public struct JSONFault: Error, Sendable, Equatable {
         self.reason = reason
     }
 }
+
+extension JSONFault: CustomStringConvertible {
+    /// The reason and its place.
+    public var description: String {
+        pointer.string.isEmpty ? reason : "\(reason), at \(pointer)"
+    }
+}

@@ -147,18 +147,8 @@ public struct Event: Sendable {
 
 /// A datafile is invalid: lists every problem with its location.
 public struct DatafileError: Error, Sendable, Equatable {
-    public struct Problem: Sendable, Equatable, CustomStringConvertible {
-        public var pointer: JSONPointer
-        /// What is required there, and what was found.
-        public var reason: String
-
-        public var description: String {
-            pointer.string.isEmpty ? reason : "\(reason), at \(pointer)"
-        }
-    }
-
     /// At least one, in the order in which the parts of the datafile are read.
-    public var problems: [Problem]
+    public var problems: [JSONFault]
 }
 
 extension DatafileError: CustomStringConvertible {

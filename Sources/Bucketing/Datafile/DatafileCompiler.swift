@@ -35,7 +35,7 @@ struct DatafileCompiler {
     /// The variable values of variations, by variation id and variable id.
     var texts: [Identifier: [Identifier: String]] = [:]
 
-    var problems: [DatafileError.Problem] { reader.problems }
+    var problems: [JSONFault] { reader.problems }
 
     init(_ source: JSONValue) {
         root = DatafileReader.Node(value: source, pointer: JSONPointer())

@@ -10,11 +10,11 @@ struct DatafileReader {
         let pointer: JSONPointer
     }
 
-    private(set) var problems: [DatafileError.Problem] = []
+    private(set) var problems: [JSONFault] = []
 
     /// Records a problem.
     mutating func reject(_ pointer: JSONPointer, _ reason: String) {
-        problems.append(DatafileError.Problem(pointer: pointer, reason: reason))
+        problems.append(JSONFault(pointer: pointer, reason: reason))
     }
 
     /// Reads a required member.

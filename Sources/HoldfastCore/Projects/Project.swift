@@ -115,7 +115,7 @@ public final class Project: Sendable {
             let first = error.problems.first
             var refusal = CoreError(
                 .invalid, "the datafile is not usable: \(first?.description ?? "it is empty")", at: first?.pointer)
-            refusal.faults = error.problems.map { JSONFault(pointer: $0.pointer, reason: $0.reason) }
+            refusal.faults = error.problems
             throw refusal
         }
     }
