@@ -50,8 +50,7 @@ struct LoopServices {
         self.services = services
         self.session = session
         projects = ProjectView(services.projects)
-        decisions = StickyDecisionService(
-            session: session, projects: projects, executor: { loop.run($0) })
+        decisions = StickyDecisionService(session: session, projects: projects, executor: loop)
         gate = AccessGate(services.access, refusals: services.refusals)
     }
 }

@@ -39,16 +39,15 @@ public final class StickyDecisionService {
 
     private let session: any ProfileStore & AttributeStore
     private let projects: ProjectView
-    private let executor: Executor
-
-    /// Runs work on the event loop.
-    public typealias Executor = @Sendable (@escaping @Sendable () -> Void) -> Void
+    private let executor: any StoreExecutor
 
     /// How often a decision is made before the caller is told to try again later.
     private static let attempts = 5
 
-    /// - Parameter session: of the event loop.
-    public init(session: any ProfileStore & AttributeStore, projects: ProjectView, executor: @escaping Executor) {
+    /// - Parameters:
+    ///   - session: the store as the event loop uses it.
+    ///   - executor: the event loop.
+    public init(session: any ProfileStore & AttributeStore, projects: ProjectView, executor: any StoreExecutor) {
         self.session = session
         self.projects = projects
         self.executor = executor
@@ -151,14 +150,14 @@ public final class StickyDecisionService {
     /// Decides again, with all that other processes have stored until now.
     private func decideWithNewestDatafile<Value>(_ request: Request<Value>, _ former: Project, attempts: Int) {
         // Safe: used on the loop's thread only.
-        nonisolated(unsafe) let decider = self
+        nonisolated(unsafe) let service = self
         let executor = executor
         projects.update { result in
-            executor {
+            executor.submit {
                 switch result {
                 case .success:
-                    let project = decider.projects.project(former.sdkKey) ?? former
-                    decider.readAttributes(request, project, attempts: attempts)
+                    let project = service.projects.project(former.sdkKey) ?? former
+                    service.readAttributes(request, project, attempts: attempts)
                 case .failure(let error):
                     request.completion(.failure(error))
                 }
