@@ -10,22 +10,13 @@ import Testing
         server = try startTestServer()
     }
 
-    private static let datafile = #"""
-        {"version":"4","accountId":"1","projectId":"2","revision":"1","attributes":[],"audiences":[],"groups":[],
-        "featureFlags":[],"rollouts":[],"events":[{"id":"e1","key":"purchase","experimentIds":[]}],
-        "experiments":[{"id":"7","key":"checkout","layerId":"8","status":"Running","audienceIds":[],
-        "forcedVariations":{},"variations":[{"id":"71","key":"control"},{"id":"72","key":"new"}],
-        "trafficAllocation":[{"entityId":"71","endOfRange":10000}]}]}
-        """#
-    private static let fields = ["X-Optimizely-SDK-Key: tests", "Content-Type: application/json"]
-
     private func putDatafile() throws {
-        let response = try server.request("PUT", "/v1/datafile", Self.datafile, fields: Self.fields)
+        let response = try server.request("PUT", "/v1/datafile", AgentSamples.datafile, fields: AgentSamples.fields)
         #expect(response.status == 201)
     }
 
     private func post(_ target: String, _ body: String) throws -> TestResponse {
-        try server.request("POST", target, body, fields: Self.fields)
+        try server.request("POST", target, body, fields: AgentSamples.fields)
     }
 
     /// The variation of the experiment `checkout`.
@@ -35,8 +26,8 @@ import Testing
     }
 
     @Test(arguments: ["7-a", ""]) func `A datafile is refused whose ids no profile can hold`(id: String) throws {
-        let datafile = Self.datafile.replacing("\"id\":\"7\"", with: "\"id\":\"\(id)\"")
-        let response = try server.request("PUT", "/v1/datafile", datafile, fields: Self.fields)
+        let datafile = AgentSamples.datafile.replacing("\"id\":\"7\"", with: "\"id\":\"\(id)\"")
+        let response = try server.request("PUT", "/v1/datafile", datafile, fields: AgentSamples.fields)
         #expect(response.status == 400)
         #expect(response["detail"].string?.contains("checkout") == true)
         server.stop()
@@ -58,7 +49,8 @@ import Testing
         let server = try startTestServer(tokens: tokens)
         let admin = "admin-secret-0123456789"
         #expect(
-            try server.request("PUT", "/v1/datafile", Self.datafile, token: admin, fields: Self.fields).status == 201)
+            try server.request("PUT", "/v1/datafile", AgentSamples.datafile, token: admin, fields: AgentSamples.fields)
+                .status == 201)
         func batch(_ authorization: String) -> String {
             let headers =
                 #"{"X-Optimizely-SDK-Key":"tests","Content-Type":"application/json"\#(authorization)}"#

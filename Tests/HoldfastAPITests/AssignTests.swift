@@ -10,48 +10,37 @@ import Testing
         server = try startTestServer()
     }
 
-    private static let definition =
-        #"{"id":"7001","variations":[{"key":"control","id":"70011"},{"key":"new","id":"70012"}]}"#
-
-    private static func weights(_ control: Int, _ new: Int) -> String {
-        #"{"variations":[{"key":"control","weight":\#(control)},{"key":"new","weight":\#(new)}]}"#
-    }
-
-    private static func ask(_ userID: String) -> String {
-        #"{"user_id":"\#(userID)","experiment":"checkout"}"#
-    }
-
     @Test func `A user keeps the variation when the split changes and when the experiment is paused and resumed`()
         throws
     {
-        #expect(try server.request("PUT", "/v1/experiments/checkout", Self.definition).status == 201)
+        #expect(try server.request("PUT", "/v1/experiments/checkout", AssignSamples.definition).status == 201)
         let users = (0..<100).map { "user\($0)" }
-        let before = try users.map { try server.request("POST", "/v1/assign", Self.ask($0)) }
+        let before = try users.map { try server.request("POST", "/v1/assign", AssignSamples.ask($0)) }
         #expect(before.allSatisfy { $0["source"] == "bucketed" })
         #expect(Set(before.map { $0["variation_key"].string }) == ["control", "new"])
 
-        #expect(try server.request("PUT", "/v1/experiments/checkout", Self.weights(0, 10_000)).status == 200)
+        #expect(try server.request("PUT", "/v1/experiments/checkout", AssignSamples.weights(0, 10_000)).status == 200)
         #expect(try server.request("PUT", "/v1/experiments/checkout", #"{"status":"Paused"}"#).status == 200)
-        let paused = try server.request("POST", "/v1/assign", Self.ask("user0"))
+        let paused = try server.request("POST", "/v1/assign", AssignSamples.ask("user0"))
         #expect(paused["variation_id"].isNull)
         #expect(try server.request("PUT", "/v1/experiments/checkout", #"{"status":"Running"}"#).status == 200)
 
         for (user, former) in zip(users, before) {
-            let now = try server.request("POST", "/v1/assign", Self.ask(user))
+            let now = try server.request("POST", "/v1/assign", AssignSamples.ask(user))
             #expect(now["variation_id"] == former["variation_id"])
             #expect(now["source"] == "stored")
         }
-        #expect(try server.request("POST", "/v1/assign", Self.ask("late"))["variation_key"] == "new")
+        #expect(try server.request("POST", "/v1/assign", AssignSamples.ask("late"))["variation_key"] == "new")
         server.stop()
     }
 
     @Test func `A user whose variation is gone is bucketed again`() throws {
-        _ = try server.request("PUT", "/v1/experiments/checkout", Self.definition)
-        _ = try server.request("PUT", "/v1/experiments/checkout", Self.weights(10_000, 0))
-        #expect(try server.request("POST", "/v1/assign", Self.ask("ada"))["variation_key"] == "control")
+        _ = try server.request("PUT", "/v1/experiments/checkout", AssignSamples.definition)
+        _ = try server.request("PUT", "/v1/experiments/checkout", AssignSamples.weights(10_000, 0))
+        #expect(try server.request("POST", "/v1/assign", AssignSamples.ask("ada"))["variation_key"] == "control")
         let changed = try server.request("PUT", "/v1/experiments/checkout", #"{"variations":["new"]}"#)
         #expect(changed.status == 200, "\(changed.text)")
-        let now = try server.request("POST", "/v1/assign", Self.ask("ada"))
+        let now = try server.request("POST", "/v1/assign", AssignSamples.ask("ada"))
         #expect(now["variation_key"] == "new")
         #expect(now["source"] == "bucketed")
         #expect(try server.request("GET", "/v1/profiles/ada").text == profile("ada", ["7001": "70012"]))
@@ -59,7 +48,7 @@ import Testing
     }
 
     @Test func `Asking without enrolling stores nothing`() throws {
-        _ = try server.request("PUT", "/v1/experiments/checkout", Self.definition)
+        _ = try server.request("PUT", "/v1/experiments/checkout", AssignSamples.definition)
         let response = try server.request("GET", "/v1/assign?user_id=ada&experiment=checkout")
         #expect(response["source"] == "bucketed")
         #expect(try server.request("GET", "/v1/profiles/ada").status == 404)
@@ -67,7 +56,7 @@ import Testing
     }
 
     @Test func `An invalid datafile is refused with every place, and the former stays in force`() throws {
-        _ = try server.request("PUT", "/v1/experiments/checkout", Self.definition)
+        _ = try server.request("PUT", "/v1/experiments/checkout", AssignSamples.definition)
         let refused = try server.request("PUT", "/v1/datafile", #"{"version":"4","sdkKey":"default"}"#)
         #expect(refused.status == 400)
         #expect((refused["errors"].array?.count ?? 0) > 5)

@@ -13,23 +13,6 @@ import Testing
         database = directory.file("holdfast.db")
     }
 
-    private static func put(_ server: ServerProcess, weight: Int = 5_000) throws {
-        let response = try server.request(
-            "PUT", "/v1/experiments/checkout",
-            #"{"id":"7001","variations":[{"key":"control","weight":\#(weight)},{"key":"new","weight":\#(10_000 - weight)}]}"#
-        )
-        #expect(response.status < 300, "\(response.text)")
-    }
-
-    private static func event(_ revision: Int) -> String {
-        "event: datafile\ndata: {\"sdk_key\":\"default\",\"revision\":\"\(revision)\"}\n\n"
-    }
-
-    private static func empty(revision: String, sdkKey: String) -> String {
-        #"{"version":"4","accountId":"1","projectId":"1","revision":"\#(revision)","sdkKey":"\#(sdkKey)","attributes":[],"events":[],"#
-            + #""audiences":[],"groups":[],"experiments":[],"featureFlags":[]}"#
-    }
-
     private func open(_ server: ServerProcess, _ target: String = "/v1/changes") throws -> HTTPClient {
         let client = try server.client()
         try client.send(HTTPClient.head("GET", target))
@@ -41,13 +24,13 @@ import Testing
 
     @Test func `A client is told what is in force, and within a second of changes by any process`() throws {
         let servers = [try ServerProcess(database: database), try ServerProcess(database: database)]
-        try Self.put(servers[0])
+        try ChangeSamples.put(servers[0])
         let client = try open(servers[0], "/v1/changes?sdk_key=default")
-        #expect(try client.receiveChunk() == Self.event(1))
+        #expect(try client.receiveChunk() == ChangeSamples.event(1))
         for (revision, server) in [(2, servers[0]), (3, servers[1])] {
-            try Self.put(server, weight: revision)
+            try ChangeSamples.put(server, weight: revision)
             let changed = DispatchTime.now()
-            #expect(try client.receiveChunk() == Self.event(revision))
+            #expect(try client.receiveChunk() == ChangeSamples.event(revision))
             // A second is promised; a busy machine is given more.
             #expect(DispatchTime.now() < changed + .seconds(5))
         }
@@ -56,7 +39,7 @@ import Testing
 
     @Test func `Streams end when the server shuts down`() throws {
         let server = try ServerProcess(database: database)
-        try Self.put(server)
+        try ChangeSamples.put(server)
         let clients = try (0..<5).map { _ in try open(server) }
         for client in clients { _ = try client.receiveChunk() }
         server.child.send(SIGTERM)
@@ -107,7 +90,9 @@ import Testing
         while try streams() != "holdfast_change_streams 0", DispatchTime.now() < deadline {
             revision += 1
             let long = String(repeating: "\(revision % 10)", count: 500_000)
-            #expect(try server.request("PUT", "/v1/datafile", Self.empty(revision: long, sdkKey: "shop")).status < 300)
+            #expect(
+                try server.request("PUT", "/v1/datafile", ChangeSamples.empty(revision: long, sdkKey: "shop")).status
+                    < 300)
         }
         #expect(try streams() == "holdfast_change_streams 0")
         server.stop()

@@ -115,23 +115,15 @@ import Testing
         #expect(repeated.allSatisfy { $0["status"] == "repeated" })
     }
 
-    private static let datafile = #"""
-        {"version":"4","accountId":"1","projectId":"2","revision":"1","attributes":[],"audiences":[],"groups":[],
-        "featureFlags":[],"rollouts":[],"events":[{"id":"e1","key":"purchase","experimentIds":[]}],
-        "experiments":[{"id":"7","key":"checkout","layerId":"8","status":"Running","audienceIds":[],
-        "forcedVariations":{},"variations":[{"id":"71","key":"control"},{"id":"72","key":"new"}],
-        "trafficAllocation":[{"entityId":"71","endOfRange":10000}]}]}
-        """#
-    private static let fields = ["X-Optimizely-SDK-Key: tests", "Content-Type: application/json"]
-
     private static func serverWithGoal(_ database: String) throws -> ServerProcess {
         let server = try ServerProcess(database: database)
-        #expect(try server.request("PUT", "/v1/datafile", datafile, fields: fields).status == 201)
+        #expect(
+            try server.request("PUT", "/v1/datafile", AgentSamples.datafile, fields: AgentSamples.fields).status == 201)
         return server
     }
 
     private func post(_ server: ServerProcess, _ target: String, _ body: String) throws -> TestResponse {
-        try server.request("POST", target, body, fields: Self.fields)
+        try server.request("POST", target, body, fields: AgentSamples.fields)
     }
 
     private func text(_ sql: String) throws -> String {

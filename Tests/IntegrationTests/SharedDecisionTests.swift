@@ -18,20 +18,9 @@ import Testing
         [try ServerProcess(database: database), try ServerProcess(database: database)]
     }
 
-    private static let definition =
-        #"{"id":"7001","variations":[{"key":"control","id":"70011"},{"key":"new","id":"70012"}]}"#
-
-    private static func weights(_ control: Int, _ new: Int) -> String {
-        #"{"variations":[{"key":"control","weight":\#(control)},{"key":"new","weight":\#(new)}]}"#
-    }
-
-    private static func ask(_ userID: String) -> String {
-        #"{"user_id":"\#(userID)","experiment":"checkout"}"#
-    }
-
     @Test func `Two processes and many clients agree on one variation per user while the split changes`() throws {
         let servers = try twoServers()
-        #expect(try servers[0].request("PUT", "/v1/experiments/checkout", Self.definition).status == 201)
+        #expect(try servers[0].request("PUT", "/v1/experiments/checkout", AssignSamples.definition).status == 201)
         let users = (0..<150).map { "user\($0)" }
         let given = Mutex<[String: Set<String>]>([:])
         let done = DispatchGroup()
@@ -42,7 +31,7 @@ import Testing
                 do {
                     let client = try servers[worker % 2].client()
                     for user in users {
-                        let response = try client.request("POST", "/v1/assign", Self.ask(user))
+                        let response = try client.request("POST", "/v1/assign", AssignSamples.ask(user))
                         // The other process knows of the experiment within a second.
                         guard response.status != 404 else { continue }
                         let variation = response["variation_id"].string ?? response.text
@@ -57,7 +46,7 @@ import Testing
         var share = 0
         while done.wait(timeout: .now()) == .timedOut {
             share = (share + 2_500) % 10_000
-            let body = Self.weights(share, 10_000 - share)
+            let body = AssignSamples.weights(share, 10_000 - share)
             _ = try admin.request("PUT", "/v1/experiments/checkout", body, fields: ["X-Optimizely-SDK-Key: default"])
         }
         let all = given.withLock { $0 }
@@ -72,11 +61,11 @@ import Testing
 
     @Test func `A datafile put on one process is used by the other within a second`() throws {
         let servers = try twoServers()
-        #expect(try servers[0].request("PUT", "/v1/experiments/checkout", Self.definition).status == 201)
+        #expect(try servers[0].request("PUT", "/v1/experiments/checkout", AssignSamples.definition).status == 201)
         let deadline = Date().addingTimeInterval(1)
-        var response = try servers[1].request("POST", "/v1/assign", Self.ask("ada"))
+        var response = try servers[1].request("POST", "/v1/assign", AssignSamples.ask("ada"))
         while response.status == 404, Date() < deadline {
-            response = try servers[1].request("POST", "/v1/assign", Self.ask("ada"))
+            response = try servers[1].request("POST", "/v1/assign", AssignSamples.ask("ada"))
         }
         #expect(response.status == 200)
         servers.forEach { $0.stop() }

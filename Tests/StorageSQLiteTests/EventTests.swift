@@ -10,29 +10,10 @@ extension SQLiteStoreTests {
     struct EventTests {
         private let directory: TemporaryDirectory
         private let store: SQLiteStore
-        private static let noon: Timestamp = 1_700_000_000_000
 
         init() throws {
             directory = try TemporaryDirectory()
             store = try SQLiteStore.make(in: directory)
-        }
-
-        private static func exposure(
-            _ user: Identifier, _ variation: Identifier = "a", at time: Timestamp = 0, isForced: Bool = false
-        ) -> UserEvent {
-            .exposure(
-                Exposure(
-                    userID: user, experimentID: "e", experimentKey: "key of e", variationID: variation,
-                    happenedAt: noon + time, isForced: isForced, sdkKey: "sdk"))
-        }
-
-        private static func goal(
-            _ user: Identifier, _ value: Double = 1, at time: Timestamp = 1, id: Identifier? = nil
-        ) -> UserEvent {
-            .goal(
-                GoalEvent(
-                    userID: user, goal: "g", value: value, happenedAt: noon + time, receivedAt: noon + max(0, time),
-                    senderID: id))
         }
 
         /// The tally of the only variation there is.
@@ -47,10 +28,11 @@ extension SQLiteStoreTests {
                 "variation_users SET counted", "variation_goals SET events",
             ], [Int64.min, Int64.max])
         func damagedNumbers(column: String, number: Int64) async throws {
-            _ = try await store.record([Self.exposure("u"), Self.goal("u")])
+            _ = try await store.record([StoreContract.exposure("u"), StoreContract.goal("u")])
             try RawDatabase(directory.file("holdfast.db")).execute("UPDATE \(column) = \(number)")
             _ = try? await store.record([
-                Self.goal("u", at: 2), Self.exposure("u", "b", at: 3), Self.exposure("u", at: -9),
+                StoreContract.goal("u", at: 2), StoreContract.exposure("u", "b", at: 3),
+                StoreContract.exposure("u", at: -9),
             ])
             _ = try tally()
             _ = try? await store.apply(.erase, to: "u")
@@ -60,7 +42,8 @@ extension SQLiteStoreTests {
         @Test("Erasing a user leaves no rows")
         func erasing() async throws {
             _ = try await store.record([
-                Self.exposure("u"), Self.goal("u", 0.1), Self.exposure("v"), Self.goal("v", 0.7, id: "1"),
+                StoreContract.exposure("u"), StoreContract.goal("u", 0.1), StoreContract.exposure("v"),
+                StoreContract.goal("v", 0.7, id: "1"),
             ])
             try await store.apply(.erase, to: "v")
             let left = try RawDatabase(store.configuration.path).value(
@@ -71,17 +54,17 @@ extension SQLiteStoreTests {
         @Test("Goal events are deleted after their retention, and stay tallied")
         func retention() async throws {
             let directory = try TemporaryDirectory()
-            let clock = ManualClock(now: Self.noon)
+            let clock = ManualClock(now: StoreContract.noon)
             let store = try SQLiteStore.make(in: directory, clock: clock) {
                 $0.eventRetention = 0
                 $0.retentionInterval = 0.01
                 $0.retentionBatch = 2
             }
             defer { store.close() }
-            _ = try await store.record([Self.exposure("u")] + (1...5).map { Self.goal("u", at: $0) })
+            _ = try await store.record([StoreContract.exposure("u")] + (1...5).map { StoreContract.goal("u", at: $0) })
             clock.advance(by: .milliseconds(EventRules.minimumRetention + 5))
             while try store.goalEvents(after: 0, limit: 9).count > 1 { try await Task.sleep(for: .milliseconds(1)) }
-            #expect(try store.goalEvents(after: 0, limit: 9).map(\.event.happenedAt) == [Self.noon + 5])
+            #expect(try store.goalEvents(after: 0, limit: 9).map(\.event.happenedAt) == [StoreContract.noon + 5])
             #expect(try store.tallies(experimentID: "e", goal: "g").first?.goal.events == 5)
         }
     }

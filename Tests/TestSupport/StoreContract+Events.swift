@@ -1,12 +1,15 @@
-import Bucketing
+public import Bucketing
 import Dispatch
-import Storage
+public import Storage
 import Testing
 
 extension StoreContract {
-    private static let noon: Timestamp = 1_700_000_000_000
+    public static let noon: Timestamp = 1_700_000_000_000
 
-    private static func exposure(
+    /// An exposure of one experiment.
+    ///
+    /// - Parameter time: milliseconds after ``noon``.
+    public static func exposure(
         _ user: Identifier, _ variation: Identifier = "a", at time: Timestamp = 0, isForced: Bool = false
     ) -> UserEvent {
         .exposure(
@@ -15,7 +18,10 @@ extension StoreContract {
                 happenedAt: noon + time, isForced: isForced, sdkKey: "sdk"))
     }
 
-    private static func goal(
+    /// A goal event; without an id it is never taken for a repeated one.
+    ///
+    /// - Parameter time: milliseconds after ``noon``.
+    public static func goal(
         _ user: Identifier, _ value: Double = 1, at time: Timestamp = 1, id: Identifier? = nil
     ) -> UserEvent {
         .goal(
