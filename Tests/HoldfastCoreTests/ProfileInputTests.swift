@@ -11,7 +11,7 @@ import Testing
         _ text: [UInt8], pathUserID: Identifier? = nil
     ) -> (parsed: ProfileInput?, scanned: ProfileInput?) {
         text.withUnsafeBytes { bytes in
-            let parsed = (try? ProfileInput.parse(bytes)).flatMap { try? ProfileInput($0, pathUserID: pathUserID) }
+            let parsed = (try? JSONInput.parse(bytes)).flatMap { try? ProfileInput($0, pathUserID: pathUserID) }
             return (parsed, PlainProfileScanner.scan(bytes, pathUserID: pathUserID))
         }
     }

@@ -3,7 +3,6 @@ import HTTPServer
 import HoldfastCore
 import JSON
 import Storage
-internal import Synchronization
 
 /// `/v1/assign`: atomic get-or-assign of a user's variation in one experiment. The assignment is sticky.
 struct AssignEndpoints {
@@ -16,7 +15,7 @@ struct AssignEndpoints {
     /// Assigns for one request, or for an array of them with the responses in the same order. In an array, a request
     /// that fails gets `{"problem":{…}}` and does not affect the others.
     func post(_ request: borrowing Request, _ call: Call) throws(CoreError) {
-        let body = try request.withBody { bytes throws(CoreError) in try ProfileInput.parse(bytes) }
+        let body = try request.withBody { bytes throws(CoreError) in try JSONInput.parse(bytes) }
         if let list = body.array {
             assign(list, call)
         } else {
@@ -31,7 +30,7 @@ struct AssignEndpoints {
         var object = JSONObject()
         for (name, value) in query { object[name] = .string(value) }
         if let text = query["attributes"] {
-            object["attributes"] = try ProfileInput.parse(parameter: "attributes", text)
+            object["attributes"] = try JSONInput.parse(parameter: "attributes", text)
         }
         decide(try AssignRequest(.object(object), at: []), enrols: false) { Self.send($0, to: call) }
     }
@@ -48,14 +47,24 @@ struct AssignEndpoints {
             return call.fail(
                 CoreError(.invalid, "the array must have at most \(limit) elements; got \(list.count)", at: []))
         }
-        guard !list.isEmpty else { return call.respond(json: Array("[]".utf8)) }
-        let responses = AssignResponses(count: list.count, call)
+        let responses = Join<[UInt8]>(list.count) { responses in
+            var writer = JSONWriter()
+            writer.beginArray()
+            for response in responses { writer.raw(response) }
+            writer.endArray()
+            call.respond(json: writer.finish())
+        }
         call.forEach(list.indices) { index in
             do throws(CoreError) {
                 let request = try AssignRequest(list[index], at: JSONPointer().appending(index))
-                decide(request, enrols: true) { responses.add($0, at: index) }
+                decide(request, enrols: true) { result in
+                    switch result {
+                    case .success(let json): responses.set(json, at: index)
+                    case .failure(let error): responses.set(Self.encode(error), at: index)
+                    }
+                }
             } catch {
-                responses.add(.failure(error), at: index)
+                responses.set(Self.encode(error), at: index)
             }
         }
     }
@@ -110,6 +119,15 @@ struct AssignEndpoints {
         writer.endObject()
         return writer.finish()
     }
+
+    private static func encode(_ error: CoreError) -> [UInt8] {
+        var writer = JSONWriter()
+        writer.beginObject()
+        writer.key("problem")
+        Problem(error).append(to: &writer)
+        writer.endObject()
+        return writer.finish()
+    }
 }
 
 /// `{"user_id","experiment","attributes"?,"sdk_key"?}`
@@ -136,49 +154,5 @@ private final class AssignRequest: Sendable {
 
     var unknownExperiment: CoreError {
         CoreError(.notFound, "no experiment has the key or id '\(experiment)'", at: place.appending("experiment"))
-    }
-}
-
-/// Collects the responses to an array from any thread, and sends them when the last one is there.
-private final class AssignResponses: Sendable {
-    private struct State {
-        var responses: [[UInt8]?]
-        var missing: Int
-    }
-
-    private let state: Mutex<State>
-    private let call: Call
-
-    init(count: Int, _ call: Call) {
-        state = Mutex(State(responses: Array(repeating: nil, count: count), missing: count))
-        self.call = call
-    }
-
-    func add(_ result: Result<[UInt8], CoreError>, at index: Int) {
-        let json =
-            switch result {
-            case .success(let json): json
-            case .failure(let error): Self.encode(error)
-            }
-        let all = state.withLock { state in
-            state.responses[index] = json
-            state.missing -= 1
-            return state.missing == 0 ? state.responses : nil
-        }
-        guard let all else { return }
-        var writer = JSONWriter()
-        writer.beginArray()
-        for response in all { writer.raw(response ?? []) }
-        writer.endArray()
-        call.respond(json: writer.finish())
-    }
-
-    private static func encode(_ error: CoreError) -> [UInt8] {
-        var writer = JSONWriter()
-        writer.beginObject()
-        writer.key("problem")
-        Problem(error).append(to: &writer)
-        writer.endObject()
-        return writer.finish()
     }
 }

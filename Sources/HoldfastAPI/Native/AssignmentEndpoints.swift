@@ -78,7 +78,7 @@ struct AssignmentEndpoints {
     private static func variationID(
         _ bytes: UnsafeRawBufferPointer, of experiment: NamedExperiment
     ) throws(CoreError) -> Identifier {
-        let object = try ProfileInput.parse(bytes).object("an override", knowing: ["variation_id", "variation_key"])
+        let object = try JSONInput.parse(bytes).object("an override", knowing: ["variation_id", "variation_key"])
         if let key = try object.optionalText("variation_key") {
             guard object["variation_id"] == nil else {
                 throw CoreError(

@@ -26,7 +26,7 @@ struct AttributeEndpoints {
     /// Defines an attribute, or gives a selection other values; 201 if it is new.
     func put(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         let name = try request.definedName()
-        let value = try request.withBody { bytes throws(CoreError) in try ProfileInput.parse(bytes) }
+        let value = try request.withBody { bytes throws(CoreError) in try JSONInput.parse(bytes) }
         let definition = try AttributeDefinition(value, name: name)
         let schema = projects.schema
         guard schema.attributes.count < Self.limit || schema.attribute(name) != nil else {

@@ -13,7 +13,7 @@ struct EvaluationEndpoint {
     /// Responds with the evaluations, or with 304 if `If-None-Match` matches them.
     func post(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         let known = request.field("if-none-match")
-        let input = try request.withBody { bytes throws(CoreError) in try EvaluationRequest(ProfileInput.parse(bytes)) }
+        let input = try request.withBody { bytes throws(CoreError) in try EvaluationRequest(JSONInput.parse(bytes)) }
         let project = try projects.project(named: input.sdkKey)
         let metrics = metrics
         decisions.decide(for: input.user, in: project) { project, stored in
@@ -95,7 +95,7 @@ struct BucketEndpoint {
     /// Maps `{"bucketing_id","parent_id","traffic_allocation"?}` to `{"hash","bucket_value","entity_id"}`; `entity_id`
     /// is `null` if no range contains the bucket value, or none were given.
     func post(_ request: borrowing Request, _ call: Call) throws(CoreError) {
-        let body = try request.withBody { bytes throws(CoreError) in try ProfileInput.parse(bytes) }
+        let body = try request.withBody { bytes throws(CoreError) in try JSONInput.parse(bytes) }
         let object = try body.object("a request", knowing: ["bucketing_id", "parent_id", "traffic_allocation"])
         let result = Bucketer.bucket(
             bucketingID: Identifier(try object.text("bucketing_id")),

@@ -56,7 +56,7 @@ struct EventEndpoints {
         _ request: borrowing Request, _ call: Call, knowing members: [String],
         _ parse: @escaping (EventInput, EventResults, Int) -> Void
     ) throws(CoreError) {
-        let value = try request.withBody { bytes throws(CoreError) in try ProfileInput.parse(bytes) }
+        let value = try request.withBody { bytes throws(CoreError) in try JSONInput.parse(bytes) }
         let limit = services.options.elementLimit
         let list = value.array ?? [value]
         guard list.count <= limit else {
@@ -82,13 +82,7 @@ struct EventEndpoints {
     func exportEvents(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         try export(request, call, "events") { [store] after, limit, completion in
             store.goalEvents(after: after, limit: limit) { result in
-                completion(
-                    result.map { events in
-                        var lines = JSONWriter()
-                        for event in events { EventLine.append(event, to: &lines) }
-                        return EventExport.Page(
-                            lines: lines.finish(), count: events.count, last: events.last?.number ?? 0)
-                    })
+                completion(result.map { EventExport.Page($0, last: $0.last?.number, EventLine.append) })
             }
         }
     }
@@ -97,13 +91,7 @@ struct EventEndpoints {
     func exportExposures(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         try export(request, call, "exposures") { [store] after, limit, completion in
             store.exposures(after: after, limit: limit) { result in
-                completion(
-                    result.map { exposures in
-                        var lines = JSONWriter()
-                        for exposure in exposures { EventLine.append(exposure, to: &lines) }
-                        return EventExport.Page(
-                            lines: lines.finish(), count: exposures.count, last: exposures.last?.number ?? 0)
-                    })
+                completion(result.map { EventExport.Page($0, last: $0.last?.number, EventLine.append) })
             }
         }
     }

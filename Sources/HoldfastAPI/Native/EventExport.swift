@@ -10,6 +10,15 @@ final class EventExport: ResponseStream {
         let lines: [UInt8]
         let count: Int
         let last: Int64
+
+        /// - Parameter last: the number of the last event; `nil` if there is none.
+        init<Event>(_ events: [Event], last: Int64?, _ append: (Event, inout JSONWriter) -> Void) {
+            var writer = JSONWriter()
+            for event in events { append(event, &writer) }
+            lines = writer.finish()
+            count = events.count
+            self.last = last ?? 0
+        }
     }
 
     typealias Source = (_ after: Int64, _ limit: Int, _ completion: @escaping Completion<Page>) -> Void

@@ -34,7 +34,7 @@ struct ExperimentEndpoints {
         let author = call.author(request)
         catalog.inBackground { [catalog] _ in
             call.attempt {
-                let definition = try ExperimentDefinition(ProfileInput.parse(content), key: key)
+                let definition = try ExperimentDefinition(JSONInput.parse(content), key: key)
                 try Self.checkSegments(definition, catalog.snapshot().schema)
                 ProjectEditor(catalog).edit(sdkKey, Self.note(.experimentPut, key, sdkKey), by: author) {
                     editor, project throws(CoreError) in

@@ -18,7 +18,7 @@ struct LookupEndpoint {
 
     private func userIDs(_ bytes: UnsafeRawBufferPointer) throws(CoreError) -> [Identifier] {
         let place: JSONPointer = ["user_ids"]
-        let object = try ProfileInput.parse(bytes).object("a lookup", knowing: ["user_ids"])
+        let object = try JSONInput.parse(bytes).object("a lookup", knowing: ["user_ids"])
         guard let list = object["user_ids"]?.array else {
             let found = object["user_ids"]?.kind ?? "nothing"
             throw CoreError(.invalid, "`user_ids` must be an array of strings; got \(found)", at: place)

@@ -56,7 +56,7 @@ struct SegmentEndpoints {
     ) throws(CoreError) {
         let catalog = services.projects
         let schema = catalog.snapshot().schema
-        let segment = try segment(name, ProfileInput.parse(content), schema)
+        let segment = try segment(name, JSONInput.parse(content), schema)
         guard schema.segments.count < limit || schema.segments[name] != nil else {
             throw CoreError(.conflict, "at most \(limit) segments may be defined")
         }

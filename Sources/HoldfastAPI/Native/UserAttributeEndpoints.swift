@@ -36,7 +36,7 @@ struct UserAttributeEndpoints {
         let userID = try request.userID()
         let schema = projects.schema
         let body = try request.withBody { bytes throws(CoreError) in
-            try AttributeInput(values: ProfileInput.parse(bytes), schema: schema)
+            try AttributeInput(values: JSONInput.parse(bytes), schema: schema)
         }
         submit(AttributeChange(userID: userID, operation: .update(body.updates)), call) { [services] changed in
             services.attributeMetrics.count(changed: changed.count, of: body.updates.count)
@@ -96,7 +96,7 @@ struct UserAttributeEndpoints {
     private static func change(
         from line: UnsafeRawBufferPointer, _ schema: AttributeSchema
     ) throws(CoreError) -> AttributeChange {
-        let object = try ProfileInput.parse(line, called: "the line")
+        let object = try JSONInput.parse(line, called: "the line")
             .object("a line", knowing: ["user_id", "attributes", "remove"])
         let userID = try ProfileInput.checkUserID(try object.text("user_id"), at: ["user_id"])
         let body = try AttributeInput(line: object, schema: schema)

@@ -31,7 +31,7 @@ private struct UserProfileServiceEndpoints {
     }
 
     private static func userID(_ bytes: UnsafeRawBufferPointer) throws(CoreError) -> Identifier {
-        let value = try ProfileInput.parse(bytes)
+        let value = try JSONInput.parse(bytes)
         guard let object = value.object else {
             throw CoreError(.invalid, "a lookup must be an object; got \(value.kind)", at: [])
         }
@@ -77,7 +77,7 @@ private struct UserProfileServiceEndpoints {
         guard let text = query["experiment_bucket_map"] else {
             throw CoreError(.invalid, "the query parameter `experiment_bucket_map` is required")
         }
-        let map = try ProfileInput.parse(parameter: "experiment_bucket_map", text)
+        let map = try JSONInput.parse(parameter: "experiment_bucket_map", text)
         save(ProfileInput(userID: userID, assignments: try ProfileInput.assignments(map)), rule, call)
     }
 

@@ -8,40 +8,6 @@ public struct ProfileInput {
     public var userID: Identifier
     public var assignments: ExperimentBucketMap
 
-    private static let parser = JSONParser(maximumDepth: 64, duplicateKeys: .refused)
-
-    /// Parses JSON.
-    ///
-    /// - Parameter name: the name of the text in an error.
-    public static func parse(_ bytes: UnsafeRawBufferPointer, called name: String = "the body") throws(CoreError)
-        -> JSONValue
-    {
-        do throws(JSONError) {
-            return try parser.parse(bytes)
-        } catch {
-            throw CoreError(error, in: name)
-        }
-    }
-
-    public static func parse(_ bytes: [UInt8]) throws(CoreError) -> JSONValue {
-        do throws(JSONError) {
-            return try parser.parse(bytes)
-        } catch {
-            throw CoreError(error, in: "the body")
-        }
-    }
-
-    /// Parses the JSON value of a query parameter.
-    public static func parse(parameter name: String, _ text: String) throws(CoreError) -> JSONValue {
-        do throws(JSONError) {
-            return try parser.parse(Array(text.utf8))
-        } catch {
-            var refusal = CoreError(error, in: "the query parameter `\(name)`")
-            refusal.pointer = nil
-            throw refusal
-        }
-    }
-
     /// Parses a profile.
     ///
     /// - Parameters:
@@ -54,7 +20,7 @@ public struct ProfileInput {
         if let plain = PlainProfileScanner.scan(bytes, pathUserID: pathUserID) {
             self = plain
         } else {
-            try self.init(Self.parse(bytes, called: name), pathUserID: pathUserID)
+            try self.init(JSONInput.parse(bytes, called: name), pathUserID: pathUserID)
         }
     }
 

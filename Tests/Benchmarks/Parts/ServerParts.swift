@@ -15,7 +15,7 @@
             Part("profile-body") { Samples.profileBody.withUnsafeBytes { try? ProfileInput($0) } },
             // What PlainProfileScanner saves.
             Part("profile-body-by-parser") {
-                Samples.profileBody.withUnsafeBytes { try? ProfileInput(ProfileInput.parse($0)) }
+                Samples.profileBody.withUnsafeBytes { try? ProfileInput(JSONInput.parse($0)) }
             },
             Part("entity-tag") { json.withUnsafeBytes { EntityTag(hashing: $0) } },
         ]

@@ -7,7 +7,7 @@ extension FuzzTarget {
     /// A profile that was written is read as the same profile, and holds only what a profile may hold.
     static let profile = FuzzTarget(name: "profile") { bytes in
         let read = { (bytes: [UInt8]) in bytes.withUnsafeBytes { try? ProfileInput($0) } }
-        let parsed = bytes.withUnsafeBytes { try? ProfileInput.parse($0) }.flatMap { try? ProfileInput($0) }
+        let parsed = bytes.withUnsafeBytes { try? JSONInput.parse($0) }.flatMap { try? ProfileInput($0) }
         guard let body = read(bytes) else {
             if parsed != nil { throw Finding("refused as bytes and accepted as a value") }
             return
