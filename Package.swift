@@ -63,9 +63,9 @@ let package = Package(
             name: "Migrations",
             path: "migrations",
             resources: [
-                .embedInCode("0001_profiles.sql"), .embedInCode("0002_projects.sql"),
-                .embedInCode("0003_exposures_and_goals.sql"), .embedInCode("0004_audit.sql"),
-                .embedInCode("0005_attributes.sql"), .embedInCode("0006_erasures_and_history.sql"),
+                .embedInCode("sqlite/0001_profiles.sql"), .embedInCode("sqlite/0002_projects.sql"),
+                .embedInCode("sqlite/0003_exposures_and_goals.sql"), .embedInCode("sqlite/0004_audit.sql"),
+                .embedInCode("sqlite/0005_attributes.sql"), .embedInCode("sqlite/0006_erasures_and_history.sql"),
             ],
             swiftSettings: strict
         ),
