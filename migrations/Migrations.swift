@@ -8,5 +8,6 @@ public enum Migrations {
         PackageResources._004_audit_sql,
         PackageResources._005_attributes_sql,
         PackageResources._006_erasures_and_history_sql,
+        PackageResources._007_periods_and_days_sql,
     ]
 }

@@ -121,14 +121,14 @@ extension SQLiteSession {
             completion)
     }
 
-    func tallies(experimentID: Identifier, goal: Identifier, _ completion: @escaping Completion<[VariationTally]>) {
+    func tally(experimentID: Identifier, goal: Identifier, _ completion: @escaping Completion<ExperimentTally>) {
         scan(
             with: store.eventReader,
             { connection throws(SQLiteError) in
-                // One snapshot for both tables.
+                // One snapshot for all tables.
                 try connection.statement("BEGIN").run()
                 defer { try? connection.statement("COMMIT").run() }
-                return try VariationRows.tallies(experimentID: experimentID, goal: goal, on: connection)
+                return try VariationRows.tally(experimentID: experimentID, goal: goal, on: connection)
             }, completion)
     }
 

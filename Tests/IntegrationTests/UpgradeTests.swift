@@ -63,6 +63,9 @@ import Testing
         """
         INSERT INTO erasures VALUES (42, 6000);
         """,
+        """
+        INSERT INTO allocation_periods VALUES ('8', 2, 'tests', 2000, '[{"entityId":"71","endOfRange":10000}]');
+        """,
     ]
 
     /// Makes a database as a program that knew only the first steps would have left it.

@@ -7,6 +7,12 @@ struct EventLedger {
     static let users: [Identifier] = (0..<12).map { Identifier("user \($0)") }
     static let experiments: [Identifier] = ["e", "f"]
     static let goals: [Identifier] = ["g", "h"]
+    /// The allocation periods of the experiments.
+    static let periods: [AllocationPeriod] = [0, 700_000_000, 1_400_000_000].enumerated().map { index, since in
+        AllocationPeriod(
+            number: Int64(index) + 1, sdkKey: "sdk", since: since,
+            allocation: TrafficAllocation(ranges: [.init(entityID: "a", end: 5_000 + index)]))
+    }
 
     private var exposures: [Exposure] = []
     private var events: [GoalEvent] = []
@@ -34,12 +40,14 @@ struct EventLedger {
         overrides = overrides.filter { $0.first != user }
     }
 
-    func tallies(_ experiment: Identifier, _ goal: Identifier) -> [VariationTally] {
+    /// - Parameter day: the day of enrolment; `nil` for all.
+    func tallies(_ experiment: Identifier, _ goal: Identifier, day: Int64? = nil) -> [VariationTally] {
         var tallies: [Identifier: VariationTally] = [:]
         for user in Self.users {
             let met = exposures.filter { $0.userID == user && $0.experimentID == experiment }
             // Of two at the same time, the one that arrived first; `min` returns the first of equals.
             guard let first = met.min(by: { $0.happenedAt < $1.happenedAt }) else { continue }
+            guard day.map({ $0 == first.happenedAt.day }) ?? true else { continue }
             var tally = tallies[first.variationID] ?? VariationTally(variationID: first.variationID)
             if met.contains(where: \.isForced) || overrides.contains([user, experiment]) {
                 tally.forced += 1
@@ -52,6 +60,30 @@ struct EventLedger {
             tallies[first.variationID] = tally
         }
         return tallies.values.sorted { $0.variationID < $1.variationID }
+    }
+
+    /// Returns how many users of each variation count, by period. An exposure belongs to the period of its datafile, or
+    /// of its time if that was earlier; what arrives later does not move it.
+    private func countedByPeriod(_ experiment: Identifier) -> [Int64: [Identifier: Int]] {
+        var counted: [Int64: [Identifier: Int]] = [:]
+        for user in Self.users {
+            guard let variation = included(user, experiment)?.variationID,
+                let stored = exposures.first(where: { $0.userID == user && $0.experimentID == experiment }),
+                let active = stored.active
+            else { continue }
+            let period = Self.periods.last { $0.since <= min(stored.happenedAt, active.since) } ?? active
+            counted[period.number, default: [:]][variation, default: 0] += 1
+        }
+        return counted
+    }
+
+    /// Returns the first exposure of a user whom results include.
+    private func included(_ user: Identifier, _ experiment: Identifier) -> Exposure? {
+        let met = exposures.filter { $0.userID == user && $0.experimentID == experiment }
+        guard let first = met.min(by: { $0.happenedAt < $1.happenedAt }), !met.contains(where: \.isForced),
+            !overrides.contains([user, experiment]), met.allSatisfy({ $0.variationID == first.variationID })
+        else { return nil }
+        return first
     }
 
     private func total(_ user: Identifier, _ goal: Identifier, since moment: Timestamp) -> UserGoal {
@@ -83,23 +115,50 @@ struct EventLedger {
             Exposure(
                 userID: user, experimentID: experiments.randomElement(using: &random) ?? "e", experimentKey: "key",
                 variationID: crosses ? "c" : usual, happenedAt: time,
-                isForced: Int.random(in: 0..<80, using: &random) == 0, sdkKey: "sdk"))
+                isForced: Int.random(in: 0..<80, using: &random) == 0, sdkKey: "sdk",
+                active: periods.randomElement(using: &random)))
     }
 
-    /// Expects the tallies of a store to be those of this ledger.
-    func expectTallies(of store: any Store) throws {
+    /// Makes a store know all periods, and nothing else.
+    static func registerPeriods(in store: any Store) async throws {
+        for experiment in experiments {
+            let exposures = periods.map { period in
+                UserEvent.exposure(
+                    Exposure(
+                        userID: Identifier("\(period.number)"), experimentID: experiment, experimentKey: "key",
+                        variationID: "a",
+                        happenedAt: period.since, isForced: false, sdkKey: "sdk", active: period))
+            }
+            _ = try await store.record(exposures)
+        }
+        for period in periods { try await store.apply(.erase, to: Identifier("\(period.number)")) }
+    }
+
+    /// Expects the tallies of a store to be those of this ledger, in total and for each day.
+    func expectTallies(of store: any Store, byPeriod: Bool = true) throws {
         for experiment in Self.experiments {
             for goal in Self.goals {
-                let counted = try store.tallies(experimentID: experiment, goal: goal)
-                    .filter { $0.counted + $0.crossed + $0.forced > 0 }
-                let expected = tallies(experiment, goal)
-                #expect(counted.map(\.variationID) == expected.map(\.variationID))
-                for (counted, expected) in zip(counted, expected) {
-                    #expect(counted.counted == expected.counted && counted.crossed == expected.crossed)
-                    #expect(counted.forced == expected.forced)
-                    expectSums(counted.goal, expected.goal)
+                let tally = try store.tally(experimentID: experiment, goal: goal)
+                let counted = tally.variations.filter { $0.counted + $0.crossed + $0.forced > 0 }
+                expect(counted, tallies(experiment, goal))
+                for day in Int64(0)...Int64(23) {
+                    let counted = tally.days.first { $0.day == day }?.variations ?? []
+                    expect(counted, tallies(experiment, goal, day: day))
                 }
+                guard byPeriod else { continue }
+                let present = tally.countedByPeriod.mapValues { $0.filter { $0.value != 0 } }.filter {
+                    !$0.value.isEmpty
+                }
+                #expect(present == countedByPeriod(experiment))
             }
+        }
+    }
+
+    private func expect(_ counted: [VariationTally], _ expected: [VariationTally]) {
+        #expect(counted.map(\.variationID) == expected.map(\.variationID))
+        for (counted, expected) in zip(counted, expected) {
+            #expect(counted.users == expected.users)
+            expectSums(counted.goal, expected.goal)
         }
     }
 

@@ -160,8 +160,8 @@ final class InMemorySession: StoreSession {
         read(completion) { Array($0.goalEvents.filter { $0.number > number }.prefix(limit)) }
     }
 
-    func tallies(experimentID: Identifier, goal: Identifier, _ completion: @escaping Completion<[VariationTally]>) {
-        read(completion) { $0.tallies(experimentID: experimentID, goal: goal) }
+    func tally(experimentID: Identifier, goal: Identifier, _ completion: @escaping Completion<ExperimentTally>) {
+        read(completion) { $0.tally(experimentID: experimentID, goal: goal) }
     }
 
     func goals(experimentID: Identifier, limit: Int, _ completion: @escaping Completion<[Identifier]>) {

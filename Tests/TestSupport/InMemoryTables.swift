@@ -16,8 +16,9 @@ struct InMemoryTables {
     private(set) var projectChanges: Int64 = 0
     var metrics = StoreMetrics()
     private var totals: [Identifier: [UserRecords.TotalKey: UserGoal]] = [:]
-    private var users: [TallyChanges.Variation: VariationTally] = [:]
-    private var goals: [TallyChanges.VariationGoal: GoalTally] = [:]
+    private var users: [TallyChanges.Users: UserCounts] = [:]
+    private var goals: [TallyChanges.Goal: GoalTally] = [:]
+    private var periods: [Identifier: [AllocationPeriod]] = [:]
     private var lastNumber: Int64 = 0
     private var lastAttribute: UInt32 = 0
     /// Whether the present change has written something.
@@ -145,6 +146,7 @@ struct InMemoryTables {
                 .init(goal: $0.goal, value: $0.value, happenedAt: $0.happenedAt)
             }
         case .goalEvent(let senderID): records.hasGoalEvent = events.contains { $0.senderID == senderID }
+        case .periods(let experimentID): records.periods = periods[experimentID] ?? []
         }
     }
 
@@ -169,6 +171,9 @@ struct InMemoryTables {
         case .deleteTotals(let experimentID):
             totals[userID] = totals[userID]?.filter { $0.key.experimentID != experimentID }
         case .insertGoalEvent(let event): goalEvents.append(StoredGoalEvent(number: nextNumber(), event: event))
+        case .putPeriod(let period, let experimentID):
+            let known = periods[experimentID] ?? []
+            if !known.contains(where: { $0.number == period.number }) { periods[experimentID] = known + [period] }
         case .eraseOtherRecords: eraseOtherRecords(of: userID)
         case .recordAudit(let note, let author): record(note, by: author, at: now)
         }
@@ -202,26 +207,21 @@ struct InMemoryTables {
     // MARK: Tallies
 
     private mutating func add(_ changes: TallyChanges) {
-        for (variation, change) in changes.users {
-            var tally = users[variation] ?? VariationTally(variationID: variation.variationID)
-            tally.counted += change.counted
-            tally.crossed += change.crossed
-            tally.forced += change.forced
-            users[variation] = tally
-        }
+        for (key, change) in changes.users { users[key, default: UserCounts()] += change }
         for (key, change) in changes.goals { goals[key] = goals[key].map { $0 + change } ?? change }
     }
 
-    func tallies(experimentID: Identifier, goal: Identifier) -> [VariationTally] {
-        users.filter { $0.key.experimentID == experimentID }.map { variation, tally in
-            var tally = tally
-            tally.goal = goals.first { $0.key.variation == variation && $0.key.goal == goal }?.value ?? GoalTally()
-            return tally
-        }.sorted { $0.variationID < $1.variationID }
+    func tally(experimentID: Identifier, goal: Identifier) -> ExperimentTally {
+        ExperimentTally(
+            periods: periods[experimentID] ?? [],
+            users: users.filter { $0.key.experimentID == experimentID }.map { ($0.key.cohort, $0.value) },
+            goals: goals.filter { $0.key.experimentID == experimentID && $0.key.goal == goal }.map {
+                ($0.key.variationID, $0.key.day, $0.value)
+            })
     }
 
     func goals(experimentID: Identifier, limit: Int) -> [Identifier] {
-        let found = Set(goals.keys.filter { $0.variation.experimentID == experimentID }.map(\.goal))
+        let found = Set(goals.keys.filter { $0.experimentID == experimentID }.map(\.goal))
         return Array(found.sorted().prefix(limit))
     }
 

@@ -153,7 +153,11 @@ extension Store {
     }
 
     public func tallies(experimentID: Identifier, goal: Identifier) throws(StorageError) -> [VariationTally] {
-        try read { $0.tallies(experimentID: experimentID, goal: goal, $1) }
+        try tally(experimentID: experimentID, goal: goal).variations
+    }
+
+    public func tally(experimentID: Identifier, goal: Identifier) throws(StorageError) -> ExperimentTally {
+        try read { $0.tally(experimentID: experimentID, goal: goal, $1) }
     }
 
     public func goals(experimentID: Identifier, limit: Int) throws(StorageError) -> [Identifier] {

@@ -36,7 +36,7 @@ extension StoreContract {
     }
 
     public static let events =
-        [
+        periods + [
             StoreContract("The first exposure of a user counts, and later ones are not stored") {
                 context async throws in
                 let store = context.store
@@ -145,6 +145,7 @@ extension StoreContract {
             let store = context.store
             var random = SeededGenerator(seed: seed)
             var ledger = EventLedger()
+            try await EventLedger.registerPeriods(in: store)
             for _ in 0..<60 {
                 let user = EventLedger.users.randomElement(using: &random) ?? "0"
                 let experiment = EventLedger.experiments.randomElement(using: &random) ?? "e"
@@ -184,7 +185,7 @@ extension StoreContract {
                     _ = try await context.store.record(Array(rest.prefix(count)))
                     rest = rest.dropFirst(count)
                 }
-                try ledger.expectTallies(of: context.store)
+                try ledger.expectTallies(of: context.store, byPeriod: false)
             }
         }
     }

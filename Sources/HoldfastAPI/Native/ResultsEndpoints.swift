@@ -61,8 +61,8 @@ struct ResultsEndpoints {
         _ experiment: Experiment, _ query: ResultsQuery, _ call: Call,
         _ compute: @escaping (_ tallies: [VariationTally], _ otherGoals: [Identifier]) -> Void
     ) {
-        store.tallies(experimentID: experiment.id, goal: query.goal) { [store] result in
-            switch result {
+        store.tally(experimentID: experiment.id, goal: query.goal) { [store] result in
+            switch result.map(\.variations) {
             case .success(let tallies) where tallies.allSatisfy({ $0.goal.events == 0 }):
                 store.goals(experimentID: experiment.id, limit: Self.namedGoals) { result in
                     switch result {

@@ -37,7 +37,8 @@ public struct ExposureRecorder: Sendable {
         Exposure(
             userID: user.id, experimentID: impression.experimentID, experimentKey: impression.ruleKey,
             variationID: impression.variationID, happenedAt: now, isForced: impression.source.isChosen,
-            sdkKey: project.sdkKey, payload: payload(impression, user.attributes))
+            sdkKey: project.sdkKey, payload: payload(impression, user.attributes),
+            active: project.allocation(experimentID: impression.experimentID))
     }
 
     private static func payload(_ impression: Impression, _ attributes: JSONObject) -> [UInt8] {

@@ -83,6 +83,6 @@ public struct ExposureInput {
         return Exposure(
             userID: userID, experimentID: experiment.id, experimentKey: experiment.key, variationID: variation.id,
             happenedAt: happenedAt, isForced: held?.source.isChosen ?? false, sdkKey: project.sdkKey,
-            payload: payload.finish())
+            payload: payload.finish(), active: project.allocation(experimentID: experiment.id))
     }
 }

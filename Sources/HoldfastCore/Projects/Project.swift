@@ -7,6 +7,8 @@ public final class Project: Sendable {
     public let sdkKey: String
     /// The version of the stored datafile. One counter numbers the datafiles of all projects.
     public let version: Int64
+    /// When that datafile was stored.
+    private let storedAt: Timestamp
     /// The version of the newest datafile of all projects when this value was created. An assignment that was decided
     /// with it is stored only while that datafile is still the newest.
     let catalogVersion: Int64
@@ -38,6 +40,7 @@ public final class Project: Sendable {
     public init(_ stored: StoredDatafile, _ datafile: Datafile) {
         sdkKey = stored.sdkKey
         version = stored.version
+        storedAt = stored.storedAt
         catalogVersion = stored.version
         isSuperseded = false
         content = stored.content
@@ -54,6 +57,7 @@ public final class Project: Sendable {
     ) {
         sdkKey = former.sdkKey
         version = former.version
+        storedAt = former.storedAt
         self.catalogVersion = catalogVersion
         self.isSuperseded = isSuperseded
         content = former.content
@@ -62,6 +66,15 @@ public final class Project: Sendable {
         forcedVariations = Self.resolve(forced, former.datafile)
         self.schema = schema
         askedAttributes = schema.attributes(for: former.datafile.mentions)
+    }
+
+    /// Returns the allocation of an experiment, for exposures that are decided with this datafile.
+    ///
+    /// - Returns: `nil` if the datafile does not have the experiment.
+    public func allocation(experimentID: Identifier) -> AllocationPeriod? {
+        datafile.experiment(id: experimentID).map {
+            AllocationPeriod(number: version, sdkKey: sdkKey, since: storedAt, allocation: $0.trafficAllocation)
+        }
     }
 
     /// FNV-1a.

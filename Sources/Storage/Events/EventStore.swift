@@ -12,10 +12,13 @@ public struct Exposure: Sendable, Equatable {
     public var sdkKey: String
     /// A JSON object.
     public var payload: [UInt8]
+    /// The allocation in the datafile that the exposure was decided with; `nil` for one that was read from a store.
+    public var active: AllocationPeriod?
 
     public init(
         userID: Identifier, experimentID: Identifier, experimentKey: Identifier, variationID: Identifier,
-        happenedAt: Timestamp, isForced: Bool, sdkKey: String, payload: [UInt8] = Array("{}".utf8)
+        happenedAt: Timestamp, isForced: Bool, sdkKey: String, payload: [UInt8] = Array("{}".utf8),
+        active: AllocationPeriod? = nil
     ) {
         self.userID = userID
         self.experimentID = experimentID
@@ -25,6 +28,7 @@ public struct Exposure: Sendable, Equatable {
         self.isForced = isForced
         self.sdkKey = sdkKey
         self.payload = payload
+        self.active = active
     }
 }
 
@@ -36,11 +40,17 @@ public struct StoredExposure: Sendable {
     public var exposure: Exposure
     /// Whether the user was exposed to several variations.
     public var isCrossed: Bool
+    /// The number of the ``AllocationPeriod`` under which the user is tallied. It is set when the exposure is first
+    /// stored, and stays.
+    public var period: Int64
 
-    public init(number: Int64, exposure: Exposure, isCrossed: Bool) {
+    public init(
+        number: Int64, exposure: Exposure, isCrossed: Bool, period: Int64 = AllocationPeriod.unknown
+    ) {
         self.number = number
         self.exposure = exposure
         self.isCrossed = isCrossed
+        self.period = period
     }
 
     /// Whether results include the user.
@@ -139,8 +149,8 @@ public protocol EventStore: AnyObject {
     /// Reads goal events in the order of their numbers.
     func goalEvents(after number: Int64, limit: Int, _ completion: @escaping Completion<[StoredGoalEvent]>)
 
-    /// Reads the tally of each variation for a goal, in the byte order of variation ids.
-    func tallies(experimentID: Identifier, goal: Identifier, _ completion: @escaping Completion<[VariationTally]>)
+    /// Reads what was tallied of an experiment for a goal: by variation, allocation period and day of enrolment.
+    func tally(experimentID: Identifier, goal: Identifier, _ completion: @escaping Completion<ExperimentTally>)
 
     /// Reads the goals that users of an experiment reached before or since their exposure.
     func goals(experimentID: Identifier, limit: Int, _ completion: @escaping Completion<[Identifier]>)

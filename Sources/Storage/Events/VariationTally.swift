@@ -3,16 +3,26 @@ public import Bucketing
 /// Counts and sums over the users of one variation, for one goal.
 public struct VariationTally: Sendable, Equatable {
     public var variationID: Identifier
-    /// Users included in results.
-    public var counted = 0
-    /// Users excluded because they were exposed to several variations; counted under their first one.
-    public var crossed = 0
-    /// Users excluded because the variation was forced on them.
-    public var forced = 0
+    public var users = UserCounts()
     public var goal = GoalTally()
 
     public init(variationID: Identifier) {
         self.variationID = variationID
+    }
+
+    public var counted: Int {
+        get { users.counted }
+        set { users.counted = newValue }
+    }
+
+    public var crossed: Int {
+        get { users.crossed }
+        set { users.crossed = newValue }
+    }
+
+    public var forced: Int {
+        get { users.forced }
+        set { users.forced = newValue }
     }
 }
 
@@ -62,21 +72,27 @@ public struct GoalTally: Sendable, Equatable {
 }
 
 /// The changes that one transaction makes to the tallies of variations, gathered so that each row is written once.
+///
+/// Users are tallied by variation, allocation period and day of enrolment; what they did for a goal by variation and
+/// day. Totals are the sums of these rows. So a user who is removed is subtracted exactly where the user was added.
 public struct TallyChanges: Sendable {
-    public struct Variation: Hashable, Sendable {
+    public struct Users: Hashable, Sendable {
         public var experimentID: Identifier
-        public var variationID: Identifier
+        public var cohort: Cohort
     }
 
-    public struct VariationGoal: Hashable, Sendable {
-        public var variation: Variation
+    public struct Goal: Hashable, Sendable {
+        public var experimentID: Identifier
         public var goal: Identifier
+        public var variationID: Identifier
+        /// The UTC day on which the users were enrolled.
+        public var day: Int64
     }
 
-    /// What to add to the user counts of each variation.
-    public private(set) var users: [Variation: VariationTally] = [:]
-    /// What to add to the sums of each variation and goal.
-    public private(set) var goals: [VariationGoal: GoalTally] = [:]
+    /// What to add to the user counts.
+    public private(set) var users: [Users: UserCounts] = [:]
+    /// What to add to the sums of goals.
+    public private(set) var goals: [Goal: GoalTally] = [:]
 
     public init() {}
 
@@ -85,22 +101,24 @@ public struct TallyChanges: Sendable {
     /// Adds users like this one, or with a negative number removes them.
     mutating func add(_ number: Int, _ stored: StoredExposure) {
         let exposure = stored.exposure
-        let variation = Variation(experimentID: exposure.experimentID, variationID: exposure.variationID)
-        var tally = users[variation] ?? VariationTally(variationID: exposure.variationID)
+        let cohort = Cohort(
+            variationID: exposure.variationID, period: stored.period, day: exposure.happenedAt.day)
+        var counts = UserCounts()
         if exposure.isForced {
-            tally.forced += number
+            counts.forced = number
         } else if stored.isCrossed {
-            tally.crossed += number
+            counts.crossed = number
         } else {
-            tally.counted += number
+            counts.counted = number
         }
-        users[variation] = tally
+        users[Users(experimentID: exposure.experimentID, cohort: cohort), default: UserCounts()] += counts
     }
 
-    /// Adds to the sums of the exposure's variation.
+    /// Adds to the sums of the exposure's variation and day.
     mutating func add(_ tally: GoalTally, _ exposure: Exposure, _ goal: Identifier) {
-        let variation = Variation(experimentID: exposure.experimentID, variationID: exposure.variationID)
-        let key = VariationGoal(variation: variation, goal: goal)
+        let key = Goal(
+            experimentID: exposure.experimentID, goal: goal, variationID: exposure.variationID,
+            day: exposure.happenedAt.day)
         goals[key] = goals[key].map { $0 + tally } ?? tally
     }
 }

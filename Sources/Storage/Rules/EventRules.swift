@@ -69,14 +69,17 @@ public enum EventRules {
         guard let stored = records.exposure(to: exposure.experimentID) else {
             var parts = [goalEvents(around: exposure)]
             if !exposure.isForced { parts += [.profile, .forcedVariations] }
-            guard records.has(parts) else { return nil }
+            guard records.has(parts + AllocationRules.parts(exposure)) else { return nil }
             var exposure = exposure
             exposure.isForced = exposure.isForced || isForced(exposure, records)
-            put(StoredExposure(number: 0, exposure: exposure, isCrossed: false), in: &records, &tallies)
+            let period = AllocationRules.period(of: exposure, in: &records)
+            exposure.active = nil
+            put(StoredExposure(number: 0, exposure: exposure, isCrossed: false, period: period), in: &records, &tallies)
             return .stored
         }
         var next = stored
         if exposure.happenedAt < stored.exposure.happenedAt { next.exposure = exposure }
+        next.exposure.active = nil
         next.exposure.isForced = stored.exposure.isForced || exposure.isForced
         next.isCrossed = stored.isCrossed || exposure.variationID != stored.exposure.variationID
         let isSame = next.exposure == stored.exposure && next.isCrossed == stored.isCrossed

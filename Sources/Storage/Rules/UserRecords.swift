@@ -25,6 +25,8 @@ public struct UserRecords: Sendable {
         case goalEvents(since: Timestamp)
         /// Whether a goal event with this id of its sender is stored.
         case goalEvent(senderID: Identifier)
+        /// The allocation periods of an experiment, which all users share.
+        case periods(experimentID: Identifier)
     }
 
     /// A stored profile, including what has expired in it.
@@ -71,6 +73,8 @@ public struct UserRecords: Sendable {
         /// Deletes the user's totals of all goals in an experiment.
         case deleteTotals(experimentID: Identifier)
         case insertGoalEvent(GoalEvent)
+        /// Stores an allocation period, unless there is one with its number.
+        case putPeriod(AllocationPeriod, experimentID: Identifier)
         /// Deletes everything about the user except the profile, and anonymizes the audit entries that name the user.
         case eraseOtherRecords
         case recordAudit(AuditNote, Author)
@@ -86,6 +90,8 @@ public struct UserRecords: Sendable {
     public var goalEvents: [GoalValue] = []
     /// Whether a goal event with the id that was asked for is stored.
     public var hasGoalEvent = false
+    /// Of one experiment, in any order.
+    public var periods: [AllocationPeriod] = []
 
     /// The writes of the rule that was applied, in order.
     public private(set) var writes: [Write] = []
@@ -113,6 +119,11 @@ public struct UserRecords: Sendable {
 
     mutating func write(_ write: Write) {
         writes.append(write)
+    }
+
+    mutating func add(_ period: AllocationPeriod, of experimentID: Identifier) {
+        write(.putPeriod(period, experimentID: experimentID))
+        periods.append(period)
     }
 
     func exposure(to experimentID: Identifier) -> StoredExposure? {

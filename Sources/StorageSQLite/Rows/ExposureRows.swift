@@ -12,8 +12,8 @@ enum ExposureRows {
         var found: StoredExposure?
         try connection.statement(
             """
-            SELECT number, user_id, experiment_id, experiment_key, variation_id, happened_at, flags, sdk_key, payload
-            FROM exposures WHERE user_id = ?1 AND experiment_id = ?2
+            SELECT number, user_id, experiment_id, experiment_key, variation_id, happened_at, flags, sdk_key, payload,
+            period FROM exposures WHERE user_id = ?1 AND experiment_id = ?2
             """
         ).run {
             $0.bind(userID.string, at: 1)
@@ -28,8 +28,8 @@ enum ExposureRows {
         var found: [StoredExposure] = []
         try connection.statement(
             """
-            SELECT number, user_id, experiment_id, experiment_key, variation_id, happened_at, flags, sdk_key, payload
-            FROM exposures WHERE user_id = ?1
+            SELECT number, user_id, experiment_id, experiment_key, variation_id, happened_at, flags, sdk_key, payload,
+            period FROM exposures WHERE user_id = ?1
             """
         ).run {
             $0.bind(userID.string, at: 1)
@@ -45,8 +45,9 @@ enum ExposureRows {
         try transaction.connection.statement(
             """
             INSERT OR REPLACE INTO exposures
-            (user_id, experiment_id, experiment_key, variation_id, happened_at, flags, sdk_key, payload)
-            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
+            (user_id, experiment_id, experiment_key, variation_id, happened_at, flags, sdk_key, payload,
+            period)
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
             """
         ).run {
             $0.bind(exposure.userID.string, at: 1)
@@ -57,6 +58,7 @@ enum ExposureRows {
             $0.bind((stored.isCrossed ? crossed : 0) | (exposure.isForced ? forced : 0), at: 6)
             $0.bind(exposure.sdkKey, at: 7)
             $0.bind(String(decoding: exposure.payload, as: UTF8.self), at: 8)
+            $0.bind(stored.period, at: 9)
         }
         transaction.changed()
     }
@@ -67,8 +69,8 @@ enum ExposureRows {
         var found: [StoredExposure] = []
         try connection.statement(
             """
-            SELECT number, user_id, experiment_id, experiment_key, variation_id, happened_at, flags, sdk_key, payload
-            FROM exposures WHERE number > ?1 ORDER BY number LIMIT ?2
+            SELECT number, user_id, experiment_id, experiment_key, variation_id, happened_at, flags, sdk_key, payload,
+            period FROM exposures WHERE number > ?1 ORDER BY number LIMIT ?2
             """
         ).run {
             $0.bind(number, at: 1)
@@ -85,6 +87,7 @@ enum ExposureRows {
             userID: Identifier(row.text(1)), experimentID: Identifier(row.text(2)),
             experimentKey: Identifier(row.text(3)), variationID: Identifier(row.text(4)), happenedAt: row.bounded(5),
             isForced: flags & forced != 0, sdkKey: row.text(7), payload: Array(row.text(8).utf8))
-        return StoredExposure(number: row.integer(0), exposure: exposure, isCrossed: flags & crossed != 0)
+        return StoredExposure(
+            number: row.integer(0), exposure: exposure, isCrossed: flags & crossed != 0, period: row.integer(9))
     }
 }

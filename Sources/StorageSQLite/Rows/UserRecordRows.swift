@@ -41,6 +41,7 @@ extension WriteTransaction {
         case .goalEvents(let time): records.goalEvents = try GoalEventRows.ofUser(userID, since: time, on: connection)
         case .goalEvent(let senderID):
             records.hasGoalEvent = try GoalEventRows.exists(userID, senderID: senderID, on: connection)
+        case .periods(let experimentID): records.periods = try allocationPeriods(of: experimentID)
         }
     }
 
@@ -79,6 +80,7 @@ extension WriteTransaction {
         case .putTotal(let total, let key): try UserGoalRows.put(total, userID, key, on: connection)
         case .deleteTotals(let experimentID): try UserGoalRows.delete(userID, experimentID, on: connection)
         case .insertGoalEvent(let event): try GoalEventRows.insert(event, in: self)
+        case .putPeriod(let period, let experimentID): try put(period, of: experimentID)
         case .eraseOtherRecords: try eraseOtherRecords(of: userID)
         case .recordAudit(let note, let author): try record(note, by: author, at: now)
         }

@@ -1,82 +1,78 @@
 import Bucketing
+import JSON
 import Storage
 
 /// The `variation_users` and `variation_goals` tables.
 enum VariationRows {
     /// Adds what a transaction changes in the tallies.
     static func add(_ changes: TallyChanges, in transaction: WriteTransaction) throws(SQLiteError) {
-        for (variation, change) in changes.users {
-            try add(change, experimentID: variation.experimentID, in: transaction)
-        }
+        for (key, change) in changes.users { try add(change, to: key, in: transaction) }
         for (key, change) in changes.goals {
-            let stored = try goal(
-                key.goal, experimentID: key.variation.experimentID, variationID: key.variation.variationID,
-                on: transaction.connection)
-            try put(
-                stored.map { $0 + change } ?? change, goal: key.goal, experimentID: key.variation.experimentID,
-                variationID: key.variation.variationID, in: transaction)
+            let stored = try find(key, on: transaction.connection)
+            try put(stored.map { $0 + change } ?? change, key, in: transaction)
         }
     }
 
     private static func add(
-        _ change: VariationTally, experimentID: Identifier, in transaction: WriteTransaction
+        _ change: UserCounts, to key: TallyChanges.Users, in transaction: WriteTransaction
     ) throws(SQLiteError) {
         try transaction.connection.statement(
             """
-            INSERT INTO variation_users (experiment_id, variation_id, counted, crossed, forced)
-            VALUES (?1, ?2, ?3, ?4, ?5)
-            ON CONFLICT (experiment_id, variation_id) DO UPDATE SET
+            INSERT INTO variation_users (experiment_id, variation_id, period, day, counted, crossed, forced)
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+            ON CONFLICT (experiment_id, variation_id, period, day) DO UPDATE SET
             counted = counted + excluded.counted, crossed = crossed + excluded.crossed, forced = forced + excluded.forced
             """
         ).run {
-            $0.bind(experimentID.string, at: 1)
-            $0.bind(change.variationID.string, at: 2)
-            $0.bind(Int64(change.counted), at: 3)
-            $0.bind(Int64(change.crossed), at: 4)
-            $0.bind(Int64(change.forced), at: 5)
+            $0.bind(key.experimentID.string, at: 1)
+            $0.bind(key.cohort.variationID.string, at: 2)
+            $0.bind(key.cohort.period, at: 3)
+            $0.bind(key.cohort.day, at: 4)
+            $0.bind(Int64(change.counted), at: 5)
+            $0.bind(Int64(change.crossed), at: 6)
+            $0.bind(Int64(change.forced), at: 7)
         }
         transaction.changed()
     }
 
     private static func put(
-        _ tally: GoalTally, goal: Identifier, experimentID: Identifier, variationID: Identifier,
-        in transaction: WriteTransaction
+        _ tally: GoalTally, _ key: TallyChanges.Goal, in transaction: WriteTransaction
     ) throws(SQLiteError) {
         try transaction.connection.statement(
             """
             INSERT OR REPLACE INTO variation_goals
-            (experiment_id, goal, variation_id, events, converted, converted_before, converted_both,
+            (experiment_id, goal, variation_id, day, events, converted, converted_before, converted_both,
             y, y_rest, yy, yy_rest, x, x_rest, xx, xx_rest, xy, xy_rest)
-            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)
             """
         ).run { statement in
-            statement.bind(experimentID.string, at: 1)
-            statement.bind(goal.string, at: 2)
-            statement.bind(variationID.string, at: 3)
+            statement.bind(key.experimentID.string, at: 1)
+            statement.bind(key.goal.string, at: 2)
+            statement.bind(key.variationID.string, at: 3)
+            statement.bind(key.day, at: 4)
             let counts = [tally.events, tally.converted, tally.convertedBefore, tally.convertedBoth]
-            for (index, count) in counts.enumerated() { statement.bind(Int64(count), at: Int32(4 + index)) }
+            for (index, count) in counts.enumerated() { statement.bind(Int64(count), at: Int32(5 + index)) }
             for (index, sum) in [tally.y, tally.yy, tally.x, tally.xx, tally.xy].enumerated() {
-                statement.bind(sum.value, at: Int32(8 + 2 * index))
-                statement.bind(sum.rest, at: Int32(9 + 2 * index))
+                statement.bind(sum.value, at: Int32(9 + 2 * index))
+                statement.bind(sum.rest, at: Int32(10 + 2 * index))
             }
         }
         transaction.changed()
     }
 
-    private static func goal(
-        _ goal: Identifier, experimentID: Identifier, variationID: Identifier, on connection: Connection
-    ) throws(SQLiteError) -> GoalTally? {
+    private static func find(_ key: TallyChanges.Goal, on connection: Connection) throws(SQLiteError) -> GoalTally? {
         var found: GoalTally?
         try connection.statement(
             """
             SELECT events, converted, converted_before, converted_both,
             y, y_rest, yy, yy_rest, x, x_rest, xx, xx_rest, xy, xy_rest
-            FROM variation_goals WHERE experiment_id = ?1 AND goal = ?2 AND variation_id = ?3
+            FROM variation_goals WHERE experiment_id = ?1 AND goal = ?2 AND variation_id = ?3 AND day = ?4
             """
         ).run {
-            $0.bind(experimentID.string, at: 1)
-            $0.bind(goal.string, at: 2)
-            $0.bind(variationID.string, at: 3)
+            $0.bind(key.experimentID.string, at: 1)
+            $0.bind(key.goal.string, at: 2)
+            $0.bind(key.variationID.string, at: 3)
+            $0.bind(key.day, at: 4)
         } row: {
             found = decode($0)
         }
@@ -96,31 +92,38 @@ enum VariationRows {
         return tally
     }
 
-    /// Returns the tallies of the variations to which users were exposed, for a goal.
-    static func tallies(
+    /// Returns what was tallied of an experiment for a goal. Call it in a transaction, so that all tables agree.
+    static func tally(
         experimentID: Identifier, goal: Identifier, on connection: Connection
-    ) throws(SQLiteError) -> [VariationTally] {
-        var found: [VariationTally] = []
+    ) throws(SQLiteError) -> ExperimentTally {
+        var users: [(cohort: Cohort, counts: UserCounts)] = []
         try connection.statement(
             """
-            SELECT variation_id, counted, crossed, forced FROM variation_users
-            WHERE experiment_id = ?1 ORDER BY variation_id
+            SELECT variation_id, period, day, counted, crossed, forced FROM variation_users WHERE experiment_id = ?1
             """
         ).run {
             $0.bind(experimentID.string, at: 1)
         } row: { row in
-            var tally = VariationTally(variationID: Identifier(row.text(0)))
-            (tally.counted, tally.crossed, tally.forced) = (
-                Int(row.bounded(1)), Int(row.bounded(2)), Int(row.bounded(3))
-            )
-            found.append(tally)
+            let cohort = Cohort(variationID: Identifier(row.text(0)), period: row.integer(1), day: row.integer(2))
+            let counts = UserCounts(
+                counted: Int(row.bounded(3)), crossed: Int(row.bounded(4)), forced: Int(row.bounded(5)))
+            users.append((cohort, counts))
         }
-        for index in found.indices {
-            found[index].goal =
-                try Self.goal(goal, experimentID: experimentID, variationID: found[index].variationID, on: connection)
-                ?? GoalTally()
+        var goals: [(variationID: Identifier, day: Int64, tally: GoalTally)] = []
+        try connection.statement(
+            """
+            SELECT events, converted, converted_before, converted_both,
+            y, y_rest, yy, yy_rest, x, x_rest, xx, xx_rest, xy, xy_rest, variation_id, day
+            FROM variation_goals WHERE experiment_id = ?1 AND goal = ?2
+            """
+        ).run {
+            $0.bind(experimentID.string, at: 1)
+            $0.bind(goal.string, at: 2)
+        } row: { row in
+            goals.append((Identifier(row.text(14)), row.integer(15), decode(row)))
         }
-        return found
+        let periods = try AllocationPeriodRows.ofExperiment(experimentID, on: connection)
+        return ExperimentTally(periods: periods, users: users, goals: goals)
     }
 
     static func goals(
@@ -136,5 +139,51 @@ enum VariationRows {
             found.append(Identifier($0.text(0)))
         }
         return found
+    }
+}
+
+/// The `allocation_periods` table.
+enum AllocationPeriodRows {
+    static func ofExperiment(
+        _ experimentID: Identifier, on connection: Connection
+    ) throws(SQLiteError) -> [AllocationPeriod] {
+        var found: [AllocationPeriod] = []
+        try connection.statement(
+            "SELECT number, sdk_key, since, allocation FROM allocation_periods WHERE experiment_id = ?1"
+        ).run {
+            $0.bind(experimentID.string, at: 1)
+        } row: { row in
+            found.append(
+                AllocationPeriod(
+                    number: row.integer(0), sdkKey: row.text(1), since: row.bounded(2),
+                    allocation: decode(row.text(3))))
+        }
+        return found
+    }
+
+    /// - Returns: an empty allocation, with which no count is compared, if the text is damaged.
+    private static func decode(_ text: String) -> TrafficAllocation {
+        guard let value = try? JSONParser().parse(text), let allocation = try? TrafficAllocation(json: value) else {
+            return TrafficAllocation(ranges: [])
+        }
+        return allocation
+    }
+
+    static func insert(
+        _ period: AllocationPeriod, _ experimentID: Identifier, in transaction: WriteTransaction
+    ) throws(SQLiteError) {
+        try transaction.connection.statement(
+            """
+            INSERT OR IGNORE INTO allocation_periods (experiment_id, number, sdk_key, since, allocation)
+            VALUES (?1, ?2, ?3, ?4, ?5)
+            """
+        ).run {
+            $0.bind(experimentID.string, at: 1)
+            $0.bind(period.number, at: 2)
+            $0.bind(period.sdkKey, at: 3)
+            $0.bind(period.since, at: 4)
+            $0.bind(String(decoding: period.allocation.json.encoded(), as: UTF8.self), at: 5)
+        }
+        transaction.changed()
     }
 }

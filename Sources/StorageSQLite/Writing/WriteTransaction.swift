@@ -29,6 +29,8 @@ final class WriteTransaction {
     private(set) var hasWritten = false
     /// Read at its first use.
     private var newestDatafileVersion: Int64?
+    /// Those of the experiments to which users were exposed, as this transaction leaves them.
+    private var allocationPeriods: [Identifier: [AllocationPeriod]] = [:]
 
     /// - Parameters:
     ///   - userFilter: contains the users who may have a profile. Others have none, unless another process created it.
@@ -169,6 +171,20 @@ final class WriteTransaction {
     func recorded() {
         auditEntries += 1
         hasWritten = true
+    }
+
+    // MARK: Allocation periods
+
+    func allocationPeriods(of experimentID: Identifier) throws(SQLiteError) -> [AllocationPeriod] {
+        if let known = allocationPeriods[experimentID] { return known }
+        let periods = try AllocationPeriodRows.ofExperiment(experimentID, on: connection)
+        allocationPeriods[experimentID] = periods
+        return periods
+    }
+
+    func put(_ period: AllocationPeriod, of experimentID: Identifier) throws(SQLiteError) {
+        try AllocationPeriodRows.insert(period, experimentID, in: self)
+        allocationPeriods[experimentID] = nil
     }
 
     // MARK: Datafiles

@@ -1,0 +1,136 @@
+public import Bucketing
+
+/// A time in which an experiment's traffic allocation stayed the same in one project.
+///
+/// Results compare the users of a variation with the allocation under which they got it, so that a change of weights
+/// is no sample ratio mismatch.
+public struct AllocationPeriod: Sendable, Equatable {
+    /// The version of the datafile that began the period.
+    public var number: Int64
+    public var sdkKey: String
+    /// When that datafile was stored.
+    public var since: Timestamp
+    public var allocation: TrafficAllocation
+
+    public init(number: Int64, sdkKey: String, since: Timestamp, allocation: TrafficAllocation) {
+        self.number = number
+        self.sdkKey = sdkKey
+        self.since = since
+        self.allocation = allocation
+    }
+
+    /// The number of the period of exposures without a datafile.
+    public static let unknown: Int64 = 0
+}
+
+/// The users of one variation who were enrolled on one day under one allocation.
+public struct Cohort: Hashable, Sendable {
+    public var variationID: Identifier
+    /// The number of an ``AllocationPeriod``.
+    public var period: Int64
+    /// The UTC day of the first exposure, counted from 1970-01-01.
+    public var day: Int64
+
+    public init(variationID: Identifier, period: Int64, day: Int64) {
+        self.variationID = variationID
+        self.period = period
+        self.day = day
+    }
+}
+
+/// How many users results include, and how many they leave out.
+public struct UserCounts: Sendable, Equatable {
+    /// Users included in results.
+    public var counted = 0
+    /// Users excluded because they were exposed to several variations; counted under their first one.
+    public var crossed = 0
+    /// Users excluded because the variation was forced on them.
+    public var forced = 0
+
+    public init(counted: Int = 0, crossed: Int = 0, forced: Int = 0) {
+        self.counted = counted
+        self.crossed = crossed
+        self.forced = forced
+    }
+
+    public static func += (left: inout Self, right: Self) {
+        left.counted += right.counted
+        left.crossed += right.crossed
+        left.forced += right.forced
+    }
+}
+
+/// What was tallied of an experiment, for one goal, as of one moment.
+public struct ExperimentTally: Sendable {
+    /// The users enrolled on a day: how many there are, and what they did for the goal since.
+    public struct Day: Sendable, Equatable {
+        public var day: Int64
+        /// Variations with users of that day, in the byte order of their ids.
+        public var variations: [VariationTally]
+    }
+
+    /// In the order of ``AllocationPeriod/since``.
+    public private(set) var periods: [AllocationPeriod]
+    public private(set) var users: [(cohort: Cohort, counts: UserCounts)]
+    private let goals: [(variationID: Identifier, day: Int64, tally: GoalTally)]
+
+    public init(
+        periods: [AllocationPeriod] = [], users: [(cohort: Cohort, counts: UserCounts)] = [],
+        goals: [(variationID: Identifier, day: Int64, tally: GoalTally)] = []
+    ) {
+        self.periods = periods.sorted { ($0.since, $0.number) < ($1.since, $1.number) }
+        self.users = users
+        self.goals = goals
+    }
+
+    /// The tally of each variation to which anybody was exposed, in the byte order of variation ids: the sum of all
+    /// days.
+    public var variations: [VariationTally] {
+        Self.sum(users[...], goals[...])
+    }
+
+    /// The days on which anybody was exposed first, in order. Days whose users were all erased are left out.
+    public var days: [Day] {
+        let users = Dictionary(grouping: users, by: \.cohort.day)
+        let goals = Dictionary(grouping: goals, by: \.day)
+        return users.keys.sorted().compactMap { day in
+            let variations = Self.sum((users[day] ?? [])[...], (goals[day] ?? [])[...])
+                .filter { $0.counted != 0 || $0.crossed != 0 || $0.forced != 0 }
+            return variations.isEmpty ? nil : Day(day: day, variations: variations)
+        }
+    }
+
+    /// The number of counted users of each variation, by the number of the period.
+    public var countedByPeriod: [Int64: [Identifier: Int]] {
+        var counted: [Int64: [Identifier: Int]] = [:]
+        for (cohort, counts) in users {
+            counted[cohort.period, default: [:]][cohort.variationID, default: 0] += counts.counted
+        }
+        return counted
+    }
+
+    private static func sum(
+        _ users: ArraySlice<(cohort: Cohort, counts: UserCounts)>,
+        _ goals: ArraySlice<(variationID: Identifier, day: Int64, tally: GoalTally)>
+    ) -> [VariationTally] {
+        var tallies: [Identifier: VariationTally] = [:]
+        for (cohort, counts) in users {
+            tallies[cohort.variationID, default: VariationTally(variationID: cohort.variationID)].users += counts
+        }
+        for (variationID, _, tally) in goals {
+            guard let former = tallies[variationID]?.goal else { continue }
+            tallies[variationID]?.goal = former + tally
+        }
+        return tallies.values.sorted { $0.variationID < $1.variationID }
+    }
+}
+
+extension Timestamp {
+    private static let millisecondsOfDay: Timestamp = 86_400_000
+
+    /// The UTC day of this time, counted from 1970-01-01.
+    public var day: Int64 {
+        let (days, rest) = quotientAndRemainder(dividingBy: Self.millisecondsOfDay)
+        return rest < 0 ? days - 1 : days
+    }
+}

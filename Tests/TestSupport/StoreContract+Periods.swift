@@ -1,0 +1,114 @@
+import Bucketing
+import Storage
+import Testing
+
+extension StoreContract {
+    /// An allocation of "a" and "b".
+    ///
+    /// - Parameter time: milliseconds after ``noon``.
+    private static func period(_ number: Int64, at time: Timestamp, a: Int, sdkKey: String = "sdk") -> AllocationPeriod
+    {
+        AllocationPeriod(
+            number: number, sdkKey: sdkKey, since: noon + time,
+            allocation: TrafficAllocation(ranges: [.init(entityID: "a", end: a), .init(entityID: "b", end: 10_000)]))
+    }
+
+    private static func exposure(
+        _ user: Identifier, _ active: AllocationPeriod, _ variation: Identifier = "a", at time: Timestamp
+    ) -> UserEvent {
+        .exposure(
+            Exposure(
+                userID: user, experimentID: "e", experimentKey: "key of e", variationID: variation,
+                happenedAt: noon + time, isForced: false, sdkKey: active.sdkKey, active: active))
+    }
+
+    private static func save(_ variation: Identifier, _ store: any Store, of user: Identifier) async throws {
+        let map = ExperimentBucketMap([.init(experimentID: "e", variationID: variation)])
+        try await store.apply(.merge(map, onConflict: .replace), to: user)
+    }
+
+    private static let day: Timestamp = 86_400_000
+
+    static let periods = [
+        StoreContract("Users are counted under the allocation that they were exposed under") { context async throws in
+            let (first, same, second) = (
+                period(1, at: 0, a: 5_000), period(2, at: 10, a: 5_000), period(3, at: 20, a: 9_000)
+            )
+            _ = try await context.store.record([
+                exposure("u", first, at: 1), exposure("v", same, at: 11), exposure("w", second, at: 21),
+                exposure("x", second, "b", at: 22),
+            ])
+            let tally = try context.store.tally(experimentID: "e", goal: "g")
+            #expect(tally.periods == [first, second])
+            #expect(tally.countedByPeriod == [1: ["a": 2], 3: ["a": 1, "b": 1]])
+            #expect(tally.variations.map(\.counted) == [3, 1])
+        },
+        StoreContract("An allocation that returns begins another period, and a late server counts in its own") {
+            context async throws in
+            let periods = [period(1, at: 0, a: 5_000), period(2, at: 10, a: 9_000), period(3, at: 20, a: 5_000)]
+            _ = try await context.store.record(periods.map { exposure(Identifier("\($0.number)"), $0, at: 30) })
+            _ = try await context.store.record([exposure("late", periods[1], at: 40)])
+            let tally = try context.store.tally(experimentID: "e", goal: "g")
+            #expect(tally.periods == periods)
+            #expect(tally.countedByPeriod == [1: ["a": 1], 2: ["a": 2], 3: ["a": 1]])
+        },
+        StoreContract("A user assigned under an earlier allocation is counted under it, however late the exposure") {
+            context async throws in
+            let store = context.store
+            let (start, ttl) = (context.clock.now - noon, Duration.seconds(100))
+            let (first, second) = (period(1, at: start - 5, a: 5_000), period(2, at: start + 50_000, a: 9_000))
+            _ = try await store.record([exposure("other", first, at: start)])
+            try await save("a", store, of: "u")
+            try await save("b", store, of: "w")
+            context.clock.advance(by: ttl)
+            try await save("a", store, of: "v")
+            let time = context.clock.now - noon
+            _ = try await store.record(["u", "v", "w"].map { exposure($0, second, at: time) })
+            // The exposure of "w" is to another variation than the profile has.
+            #expect(
+                try store.tally(experimentID: "e", goal: "g").countedByPeriod == [1: ["a": 2], 2: ["a": 2]])
+        },
+        StoreContract("Projects have periods of their own, though they share the experiment") { context async throws in
+            let one = period(1, at: 0, a: 5_000, sdkKey: "one")
+            let other = period(2, at: 10, a: 9_000, sdkKey: "other")
+            _ = try await context.store.record([
+                exposure("u", one, at: 20), exposure("v", other, at: 20), exposure("w", one, at: 30),
+            ])
+            #expect(
+                try context.store.tally(experimentID: "e", goal: "g").countedByPeriod == [1: ["a": 2], 2: ["a": 1]])
+        },
+        StoreContract("An exposure without a datafile belongs to no known period") { context async throws in
+            _ = try await context.store.record([exposure("u")])
+            let tally = try context.store.tally(experimentID: "e", goal: "g")
+            #expect(tally.periods.isEmpty)
+            #expect(tally.countedByPeriod == [AllocationPeriod.unknown: ["a": 1]])
+        },
+        StoreContract("Users and what they do count for the day of the first exposure, even one that arrives late") {
+            context async throws in
+            let store = context.store
+            let active = period(1, at: 0, a: 5_000)
+            _ = try await store.record([
+                exposure("u", active, at: day), goal("u", 5, at: 3 * day), exposure("v", active, at: 2 * day),
+            ])
+            let today = noon.day
+            var days = try store.tally(experimentID: "e", goal: "g").days
+            #expect(days.map(\.day) == [today + 1, today + 2])
+            #expect(days.first?.variations.map(\.goal.y.value) == [5])
+            _ = try await store.record([exposure("u", active, at: 0)])
+            days = try store.tally(experimentID: "e", goal: "g").days
+            #expect(days.map(\.day) == [today, today + 2])
+            #expect(days.first?.variations.map(\.goal.y.value) == [5])
+            #expect(days.last?.variations.map(\.goal.y.value) == [0])
+            try await store.apply(.erase, to: "v")
+            #expect(try store.tally(experimentID: "e", goal: "g").days.map(\.day) == [today])
+        },
+        StoreContract("Exposures keep their period") { context async throws in
+            let (first, second) = (period(1, at: 0, a: 5_000), period(2, at: 10, a: 9_000))
+            _ = try await context.store.record([exposure("u", first, at: 5), exposure("u", second, "b", at: 15)])
+            let stored = try #require(try context.store.exposures(after: 0, limit: 9).first)
+            #expect(stored.period == 1 && stored.isCrossed)
+            let tally = try context.store.tally(experimentID: "e", goal: "g")
+            #expect(tally.users.filter { $0.counts != UserCounts() }.map(\.cohort.period) == [1])
+        },
+    ]
+}
