@@ -44,7 +44,7 @@ import Testing
         let before = first.map { $0["evaluations"].array?[0] ?? .null }
         #expect(Set(before.map { $0["variation_key"].string }) == ["control", "new"])
         for evaluation in before.prefix(5) {
-            #expect(evaluation["source"] == "bucketed")
+            #expect(evaluation["source"] == "bucketed" && evaluation["reason"] == "experiment")
             #expect(evaluation["experiment_id"] == "7001")
             let isNew = evaluation["variation_key"] == "new"
             #expect(evaluation["enabled"].bool == isNew)
@@ -58,6 +58,7 @@ import Testing
             #expect(now["revision"] == "13")
             #expect(now["evaluations"].array?[0]["variation_id"] == former["variation_id"])
             #expect(now["evaluations"].array?[0]["source"] == "stored")
+            #expect(now["evaluations"].array?[0]["reason"] == "sticky")
         }
         server.stop()
     }
@@ -68,12 +69,12 @@ import Testing
         #expect(
             evaluations[0].encoded()
                 == Array(
-                    #"{"flag_key":"checkout","variation_key":null,"variation_id":null,"experiment_id":null,"enabled":false,"variables":{"columns":1},"rule_key":null,"source":"none"}"#
+                    #"{"flag_key":"checkout","type":null,"value":{"columns":1},"variation_key":null,"variation_id":null,"experiment_id":null,"enabled":false,"variables":{"columns":1},"rule_key":null,"reason":"default","source":"none","flag_version":12,"tags":[]}"#
                         .utf8))
         #expect(
             evaluations[1].encoded()
                 == Array(
-                    #"{"flag_key":"banner","variation_key":"on","variation_id":"3011","experiment_id":null,"enabled":true,"variables":{},"rule_key":"301","source":"bucketed"}"#
+                    #"{"flag_key":"banner","type":"boolean","value":true,"variation_key":"on","variation_id":"3011","experiment_id":null,"enabled":true,"variables":{},"rule_key":"301","reason":"default","source":"bucketed","flag_version":12,"tags":[]}"#
                         .utf8))
         #expect(try server.request("GET", "/v1/profiles/ada").status == 404)
         server.stop()
@@ -115,6 +116,18 @@ import Testing
         server.stop()
     }
 
+    @Test func `Keys narrow the flags, in the order of the datafile, and only their experiments enroll`() throws {
+        func keys(_ more: String) throws -> [String?]? {
+            try evaluate("ada", more: more)["evaluations"].array?.map { $0["flag_key"].string }
+        }
+        #expect(try keys(#","flag_keys":["banner","unknown"]"#) == ["banner"])
+        #expect(try server.request("GET", "/v1/profiles/ada").status == 404)
+        #expect(try keys(#","tags":["web"]"#) == [])
+        #expect(try keys(#","flag_keys":["banner","checkout"]"#) == ["checkout", "banner"])
+        #expect(try server.request("GET", "/v1/profiles/ada").status == 200)
+        server.stop()
+    }
+
     @Test func `An exposure is not recorded`() throws {
         _ = try evaluate("ada")
         #expect(
@@ -126,7 +139,9 @@ import Testing
         ("[]", 400, ""), (#"{"attributes":{}}"#, 400, "/user_id"), (#"{"user_id":""}"#, 400, "/user_id"),
         (#"{"user_id":"a","attributes":[]}"#, 400, "/attributes"),
         (#"{"user_id":"a","include_reasons":1}"#, 400, "/include_reasons"),
-        (#"{"user_id":"a","sdk_key":"other"}"#, 404, nil),
+        (#"{"user_id":"a","sdk_key":"other"}"#, 404, nil), (#"{"user_id":"a","tags":"web"}"#, 400, "/tags"),
+        (#"{"user_id":"a","tags":[]}"#, 400, "/tags"), (#"{"user_id":"a","tags":["web",1]}"#, 400, "/tags/1"),
+        (#"{"user_id":"a","flag_keys":[null]}"#, 400, "/flag_keys/0"),
     ])
     func `A request that is wrong is refused with the place`(_ body: String, _ status: Int, _ pointer: String?) throws {
         let response = try server.request("POST", "/v1/evaluations", body)

@@ -7,6 +7,7 @@ struct ParsedFlag {
     let experimentIDs: [Identifier]
     let rolloutID: Identifier
     let variables: [Variable]
+    let annotations: FlagAnnotations
 }
 
 extension DatafileCompiler {
@@ -37,7 +38,8 @@ extension DatafileCompiler {
         }
         return ParsedFlag(
             id: reader.id("id", of: node), key: reader.id("key", of: node), experimentIDs: experimentIDs,
-            rolloutID: rolloutID, variables: variables.values
+            rolloutID: rolloutID, variables: variables.values,
+            annotations: FlagAnnotations(node.value.object?[FlagAnnotations.member]?.object)
         )
     }
 

@@ -63,7 +63,7 @@ struct DatafileCompiler {
         parts.flags = flags.map { flag in
             Flag(
                 id: flag.id, key: flag.key, experiments: flag.experimentIDs.compactMap { experiments[$0] },
-                rollout: rollouts[flag.rolloutID], variables: flag.variables,
+                rollout: rollouts[flag.rolloutID], variables: flag.variables, annotations: flag.annotations,
                 holdoutVariations: holdoutVariations, texts: texts
             )
         }

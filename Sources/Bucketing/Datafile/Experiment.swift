@@ -51,6 +51,9 @@ public final class Experiment: Sendable {
 
     public var isRunning: Bool { status == "Running" }
 
+    /// Whether no audience restricts who may take part.
+    public var isForEverybody: Bool { audience == nil }
+
     /// Whether a global holdout may exempt the rule from being held out.
     var isTargetedDelivery: Bool { type == "td" }
 

@@ -9,6 +9,8 @@ public final class Flag: Sendable {
     public let variables: [Variable]
     /// The variations of all rules, each id once.
     public let variations: [Variation]
+    /// What Holdfast keeps of the flag beyond the model of the SDKs, which ignore it.
+    public let annotations: FlagAnnotations
 
     private let defaultVariables: FlagVariables
     private let variablesByVariation: [Identifier: FlagVariables]
@@ -18,13 +20,14 @@ public final class Flag: Sendable {
     ///   - texts: the variable values of all variations of experiments, by variation id and variable id.
     init(
         id: Identifier, key: Identifier, experiments: [Experiment], rollout: Rollout?, variables: [Variable],
-        holdoutVariations: [Variation], texts: [Identifier: [Identifier: String]]
+        annotations: FlagAnnotations, holdoutVariations: [Variation], texts: [Identifier: [Identifier: String]]
     ) {
         self.id = id
         self.key = key
         self.experiments = experiments
         self.rollout = rollout
         self.variables = variables
+        self.annotations = annotations
         var variations = KeyedList<Variation>()
         for variation in (experiments + (rollout?.rules ?? [])).flatMap(\.variations)
         where variations[variation.id] == nil {
@@ -48,6 +51,28 @@ public final class Flag: Sendable {
     }
 }
 
+/// The member `holdfast` of a flag in a datafile. Informative: decisions do not depend on it.
+public struct FlagAnnotations: Sendable {
+    /// The member's name in a datafile.
+    public static let member = "holdfast"
+
+    /// All members; `nil` for a flag that was not defined over the API.
+    public let object: JSONObject?
+    /// Labels by which clients choose flags.
+    public let tags: [Identifier]
+    /// The revision of the datafile with the flag's last change; `nil` for a flag that was not defined over the API.
+    public let version: Int64?
+    /// Whether the flag serves the experiment of the same key, with the variation's key as value.
+    public let servesExperiment: Bool
+
+    public init(_ object: JSONObject?) {
+        self.object = object
+        tags = (object?["tags"]?.array ?? []).compactMap { $0.string.map { Identifier($0) } }
+        version = object?["version"]?.integer
+        servesExperiment = object?["experiment"] == true
+    }
+}
+
 /// The delivery rules of a flag. The last one is for everyone else.
 public struct Rollout: Sendable {
     public let id: Identifier
@@ -56,7 +81,7 @@ public struct Rollout: Sendable {
 
 /// A typed value that a flag delivers. Variations may override its default.
 public struct Variable: Sendable {
-    public enum Kind: Sendable {
+    public enum Kind: String, Sendable, CaseIterable {
         case boolean
         case integer
         case double

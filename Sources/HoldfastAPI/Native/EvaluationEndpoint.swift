@@ -3,7 +3,7 @@ import HTTPServer
 import HoldfastCore
 import JSON
 
-/// `POST /v1/evaluations`: evaluates every flag for one user, for a client library to cache. New assignments are
+/// `POST /v1/evaluations`: evaluates flags for one user, all or those with a tag or key, for a client library to cache. New assignments are
 /// stored, as by `/v1/assign`. No exposure is recorded, because only the client knows when the user sees a variation.
 struct EvaluationEndpoint {
     let decisions: StickyDecisionService
@@ -17,8 +17,12 @@ struct EvaluationEndpoint {
         let project = try projects.project(named: input.sdkKey)
         let metrics = metrics
         decisions.decide(for: input.user, in: project) { project, stored in
-            DecisionService(datafile: project.datafile)
-                .decideAll(for: input.user, stored: stored, options: input.options)
+            let service = DecisionService(datafile: project.datafile)
+            guard let selection = input.selection else {
+                return service.decideAll(for: input.user, stored: stored, options: input.options)
+            }
+            return service.decide(
+                selection.keys(in: project.datafile), for: input.user, stored: stored, options: input.options)
         } completion: { result in
             switch result {
             case .success(let decided):
@@ -38,46 +42,55 @@ struct EvaluationEndpoint {
         writer.member("revision", project.datafile.revision)
         writer.key("evaluations")
         writer.beginArray()
-        for decision in decisions { append(decision, project.datafile, to: &writer) }
+        for decision in decisions { append(FlagEvaluation(decision, project.datafile), to: &writer) }
         writer.endArray()
         writer.endObject()
         return writer.finish()
     }
 
-    private static func append(_ decision: Decision, _ datafile: Datafile, to writer: inout JSONWriter) {
+    private static func append(_ evaluation: FlagEvaluation, to writer: inout JSONWriter) {
         writer.beginObject()
-        writer.member("flag_key", decision.flagKey.string)
-        let experiment = decision.ruleType == .featureTest ? decision.ruleKey.flatMap(datafile.experiment(key:)) : nil
-        writer.member("variation_key", decision.variation?.key.string)
-        writer.member("variation_id", decision.variation?.id.string)
-        writer.member("experiment_id", experiment?.id.string)
-        writer.member("enabled", decision.isEnabled)
+        writer.member("flag_key", evaluation.flagKey.string)
+        writer.member("type", evaluation.type?.rawValue)
+        writer.key("value")
+        writer.value(evaluation.value ?? .null)
+        writer.member("variation_key", evaluation.variationKey?.string)
+        writer.member("variation_id", evaluation.variationID?.string)
+        writer.member("experiment_id", evaluation.experimentID?.string)
+        writer.member("enabled", evaluation.isEnabled)
         writer.key("variables")
         writer.beginObject()
-        for variable in decision.variables {
+        for variable in evaluation.variables {
             writer.key(text: variable.key.string)
             writer.value(variable.value)
         }
         writer.endObject()
-        writer.member("rule_key", decision.ruleKey?.string)
-        writer.member("source", decision.source.rawValue)
-        if !decision.reasons.isEmpty { writer.member("reasons", decision.reasons) }
+        writer.member("rule_key", evaluation.ruleKey?.string)
+        writer.member("reason", evaluation.reason.rawValue)
+        writer.member("source", evaluation.source.rawValue)
+        writer.member("flag_version", evaluation.flagVersion)
+        writer.member("tags", evaluation.tags.map(\.string))
+        if !evaluation.reasons.isEmpty { writer.member("reasons", evaluation.reasons) }
         writer.endObject()
     }
 }
 
-/// `{"user_id","attributes"?,"sdk_key"?,"include_reasons"?}`
+/// `{"user_id","attributes"?,"sdk_key"?,"tags"?,"flag_keys"?,"include_reasons"?}`
 private struct EvaluationRequest: Sendable {
     let user: User
     let sdkKey: String?
     let options: DecideOptions
+    /// `nil` for all flags.
+    let selection: FlagSelection?
 
-    private static let members = ["user_id", "attributes", "sdk_key", "include_reasons"]
+    private static let members = ["user_id", "attributes", "sdk_key", "tags", "flag_keys", "include_reasons"]
 
     init(_ value: JSONValue) throws(CoreError) {
         let object = try value.object("a request", knowing: Self.members)
         user = try ProfileInput.user(of: object, at: [])
         sdkKey = try object.optionalText("sdk_key")
+        selection = try FlagSelection(
+            tags: object.optionalTexts("tags"), keys: object.optionalTexts("flag_keys"))
         var includesReasons = false
         if let value = object["include_reasons"], !value.isNull {
             guard let flag = value.bool else {
@@ -87,6 +100,27 @@ private struct EvaluationRequest: Sendable {
             includesReasons = flag
         }
         options = includesReasons ? [.disableDecisionEvent, .includeAllReasons] : .disableDecisionEvent
+    }
+}
+
+/// The flags that a request asks for: those with one of the tags, and with one of the keys.
+private struct FlagSelection: Sendable {
+    private let tags: Set<Identifier>?
+    private let keys: Set<Identifier>?
+
+    /// - Returns: `nil` if there are neither tags nor keys.
+    init?(tags: [String]?, keys: [String]?) {
+        guard tags != nil || keys != nil else { return nil }
+        self.tags = tags.map { Set($0.map { Identifier($0) }) }
+        self.keys = keys.map { Set($0.map { Identifier($0) }) }
+    }
+
+    /// Returns the keys of the selected flags in the order of the datafile.
+    func keys(in datafile: Datafile) -> [Identifier] {
+        datafile.flags.compactMap { flag in
+            let isTagged = tags.map { !$0.isDisjoint(with: flag.annotations.tags) } ?? true
+            return isTagged && keys?.contains(flag.key) ?? true ? flag.key : nil
+        }
     }
 }
 

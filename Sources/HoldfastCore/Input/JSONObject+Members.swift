@@ -46,6 +46,26 @@ extension JSONObject {
         return text
     }
 
+    /// Returns a member that is an array of at least one string; `nil` if it is absent or null.
+    public func optionalTexts(_ name: String, in place: JSONPointer = []) throws(CoreError) -> [String]? {
+        guard let value = self[name], !value.isNull else { return nil }
+        guard let elements = value.array, !elements.isEmpty else {
+            let found = value.array == nil ? value.kind : "an empty one"
+            throw CoreError(
+                .invalid, "`\(name)` must be an array of at least one string; got \(found)", at: place.appending(name))
+        }
+        var texts: [String] = []
+        for (index, element) in elements.enumerated() {
+            guard let text = element.string else {
+                throw CoreError(
+                    .invalid, "`\(name)` must be an array of strings; got \(element.kind)",
+                    at: place.appending(name).appending(index))
+            }
+            texts.append(text)
+        }
+        return texts
+    }
+
     /// Returns a member that is a number in a range; `nil` if it is absent or null.
     func optionalNumber(
         _ name: String, _ range: ClosedRange<Double>, in place: JSONPointer = []

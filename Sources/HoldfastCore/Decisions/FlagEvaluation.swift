@@ -1,0 +1,124 @@
+public import Bucketing
+public import JSON
+
+/// Why a user has the value of a flag.
+public enum EvaluationReason: String, Sendable, CaseIterable {
+    /// A targeted delivery chose the variation by its audience.
+    case targeted
+    /// An experiment enrolled the user with this evaluation.
+    case experiment
+    /// The user takes part in an experiment since an earlier evaluation.
+    case sticky
+    /// An admin set the variation for the user.
+    case override
+    /// The datafile's forced variations list the user.
+    case whitelist
+    /// The request forced the variation.
+    case forced
+    /// A holdout keeps the user out of experiments.
+    case holdout
+    /// No rule applied: the variation for everyone else, or no variation and the flag's default.
+    case `default`
+    /// The flag is off for everybody: it has no delivery, and none of its experiments runs.
+    case disabled
+    /// No decision could be made, because a contextual bandit would have to be asked.
+    case error
+}
+
+/// A decision of a flag with all that protocols tell about it: value, type, and why.
+public struct FlagEvaluation: Sendable {
+    public let flagKey: Identifier
+    /// The type of ``value``; `nil` for a flag of a datafile that has several variables, or one not named `value`.
+    public let type: Variable.Kind?
+    /// The value of the variable `value`; the state of a flag without variables; an object of the variables for other
+    /// flags. `nil` if a flag serves an experiment and the user has no variation, or no decision could be made.
+    public let value: JSONValue?
+    /// In the order of the datafile.
+    public let variables: [VariableValue]
+    public let variationKey: Identifier?
+    public let variationID: Identifier?
+    public let isEnabled: Bool
+    public let reason: EvaluationReason
+    /// Where the variation comes from, in the words of assignments.
+    public let source: DecisionSource
+    /// The experiment, delivery rule or holdout that decided.
+    public let ruleKey: Identifier?
+    /// The experiment that decided, for exposures; `nil` if none did.
+    public let experimentID: Identifier?
+    /// The revision of the datafile with the flag's last change, or the datafile's own for a flag that was not defined
+    /// over the API; 0 if that is no number.
+    public let flagVersion: Int64
+    public let tags: [Identifier]
+    /// Empty unless the decision was made with reasons.
+    public let reasons: [String]
+
+    /// The name of the variable that holds the value of a flag.
+    public static let variable: Identifier = "value"
+
+    /// - Parameters:
+    ///   - decision: made with its variables.
+    ///   - datafile: the datafile that the decision was made with.
+    public init(_ decision: Decision, _ datafile: Datafile) {
+        let flag = datafile.flag(key: decision.flagKey)
+        flagKey = decision.flagKey
+        variables = decision.variables
+        variationKey = decision.variation?.key
+        variationID = decision.variation?.id
+        isEnabled = decision.isEnabled
+        reason = EvaluationReason(decision, flag)
+        source = decision.source
+        ruleKey = decision.ruleKey
+        let experiment = decision.ruleType == .featureTest ? decision.ruleKey.flatMap(datafile.experiment(key:)) : nil
+        experimentID = experiment?.id
+        flagVersion = flag?.annotations.version ?? Int64(datafile.revision) ?? 0
+        tags = flag?.annotations.tags ?? []
+        reasons = decision.reasons
+        type = flag.flatMap(Self.type)
+        value = decision.hasFailed ? nil : flag.flatMap { Self.value(decision, $0) }
+    }
+
+    /// The type of a flag's value; `nil` if it is an object of several variables.
+    public static func type(of flag: Flag) -> Variable.Kind? {
+        guard let variable = flag.variables.first else { return .boolean }
+        return flag.variables.count == 1 && variable.key == Self.variable ? variable.kind : nil
+    }
+
+    private static func value(_ decision: Decision, _ flag: Flag) -> JSONValue? {
+        if flag.annotations.servesExperiment, decision.variation == nil { return nil }
+        guard !flag.variables.isEmpty else { return .bool(decision.isEnabled) }
+        if type(of: flag) != nil { return decision.variables.first?.value }
+        var object = JSONObject()
+        for variable in decision.variables { object[variable.key.string] = variable.value }
+        return .object(object)
+    }
+}
+
+extension EvaluationReason {
+    init(_ decision: Decision, _ flag: Flag?) {
+        self =
+            switch decision.source {
+            case _ where decision.hasFailed: .error
+            case .forced: .forced
+            case .override: .override
+            case .whitelist: .whitelist
+            case .stored: .sticky
+            case .holdout: .holdout
+            case .bucketed where decision.ruleType == .featureTest: .experiment
+            case .bucketed: flag?.isForEveryoneElse(decision.ruleKey) == true ? .default : .targeted
+            case .none: flag?.isOff == true ? .disabled : .default
+            }
+    }
+}
+
+extension Flag {
+    /// Whether a rule is the last delivery rule, and for everybody.
+    fileprivate func isForEveryoneElse(_ ruleKey: Identifier?) -> Bool {
+        guard let last = rollout?.rules.last else { return false }
+        return last.key == ruleKey && last.isForEverybody
+    }
+
+    /// Whether the flag can give nobody a variation: it has no delivery rule, and none of its experiments runs.
+    public var isOff: Bool {
+        (rollout?.rules ?? []).isEmpty && !experiments.contains(where: \.isRunning)
+    }
+}
