@@ -50,6 +50,7 @@ let package = Package(
     targets: [
         // C
         .target(name: "CSystem"),
+        .target(name: "CConsole"),
         .systemLibrary(name: "CSQLite", pkgConfig: "sqlite3", providers: [.apt(["libsqlite3-dev"])]),
         .target(name: "CSQLiteSupport", dependencies: ["CSQLite"]),
 
@@ -84,9 +85,11 @@ let package = Package(
         .target(
             name: "HoldfastAPI",
             dependencies: [
-                "HTTPServer", "HoldfastCore", "Bucketing", "JSON", "Statistics", "Storage",
+                "HTTPServer", "HoldfastCore", "Bucketing", "JSON", "Statistics", "Storage", "CConsole",
                 .product(name: "Logging", package: "swift-log"),
             ],
+            // CConsole embeds them.
+            exclude: ["Console/Page"],
             resources: [.embedInCode("openapi.json")],
             swiftSettings: server
         ),

@@ -22,12 +22,13 @@ public final class HoldfastApplication: Application {
         session = try services.store.makeSession(on: loop)
         try session.prepareLookups()
         let loopServices = LoopServices(services, session, loop: loop)
-        protocols = [
-            NativeProtocol(loopServices),
-            OperationsRoutes(loopServices),
-            UserProfileServiceProtocol(loopServices),
-            AgentProtocol(loopServices),
-        ]
+        protocols =
+            [
+                NativeProtocol(loopServices),
+                OperationsRoutes(loopServices),
+                UserProfileServiceProtocol(loopServices),
+                AgentProtocol(loopServices),
+            ] + (services.options.servesConsole ? [ConsoleProtocol()] : [])
         routes = protocols.flatMap(\.routes)
         protocolOfRoute = protocols.flatMap { wire in wire.routes.map { _ in wire } }
         router = Router(zip(routes, protocolOfRoute).map { $0.route(of: $1, gate: loopServices.gate) })

@@ -40,6 +40,8 @@ public final class Services: Sendable {
         public var changeStreams = 1_000
         /// Seconds between two signs of life of a stream of changes that has nothing to tell.
         public var changeHeartbeat: Double = 15
+        /// Whether `/console/` is served.
+        public var servesConsole = true
 
         public init() {}
     }

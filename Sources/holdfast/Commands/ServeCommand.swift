@@ -32,6 +32,7 @@ struct ServeCommand: ParsableCommand {
         var options = Services.Options()
         options.accessLog = configuration.accessLog
         options.trustedProxies = configuration.trustedProxies
+        options.servesConsole = !configuration.noConsole
         options.importLineBytes = configuration.limits.bodyBytes
         options.changeStreams = configuration.maxChangeStreams
         options.changeHeartbeat = configuration.changeHeartbeat.seconds

@@ -36,6 +36,8 @@ struct ServeConfiguration: Sendable {
     var shutdownDelay = Period(seconds: 0)
     var shutdownTimeout = Period(seconds: 10)
     var accessLog = false
+    /// Whether `/console/` is left out.
+    var noConsole = false
     /// The proxies whose `X-Forwarded-For` is trusted.
     var trustedProxies = TrustedProxies()
     var logFormat = LogFormat.auto

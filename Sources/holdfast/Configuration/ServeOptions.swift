@@ -103,6 +103,9 @@ struct ServeOptions: ParsableArguments {
     @Option(help: .init("Time to complete requests in flight at shutdown (default: 10s).", valueName: "time"))
     var shutdownTimeout: String?
 
+    @Flag(help: "Do not serve the console at /console/.")
+    var noConsole = false
+
     @Flag(help: "Log each request.")
     var accessLog = false
 
@@ -145,6 +148,7 @@ struct ServeOptions: ParsableArguments {
         try applyLimits(settings, to: &result)
         try settings.apply(orNone: shutdownDelay, "shutdown-delay", to: &result.shutdownDelay)
         try settings.apply(shutdownTimeout, "shutdown-timeout", to: &result.shutdownTimeout)
+        try settings.apply(noConsole, "no-console", to: &result.noConsole)
         try settings.apply(accessLog, "access-log", to: &result.accessLog)
         try settings.apply(trustedProxies, "trusted-proxies", to: &result.trustedProxies)
         try settings.apply(logFormat, "log-format", to: &result.logFormat)
