@@ -40,6 +40,8 @@ public enum AuditAction: String, Sendable, CaseIterable {
     case assignmentRemove = "assignment.remove"
     /// Everything stored about a user was erased. The entry does not name the user.
     case profileErase = "profile.erase"
+    /// An anonymous user was merged into an account; the entry is about the account.
+    case profileMerge = "profile.merge"
     /// A variation was forced on a user for a test; the target is the experiment's key.
     case forcedVariationSet = "forced_variation.set"
     /// A forced variation was removed; the target is the experiment's key.

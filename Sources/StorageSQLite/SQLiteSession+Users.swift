@@ -19,18 +19,35 @@ extension SQLiteSession {
             on: executor, changes, { try Self.apply($0, by: nil, rules, at: clock(), in: $1) }, completion: completion)
     }
 
+    func merge(_ merge: ProfileMerge, by author: Author, _ completion: @escaping Completion<ProfileMergeResult>) {
+        let rules = MergeRules(profiles: store.configuration.rules)
+        let clock = store.configuration.clock
+        write(
+            { transaction in
+                try transaction.expectNotErased(merge.userID)
+                try transaction.expectNotErased(merge.anonymousID)
+                let now = clock()
+                return try transaction.apply(to: merge.userID, merge.anonymousID, at: now) {
+                    account, anonymous, tallies throws(StorageError) in
+                    try rules.apply(merge, by: author, to: &account, &anonymous, at: now, &tallies)
+                }
+            }, completion)
+    }
+
     private static func apply(
         _ change: ProfileChange, by author: Author?, _ rules: ProfileRules, at now: Timestamp,
         in transaction: WriteTransaction
     ) throws -> ProfileChangeResult {
-        if case .assign(_, let version) = change.operation, try version != transaction.newestDatafile() {
-            throw StorageError.staleDatafile
+        var anonymous: ProfileRecord?
+        if case .assign(_, let version, let anonymousID) = change.operation {
+            guard try version == transaction.newestDatafile() else { throw StorageError.staleDatafile }
+            anonymous = try anonymousID.flatMap { try transaction.profile(of: $0) }
         }
-        let isErasure = if case .erase = change.operation { true } else { false }
+        let isErasure = change.operation.isErasure
         if !isErasure { try transaction.expectNotErased(change.userID) }
         if change.concernsProfileOnly {
-            return try create(change, rules, at: now, in: transaction)
-                ?? update(change, rules, at: now, in: transaction)
+            return try create(change, beside: anonymous, rules, at: now, in: transaction)
+                ?? update(change, beside: anonymous, rules, at: now, in: transaction)
         }
         let result = try transaction.apply(to: change.userID, at: now) { records, tallies throws(StorageError) in
             try StoreRules(profiles: rules).apply(change, by: author, to: &records, at: now, &tallies)
@@ -41,20 +58,23 @@ extension SQLiteSession {
 
     /// Inserts a new profile without reading the present one; `nil` if the user may have one, or the change creates none.
     private static func create(
-        _ change: ProfileChange, _ rules: ProfileRules, at now: Timestamp, in transaction: WriteTransaction
+        _ change: ProfileChange, beside anonymous: ProfileRecord?, _ rules: ProfileRules, at now: Timestamp,
+        in transaction: WriteTransaction
     ) throws(SQLiteError) -> ProfileChangeResult? {
         guard transaction.isUnknown(change.userID),
-            let outcome = try? rules.apply(change, to: nil, at: now), case .put(let record) = outcome.effect,
+            let outcome = try? rules.apply(change, to: nil, beside: anonymous, at: now),
+            case .put(let record) = outcome.effect,
             try transaction.insert(record, for: change.userID)
         else { return nil }
         return outcome.result
     }
 
     private static func update(
-        _ change: ProfileChange, _ rules: ProfileRules, at now: Timestamp, in transaction: WriteTransaction
+        _ change: ProfileChange, beside anonymous: ProfileRecord?, _ rules: ProfileRules, at now: Timestamp,
+        in transaction: WriteTransaction
     ) throws -> ProfileChangeResult {
         let stored = try transaction.profile(of: change.userID)
-        let outcome = try rules.apply(change, to: stored, at: now)
+        let outcome = try rules.apply(change, to: stored, beside: anonymous, at: now)
         switch outcome.effect {
         case .none:
             break

@@ -9,6 +9,9 @@ extension SQLiteStoreTests {
         @Test("Keeps the contract of profiles", arguments: StoreContract.profiles)
         func profiles(_ contract: StoreContract) async throws { try await run(contract) }
 
+        @Test("Keeps the contract of merging", arguments: StoreContract.merging)
+        func merging(_ contract: StoreContract) async throws { try await run(contract) }
+
         @Test("Keeps the contract of attributes", arguments: StoreContract.attributes)
         func attributes(_ contract: StoreContract) async throws { try await run(contract) }
 

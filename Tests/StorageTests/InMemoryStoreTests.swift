@@ -9,7 +9,7 @@ import Testing
 struct InMemoryStoreTests {
     static let cases =
         StoreContract.profiles + StoreContract.attributes + StoreContract.events + StoreContract.projects
-        + StoreContract.audit
+        + StoreContract.audit + StoreContract.merging
 
     @Test("Keeps the contract", arguments: cases)
     func immediate(_ contract: StoreContract) async throws {

@@ -66,7 +66,7 @@ struct ProfileRecordTests {
             ([1, 0, 5], .wrongHeader),
             ([1, 0, 0, 1], .truncated),
             ([1, 1, 0, 0, 1, 65, 1, 66, 0, 0], .unknownSource(0)),
-            ([1, 1, 0, 4, 1, 65, 1, 66, 0, 0], .unknownSource(4)),
+            ([1, 1, 0, 5, 1, 65, 1, 66, 0, 0], .unknownSource(5)),
             ([1, 1, 0, 1, 9, 65, 1, 66, 0, 0], .truncated),
             ([1, 1, 0, 1, 1, 0xFF, 1, 66, 0, 0], .invalidText),
             ([1, 1, 0, 1, 1, 65, 1, 66, 0, 0, 1, 1, 65, 1, 66, 0, 0], .unordered),

@@ -17,6 +17,10 @@ struct EventLedger {
     private var exposures: [Exposure] = []
     private var events: [GoalEvent] = []
     private var overrides: Set<[Identifier]> = []
+    /// What stays of users who were erased with their totals kept, for each experiment and goal.
+    private var kept: [[Identifier]: [(day: Int64, tally: VariationTally)]] = [:]
+    /// The periods and variations of those of them whom results count, for each experiment.
+    private var keptPeriods: [Identifier: [(period: Int64, variationID: Identifier)]] = [:]
 
     mutating func record(_ event: UserEvent) {
         switch event {
@@ -40,50 +44,87 @@ struct EventLedger {
         overrides = overrides.filter { $0.first != user }
     }
 
+    mutating func eraseKeepingTotals(_ user: Identifier) {
+        for experiment in Self.experiments {
+            keptPeriods[experiment, default: []] += counted(user, experiment).map { [$0] } ?? []
+            for goal in Self.goals {
+                guard let tally = tally(of: user, experiment, goal) else { continue }
+                kept[[experiment, goal], default: []].append(tally)
+            }
+        }
+        erase(user)
+    }
+
+    mutating func merge(_ anonymous: Identifier, into account: Identifier) {
+        // Behind the account's: of two at the same time, the account's counts.
+        let taken = exposures.filter { $0.userID == anonymous }
+        exposures.removeAll { $0.userID == anonymous }
+        exposures += taken.map { exposure in
+            var exposure = exposure
+            exposure.userID = account
+            return exposure
+        }
+        let known = Set(events.filter { $0.userID == account }.compactMap(\.senderID))
+        events.removeAll { $0.userID == anonymous && $0.senderID.map(known.contains) ?? false }
+        for index in events.indices where events[index].userID == anonymous { events[index].userID = account }
+        for override in overrides where override.first == anonymous {
+            overrides.remove(override)
+            overrides.insert([account, override[1]])
+        }
+    }
+
     /// - Parameter day: the day of enrolment; `nil` for all.
     func tallies(_ experiment: Identifier, _ goal: Identifier, day: Int64? = nil) -> [VariationTally] {
         var tallies: [Identifier: VariationTally] = [:]
-        for user in Self.users {
-            let met = exposures.filter { $0.userID == user && $0.experimentID == experiment }
-            // Of two at the same time, the one that arrived first; `min` returns the first of equals.
-            guard let first = met.min(by: { $0.happenedAt < $1.happenedAt }) else { continue }
-            guard day.map({ $0 == first.happenedAt.day }) ?? true else { continue }
-            var tally = tallies[first.variationID] ?? VariationTally(variationID: first.variationID)
-            if met.contains(where: \.isForced) || overrides.contains([user, experiment]) {
-                tally.forced += 1
-            } else if met.contains(where: { $0.variationID != first.variationID }) {
-                tally.crossed += 1
-            } else {
-                tally.counted += 1
-                tally.goal = tally.goal + total(user, goal, since: first.happenedAt).tally
-            }
-            tallies[first.variationID] = tally
+        let users = Self.users.compactMap { tally(of: $0, experiment, goal) } + (kept[[experiment, goal]] ?? [])
+        for (enrolled, one) in users where day == nil || day == enrolled {
+            var tally = tallies[one.variationID] ?? VariationTally(variationID: one.variationID)
+            tally.users += one.users
+            tally.goal = tally.goal + one.goal
+            tallies[one.variationID] = tally
         }
         return tallies.values.sorted { $0.variationID < $1.variationID }
     }
 
-    /// Returns how many users of each variation count, by period. An exposure belongs to the period of its datafile, or
-    /// of its time if that was earlier; what arrives later does not move it.
+    /// Returns how many users of each variation count, by period.
     private func countedByPeriod(_ experiment: Identifier) -> [Int64: [Identifier: Int]] {
-        var counted: [Int64: [Identifier: Int]] = [:]
-        for user in Self.users {
-            guard let variation = included(user, experiment)?.variationID,
-                let stored = exposures.first(where: { $0.userID == user && $0.experimentID == experiment }),
-                let active = stored.active
-            else { continue }
-            let period = Self.periods.last { $0.since <= min(stored.happenedAt, active.since) } ?? active
-            counted[period.number, default: [:]][variation, default: 0] += 1
-        }
-        return counted
+        var counts: [Int64: [Identifier: Int]] = [:]
+        let users = Self.users.compactMap { counted($0, experiment) } + (keptPeriods[experiment] ?? [])
+        for (period, variation) in users { counts[period, default: [:]][variation, default: 0] += 1 }
+        return counts
     }
 
-    /// Returns the first exposure of a user whom results include.
-    private func included(_ user: Identifier, _ experiment: Identifier) -> Exposure? {
+    /// Returns the period and variation of a user whom results count. An exposure belongs to the period of its datafile, or
+    /// of its time if that was earlier; what arrives later does not move it.
+    private func counted(
+        _ user: Identifier, _ experiment: Identifier
+    ) -> (period: Int64, variationID: Identifier)? {
         let met = exposures.filter { $0.userID == user && $0.experimentID == experiment }
         guard let first = met.min(by: { $0.happenedAt < $1.happenedAt }), !met.contains(where: \.isForced),
-            !overrides.contains([user, experiment]), met.allSatisfy({ $0.variationID == first.variationID })
+            !overrides.contains([user, experiment]), met.allSatisfy({ $0.variationID == first.variationID }),
+            let stored = met.first, let active = stored.active
         else { return nil }
-        return first
+        let period = Self.periods.last { $0.since <= min(stored.happenedAt, active.since) } ?? active
+        return (period.number, first.variationID)
+    }
+
+    /// What one user contributes, and the day of enrolment; `nil` for a user without exposure.
+    private func tally(
+        of user: Identifier, _ experiment: Identifier, _ goal: Identifier
+    ) -> (day: Int64, tally: VariationTally)? {
+        let met = exposures.filter { $0.userID == user && $0.experimentID == experiment }
+        // Of two at the same time, the one that arrived first; `min` returns the first of equals.
+        guard let first = met.min(by: { $0.happenedAt < $1.happenedAt }) else { return nil }
+        var tally = VariationTally(variationID: first.variationID)
+        if met.contains(where: \.isForced) || overrides.contains([user, experiment]) {
+            tally.forced = 1
+        } else if met.contains(where: { $0.variationID != first.variationID }) {
+            tally.crossed = 1
+        } else {
+            tally.counted = 1
+            tally.goal = total(user, goal, since: first.happenedAt).tally
+        }
+        return (first.happenedAt.day, tally)
     }
 
     private func total(_ user: Identifier, _ goal: Identifier, since moment: Timestamp) -> UserGoal {

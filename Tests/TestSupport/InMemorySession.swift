@@ -83,6 +83,13 @@ final class InMemorySession: StoreSession {
         }
     }
 
+    func merge(_ merge: ProfileMerge, by author: Author, _ completion: @escaping Completion<ProfileMergeResult>) {
+        let clock = clock
+        change(of: nil, completion) { tables throws(StorageError) in
+            try tables.apply(merge, by: author, at: clock())
+        }
+    }
+
     func submit(
         _ changes: [ProfileChange], _ completion: @escaping ([Result<ProfileChangeResult, StorageError>]) -> Void
     ) {

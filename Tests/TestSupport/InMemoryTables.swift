@@ -60,18 +60,39 @@ struct InMemoryTables {
     mutating func apply(
         _ change: ProfileChange, by author: Author?, at now: Timestamp
     ) throws(StorageError) -> ProfileChangeResult {
-        if case .assign(_, let version) = change.operation, version != datafiles.last?.version ?? 0 {
-            throw .staleDatafile
+        var anonymous: ProfileRecord?
+        if case .assign(_, let version, let anonymousID) = change.operation {
+            guard version == datafiles.last?.version ?? 0 else { throw .staleDatafile }
+            anonymous = anonymousID.flatMap { profiles[$0] }
         }
         if change.concernsProfileOnly {
             let stored = profiles[change.userID]
-            let outcome = try rules.apply(change, to: stored, at: now)
+            let outcome = try rules.apply(change, to: stored, beside: anonymous, at: now)
             if case .put(let record) = outcome.effect { setProfile(record, of: change.userID) }
             return outcome.result
         }
         let rules = StoreRules(profiles: rules)
         return try apply(to: change.userID, at: now) { records, tallies throws(StorageError) in
             try rules.apply(change, by: author, to: &records, at: now, &tallies)
+        }
+    }
+
+    mutating func apply(
+        _ merge: ProfileMerge, by author: Author, at now: Timestamp
+    ) throws(StorageError) -> ProfileMergeResult {
+        let rules = MergeRules(profiles: rules)
+        var account = UserRecords(userID: merge.userID)
+        var anonymous = UserRecords(userID: merge.anonymousID)
+        var tallies = TallyChanges()
+        while true {
+            if let result = try rules.apply(merge, by: author, to: &account, &anonymous, at: now, &tallies) {
+                for write in account.writes { perform(write, of: merge.userID, at: now) }
+                for write in anonymous.writes { perform(write, of: merge.anonymousID, at: now) }
+                add(tallies)
+                return result
+            }
+            for part in account.takeMissing() { read(part, into: &account) }
+            for part in anonymous.takeMissing() { read(part, into: &anonymous) }
         }
     }
 
@@ -123,6 +144,8 @@ struct InMemoryTables {
         let events = goalEvents.map(\.event).filter { $0.userID == userID }
         switch part {
         case .profile: records.profile = profiles[userID].map { .present($0) } ?? .absent
+        case .attributes: records.attributes = attributes[userID].map { .present($0) } ?? .absent
+        case .definedAttributes: records.definedAttributes = Set(definitions.map(\.number))
         case .otherRecords:
             records.hasOtherRecords =
                 attributes[userID] != nil || !events.isEmpty || auditEntries.contains { $0.userID == userID }
@@ -143,7 +166,7 @@ struct InMemoryTables {
             }
         case .goalEvents(let time):
             records.goalEvents = events.filter { $0.happenedAt >= time }.map {
-                .init(goal: $0.goal, value: $0.value, happenedAt: $0.happenedAt)
+                .init(goal: $0.goal, value: $0.value, happenedAt: $0.happenedAt, senderID: $0.senderID)
             }
         case .goalEvent(let senderID): records.hasGoalEvent = events.contains { $0.senderID == senderID }
         case .periods(let experimentID): records.periods = periods[experimentID] ?? []
@@ -174,6 +197,8 @@ struct InMemoryTables {
         case .putPeriod(let period, let experimentID):
             let known = periods[experimentID] ?? []
             if !known.contains(where: { $0.number == period.number }) { periods[experimentID] = known + [period] }
+        case .putAttributes(let record): attributes[userID] = record
+        case .takeOver(let other): takeOver(other, userID)
         case .eraseOtherRecords: eraseOtherRecords(of: userID)
         case .recordAudit(let note, let author): record(note, by: author, at: now)
         }
@@ -202,6 +227,19 @@ struct InMemoryTables {
         goalEvents.removeAll { $0.event.userID == userID }
         totals[userID] = nil
         for index in auditEntries.indices where auditEntries[index].userID == userID { auditEntries[index].anonymize() }
+    }
+
+    private mutating func takeOver(_ other: Identifier, _ userID: Identifier) {
+        let senderIDs = Set(goalEvents.filter { $0.event.userID == userID }.compactMap(\.event.senderID))
+        goalEvents.removeAll {
+            $0.event.userID == other && $0.event.senderID.map { senderIDs.contains($0) } ?? false
+        }
+        for index in goalEvents.indices where goalEvents[index].event.userID == other {
+            goalEvents[index].event.userID = userID
+        }
+        for index in auditEntries.indices where auditEntries[index].userID == other {
+            auditEntries[index].userID = userID
+        }
     }
 
     // MARK: Tallies

@@ -49,6 +49,16 @@ extension Store {
         _ = try await perform { $0.submit(ProfileChange(userID: userID, operation: operation), by: author, $1) }
     }
 
+    /// Merges an anonymous user into an account.
+    @discardableResult
+    public func merge(
+        _ anonymousID: Identifier, into userID: Identifier, _ rule: ProfileChange.ConflictRule = .keep,
+        by author: Author = Author(name: "test")
+    ) async throws -> ProfileMergeResult {
+        let merge = ProfileMerge(userID: userID, anonymousID: anonymousID, conflictRule: rule)
+        return try await perform { $0.merge(merge, by: author, $1) }
+    }
+
     /// Applies changes that are all submitted before the first is waited for; returns their results in order.
     public func applyTogether(_ changes: [ProfileChange]) async -> [Result<ProfileChangeResult, StorageError>] {
         await submitTogether(changes).results()

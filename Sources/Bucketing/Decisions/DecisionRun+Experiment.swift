@@ -42,7 +42,11 @@ extension DecisionRun {
         let storesNewVariation: Bool
         let staleVariationID: Identifier?
         switch heldVariation(of: experiment) {
-        case .held(let outcome): return outcome
+        case .held(let outcome):
+            if outcome.isBorrowed, let variation = outcome.variation {
+                keep(NewAssignment(experimentID: experiment.id, variationID: variation.id, isBorrowed: true))
+            }
+            return outcome
         case .none(let stores, let staleID): (storesNewVariation, staleVariationID) = (stores, staleID)
         }
         guard audienceAdmits(to: experiment) else {
@@ -83,7 +87,8 @@ extension DecisionRun {
         let assignment = forcedAssignment(in: experiment) ?? assignment(in: experiment)
         let isOverridden = assignment?.isOverride ?? false
         if isOverridden, let variation = overridingVariation(assignment, of: experiment) {
-            return .held(Outcome(variation: variation, source: .override))
+            let isBorrowed = usesProfile && assignment?.isBorrowed == true
+            return .held(Outcome(variation: variation, source: .override, isBorrowed: isBorrowed))
         }
         // 3. The whitelist of the datafile.
         if let variation = whitelistedVariation(of: experiment) {
@@ -93,7 +98,7 @@ extension DecisionRun {
         // resolve it.
         guard usesProfile, !isOverridden else { return .none(storesNewVariation: false, staleVariationID: nil) }
         if let assignment, let variation = storedVariation(assignment, of: experiment) {
-            return .held(Outcome(variation: variation, source: .stored))
+            return .held(Outcome(variation: variation, source: .stored, isBorrowed: assignment.isBorrowed))
         }
         return .none(storesNewVariation: true, staleVariationID: assignment?.variationID)
     }

@@ -52,6 +52,8 @@ final class DecisionRun {
         var source: DecisionSource
         /// Whether no decision could be made because a contextual bandit would have to be asked.
         var hasFailed = false
+        /// Whether the variation is borrowed and to be stored for the user; see ``StoredAssignment/isBorrowed``.
+        var isBorrowed = false
 
         static let none = Outcome(variation: nil, source: .none)
     }
@@ -69,17 +71,20 @@ final class DecisionRun {
 
     func keep(_ assignment: NewAssignment) {
         newAssignments.append(assignment)
+        // Later decisions of the run find it where this one has.
+        guard !assignment.isBorrowed else { return }
         if !newVariations.isEmpty {
             newVariations[assignment.experimentID] = assignment.variationID
         } else if newAssignments.count > Self.linearSearchLimit {
             newVariations = Dictionary(
-                newAssignments.map { ($0.experimentID, $0.variationID) }, uniquingKeysWith: { $1 })
+                newAssignments.lazy.filter { !$0.isBorrowed }.map { ($0.experimentID, $0.variationID) },
+                uniquingKeysWith: { $1 })
         }
     }
 
     private func newVariation(in experimentID: Identifier) -> Identifier? {
         if !newVariations.isEmpty { return newVariations[experimentID] }
-        return newAssignments.last { $0.experimentID == experimentID }?.variationID
+        return newAssignments.last { $0.experimentID == experimentID && !$0.isBorrowed }?.variationID
     }
 
     /// Records that the datafile does not have the variation that the user is assigned to.

@@ -113,10 +113,13 @@ public struct StoredAssignment: Sendable, Equatable {
     /// Whether an admin has set it. Overrides take precedence over the whitelist and apply even if the options ignore
     /// profiles.
     public var isOverride: Bool
+    /// Whether it is stored for the user's anonymous profile: a decision that uses it stores it for the user, too.
+    public var isBorrowed: Bool
 
-    public init(variationID: Identifier, isOverride: Bool = false) {
+    public init(variationID: Identifier, isOverride: Bool = false, isBorrowed: Bool = false) {
         self.variationID = variationID
         self.isOverride = isOverride
+        self.isBorrowed = isBorrowed
     }
 }
 
@@ -126,10 +129,16 @@ public struct NewAssignment: Sendable, Equatable {
     public var variationID: Identifier
     /// The stored variation that no longer exists and is replaced, if there is one.
     public var staleVariationID: Identifier?
+    /// See ``StoredAssignment/isBorrowed``.
+    public var isBorrowed: Bool
 
-    public init(experimentID: Identifier, variationID: Identifier, staleVariationID: Identifier? = nil) {
+    public init(
+        experimentID: Identifier, variationID: Identifier, staleVariationID: Identifier? = nil,
+        isBorrowed: Bool = false
+    ) {
         self.experimentID = experimentID
         self.variationID = variationID
         self.staleVariationID = staleVariationID
+        self.isBorrowed = isBorrowed
     }
 }

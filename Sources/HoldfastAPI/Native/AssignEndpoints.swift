@@ -24,9 +24,9 @@ struct AssignEndpoints {
     }
 
     /// Returns the variation without enrolling: for a user who has none, the one that an assignment would give. Stores
-    /// nothing. The query has `user_id`, `experiment`, `sdk_key`, and `attributes` as JSON.
+    /// nothing. The query has `user_id`, `anonymous_id`, `experiment`, `sdk_key`, and `attributes` as JSON.
     func get(_ request: borrowing Request, _ call: Call) throws(CoreError) {
-        let query = try request.query(knowing: ["user_id", "experiment", "sdk_key", "attributes"])
+        let query = try request.query(knowing: ["user_id", "anonymous_id", "experiment", "sdk_key", "attributes"])
         var object = JSONObject()
         for (name, value) in query { object[name] = .string(value) }
         if let text = query["attributes"] {
@@ -75,7 +75,9 @@ struct AssignEndpoints {
         do throws(CoreError) {
             let project = try projects.project(named: request.sdkKey)
             guard let experiment = request.experiment(in: project) else { throw request.unknownExperiment }
-            decisions.decide(for: request.user, in: project, storesAssignments: enrols) { [version = project.version] in
+            decisions.decide(
+                for: request.user, beside: request.anonymousID, in: project, storesAssignments: enrols
+            ) { [version = project.version] in
                 // The datafile is nearly always the same, which saves the second look-up of the experiment.
                 Self.decide(request, $0.version == version ? experiment : request.experiment(in: $0), in: $0, $1)
             } completion: { [metrics] result in
@@ -130,20 +132,22 @@ struct AssignEndpoints {
     }
 }
 
-/// `{"user_id","experiment","attributes"?,"sdk_key"?}`
+/// `{"user_id","anonymous_id"?,"experiment","attributes"?,"sdk_key"?}`
 private final class AssignRequest: Sendable {
     let place: JSONPointer
     let user: User
+    let anonymousID: Identifier?
     /// A key or an id.
     let experiment: Identifier
     let sdkKey: String?
 
-    private static let members = ["user_id", "experiment", "attributes", "sdk_key"]
+    private static let members = ["user_id", "anonymous_id", "experiment", "attributes", "sdk_key"]
 
     init(_ value: JSONValue, at place: JSONPointer) throws(CoreError) {
         self.place = place
         let object = try value.object("a request", knowing: Self.members, at: place)
         user = try ProfileInput.user(of: object, at: place)
+        anonymousID = try ProfileInput.anonymousID(of: object, at: place)
         experiment = Identifier(try object.text("experiment", in: place))
         sdkKey = try object.optionalText("sdk_key", in: place)
     }

@@ -16,7 +16,7 @@ struct EvaluationEndpoint {
         let input = try request.withBody { bytes throws(CoreError) in try EvaluationRequest(JSONInput.parse(bytes)) }
         let project = try projects.project(named: input.sdkKey)
         let metrics = metrics
-        decisions.decide(for: input.user, in: project) { project, stored in
+        decisions.decide(for: input.user, beside: input.anonymousID, in: project) { project, stored in
             let service = DecisionService(datafile: project.datafile)
             guard let selection = input.selection else {
                 return service.decideAll(for: input.user, stored: stored, options: input.options)
@@ -75,19 +75,23 @@ struct EvaluationEndpoint {
     }
 }
 
-/// `{"user_id","attributes"?,"sdk_key"?,"tags"?,"flag_keys"?,"include_reasons"?}`
+/// `{"user_id","anonymous_id"?,"attributes"?,"sdk_key"?,"tags"?,"flag_keys"?,"include_reasons"?}`
 private struct EvaluationRequest: Sendable {
     let user: User
+    let anonymousID: Identifier?
     let sdkKey: String?
     let options: DecideOptions
     /// `nil` for all flags.
     let selection: FlagSelection?
 
-    private static let members = ["user_id", "attributes", "sdk_key", "tags", "flag_keys", "include_reasons"]
+    private static let members = [
+        "user_id", "anonymous_id", "attributes", "sdk_key", "tags", "flag_keys", "include_reasons",
+    ]
 
     init(_ value: JSONValue) throws(CoreError) {
         let object = try value.object("a request", knowing: Self.members)
         user = try ProfileInput.user(of: object, at: [])
+        anonymousID = try ProfileInput.anonymousID(of: object)
         sdkKey = try object.optionalText("sdk_key")
         selection = try FlagSelection(
             tags: object.optionalTexts("tags"), keys: object.optionalTexts("flag_keys"))

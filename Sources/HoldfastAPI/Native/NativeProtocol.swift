@@ -39,7 +39,10 @@ struct NativeProtocol: WireProtocol {
             APIRoute(
                 .patch, "/v1/profiles/{user_id}", scope: .token(.write), isConditional: true, readsQuery: true,
                 profile.patch),
-            APIRoute(.delete, "/v1/profiles/{user_id}", scope: .token(.admin), isConditional: true, profile.delete),
+            APIRoute(
+                .delete, "/v1/profiles/{user_id}", scope: .token(.admin), isConditional: true, readsQuery: true,
+                profile.delete),
+            APIRoute(.post, "/v1/profiles/{user_id}/merge", scope: .token(.write), profile.merge),
             APIRoute(.get, "/v1/profiles/{user_id}/experiments/{experiment}", scope: .token(.read), assignment.get),
             APIRoute(
                 .put, "/v1/profiles/{user_id}/experiments/{experiment}", scope: .token(.admin), isConditional: true,

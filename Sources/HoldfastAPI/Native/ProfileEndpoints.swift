@@ -1,6 +1,7 @@
 import Bucketing
 import HTTPServer
 import HoldfastCore
+import JSON
 import Storage
 
 /// `/v1/profiles/{user_id}`: one user's profile.
@@ -55,11 +56,65 @@ struct ProfileEndpoints {
         submit(change, call) { _ in .ok }
     }
 
-    /// Erases all that is stored of the user, after what is on its way to the store.
+    /// Joins an anonymous user to this one, after what is on its way to the store of both. Responds with the profile.
+    func merge(_ request: borrowing Request, _ call: Call) throws(CoreError) {
+        let userID = try request.userID()
+        let merge = try request.withBody { bytes throws(CoreError) in
+            try Self.merge(into: userID, JSONInput.parse(bytes))
+        }
+        let author = call.author(request)
+        // Safe: used on the event loop only.
+        nonisolated(unsafe) let store = store
+        events.afterWaiting { [knownExposures, catalog] in
+            call.onEventLoop {
+                store.merge(merge, by: author) { result in
+                    switch result {
+                    case .success(let merged):
+                        knownExposures.remove(merged.takenExposures)
+                        let json = ProfileJSON.encode(userID, merged.profile)
+                        guard merged.changed else { return call.respond(json: json) }
+                        // Variations forced for a test may have moved.
+                        catalog.refresh { refreshed in
+                            if case .failure(let error) = refreshed { return call.fail(error) }
+                            call.respond(json: json)
+                        }
+                    case .failure(let error):
+                        var error = CoreError(error)
+                        error.pointer = nil
+                        call.fail(error)
+                    }
+                }
+            }
+        } ifOverloaded: {
+            call.fail($0)
+        }
+    }
+
+    /// `{"from","on_conflict"?}`
+    private static func merge(into userID: Identifier, _ value: JSONValue) throws(CoreError) -> ProfileMerge {
+        let object = try value.object("a merge", knowing: ["from", "on_conflict"])
+        let anonymousID = try ProfileInput.checkUserID(try object.text("from"), at: ["from"])
+        guard anonymousID != userID else {
+            throw CoreError(
+                .invalid, "`from` must be another user than the one in the path; got '\(anonymousID)'", at: ["from"])
+        }
+        let rule = try object.optionalText("on_conflict")
+        switch rule {
+        case nil, "keep": return ProfileMerge(userID: userID, anonymousID: anonymousID, conflictRule: .keep)
+        case "replace": return ProfileMerge(userID: userID, anonymousID: anonymousID, conflictRule: .replace)
+        case let text?:
+            throw CoreError(.invalid, "`on_conflict` must be 'keep' or 'replace'; got '\(text)'", at: ["on_conflict"])
+        }
+    }
+
+    /// Erases all that is stored of the user, after what is on its way to the store. With `?keep_totals=true`, results
+    /// go on counting what they have counted.
     func delete(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         let userID = try request.userID()
+        let keepsTotals = try Request.flag("keep_totals", request.query(knowing: ["keep_totals"]))
         let change = ProfileChange(
-            userID: userID, operation: .erase, condition: Self.condition(request, of: userID))
+            userID: userID, operation: keepsTotals ? .eraseKeepingTotals : .erase,
+            condition: Self.condition(request, of: userID))
         let author = call.author(request)
         // Safe: used on the event loop only.
         nonisolated(unsafe) let store = store

@@ -132,6 +132,15 @@ extension AgentBody {
         return try Self.check(userID: text)
     }
 
+    /// Returns `anonymous_id`, or `anonymousId` as the Agent would call it; `nil` if it is absent.
+    func anonymousID() throws(AgentError) -> Identifier? {
+        for name in ["anonymous_id", "anonymousId"] {
+            let text = try text(name)
+            if !text.isEmpty { return try Self.check(userID: text) }
+        }
+        return nil
+    }
+
     func userAttributes() throws(AgentError) -> JSONObject {
         let attributes = try object("userAttributes") ?? JSONObject()
         do throws(CoreError) {

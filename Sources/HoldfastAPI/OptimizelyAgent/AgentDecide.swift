@@ -16,7 +16,9 @@ struct DecideEndpoint {
         let exposures = exposures
         let metrics = metrics
         let usesProfile = !input.options.contains(.ignoreUserProfileService)
-        decisions.decide(for: input.user, in: request.project, usesProfile: usesProfile) { project, stored in
+        decisions.decide(
+            for: input.user, beside: input.anonymousID, in: request.project, usesProfile: usesProfile
+        ) { project, stored in
             let service = DecisionService(datafile: project.datafile)
             return switch input.form {
             case .all: service.decideAll(for: input.user, stored: stored, options: input.options)
@@ -67,6 +69,8 @@ struct DecideRequest: Sendable {
     /// Each key once, in the order of the query.
     let flagKeys: [Identifier]
     let user: User
+    /// The user's id before login. The Agent has no such member.
+    let anonymousID: Identifier?
     let options: DecideOptions
 
     init(_ request: AgentRequest) throws(AgentError) {
@@ -77,6 +81,8 @@ struct DecideRequest: Sendable {
         let wantsSegments = try body.flag("fetchSegments")
         _ = try body.texts("fetchSegmentsOptions")
         user = User(id: try body.userID(), attributes: attributes, forcedDecisions: forcedDecisions)
+
+        anonymousID = try body.anonymousID()
 
         let keys = request.query.values("keys").map { Identifier($0) }
         form = keys.isEmpty ? .all : keys.count == 1 ? .one : .several

@@ -94,14 +94,7 @@ public final class KnownExposures: Sendable {
     public func insert(
         _ userID: Identifier, _ experimentID: Identifier, _ variationID: Identifier, isForced: Bool, at now: Timestamp
     ) -> Bool {
-        var hasher = Hasher()
-        hasher.combine(userID)
-        hasher.combine(UInt8.max)
-        hasher.combine(experimentID)
-        hasher.combine(UInt8.max)
-        hasher.combine(variationID)
-        hasher.combine(isForced)
-        let hash = hasher.finalize()
+        let hash = Self.hash(userID, experimentID, variationID, isForced: isForced)
         return state.withLock { state in
             // The second condition is true if the clock was set back; otherwise the generation would last too long.
             if now >= state.rotation || now < state.rotation - Self.generation || state.recent.count >= capacity {
@@ -110,6 +103,35 @@ public final class KnownExposures: Sendable {
                 state.rotation = now + Self.generation
             }
             return state.former.contains(hash) || !state.recent.insert(hash).inserted
+        }
+    }
+
+    private static func hash(
+        _ userID: Identifier, _ experimentID: Identifier, _ variationID: Identifier, isForced: Bool
+    ) -> Int {
+        var hasher = Hasher()
+        hasher.combine(userID)
+        hasher.combine(UInt8.max)
+        hasher.combine(experimentID)
+        hasher.combine(UInt8.max)
+        hasher.combine(variationID)
+        hasher.combine(isForced)
+        return hasher.finalize()
+    }
+
+    /// Forgets exposures that are another user's now.
+    public func remove(_ exposures: [Exposure]) {
+        guard !exposures.isEmpty else { return }
+        let hashes = exposures.flatMap { exposure in
+            [false, true].map {
+                Self.hash(exposure.userID, exposure.experimentID, exposure.variationID, isForced: $0)
+            }
+        }
+        state.withLock { state in
+            for hash in hashes {
+                state.recent.remove(hash)
+                state.former.remove(hash)
+            }
         }
     }
 

@@ -19,17 +19,19 @@ public final class StickyDecisionService {
     /// What is decided, and for whom. A class: each step of a decision hands it on.
     private final class Request<Value: Sendable>: Sendable {
         let user: User
+        let anonymousID: Identifier?
         let usesProfile: Bool
         let storesAssignments: Bool
         let decide: @Sendable (Project, StickyAssignments) -> DecisionResult<Value>
         let completion: @Sendable (Result<Decided<Value>, StorageError>) -> Void
 
         init(
-            user: User, usesProfile: Bool, storesAssignments: Bool,
+            user: User, anonymousID: Identifier?, usesProfile: Bool, storesAssignments: Bool,
             decide: @escaping @Sendable (Project, StickyAssignments) -> DecisionResult<Value>,
             completion: @escaping @Sendable (Result<Decided<Value>, StorageError>) -> Void
         ) {
             self.user = user
+            self.anonymousID = anonymousID
             self.usesProfile = usesProfile
             self.storesAssignments = storesAssignments
             self.decide = decide
@@ -54,18 +56,21 @@ public final class StickyDecisionService {
     }
 
     /// - Parameters:
+    ///   - anonymousID: the user's id before login, if known: where the user has no assignment, that of this profile counts
+    ///     and is stored for the user.
     ///   - usesProfile: whether what is stored of the user's assignments counts.
     ///   - storesAssignments: whether new assignments are stored; otherwise the decision leaves no trace.
     ///   - decide: makes the decision with what is stored of the user; may be called several times.
     ///   - completion: called with the decision, on the event loop.
     public func decide<Value: Sendable>(
-        for user: User, in project: Project, usesProfile: Bool = true, storesAssignments: Bool = true,
+        for user: User, beside anonymousID: Identifier? = nil, in project: Project, usesProfile: Bool = true,
+        storesAssignments: Bool = true,
         _ decide: @escaping @Sendable (Project, StickyAssignments) -> DecisionResult<Value>,
         completion: @escaping @Sendable (Result<Decided<Value>, StorageError>) -> Void
     ) {
         let request = Request(
-            user: user, usesProfile: usesProfile, storesAssignments: storesAssignments, decide: decide,
-            completion: completion)
+            user: user, anonymousID: anonymousID == user.id ? nil : anonymousID, usesProfile: usesProfile,
+            storesAssignments: storesAssignments, decide: decide, completion: completion)
         readAttributes(request, project, attempts: Self.attempts)
     }
 
@@ -93,7 +98,24 @@ public final class StickyDecisionService {
         }
         session.profile(of: request.user.id) { read in
             switch read {
-            case .success(let profile): self.decide(request, project, attributes, profile, attempts: attempts)
+            case .success(let profile):
+                guard let anonymousID = request.anonymousID else {
+                    return self.decide(request, project, attributes, profile, attempts: attempts)
+                }
+                self.readAnonymous(anonymousID, request, project, attributes, profile, attempts: attempts)
+            case .failure(let error): request.completion(.failure(error))
+            }
+        }
+    }
+
+    private func readAnonymous<Value>(
+        _ anonymousID: Identifier, _ request: Request<Value>, _ project: Project, _ attributes: StoredAttributes?,
+        _ profile: ProfileRecord?, attempts: Int
+    ) {
+        session.profile(of: anonymousID) { read in
+            switch read {
+            case .success(let anonymous):
+                self.decide(request, project, attributes, profile, beside: anonymous, attempts: attempts)
             case .failure(let error): request.completion(.failure(error))
             }
         }
@@ -101,10 +123,11 @@ public final class StickyDecisionService {
 
     private func decide<Value>(
         _ request: Request<Value>, _ project: Project, _ attributes: StoredAttributes?, _ profile: ProfileRecord?,
-        attempts: Int
+        beside anonymous: ProfileRecord? = nil, attempts: Int
     ) {
         let result = request.decide(
-            project, StickyAssignments(profile, request.user.id, project, attributes: attributes))
+            project,
+            StickyAssignments(profile, beside: anonymous, request.user.id, project, attributes: attributes))
         if result.hasStaleAssignment, attempts == Self.attempts {
             return decideWithNewestDatafile(request, project, attempts: attempts - 1)
         }
@@ -113,11 +136,15 @@ public final class StickyDecisionService {
         guard !proposals.isEmpty else { return request.completion(.success(decided)) }
         guard attempts > 0, !project.isSuperseded else { return request.completion(.failure(.staleDatafile)) }
         let change = ProfileChange(
-            userID: request.user.id, operation: .assign(proposals, decidedWith: project.catalogVersion))
+            userID: request.user.id,
+            operation: .assign(proposals, decidedWith: project.catalogVersion, beside: request.anonymousID))
         session.submit(change) { [self] stored in
             switch stored {
             case .success(let now) where Self.holds(now.profile, proposals):
                 request.completion(.success(decided))
+            case .success where request.anonymousID != nil:
+                // The anonymous profile may have changed, too.
+                readProfile(request, project, attributes, attempts: attempts - 1)
             case .success(let now):
                 decide(request, project, attributes, now.profile, attempts: attempts - 1)
             case .failure(.staleDatafile):
@@ -138,7 +165,8 @@ public final class StickyDecisionService {
                 return nil
             }
             return ProfileChange.Proposal(
-                experimentID: new.experimentID, variationID: new.variationID, replacing: new.staleVariationID)
+                experimentID: new.experimentID, variationID: new.variationID, replacing: new.staleVariationID,
+                isBorrowed: new.isBorrowed)
         }
     }
 
@@ -174,28 +202,39 @@ public struct StickyAssignments: StoredAssignments {
     public let attributes: (any AttributeSource)?
     /// `nil` for a profile that is small enough for a linear search.
     private let index: AssignmentIndex?
+    /// The profile whose assignments count where the user has none; `nil` if there is none.
+    private let borrowed: AssignmentIndex?
 
-    init(_ profile: ProfileRecord?, _ userID: Identifier, _ project: Project, attributes: StoredAttributes? = nil) {
+    /// - Parameter anonymous: the user's anonymous profile.
+    init(
+        _ profile: ProfileRecord?, beside anonymous: ProfileRecord? = nil, _ userID: Identifier, _ project: Project,
+        attributes: StoredAttributes? = nil
+    ) {
         self.profile = profile
         self.attributes = attributes
         index = profile.flatMap { $0.count > AssignmentIndex.walkable ? AssignmentIndex($0) : nil }
+        borrowed = anonymous.map { AssignmentIndex($0) }
         forcedVariations = project.forcedVariations.isEmpty ? nil : project.forcedVariations[userID]
     }
 
     public func assignment(experimentID: Identifier) -> StoredAssignment? {
-        guard let profile else { return nil }
-        guard let entry = index == nil ? profile.entry(for: experimentID) : index?.entry(for: experimentID) else {
-            return nil
+        if let profile,
+            let entry = index == nil ? profile.entry(for: experimentID) : index?.entry(for: experimentID)
+        {
+            return StoredAssignment(
+                variationID: profile.variationID(of: entry), isOverride: entry.source == .override)
         }
+        guard let borrowed, let entry = borrowed.entry(for: experimentID) else { return nil }
         return StoredAssignment(
-            variationID: profile.variationID(of: entry), isOverride: entry.source == .override)
+            variationID: borrowed.profile.variationID(of: entry), isOverride: entry.source == .override,
+            isBorrowed: true)
     }
 }
 
 /// Indexes a large profile by experiment after several look-ups, when the index pays off.
 private final class AssignmentIndex: @unchecked Sendable {
     // Safe: the decisions of a request use it one after the other, on its event loop.
-    private let profile: ProfileRecord
+    let profile: ProfileRecord
     private var lookups = 0
     private var entries: [Identifier: ProfileRecord.Entry] = [:]
 

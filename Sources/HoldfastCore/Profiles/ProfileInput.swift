@@ -149,6 +149,14 @@ extension ProfileInput {
         return User(id: userID, attributes: attributes)
     }
 
+    /// Returns a request's `anonymous_id`, the user's id before login; `nil` if it is absent or null.
+    public static func anonymousID(
+        of object: JSONObject, at place: JSONPointer = []
+    ) throws(CoreError) -> Identifier? {
+        guard let text = try object.optionalText("anonymous_id", in: place) else { return nil }
+        return try checkUserID(text, at: place.appending("anonymous_id"))
+    }
+
     /// The maximum number of a user's attributes in one request.
     static let attributeLimit = 1_000
     /// The maximum length of a string attribute, in bytes.

@@ -52,6 +52,7 @@ extension Assignment.Source {
         case .saved: "saved"
         case .bucketed: "bucketed"
         case .override: "override"
+        case .merged: "merged"
         }
     }
 }

@@ -9,6 +9,8 @@ public struct Assignment: Hashable, Sendable {
         case bucketed = 2
         /// Set by an admin. It stays until an admin removes it and never expires.
         case override = 3
+        /// Taken over from the user's anonymous profile.
+        case merged = 4
     }
 
     public var variationID: Identifier

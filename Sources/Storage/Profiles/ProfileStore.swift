@@ -12,13 +12,17 @@ public struct ProfileChange: Sendable {
         /// - Parameter decidedWith: the greatest datafile version, of all projects, that the decisions took into
         ///   account. If a newer one is active at the commit, nothing is stored and the change fails with
         ///   ``StorageError/staleDatafile``: a variation missing from an older datafile may exist in the newest.
-        case assign([Proposal], decidedWith: Int64 = 0)
+        /// - Parameter beside: the user's anonymous profile, whose assignment counts where the user has none. The
+        ///   change stores it as ``Assignment/Source/merged``, as it is at the commit; the anonymous profile stays.
+        case assign([Proposal], decidedWith: Int64 = 0, beside: Identifier? = nil)
         /// Sets a variation on behalf of an admin. It stays until an admin removes it.
         case override(experimentID: Identifier, variationID: Identifier)
         /// Removes one assignment, even an override, on behalf of an admin.
         case remove(experimentID: Identifier)
         /// Erases everything stored about the user.
         case erase
+        /// Erases everything stored about the user, and leaves the tallies of results as they are.
+        case eraseKeepingTotals
     }
 
     /// Which of two saves of one experiment wins.
@@ -34,11 +38,17 @@ public struct ProfileChange: Sendable {
         /// The stored variation that the decision had to discard because it is gone from the datafile, if any. The
         /// proposal is stored only if there is no assignment, or if the assignment is this one.
         public var replacing: Identifier?
+        /// Whether the variation is that of the user's anonymous profile. If that has another one at the commit, or
+        /// none, it is not stored.
+        public var isBorrowed: Bool
 
-        public init(experimentID: Identifier, variationID: Identifier, replacing: Identifier? = nil) {
+        public init(
+            experimentID: Identifier, variationID: Identifier, replacing: Identifier? = nil, isBorrowed: Bool = false
+        ) {
             self.experimentID = experimentID
             self.variationID = variationID
             self.replacing = replacing
+            self.isBorrowed = isBorrowed
         }
     }
 
@@ -55,6 +65,43 @@ public struct ProfileChange: Sendable {
         self.operation = operation
         self.condition = condition
     }
+}
+
+extension ProfileChange.Operation {
+    /// Whether the operation erases the user.
+    public var isErasure: Bool {
+        switch self {
+        case .erase, .eraseKeepingTotals: true
+        case .replace, .merge, .assign, .override, .remove: false
+        }
+    }
+}
+
+/// Joins what is stored about an anonymous user to an account, atomically; see ``MergeRules``.
+public struct ProfileMerge: Sendable {
+    /// The account, which keeps its id.
+    public var userID: Identifier
+    /// The user of whom nothing stays under this id. Another one than ``userID``.
+    public var anonymousID: Identifier
+    /// Whose assignments and attributes win where both have one: with `keep` the account's, with `replace` the anonymous
+    /// user's.
+    public var conflictRule: ProfileChange.ConflictRule
+
+    public init(userID: Identifier, anonymousID: Identifier, conflictRule: ProfileChange.ConflictRule = .keep) {
+        self.userID = userID
+        self.anonymousID = anonymousID
+        self.conflictRule = conflictRule
+    }
+}
+
+/// The result of a ``ProfileMerge``, once it is durable.
+public struct ProfileMergeResult: Sendable {
+    /// Whether anything was stored about the anonymous user; otherwise nothing was written.
+    public var changed: Bool
+    /// The account's profile after the merge; `nil` if there is none.
+    public var profile: ProfileRecord?
+    /// The exposures that were the anonymous user's.
+    public var takenExposures: [Exposure]
 }
 
 /// The result of a change, once it is durable.
@@ -105,6 +152,9 @@ public protocol ProfileStore: AnyObject {
     /// - Parameter author: the admin whose change the audit log records. Erasing a user also removes the user's id and the
     ///   values before and after from existing entries. `nil` for a change that is not recorded.
     func submit(_ change: ProfileChange, by author: Author?, _ completion: @escaping Completion<ProfileChangeResult>)
+
+    /// Joins an anonymous user to an account and records that in the audit log.
+    func merge(_ merge: ProfileMerge, by author: Author, _ completion: @escaping Completion<ProfileMergeResult>)
 
     /// Applies changes in order. A refused change does not affect the others.
     ///

@@ -52,9 +52,31 @@ extension AuditNote {
                 before: Self.describe(former?[experimentID]))
         case .erase:
             self.init(.profileErase, of: "")
+        case .eraseKeepingTotals:
+            self.init(.profileErase, of: "", after: ["keep_totals": true])
         case .replace, .merge, .assign:
             return nil
         }
+    }
+
+    /// Describes the merge of an anonymous user: the assignments of the account that it changed, before and after.
+    init(_ merge: ProfileMerge, from former: ProfileRecord?, to profile: ProfileRecord?) {
+        var (before, after) = (JSONObject(), JSONObject())
+        for entry in (profile ?? .empty).entries {
+            let experimentID = profile?.experimentID(of: entry) ?? ""
+            let assignments = (former?[experimentID], profile?[experimentID])
+            guard assignments.0 != assignments.1 else { continue }
+            if assignments.0 != nil { before[experimentID.string] = Self.describe(assignments.0) }
+            after[experimentID.string] = Self.describe(assignments.1)
+        }
+        self.init(
+            .profileMerge, of: "", userID: merge.userID,
+            before: before.isEmpty ? .null : ["assignments": .object(before)],
+            after: [
+                "from": .string(merge.anonymousID.string),
+                "on_conflict": merge.conflictRule == .keep ? "keep" : "replace",
+                "assignments": .object(after),
+            ])
     }
 
     private static func describe(_ assignment: Assignment?) -> JSONValue {

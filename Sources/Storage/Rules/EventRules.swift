@@ -88,7 +88,7 @@ public enum EventRules {
     }
 
     /// Whether an admin has chosen the variation, in the profile or for a test.
-    private static func isForced(_ exposure: Exposure, _ records: UserRecords) -> Bool {
+    static func isForced(_ exposure: Exposure, _ records: UserRecords) -> Bool {
         if case .present(let profile) = records.profile, profile[exposure.experimentID]?.source == .override {
             return true
         }
@@ -101,13 +101,15 @@ public enum EventRules {
         .goalEvents(since: exposure.happenedAt - lookBack)
     }
 
-    private static func put(
-        _ stored: StoredExposure, in records: inout UserRecords, _ tallies: inout TallyChanges
+    /// - Parameter deleted: totals of goal events that retention has deleted, by goal.
+    static func put(
+        _ stored: StoredExposure, with deleted: [Identifier: UserGoal] = [:], in records: inout UserRecords,
+        _ tallies: inout TallyChanges
     ) {
         let exposure = stored.exposure
         records.write(.putExposure(stored))
         tallies.add(1, stored)
-        var totals: [Identifier: UserGoal] = [:]
+        var totals = deleted
         for event in records.goalEvents where event.happenedAt >= exposure.happenedAt - lookBack {
             totals[event.goal, default: UserGoal()].add(event.value, isAfter: event.happenedAt >= exposure.happenedAt)
         }
@@ -143,7 +145,7 @@ public enum EventRules {
     }
 
     /// Removes the user from the tallies of a variation.
-    private static func remove(_ stored: StoredExposure, _ records: UserRecords, _ tallies: inout TallyChanges) {
+    static func remove(_ stored: StoredExposure, _ records: UserRecords, _ tallies: inout TallyChanges) {
         tallies.add(-1, stored)
         guard stored.isCounted else { return }
         for (key, total) in records.totals where key.experimentID == stored.exposure.experimentID {

@@ -14,12 +14,13 @@ public struct ProfileRules: Sendable {
 
     /// Applies one change if its condition holds.
     ///
+    /// - Parameter anonymous: the stored profile that the user's assignments are made beside, if there is one.
     /// - Throws: ``StorageError/conditionFailed``, ``StorageError/tooManyAssignments(limit:)``
     public func apply(
-        _ change: ProfileChange, to stored: ProfileRecord?, at now: Timestamp
+        _ change: ProfileChange, to stored: ProfileRecord?, beside anonymous: ProfileRecord? = nil, at now: Timestamp
     ) throws(StorageError) -> ProfileOutcome {
         if let condition = change.condition, !condition(stored?.visible(at: now)) { throw .conditionFailed }
-        return try apply(change.operation, to: stored, at: now)
+        return try apply(change.operation, to: stored, beside: anonymous, at: now)
     }
 
     /// Applies one operation.
@@ -30,17 +31,18 @@ public struct ProfileRules: Sendable {
     /// - Parameter stored: the stored record, including expired entries.
     /// - Throws: ``StorageError/tooManyAssignments(limit:)`` if the change makes the profile exceed the limit.
     public func apply(
-        _ operation: ProfileChange.Operation, to stored: ProfileRecord?, at now: Timestamp
+        _ operation: ProfileChange.Operation, to stored: ProfileRecord?, beside anonymous: ProfileRecord? = nil,
+        at now: Timestamp
     ) throws(StorageError) -> ProfileOutcome {
         let before = stored?.visible(at: now)
-        if case .erase = operation {
+        if operation.isErasure {
             let result = ProfileChangeResult(existed: before != nil, changed: before != nil, profile: nil)
             return ProfileOutcome(result: result, effect: stored == nil ? .none : .delete)
         }
         let maximum = max(assignmentLimit, before?.count ?? 0)
         guard operation.minimumAssignments <= maximum else { throw .tooManyAssignments(limit: assignmentLimit) }
         var draft = ProfileDraft(before, at: now, room: operation.maximumNewAssignments)
-        edit(&draft, operation, at: now)
+        edit(&draft, operation, beside: anonymous?.visible(at: now), at: now)
         guard before != nil || !draft.isEmpty || operation.makesEmptyProfile else {
             return ProfileOutcome(
                 result: ProfileChangeResult(existed: false, changed: false, profile: nil), effect: .none)
@@ -56,7 +58,10 @@ public struct ProfileRules: Sendable {
         )
     }
 
-    private func edit(_ draft: inout ProfileDraft, _ operation: ProfileChange.Operation, at now: Timestamp) {
+    private func edit(
+        _ draft: inout ProfileDraft, _ operation: ProfileChange.Operation, beside anonymous: ProfileRecord?,
+        at now: Timestamp
+    ) {
         switch operation {
         case .replace(let map):
             draft.removeAll { experimentID, assignment in
@@ -65,15 +70,15 @@ public struct ProfileRules: Sendable {
             save(map, onConflict: .replace, in: &draft, at: now)
         case .merge(let map, let rule):
             save(map, onConflict: rule, in: &draft, at: now)
-        case .assign(let proposals, _):
+        case .assign(let proposals, _, _):
             for proposal in proposals {
-                assign(proposal, in: &draft, at: now)
+                assign(proposal, in: &draft, beside: anonymous, at: now)
             }
         case .override(let experimentID, let variationID):
             override(experimentID, with: variationID, in: &draft, at: now)
         case .remove(let experimentID):
             draft.update(experimentID) { $0 = nil }
-        case .erase:
+        case .erase, .eraseKeepingTotals:
             draft.removeAll { _, _ in true }
         }
     }
@@ -101,15 +106,33 @@ public struct ProfileRules: Sendable {
         }
     }
 
-    private func assign(_ proposal: ProfileChange.Proposal, in draft: inout ProfileDraft, at now: Timestamp) {
+    private func assign(
+        _ proposal: ProfileChange.Proposal, in draft: inout ProfileDraft, beside anonymous: ProfileRecord?,
+        at now: Timestamp
+    ) {
         draft.update(proposal.experimentID) { assignment in
             if let stored = assignment {
                 guard stored.source != .override, stored.variationID == proposal.replacing,
                     stored.variationID != proposal.variationID
                 else { return }
+            } else if let other = anonymous?[proposal.experimentID],
+                other.source == .override || other.variationID != proposal.replacing
+            {
+                // What the anonymous user has by now wins over what was decided before.
+                assignment = takenOver(other, at: now)
+                return
             }
+            guard !proposal.isBorrowed else { return }
             assignment = new(proposal.variationID, .bucketed, at: now)
         }
+    }
+
+    /// Returns another user's assignment as it is stored in a profile that takes it over, which counts as saving it.
+    func takenOver(_ other: Assignment, at now: Timestamp) -> Assignment {
+        let isOverride = other.source == .override
+        return Assignment(
+            variationID: other.variationID, source: isOverride ? .override : .merged, assignedAt: other.assignedAt,
+            updatedAt: now, expiresAt: isOverride ? nil : expiry(from: now))
     }
 
     private func override(
@@ -144,16 +167,16 @@ extension ProfileChange.Operation {
     fileprivate var minimumAssignments: Int {
         switch self {
         case .replace(let map), .merge(let map, _): map.entries.count
-        case .assign, .override, .remove, .erase: 0
+        case .assign, .override, .remove, .erase, .eraseKeepingTotals: 0
         }
     }
 
     fileprivate var maximumNewAssignments: Int {
         switch self {
         case .replace(let map), .merge(let map, _): map.entries.count
-        case .assign(let proposals, _): proposals.count
+        case .assign(let proposals, _, _): proposals.count
         case .override: 1
-        case .remove, .erase: 0
+        case .remove, .erase, .eraseKeepingTotals: 0
         }
     }
 
@@ -161,7 +184,7 @@ extension ProfileChange.Operation {
     fileprivate var makesEmptyProfile: Bool {
         switch self {
         case .replace, .merge: true
-        case .assign, .override, .remove, .erase: false
+        case .assign, .override, .remove, .erase, .eraseKeepingTotals: false
         }
     }
 }

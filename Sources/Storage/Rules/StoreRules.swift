@@ -31,8 +31,8 @@ public struct StoreRules: Sendable {
         case .delete: records.write(.deleteProfile(replacing: stored))
         }
         switch change.operation {
-        case .erase:
-            EventRules.erase(records, &tallies)
+        case .erase, .eraseKeepingTotals:
+            if case .erase = change.operation { EventRules.erase(records, &tallies) }
             let isEmpty = records.forcedVariations.isEmpty && records.exposures.isEmpty && !records.hasOtherRecords
             if !isEmpty { records.write(.eraseOtherRecords) }
         case .override:
@@ -50,7 +50,7 @@ public struct StoreRules: Sendable {
 
     private static func parts(_ operation: ProfileChange.Operation) -> [UserRecords.Part] {
         switch operation {
-        case .erase: [.profile, .forcedVariations, .exposures, .otherRecords]
+        case .erase, .eraseKeepingTotals: [.profile, .forcedVariations, .exposures, .otherRecords]
         case .override(let experimentID, _): [.profile, .exposure(experimentID: experimentID)]
         case .replace, .merge, .assign, .remove: [.profile]
         }
@@ -61,21 +61,16 @@ public struct StoreRules: Sendable {
         switch operation {
         case .erase: records.exposures
         case .override(let experimentID, _): records.exposure(to: experimentID).map { [$0] } ?? []
-        case .replace, .merge, .assign, .remove: []
+        case .replace, .merge, .assign, .remove, .eraseKeepingTotals: []
         }
     }
 
     private static func storedProfile(
         for operation: ProfileChange.Operation, _ records: UserRecords
     ) throws(StorageError) -> ProfileRecord? {
-        switch records.profile {
-        case .absent: return nil
-        case .present(let record): return record
-        case .damaged(let error):
-            // An unreadable profile can still be erased; how many assignments it held is unknown.
-            if case .erase = operation { return .empty }
-            throw error
-        }
+        // An unreadable profile can still be erased; how many assignments it held is unknown.
+        if operation.isErasure, case .damaged = records.profile { return .empty }
+        return try records.profile.get()
     }
 
     /// Forces a variation on a user for a test, or with `nil` removes the forced one.
@@ -126,7 +121,7 @@ extension ProfileChange {
     public var concernsProfileOnly: Bool {
         switch operation {
         case .replace, .merge, .assign: true
-        case .override, .remove, .erase: false
+        case .override, .remove, .erase, .eraseKeepingTotals: false
         }
     }
 }

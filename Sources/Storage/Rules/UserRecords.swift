@@ -12,6 +12,9 @@ public struct UserRecords: Sendable {
         case profile
         /// Whether attributes, goal events or audit entries of the user exist.
         case otherRecords
+        case attributes
+        /// The numbers of all attributes in the schema.
+        case definedAttributes
         case forcedVariations
         /// The exposures to all experiments.
         case exposures
@@ -29,12 +32,23 @@ public struct UserRecords: Sendable {
         case periods(experimentID: Identifier)
     }
 
-    /// A stored profile, including what has expired in it.
-    public enum StoredProfile: Sendable {
+    /// A stored record: a profile, including what has expired in it, or attributes.
+    public enum Stored<Record: Sendable>: Sendable {
         case absent
-        case present(ProfileRecord)
+        case present(Record)
         /// The record cannot be decoded.
         case damaged(StorageError)
+
+        /// The record; `nil` if there is none.
+        ///
+        /// - Throws: ``StorageError/damaged(reason:)``
+        func get() throws(StorageError) -> Record? {
+            switch self {
+            case .absent: return nil
+            case .present(let record): return record
+            case .damaged(let error): throw error
+            }
+        }
     }
 
     /// The user's total of one goal in one experiment.
@@ -53,11 +67,13 @@ public struct UserRecords: Sendable {
         public var goal: Identifier
         public var value: Double
         public var happenedAt: Timestamp
+        public var senderID: Identifier?
 
-        public init(goal: Identifier, value: Double, happenedAt: Timestamp) {
+        public init(goal: Identifier, value: Double, happenedAt: Timestamp, senderID: Identifier?) {
             self.goal = goal
             self.value = value
             self.happenedAt = happenedAt
+            self.senderID = senderID
         }
     }
 
@@ -75,13 +91,19 @@ public struct UserRecords: Sendable {
         case insertGoalEvent(GoalEvent)
         /// Stores an allocation period, unless there is one with its number.
         case putPeriod(AllocationPeriod, experimentID: Identifier)
+        case putAttributes(AttributeRecord)
+        /// Makes another user's goal events and audit entries this user's. The events keep their numbers. Those whose
+        /// sender's id an event of this user has are deleted.
+        case takeOver(Identifier)
         /// Deletes everything about the user except the profile, and anonymizes the audit entries that name the user.
         case eraseOtherRecords
         case recordAudit(AuditNote, Author)
     }
 
     public let userID: Identifier
-    public var profile = StoredProfile.absent
+    public var profile = Stored<ProfileRecord>.absent
+    public var attributes = Stored<AttributeRecord>.absent
+    public var definedAttributes: Set<UInt32> = []
     public var hasOtherRecords = false
     public var forcedVariations: [ForcedVariation] = []
     /// At most one per experiment.

@@ -23,6 +23,14 @@ enum AttributeSchemaRows {
         return definition
     }
 
+    static func numbers(on connection: Connection) throws(SQLiteError) -> Set<UInt32> {
+        var numbers: Set<UInt32> = []
+        try connection.statement("SELECT number FROM attributes").run(row: { row in
+            numbers.insert(UInt32(clamping: row.integer(0)))
+        })
+        return numbers
+    }
+
     static func isDefined(_ number: UInt32, on connection: Connection) throws(SQLiteError) -> Bool {
         var isDefined = false
         try connection.statement("SELECT 1 FROM attributes WHERE number = ?1").run {

@@ -64,6 +64,17 @@ enum AuditRows {
         if count > 0 { transaction.changed() }
     }
 
+    /// Makes the entries about one user those about another.
+    static func move(
+        from former: Identifier, to userID: Identifier, in transaction: WriteTransaction
+    ) throws(SQLiteError) {
+        let count = try transaction.connection.statement("UPDATE audit SET user_id = ?2 WHERE user_id = ?1").change {
+            $0.bind(former.string, at: 1)
+            $0.bind(userID.string, at: 2)
+        }
+        if count > 0 { transaction.changed() }
+    }
+
     /// Deletes entries recorded before a time, oldest first.
     ///
     /// - Returns: the number of deleted entries.

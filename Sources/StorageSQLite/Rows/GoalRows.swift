@@ -41,14 +41,36 @@ enum GoalEventRows {
     ) throws(SQLiteError) -> [UserRecords.GoalValue] {
         var found: [UserRecords.GoalValue] = []
         try connection.statement(
-            "SELECT goal, value, happened_at FROM goal_events WHERE user_id = ?1 AND happened_at >= ?2"
+            "SELECT goal, value, happened_at, sender_id FROM goal_events WHERE user_id = ?1 AND happened_at >= ?2"
         ).run {
             $0.bind(userID.string, at: 1)
             $0.bind(time, at: 2)
         } row: {
-            found.append(.init(goal: Identifier($0.text(0)), value: $0.double(1), happenedAt: $0.integer(2)))
+            found.append(
+                .init(
+                    goal: Identifier($0.text(0)), value: $0.double(1), happenedAt: $0.integer(2),
+                    senderID: $0.isNull(3) ? nil : Identifier($0.text(3))))
         }
         return found
+    }
+
+    /// Makes the events of one user those of another, and deletes those whose sender's id the other has.
+    static func move(
+        from former: Identifier, to userID: Identifier, in transaction: WriteTransaction
+    ) throws(SQLiteError) {
+        for sql: StaticString in [
+            """
+            DELETE FROM goal_events WHERE user_id = ?1 AND sender_id IN
+            (SELECT sender_id FROM goal_events WHERE user_id = ?2 AND sender_id IS NOT NULL)
+            """,
+            "UPDATE goal_events SET user_id = ?2 WHERE user_id = ?1",
+        ] {
+            let count = try transaction.connection.statement(sql).change {
+                $0.bind(former.string, at: 1)
+                $0.bind(userID.string, at: 2)
+            }
+            if count > 0 { transaction.changed() }
+        }
     }
 
     /// Deletes the oldest events that were received before a time. What was tallied of them stays.

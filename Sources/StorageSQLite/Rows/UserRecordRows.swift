@@ -18,10 +18,29 @@ extension WriteTransaction {
         }
     }
 
+    /// Applies a rule to two users, like ``apply(to:at:_:)``. Performs the writes of the first user first.
+    func apply<Result>(
+        to first: Identifier, _ second: Identifier, at now: Timestamp,
+        _ rule: (inout UserRecords, inout UserRecords, inout TallyChanges) throws(StorageError) -> Result?
+    ) throws -> Result {
+        var (firstRecords, secondRecords) = (UserRecords(userID: first), UserRecords(userID: second))
+        while true {
+            if let result = try rule(&firstRecords, &secondRecords, &tallies) {
+                for write in firstRecords.writes { try perform(write, of: first, at: now) }
+                for write in secondRecords.writes { try perform(write, of: second, at: now) }
+                return result
+            }
+            for part in firstRecords.takeMissing() { try read(part, into: &firstRecords) }
+            for part in secondRecords.takeMissing() { try read(part, into: &secondRecords) }
+        }
+    }
+
     private func read(_ part: UserRecords.Part, into records: inout UserRecords) throws(SQLiteError) {
         let userID = records.userID
         switch part {
         case .profile: records.profile = try storedProfile(of: userID)
+        case .attributes: records.attributes = try storedAttributes(of: userID)
+        case .definedAttributes: records.definedAttributes = try AttributeSchemaRows.numbers(on: connection)
         case .otherRecords: records.hasOtherRecords = try hasOtherRecords(userID)
         case .forcedVariations: records.forcedVariations = try ForcedVariationRows.ofUser(userID, on: connection)
         case .exposures: records.exposures = try ExposureRows.ofUser(userID, on: connection)
@@ -45,7 +64,18 @@ extension WriteTransaction {
         }
     }
 
-    private func storedProfile(of userID: Identifier) throws(SQLiteError) -> UserRecords.StoredProfile {
+    private func storedAttributes(
+        of userID: Identifier
+    ) throws(SQLiteError) -> UserRecords.Stored<AttributeRecord> {
+        guard let bytes = try AttributeRows.find(userID, on: connection) else { return .absent }
+        do throws(StorageError) {
+            return .present(try AttributeRows.decode(bytes, of: userID))
+        } catch {
+            return .damaged(error)
+        }
+    }
+
+    private func storedProfile(of userID: Identifier) throws(SQLiteError) -> UserRecords.Stored<ProfileRecord> {
         guard let bytes = try ProfileRows.find(userID, on: connection) else { return .absent }
         do throws(StorageError) {
             return .present(try ProfileRows.decode(bytes, of: userID))
@@ -81,6 +111,10 @@ extension WriteTransaction {
         case .deleteTotals(let experimentID): try UserGoalRows.delete(userID, experimentID, on: connection)
         case .insertGoalEvent(let event): try GoalEventRows.insert(event, in: self)
         case .putPeriod(let period, let experimentID): try put(period, of: experimentID)
+        case .putAttributes(let record): try AttributeRows.put(record, for: userID, in: self)
+        case .takeOver(let other):
+            try GoalEventRows.move(from: other, to: userID, in: self)
+            try AuditRows.move(from: other, to: userID, in: self)
         case .eraseOtherRecords: try eraseOtherRecords(of: userID)
         case .recordAudit(let note, let author): try record(note, by: author, at: now)
         }

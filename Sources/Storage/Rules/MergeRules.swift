@@ -1,0 +1,230 @@
+public import Bucketing
+
+/// The rules of merging an anonymous user into an account, as at login. Nothing is counted twice, and nothing is lost:
+///
+/// - Assignments: where both have one, the ``ProfileMerge/conflictRule`` decides, except that an override wins over any
+///   assignment that is none. What the account takes over becomes ``Assignment/Source/merged``, keeps when it was
+///   assigned, and is renewed as by a save; an override stays one.
+/// - Exposures: for each experiment the earlier one counts. Different variations mean that the user was exposed to
+///   several.
+/// - Goal events: the account gets all, except those whose sender's id it has already.
+/// - Attributes: by the conflict rule, each for itself.
+/// - Variations forced for a test: the account's win.
+/// - Entries of the audit log about the anonymous user become the account's.
+///
+/// Nothing stays under the anonymous id. It may be used anew: what arrives for it later begins another profile, which the
+/// next merge joins. Repeating a merge therefore changes nothing.
+public struct MergeRules: Sendable {
+    public var profiles: ProfileRules
+
+    public init(profiles: ProfileRules) {
+        self.profiles = profiles
+    }
+
+    /// Applies a merge. The store performs the writes of `account` first, then those of `anonymous`.
+    ///
+    /// - Returns: `nil` if `account` or `anonymous` lacks something; nothing has changed then.
+    /// - Throws: ``StorageError/tooManyAssignments(limit:)``, ``StorageError/damaged(reason:)``
+    public func apply(
+        _ merge: ProfileMerge, by author: Author, to account: inout UserRecords, _ anonymous: inout UserRecords,
+        at now: Timestamp, _ tallies: inout TallyChanges
+    ) throws(StorageError) -> ProfileMergeResult? {
+        let parts: [UserRecords.Part] = [.profile, .attributes, .forcedVariations, .exposures, .otherRecords]
+        guard Self.have(parts, &account, parts, &anonymous) else { return nil }
+        let storedAccount = try account.profile.get()
+        let storedAnonymous = try anonymous.profile.get()
+        let former = storedAccount?.visible(at: now)
+        let isKnown =
+            storedAnonymous != nil || !anonymous.forcedVariations.isEmpty || !anonymous.exposures.isEmpty
+            || anonymous.hasOtherRecords
+        guard isKnown else { return ProfileMergeResult(changed: false, profile: former, takenExposures: []) }
+        guard Self.canMergeEvents(&account, &anonymous) else { return nil }
+        let attributes = (own: try account.attributes.get(), other: try anonymous.attributes.get())
+        guard attributes.other == nil || account.has([.definedAttributes]) else { return nil }
+        let profile = try self.profile(former, storedAnonymous?.visible(at: now), merge.conflictRule, at: now)
+
+        // From here on, nothing throws.
+        if let profile, profile != former {
+            account.write(.putProfile(profile, replacing: storedAccount))
+            account.profile = .present(profile)
+        }
+        let mergedAttributes = Self.attributes(
+            attributes.own, attributes.other, merge.conflictRule, defined: account.definedAttributes)
+        if let mergedAttributes, mergedAttributes != attributes.own { account.write(.putAttributes(mergedAttributes)) }
+        Self.mergeForcedVariations(of: anonymous, into: &account)
+        account.write(.takeOver(anonymous.userID))
+        Self.mergeEvents(of: anonymous, into: &account, &tallies)
+        account.write(.recordAudit(AuditNote(merge, from: former, to: profile), author))
+        if storedAnonymous != nil { anonymous.write(.deleteProfile(replacing: storedAnonymous)) }
+        anonymous.write(.eraseOtherRecords)
+        return ProfileMergeResult(
+            changed: true, profile: profile, takenExposures: anonymous.exposures.map(\.exposure))
+    }
+
+    /// Whether both have been read; what is missing of both is read at once.
+    private static func have(
+        _ accountParts: [UserRecords.Part], _ account: inout UserRecords, _ anonymousParts: [UserRecords.Part],
+        _ anonymous: inout UserRecords
+    ) -> Bool {
+        let (first, second) = (account.has(accountParts), anonymous.has(anonymousParts))
+        return first && second
+    }
+
+    // MARK: Assignments, attributes, forced variations
+
+    /// - Parameters: without what has expired.
+    private func profile(
+        _ account: ProfileRecord?, _ anonymous: ProfileRecord?, _ rule: ProfileChange.ConflictRule, at now: Timestamp
+    ) throws(StorageError) -> ProfileRecord? {
+        guard let anonymous else { return account }
+        var draft = ProfileDraft(account, at: now, room: anonymous.count)
+        for entry in anonymous.entries {
+            let other = anonymous.assignment(of: entry)
+            draft.update(anonymous.experimentID(of: entry)) { assignment in
+                if let own = assignment, !Self.wins(other, over: own, rule) { return }
+                assignment = profiles.takenOver(other, at: now)
+            }
+        }
+        let merged = draft.record
+        guard merged.count <= max(profiles.assignmentLimit, account?.count ?? 0) else {
+            throw .tooManyAssignments(limit: profiles.assignmentLimit)
+        }
+        return merged
+    }
+
+    private static func wins(_ other: Assignment, over own: Assignment, _ rule: ProfileChange.ConflictRule) -> Bool {
+        switch (other.source == .override, own.source == .override) {
+        case (true, false): true
+        case (false, true): false
+        case (true, true), (false, false): rule == .replace && other.variationID != own.variationID
+        }
+    }
+
+    /// - Parameter defined: the schema's attributes. Values of a deleted one must not move to a user from whom they have
+    ///   been deleted already.
+    private static func attributes(
+        _ account: AttributeRecord?, _ anonymous: AttributeRecord?, _ rule: ProfileChange.ConflictRule,
+        defined: Set<UInt32>
+    ) -> AttributeRecord? {
+        guard let anonymous else { return account }
+        var updates: [UInt32: AttributeUpdate] = [:]
+        for number in anonymous.numbers where defined.contains(number) {
+            guard rule == .replace || account?[number] == nil, let value = anonymous[number] else { continue }
+            updates[number] = .set(value)
+        }
+        return updates.isEmpty ? account : (account ?? .empty).applying(updates) { _ in }
+    }
+
+    private static func mergeForcedVariations(of anonymous: UserRecords, into account: inout UserRecords) {
+        for variation in anonymous.forcedVariations {
+            let isOwn = account.forcedVariations.contains {
+                $0.sdkKey == variation.sdkKey && $0.experimentKey == variation.experimentKey
+            }
+            guard !isOwn else { continue }
+            var taken = variation
+            taken.userID = account.userID
+            account.forcedVariations.append(taken)
+            account.write(.putForcedVariation(taken))
+        }
+    }
+
+    // MARK: Exposures and goal events
+
+    private static func canMergeEvents(_ account: inout UserRecords, _ anonymous: inout UserRecords) -> Bool {
+        guard !account.exposures.isEmpty || !anonymous.exposures.isEmpty else { return true }
+        func parts(_ records: UserRecords) -> [UserRecords.Part] {
+            // All events: the sender's ids of old ones count, too.
+            [.goalEvents(since: .min)] + records.exposures.map { .totals(experimentID: $0.exposure.experimentID) }
+        }
+        return have(parts(account), &account, parts(anonymous), &anonymous)
+    }
+
+    /// Removes both users from the tallies and adds the merged one.
+    ///
+    /// - Parameter account: has the merged profile and forced variations.
+    private static func mergeEvents(
+        of anonymous: UserRecords, into account: inout UserRecords, _ tallies: inout TallyChanges
+    ) {
+        let deleted = (account: deletedTotals(account), anonymous: deletedTotals(anonymous))
+        let senderIDs = Set(account.goalEvents.compactMap(\.senderID))
+        let taken = anonymous.goalEvents.filter { $0.senderID.map { !senderIDs.contains($0) } ?? true }
+        account.goalEvents += taken
+        for experimentID in Set((account.exposures + anonymous.exposures).map(\.exposure.experimentID)).sorted() {
+            let own = account.exposure(to: experimentID)
+            let other = anonymous.exposure(to: experimentID)
+            guard let merged = merged(own, other, account) else { continue }
+            let isSame = other == nil && merged.exposure.isForced == own?.exposure.isForced
+            if isSame, taken.isEmpty { continue }
+            if let own {
+                EventRules.remove(own, account, &tallies)
+                account.write(.deleteTotals(experimentID: experimentID))
+            }
+            if let other { EventRules.remove(other, anonymous, &tallies) }
+            var totals: [Identifier: UserGoal] = [:]
+            let first = merged.exposure.happenedAt
+            for (stored, deleted) in [(own, deleted.account), (other, deleted.anonymous)] {
+                guard let stored else { continue }
+                for (key, total) in deleted where key.experimentID == experimentID {
+                    // Of an event before the later exposure, nobody knows any more whether it was before the first one.
+                    totals[key.goal, default: UserGoal()].add(
+                        total, withBefore: stored.exposure.happenedAt == first)
+                }
+            }
+            EventRules.put(merged, with: totals, in: &account, &tallies)
+        }
+    }
+
+    /// The exposure that counts of two to one experiment; `nil` if there are none.
+    private static func merged(
+        _ own: StoredExposure?, _ other: StoredExposure?, _ account: UserRecords
+    ) -> StoredExposure? {
+        guard var merged = own ?? other else { return nil }
+        if let own, let other {
+            merged.exposure = other.exposure.happenedAt < own.exposure.happenedAt ? other.exposure : own.exposure
+            merged.isCrossed =
+                own.isCrossed || other.isCrossed || own.exposure.variationID != other.exposure.variationID
+        }
+        merged.exposure.userID = account.userID
+        merged.exposure.isForced = [own, other].contains { stored in
+            stored.map { $0.exposure.isForced || EventRules.isForced($0.exposure, account) } ?? false
+        }
+        return merged
+    }
+
+    /// What a user's totals count of events that retention has deleted since.
+    private static func deletedTotals(_ records: UserRecords) -> [UserRecords.TotalKey: UserGoal] {
+        var deleted = records.totals
+        for event in records.goalEvents {
+            for exposure in records.exposures.lazy.map(\.exposure)
+            where event.happenedAt >= exposure.happenedAt - EventRules.lookBack {
+                let key = UserRecords.TotalKey(experimentID: exposure.experimentID, goal: event.goal)
+                deleted[key]?.subtract(event.value, isAfter: event.happenedAt >= exposure.happenedAt)
+            }
+        }
+        return deleted.filter { $0.value.afterCount > 0 || $0.value.beforeCount > 0 }
+    }
+}
+
+extension UserGoal {
+    fileprivate mutating func subtract(_ value: Double, isAfter: Bool) {
+        if isAfter {
+            afterCount -= 1
+            afterValue -= value
+        } else {
+            beforeCount -= 1
+            beforeValue -= value
+        }
+    }
+
+    /// Adds the total of deleted events. Where none are left, a value is only what rounding has left of it.
+    fileprivate mutating func add(_ deleted: UserGoal, withBefore: Bool) {
+        if deleted.afterCount > 0 {
+            afterCount += deleted.afterCount
+            afterValue += deleted.afterValue
+        }
+        if withBefore, deleted.beforeCount > 0 {
+            beforeCount += deleted.beforeCount
+            beforeValue += deleted.beforeValue
+        }
+    }
+}
