@@ -9,5 +9,6 @@ public enum Migrations {
         PackageResources._005_attributes_sql,
         PackageResources._006_erasures_and_history_sql,
         PackageResources._007_periods_and_days_sql,
+        PackageResources._008_sticky_documents_sql,
     ]
 }

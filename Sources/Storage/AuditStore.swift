@@ -62,6 +62,8 @@ public enum AuditAction: String, Sendable, CaseIterable {
     case segmentPut = "segment.put"
     /// A segment was deleted; the target is its name.
     case segmentDelete = "segment.delete"
+    /// The sticky document of a value was deleted; the target is the attribute's name.
+    case stickyDelete = "sticky.delete"
     /// The access tokens were reloaded; the target is their file.
     case tokensReload = "tokens.reload"
     /// The database was migrated; the target is its new version.

@@ -48,7 +48,9 @@ public typealias Completion<Value> = (Result<Value, StorageError>) -> Void
 /// The facets share these guarantees: a change is atomic, durable when its completion reports success, and visible to every
 /// read that starts afterwards, through any session and in any process. A session's changes are applied in the order in
 /// which they are submitted. A store that fails reports an error: `nil` only means that there is nothing.
-public protocol StoreSession: ProfileStore, AttributeStore, EventStore, ProjectStore, AuditStore {
+public protocol StoreSession: ProfileStore, AttributeStore, StickyDocumentStore, EventStore, ProjectStore,
+    AuditStore
+{
     /// Opens what lookups need ahead of the first one, such as connections: it might fail later, when the store is damaged.
     ///
     /// - Throws: ``StorageError/unavailable(reason:)``, ``StorageError/closed``

@@ -148,6 +148,13 @@ final class SQLiteReader {
         record.earliestExpiry == nil ? record : record.visible(at: clock())
     }
 
+    func stickyDocuments(_ keys: [StickyKey]) -> Result<[StickyDocument?], StorageError> {
+        read { connection in
+            try beginTransaction(connection)
+            return try keys.map { key in try StickyRows.find(key, on: connection) }
+        }
+    }
+
     func profiles(after: Identifier?, limit: Int) -> Result<ProfilePage, StorageError> {
         read { connection in
             let now = clock()

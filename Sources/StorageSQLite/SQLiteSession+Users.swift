@@ -105,6 +105,18 @@ extension SQLiteSession {
         }
     }
 
+    // MARK: Sticky documents
+
+    func submit(_ change: StickyChange, _ completion: @escaping Completion<StickyDocument>) {
+        let limit = store.configuration.rules.assignmentLimit
+        write({ try StickyRows.apply(change, limit: limit, in: $0) }, completion)
+    }
+
+    func removeStickyDocument(_ key: StickyKey, by author: Author, _ completion: @escaping Completion<Bool>) {
+        let clock = store.configuration.clock
+        write({ try StickyRows.remove(key, by: author, at: clock(), in: $0) }, completion)
+    }
+
     // MARK: Events
 
     func record(_ events: [ReceivedEvent], _ completion: @escaping Completion<[EventOutcome]>) {

@@ -48,6 +48,14 @@ final class SQLiteSession: StoreSession {
         }
     }
 
+    func stickyDocuments(_ keys: [StickyKey], _ completion: @escaping Completion<[StickyDocument?]>) {
+        do throws(StorageError) {
+            completion(try openReader().stickyDocuments(keys))
+        } catch {
+            completion(.failure(error))
+        }
+    }
+
     func profiles(after: Identifier?, limit: Int, _ completion: @escaping Completion<ProfilePage>) {
         do throws(StorageError) {
             completion(try openReader().profiles(after: after, limit: limit))

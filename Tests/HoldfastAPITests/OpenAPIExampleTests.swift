@@ -20,6 +20,7 @@ import Testing
                 #"{"conditions":{"type":"custom_attribute","name":"country","value":"de"}}"#
             ),
             ("PATCH", "/v1/profiles/ada/attributes", #"{"country":"de"}"#),
+            ("PATCH", "/v1/sticky/id/ada", #"{"assignments":{"checkout__0":"new"}}"#),
         ] {
             #expect(try server.request(method, target, body).status < 300)
         }

@@ -3,8 +3,8 @@ import Foundation
 import JSON
 import Testing
 
-/// Public clients in Python: the SDK with Holdfast as its User Profile Service, clients of Optimizely Agent, and the
-/// tool Schemathesis.
+/// Public clients in Python: SDKs with Holdfast as their User Profile Service or sticky bucket service, clients of
+/// Optimizely Agent, and the tool Schemathesis.
 @Suite struct PythonClientTests {
     private let directory: TemporaryDirectory
 
@@ -40,6 +40,24 @@ import Testing
         #expect(again["would_have_moved"].integer ?? 0 > 50)
         #expect(again["given_another"].integer ?? 0 > 0)
         server.stop()
+    }
+
+    // MARK: GrowthBook
+
+    /// The manual's adapter between GrowthBook and two servers on one database.
+    @Test(.enabled(if: PythonEnvironment.sdk.canBeMade, "Python's packages cannot be installed here"))
+    func `GrowthBook's users stay in their variations, and app servers that save at once lose nothing`() throws {
+        let adapter = try #require(ExampleSection.all.lazy.compactMap { $0.scripts["sticky_buckets.py"] }.first)
+        _ = try directory.write(adapter, to: "sticky_buckets.py")
+        let database = directory.file("holdfast.db")
+        let servers = try (0..<2).map { _ in try ServerProcess(database: database) }
+        let child = try ChildProcess(
+            try PythonEnvironment.sdk.interpreter.get(),
+            ["\(PythonEnvironment.scripts)/growthbook_sticky.py"] + servers.map { "http://127.0.0.1:\($0.port)" },
+            environment: ["PYTHONPATH": directory.path, "PYTHONDONTWRITEBYTECODE": "1"])
+        let end = child.wait()
+        #expect(end == .exit(0), "\(child.output.text)\(child.errors.text)")
+        for server in servers { server.stop() }
     }
 
     // MARK: Optimizely Agent

@@ -66,6 +66,9 @@ import Testing
         """
         INSERT INTO allocation_periods VALUES ('8', 2, 'tests', 2000, '[{"entityId":"71","endOfRange":10000}]');
         """,
+        """
+        INSERT INTO sticky_documents VALUES ('ada', 'id', '{"checkout__0":"control"}');
+        """,
     ]
 
     /// Makes a database as a program that knew only the first steps would have left it.
@@ -112,6 +115,10 @@ import Testing
         }
         try expectAudit(server, of: version)
         if version >= 5 { try expectAttributes(server) }
+        if version >= 7 {
+            let document = try server.request("GET", "/v1/sticky/id/ada")
+            #expect(document["assignments"] == ["checkout__0": "control"])
+        }
         server.stop()
         #expect(try DatabaseConnection(database).text("PRAGMA integrity_check") == "ok")
     }

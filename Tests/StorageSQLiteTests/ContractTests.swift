@@ -15,6 +15,9 @@ extension SQLiteStoreTests {
         @Test("Keeps the contract of attributes", arguments: StoreContract.attributes)
         func attributes(_ contract: StoreContract) async throws { try await run(contract) }
 
+        @Test("Keeps the contract of sticky documents", arguments: StoreContract.stickyDocuments)
+        func stickyDocuments(_ contract: StoreContract) async throws { try await run(contract) }
+
         @Test("Keeps the contract of events", arguments: StoreContract.events)
         func events(_ contract: StoreContract) async throws { try await run(contract) }
 

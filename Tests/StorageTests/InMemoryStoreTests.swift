@@ -9,7 +9,7 @@ import Testing
 struct InMemoryStoreTests {
     static let cases =
         StoreContract.profiles + StoreContract.attributes + StoreContract.events + StoreContract.projects
-        + StoreContract.audit + StoreContract.merging
+        + StoreContract.audit + StoreContract.merging + StoreContract.stickyDocuments
 
     @Test("Keeps the contract", arguments: cases)
     func immediate(_ contract: StoreContract) async throws {

@@ -150,6 +150,25 @@ final class InMemorySession: StoreSession {
         read(completion) { $0.page(matcher, scope) }
     }
 
+    // MARK: Sticky documents
+
+    func stickyDocuments(_ keys: [StickyKey], _ completion: @escaping Completion<[StickyDocument?]>) {
+        read(completion) { tables in keys.map { tables.stickyDocuments[$0] } }
+    }
+
+    func submit(_ change: StickyChange, _ completion: @escaping Completion<StickyDocument>) {
+        self.change(of: change.key.attributeValue, completion) { tables throws(StorageError) in
+            try tables.apply(change)
+        }
+    }
+
+    func removeStickyDocument(_ key: StickyKey, by author: Author, _ completion: @escaping Completion<Bool>) {
+        let clock = clock
+        change(of: key.attributeValue, completion) { tables throws(StorageError) in
+            tables.removeStickyDocument(key, by: author, at: clock())
+        }
+    }
+
     // MARK: Events
 
     func record(_ events: [ReceivedEvent], _ completion: @escaping Completion<[EventOutcome]>) {

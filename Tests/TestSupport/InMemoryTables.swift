@@ -6,6 +6,7 @@ import Storage
 struct InMemoryTables {
     private(set) var profiles: [Identifier: ProfileRecord] = [:]
     private(set) var attributes: [Identifier: AttributeRecord] = [:]
+    private(set) var stickyDocuments: [StickyKey: StickyDocument] = [:]
     private(set) var exposures: [StoredExposure] = []
     private(set) var goalEvents: [StoredGoalEvent] = []
     private(set) var auditEntries: [AuditEntry] = []
@@ -123,6 +124,22 @@ struct InMemoryTables {
         return outcome.result
     }
 
+    mutating func apply(_ change: StickyChange) throws(StorageError) -> StickyDocument {
+        let stored = stickyDocuments[change.key]
+        let document = try StickyRules.merge(change, into: stored, limit: rules.assignmentLimit)
+        if document != stored ?? StickyDocument(key: change.key) {
+            stickyDocuments[change.key] = document
+            hasWritten = true
+        }
+        return document
+    }
+
+    mutating func removeStickyDocument(_ key: StickyKey, by author: Author, at now: Timestamp) -> Bool {
+        guard let former = stickyDocuments.removeValue(forKey: key) else { return false }
+        record(AuditNote(removing: key, former), by: author, at: now)
+        return true
+    }
+
     private mutating func apply<Value, Failure>(
         to userID: Identifier, at now: Timestamp,
         _ rule: (inout UserRecords, inout TallyChanges) throws(Failure) -> Value?
@@ -149,6 +166,7 @@ struct InMemoryTables {
         case .otherRecords:
             records.hasOtherRecords =
                 attributes[userID] != nil || !events.isEmpty || auditEntries.contains { $0.userID == userID }
+                || stickyDocuments.keys.contains { $0.attributeValue == userID }
         case .forcedVariations: records.forcedVariations = forcedVariations.filter { $0.userID == userID }
         case .exposures: records.exposures = exposures.filter { $0.exposure.userID == userID }
         case .exposure(let experimentID):
@@ -223,6 +241,7 @@ struct InMemoryTables {
         if forcedVariations.contains(where: { $0.userID == userID }) { projectChanges += 1 }
         forcedVariations.removeAll { $0.userID == userID }
         attributes[userID] = nil
+        stickyDocuments = stickyDocuments.filter { $0.key.attributeValue != userID }
         exposures.removeAll { $0.exposure.userID == userID }
         goalEvents.removeAll { $0.event.userID == userID }
         totals[userID] = nil

@@ -274,6 +274,10 @@ public final class WaitingReader: Sendable {
         try inBatch { $0.attributes(of: userID, $1) }
     }
 
+    public func stickyDocuments(_ keys: [StickyKey]) throws(StorageError) -> [StickyDocument?] {
+        try inBatch { $0.stickyDocuments(keys, $1) }
+    }
+
     /// The variations of a user by experiment; `nil` if there is no profile.
     public func variations(of userID: Identifier) throws(StorageError) -> [Identifier: Identifier]? {
         try profile(of: userID).map(\.variations)

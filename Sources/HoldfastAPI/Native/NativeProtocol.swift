@@ -17,6 +17,7 @@ struct NativeProtocol: WireProtocol {
         let transfer = TransferEndpoints(services: services, store: session)
         let attribute = AttributeEndpoints(store: session, catalog: services.projects, projects: projects)
         let userAttributes = UserAttributeEndpoints(services: services, store: session, projects: projects)
+        let sticky = StickyEndpoints(store: session)
         let segment = SegmentEndpoints(services: services, store: session, projects: projects)
         let bucket = BucketEndpoint()
         let assign = AssignEndpoints(
@@ -50,6 +51,12 @@ struct NativeProtocol: WireProtocol {
             APIRoute(
                 .delete, "/v1/profiles/{user_id}/experiments/{experiment}", scope: .token(.admin), isConditional: true,
                 assignment.delete),
+
+            APIRoute(.get, "/v1/sticky/{attribute}/{value}", scope: .token(.read), sticky.get),
+            APIRoute(
+                .patch, "/v1/sticky/{attribute}/{value}", scope: .token(.write), readsQuery: true, sticky.patch),
+            APIRoute(.delete, "/v1/sticky/{attribute}/{value}", scope: .token(.admin), sticky.delete),
+            APIRoute(.post, "/v1/sticky/lookup", scope: .token(.read), sticky.postLookup),
 
             APIRoute(.get, "/v1/attributes", scope: .token(.read), attribute.list),
             APIRoute(.get, "/v1/attributes/{name}", scope: .token(.read), attribute.get),

@@ -10,7 +10,7 @@ public struct UserRecords: Sendable {
     /// A piece of what is stored of a user: about one query of a database.
     public enum Part: Hashable, Sendable {
         case profile
-        /// Whether attributes, goal events or audit entries of the user exist.
+        /// Whether attributes, goal events, sticky documents or audit entries of the user exist.
         case otherRecords
         case attributes
         /// The numbers of all attributes in the schema.

@@ -90,6 +90,7 @@ extension WriteTransaction {
             """
             SELECT EXISTS (SELECT 1 FROM user_attributes WHERE user_id = ?1)
                 OR EXISTS (SELECT 1 FROM goal_events WHERE user_id = ?1)
+                OR EXISTS (SELECT 1 FROM sticky_documents WHERE attribute_value = ?1)
                 OR EXISTS (SELECT 1 FROM audit WHERE user_id = ?1)
             """
         ).run {
@@ -126,7 +127,7 @@ extension WriteTransaction {
         try AuditRows.erase(userID, in: self)
         for sql: StaticString in [
             "DELETE FROM exposures WHERE user_id = ?1", "DELETE FROM user_goals WHERE user_id = ?1",
-            "DELETE FROM goal_events WHERE user_id = ?1",
+            "DELETE FROM goal_events WHERE user_id = ?1", "DELETE FROM sticky_documents WHERE attribute_value = ?1",
         ] {
             try connection.statement(sql).run { $0.bind(userID.string, at: 1) }
         }

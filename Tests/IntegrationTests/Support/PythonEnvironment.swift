@@ -1,10 +1,10 @@
 import APITestSupport
 import Foundation
 
-/// A Python with a public package, installed once into the build directory.
+/// A Python with public packages, installed once into the build directory.
 struct PythonEnvironment: Sendable {
-    /// The reference SDK.
-    static let sdk = PythonEnvironment("optimizely-sdk==5.7.0", in: "python-sdk")
+    /// The SDKs that work with Holdfast: the reference SDK, and GrowthBook's.
+    static let sdk = PythonEnvironment("optimizely-sdk==5.7.0", "growthbook==4.0.0", in: "python-sdk")
     /// Tests servers by their OpenAPI description.
     static let schemathesis = PythonEnvironment("schemathesis==4.32.5", in: "python-schemathesis")
 
@@ -19,24 +19,25 @@ struct PythonEnvironment: Sendable {
     static let scripts = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
         .appendingPathComponent("Python").path
 
-    private init(_ package: String, in folder: String) {
+    private init(_ packages: String..., in folder: String) {
         do {
-            interpreter = .success(try Self.prepare(package, folder))
+            interpreter = .success(try Self.prepare(packages, folder))
         } catch {
-            interpreter = .failure(TestFailure("\(package) cannot be installed: \(error)"))
+            interpreter = .failure(TestFailure("\(packages) cannot be installed: \(error)"))
         }
     }
 
-    private static func prepare(_ package: String, _ folder: String) throws -> String {
+    private static func prepare(_ packages: [String], _ folder: String) throws -> String {
         let directory = URL(fileURLWithPath: Executable.holdfast).deletingLastPathComponent()
             .appendingPathComponent(folder).path
         let python = "\(directory)/bin/python"
         // Written last, so that what an interrupted installation left is not taken for a whole one.
         let mark = "\(directory)/installed"
-        if FileManager.default.contents(atPath: mark) == Data(package.utf8) { return python }
+        let installed = Data(packages.joined(separator: " ").utf8)
+        if FileManager.default.contents(atPath: mark) == installed { return python }
         try run("python3", "-m", "venv", "--clear", directory)
-        try runAt(python, ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", package])
-        try Data(package.utf8).write(to: URL(fileURLWithPath: mark))
+        try runAt(python, ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"] + packages)
+        try installed.write(to: URL(fileURLWithPath: mark))
         return python
     }
 }

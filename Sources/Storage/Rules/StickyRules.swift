@@ -1,0 +1,36 @@
+import Bucketing
+import JSON
+
+/// The rules of sticky documents. Pure: no I/O.
+public enum StickyRules {
+    /// Merges a change into a document.
+    ///
+    /// - Parameters:
+    ///   - stored: `nil` if there is none.
+    ///   - limit: the maximum number of assignments. A document that exceeds it already may stay as large as it is.
+    /// - Returns: the document to store; an empty one is not stored.
+    /// - Throws: ``StorageError/tooManyAssignments(limit:)``
+    public static func merge(
+        _ change: StickyChange, into stored: StickyDocument?, limit: Int
+    ) throws(StorageError) -> StickyDocument {
+        var document = stored ?? StickyDocument(key: change.key)
+        document.assignments.merge(change.assignments) { stored, new in
+            change.onConflict == .keep ? stored : new
+        }
+        guard document.assignments.count <= max(limit, stored?.assignments.count ?? 0) else {
+            throw .tooManyAssignments(limit: limit)
+        }
+        return document
+    }
+}
+
+extension AuditNote {
+    /// Describes the deletion of a sticky document.
+    ///
+    /// - Parameter former: `nil` if it was unreadable.
+    public init(removing key: StickyKey, _ former: StickyDocument?) {
+        self.init(
+            .stickyDelete, of: key.attributeName.string, userID: key.attributeValue,
+            before: former?.content ?? .null)
+    }
+}

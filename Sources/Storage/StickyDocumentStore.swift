@@ -1,0 +1,86 @@
+public import Bucketing
+public import JSON
+
+/// Names a sticky document: an attribute that identifies users, such as `id` or `deviceId`, and its value.
+public struct StickyKey: Sendable, Hashable {
+    public var attributeName: Identifier
+    /// The id of a user, if the attribute holds one.
+    public var attributeValue: Identifier
+
+    public init(attributeName: Identifier, attributeValue: Identifier) {
+        self.attributeName = attributeName
+        self.attributeValue = attributeValue
+    }
+}
+
+/// The variations that GrowthBook SDKs have assigned to one value of an attribute.
+public struct StickyDocument: Sendable, Equatable {
+    public var key: StickyKey
+    /// Keys of variations by `<experiment>__<bucketVersion>`.
+    public var assignments: [Identifier: Identifier]
+
+    public init(key: StickyKey, assignments: [Identifier: Identifier] = [:]) {
+        self.key = key
+        self.assignments = assignments
+    }
+
+    /// The assignments as stores and the audit log keep them: a JSON object in the byte order of its keys.
+    public var content: JSONValue {
+        var object = JSONObject()
+        for (name, variation) in assignments.sorted(by: { $0.key < $1.key }) {
+            object[name.string] = .string(variation.string)
+        }
+        return .object(object)
+    }
+
+    /// Reads stored assignments.
+    ///
+    /// - Throws: ``StorageError/damaged(reason:)``
+    public init(key: StickyKey, content: String) throws(StorageError) {
+        self.init(key: key)
+        let object = (try? JSONParser().parse(content))?.object
+        for member in object ?? JSONObject() {
+            assignments[Identifier(member.key)] = member.value.string.map { Identifier($0) }
+        }
+        guard let object, assignments.count == object.count else {
+            throw .damaged(
+                reason: "the sticky document of \(key.attributeName) '\(key.attributeValue)' is damaged")
+        }
+    }
+}
+
+/// Assignments to be merged into a sticky document, each on its own.
+public struct StickyChange: Sendable {
+    public var key: StickyKey
+    public var assignments: [Identifier: Identifier]
+    /// Which of two variations of one key wins.
+    public var onConflict: ProfileChange.ConflictRule
+
+    public init(
+        key: StickyKey, assignments: [Identifier: Identifier], onConflict: ProfileChange.ConflictRule = .replace
+    ) {
+        self.key = key
+        self.assignments = assignments
+        self.onConflict = onConflict
+    }
+}
+
+/// Stores the sticky documents of GrowthBook SDKs.
+///
+/// Documents neither expire nor lose the assignments of older bucket versions, by which the SDKs tell whom to exclude.
+/// Erasing a user erases every document whose value is the user's id, whatever the attribute is called.
+public protocol StickyDocumentStore: AnyObject {
+    /// Reads documents, in the order of their keys; `nil` for each that does not exist.
+    func stickyDocuments(_ keys: [StickyKey], _ completion: @escaping Completion<[StickyDocument?]>)
+
+    /// Merges assignments into a document.
+    ///
+    /// - Parameter completion: called with the document as it now is, or with
+    ///   ``StorageError/tooManyAssignments(limit:)``. Nothing is written if it is as it was.
+    func submit(_ change: StickyChange, _ completion: @escaping Completion<StickyDocument>)
+
+    /// Deletes a document. The audit log records it.
+    ///
+    /// - Parameter completion: called with whether the document existed.
+    func removeStickyDocument(_ key: StickyKey, by author: Author, _ completion: @escaping Completion<Bool>)
+}

@@ -1,0 +1,100 @@
+import Bucketing
+import Storage
+import Testing
+
+extension StoreContract {
+    private static let ann = StickyKey(attributeName: "id", attributeValue: "ann")
+    private static let phone = StickyKey(attributeName: "deviceId", attributeValue: "ann")
+    private static let bob = StickyKey(attributeName: "id", attributeValue: "bob")
+
+    public static let stickyDocuments = [
+        StoreContract("A sticky document is merged key by key, and the last variation wins unless the first is kept") {
+            context async throws in
+            let store = context.store
+            #expect(try await store.merge(["e__0": "a", "e__1": "b"], into: ann) == ["e__0": "a", "e__1": "b"])
+            #expect(
+                try await store.merge(["e__1": "c", "f__0": "x"], into: ann, .keep)
+                    == ["e__0": "a", "e__1": "b", "f__0": "x"])
+            #expect(try await store.merge(["e__1": "c"], into: ann) == ["e__0": "a", "e__1": "c", "f__0": "x"])
+            #expect(
+                try context.reader.stickyDocuments([bob, ann])
+                    == [nil, StickyDocument(key: ann, assignments: ["e__0": "a", "e__1": "c", "f__0": "x"])])
+        },
+        StoreContract("Sticky documents of one value under several attributes are apart") { context async throws in
+            let store = context.store
+            try await store.merge(["e__0": "a"], into: ann)
+            try await store.merge(["e__0": "b"], into: phone)
+            #expect(try context.reader.stickyDocuments([ann, phone]).map { $0?.assignments["e__0"] } == ["a", "b"])
+        },
+        StoreContract("Assignments that a sticky document has already are not written again") { context async throws in
+            let store = context.store
+            try await store.merge(["e__0": "a"], into: ann)
+            let commits = store.metrics().commits
+            #expect(try await store.merge(["e__0": "a"], into: ann) == ["e__0": "a"])
+            #expect(try await store.merge(["e__0": "b"], into: ann, .keep) == ["e__0": "a"])
+            #expect(try await store.merge([:], into: bob) == [:])
+            #expect(store.metrics().commits == commits)
+            #expect(try context.reader.stickyDocuments([bob]) == [nil])
+        },
+        StoreContract(
+            "A sticky document has no more assignments than a profile may have", rules: ProfileRules(assignmentLimit: 2)
+        ) { context async throws in
+            let store = context.store
+            try await store.merge(["e__0": "a", "e__1": "b"], into: ann)
+            await #expect(throws: StorageError.tooManyAssignments(limit: 2)) {
+                try await store.merge(["e__2": "c"], into: ann)
+            }
+            #expect(try await store.merge(["e__1": "c"], into: ann) == ["e__0": "a", "e__1": "c"])
+        },
+        StoreContract("Sticky documents that are merged at once lose nothing") { context async throws in
+            let store = context.store
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                for number in 0..<20 {
+                    group.addTask { try await store.merge([Identifier("e\(number)__0"): "v"], into: ann) }
+                }
+                try await group.waitForAll()
+            }
+            #expect(try context.reader.stickyDocuments([ann]).first??.assignments.count == 20)
+        },
+        StoreContract("Erasing a user erases the sticky documents of this value, whatever the attribute is called") {
+            context async throws in
+            let store = context.store
+            for hasProfile in [true, false] {
+                if hasProfile { try await store.apply(.merge(["e": "v"], onConflict: .replace), to: "ann") }
+                for key in [ann, phone, bob] { try await store.merge(["e__0": "a"], into: key) }
+                try await store.apply(.erase, to: "ann")
+                #expect(
+                    try context.reader.stickyDocuments([ann, phone, bob]).map { $0?.key } == [nil, nil, bob])
+            }
+        },
+        StoreContract("Deleting a sticky document is recorded, without a trace of the user once erased") {
+            context async throws in
+            let store = context.store
+            for key in [ann, phone] { try await store.merge(["e__0": "a"], into: key) }
+            let author = Author(name: "on-call")
+            #expect(try await store.perform { $0.removeStickyDocument(ann, by: author, $1) })
+            #expect(try await !store.perform { $0.removeStickyDocument(ann, by: author, $1) })
+            #expect(try context.reader.stickyDocuments([ann, phone]).map { $0?.key } == [nil, phone])
+            let entry = try #require(try await store.audit().first)
+            #expect(
+                [entry.action, entry.author.name, entry.target, entry.userID?.string ?? ""] == [
+                    "sticky.delete", "on-call", "id", "ann",
+                ])
+            #expect(entry.before == Array(#"{"e__0":"a"}"#.utf8))
+            try await store.apply(.erase, to: "ann")
+            let anonymous = try #require(try await store.audit { $0.action = .stickyDelete }.first)
+            #expect(anonymous.userID == nil && anonymous.before == nil)
+        },
+    ]
+}
+
+extension Store {
+    /// - Returns: the assignments of the document as it then is.
+    @discardableResult
+    fileprivate func merge(
+        _ assignments: [Identifier: Identifier], into key: StickyKey, _ rule: ProfileChange.ConflictRule = .replace
+    ) async throws -> [Identifier: Identifier] {
+        let change = StickyChange(key: key, assignments: assignments, onConflict: rule)
+        return try await perform { $0.submit(change, $1) }.assignments
+    }
+}
