@@ -166,7 +166,8 @@ struct InMemoryTables {
         case .otherRecords:
             records.hasOtherRecords =
                 attributes[userID] != nil || !events.isEmpty || auditEntries.contains { $0.userID == userID }
-                || stickyDocuments.keys.contains { $0.attributeValue == userID }
+        case .stickyDocuments:
+            records.hasStickyDocuments = stickyDocuments.keys.contains { $0.attributeValue == userID }
         case .forcedVariations: records.forcedVariations = forcedVariations.filter { $0.userID == userID }
         case .exposures: records.exposures = exposures.filter { $0.exposure.userID == userID }
         case .exposure(let experimentID):
@@ -218,6 +219,7 @@ struct InMemoryTables {
         case .putAttributes(let record): attributes[userID] = record
         case .takeOver(let other): takeOver(other, userID)
         case .eraseOtherRecords: eraseOtherRecords(of: userID)
+        case .eraseStickyDocuments: stickyDocuments = stickyDocuments.filter { $0.key.attributeValue != userID }
         case .recordAudit(let note, let author): record(note, by: author, at: now)
         }
     }
@@ -241,7 +243,6 @@ struct InMemoryTables {
         if forcedVariations.contains(where: { $0.userID == userID }) { projectChanges += 1 }
         forcedVariations.removeAll { $0.userID == userID }
         attributes[userID] = nil
-        stickyDocuments = stickyDocuments.filter { $0.key.attributeValue != userID }
         exposures.removeAll { $0.exposure.userID == userID }
         goalEvents.removeAll { $0.event.userID == userID }
         totals[userID] = nil

@@ -11,8 +11,9 @@ public import Bucketing
 /// - Attributes: by the conflict rule, each for itself.
 /// - Variations forced for a test: the account's win.
 /// - Entries of the audit log about the anonymous user become the account's.
+/// - Sticky documents stay as they are: the SDKs that use them look for each attribute's own.
 ///
-/// Nothing stays under the anonymous id. It may be used anew: what arrives for it later begins another profile, which the
+/// Nothing else stays under the anonymous id. It may be used anew: what arrives for it later begins another profile, which the
 /// next merge joins. Repeating a merge therefore changes nothing.
 public struct MergeRules: Sendable {
     public var profiles: ProfileRules

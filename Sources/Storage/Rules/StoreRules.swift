@@ -35,6 +35,7 @@ public struct StoreRules: Sendable {
             if case .erase = change.operation { EventRules.erase(records, &tallies) }
             let isEmpty = records.forcedVariations.isEmpty && records.exposures.isEmpty && !records.hasOtherRecords
             if !isEmpty { records.write(.eraseOtherRecords) }
+            if records.hasStickyDocuments { records.write(.eraseStickyDocuments) }
         case .override:
             for stored in excluded { EventRules.exclude(stored, in: &records, &tallies) }
         case .replace, .merge, .assign, .remove: break
@@ -50,7 +51,8 @@ public struct StoreRules: Sendable {
 
     private static func parts(_ operation: ProfileChange.Operation) -> [UserRecords.Part] {
         switch operation {
-        case .erase, .eraseKeepingTotals: [.profile, .forcedVariations, .exposures, .otherRecords]
+        case .erase, .eraseKeepingTotals:
+            [.profile, .forcedVariations, .exposures, .otherRecords, .stickyDocuments]
         case .override(let experimentID, _): [.profile, .exposure(experimentID: experimentID)]
         case .replace, .merge, .assign, .remove: [.profile]
         }

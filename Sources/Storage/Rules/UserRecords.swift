@@ -10,8 +10,10 @@ public struct UserRecords: Sendable {
     /// A piece of what is stored of a user: about one query of a database.
     public enum Part: Hashable, Sendable {
         case profile
-        /// Whether attributes, goal events, sticky documents or audit entries of the user exist.
+        /// Whether attributes, goal events or audit entries of the user exist.
         case otherRecords
+        /// Whether sticky documents of attributes with this user's id exist.
+        case stickyDocuments
         case attributes
         /// The numbers of all attributes in the schema.
         case definedAttributes
@@ -97,6 +99,8 @@ public struct UserRecords: Sendable {
         case takeOver(Identifier)
         /// Deletes everything about the user except the profile, and anonymizes the audit entries that name the user.
         case eraseOtherRecords
+        /// Deletes the sticky documents of attributes that have this user's id as their value.
+        case eraseStickyDocuments
         case recordAudit(AuditNote, Author)
     }
 
@@ -105,6 +109,7 @@ public struct UserRecords: Sendable {
     public var attributes = Stored<AttributeRecord>.absent
     public var definedAttributes: Set<UInt32> = []
     public var hasOtherRecords = false
+    public var hasStickyDocuments = false
     public var forcedVariations: [ForcedVariation] = []
     /// At most one per experiment.
     public var exposures: [StoredExposure] = []

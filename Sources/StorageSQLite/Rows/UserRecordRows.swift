@@ -42,6 +42,7 @@ extension WriteTransaction {
         case .attributes: records.attributes = try storedAttributes(of: userID)
         case .definedAttributes: records.definedAttributes = try AttributeSchemaRows.numbers(on: connection)
         case .otherRecords: records.hasOtherRecords = try hasOtherRecords(userID)
+        case .stickyDocuments: records.hasStickyDocuments = try hasStickyDocuments(userID)
         case .forcedVariations: records.forcedVariations = try ForcedVariationRows.ofUser(userID, on: connection)
         case .exposures: records.exposures = try ExposureRows.ofUser(userID, on: connection)
         case .exposure(let experimentID):
@@ -90,10 +91,19 @@ extension WriteTransaction {
             """
             SELECT EXISTS (SELECT 1 FROM user_attributes WHERE user_id = ?1)
                 OR EXISTS (SELECT 1 FROM goal_events WHERE user_id = ?1)
-                OR EXISTS (SELECT 1 FROM sticky_documents WHERE attribute_value = ?1)
                 OR EXISTS (SELECT 1 FROM audit WHERE user_id = ?1)
             """
         ).run {
+            $0.bind(userID.string, at: 1)
+        } row: {
+            isFound = $0.integer(0) != 0
+        }
+        return isFound
+    }
+
+    private func hasStickyDocuments(_ userID: Identifier) throws(SQLiteError) -> Bool {
+        var isFound = false
+        try connection.statement("SELECT EXISTS (SELECT 1 FROM sticky_documents WHERE attribute_value = ?1)").run {
             $0.bind(userID.string, at: 1)
         } row: {
             isFound = $0.integer(0) != 0
@@ -117,6 +127,11 @@ extension WriteTransaction {
             try GoalEventRows.move(from: other, to: userID, in: self)
             try AuditRows.move(from: other, to: userID, in: self)
         case .eraseOtherRecords: try eraseOtherRecords(of: userID)
+        case .eraseStickyDocuments:
+            try connection.statement("DELETE FROM sticky_documents WHERE attribute_value = ?1").run {
+                $0.bind(userID.string, at: 1)
+            }
+            changed()
         case .recordAudit(let note, let author): try record(note, by: author, at: now)
         }
     }
@@ -127,7 +142,7 @@ extension WriteTransaction {
         try AuditRows.erase(userID, in: self)
         for sql: StaticString in [
             "DELETE FROM exposures WHERE user_id = ?1", "DELETE FROM user_goals WHERE user_id = ?1",
-            "DELETE FROM goal_events WHERE user_id = ?1", "DELETE FROM sticky_documents WHERE attribute_value = ?1",
+            "DELETE FROM goal_events WHERE user_id = ?1",
         ] {
             try connection.statement(sql).run { $0.bind(userID.string, at: 1) }
         }
