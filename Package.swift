@@ -104,6 +104,11 @@ let package = Package(
             resources: [
                 .embedInCode("holdfast.docc/Access.md"), .embedInCode("holdfast.docc/API.md"),
                 .embedInCode("holdfast.docc/Architecture.md"), .embedInCode("holdfast.docc/AttributesAndSegments.md"),
+                .embedInCode("holdfast.docc/Backups.md"), .embedInCode("holdfast.docc/Deployment.md"),
+                .embedInCode("holdfast.docc/Kubernetes.md"), .embedInCode("holdfast.docc/Monitoring.md"),
+                .embedInCode("holdfast.docc/MovingFromGrowthBook.md"), .embedInCode("holdfast.docc/MovingFromRedis.md"),
+                .embedInCode("holdfast.docc/MovingFromTables.md"), .embedInCode("holdfast.docc/MovingIn.md"),
+                .embedInCode("holdfast.docc/Sizing.md"),
                 .embedInCode("holdfast.docc/Changes.md"), .embedInCode("holdfast.docc/ClientLibrary.md"),
                 .embedInCode("holdfast.docc/Configuration.md"), .embedInCode("holdfast.docc/Contributing.md"),
                 .embedInCode("holdfast.docc/EventsAndResults.md"), .embedInCode("holdfast.docc/Experiments.md"),

@@ -36,6 +36,7 @@ static uint64_t random_state;
 static bool owes_failure[1024];
 
 static ssize_t (*next_pwrite)(int, const void *, size_t, off_t);
+static ssize_t (*next_pread)(int, void *, size_t, off_t);
 static int (*next_fdatasync)(int);
 static int (*next_fsync)(int);
 static int (*next_ftruncate)(int, off_t);
@@ -43,6 +44,7 @@ static int (*next_unlink)(const char *);
 
 __attribute__((constructor)) static void begin(void) {
     next_pwrite = (ssize_t(*)(int, const void *, size_t, off_t))dlsym(RTLD_NEXT, "pwrite64");
+    next_pread = (ssize_t(*)(int, void *, size_t, off_t))dlsym(RTLD_NEXT, "pread64");
     next_fdatasync = (int (*)(int))dlsym(RTLD_NEXT, "fdatasync");
     next_fsync = (int (*)(int))dlsym(RTLD_NEXT, "fsync");
     next_ftruncate = (int (*)(int, off_t))dlsym(RTLD_NEXT, "ftruncate64");
@@ -192,6 +194,15 @@ static int sync_or_fail(int descriptor, int (*sync)(int)) {
     }
     unlock();
     return result;
+}
+
+ssize_t pread64(int descriptor, void *bytes, size_t length, off_t offset) {
+    while (slots && slots[faulty_disk_reads_hang] && file_of(descriptor) >= 0) usleep(1000);
+    return next_pread(descriptor, bytes, length, offset);
+}
+
+ssize_t pread(int descriptor, void *bytes, size_t length, off_t offset) {
+    return pread64(descriptor, bytes, length, offset);
 }
 
 ssize_t pwrite64(int descriptor, const void *bytes, size_t length, off_t offset) {

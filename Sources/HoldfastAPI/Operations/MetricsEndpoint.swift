@@ -22,6 +22,9 @@ struct MetricsEndpoint {
         appendRequests(snapshots, to: &page)
         appendConnections(snapshots, to: &page)
         appendCache(snapshots, to: &page)
+        page.single(
+            "holdfast_store_writable", .gauge, "1, or 0 after a write has failed until one as large succeeds.",
+            services.store.writeFailure == nil ? 1 : 0)
         appendStore(services.store.metrics(), to: &page)
         appendDecisions(services, to: &page)
         appendAttributes(services, to: &page)

@@ -20,13 +20,17 @@ struct ServeCommand: ParsableCommand {
         let tokens = configuration.tokensFile.map(TokenFile.init(path:))
         let access = AccessControl(tokens: try tokens?.read() ?? [])
         try refuseOpenAddress(configuration, access)
+        let notifier = try ServiceNotifier(environment: settings.environment, logger: logger)
         let signals = Signals(delay: configuration.shutdownDelay.seconds)
 
         warnOfUnknownVariables(settings, logger)
         if let shortage = DescriptorLimit.raise(for: configuration.limits.connections) { logger.warning("\(shortage)") }
         let store = try StoreFactory.open(configuration, logger)
         let audit = try BackgroundSession(store, label: "signals")
-        signals.onHangUp { Self.reload(tokens, access, audit, logger) }
+        signals.onHangUp {
+            let reload = { Self.reload(tokens, access, audit, logger) }
+            if let notifier { notifier.reloading(reload) } else { _ = reload() }
+        }
         let projects = try ProjectCatalog(store: store, logger: logger)
         let loaded = try configuration.datafile.map { try DatafileSource(path: $0).load(into: projects) } ?? []
         var options = Services.Options()
@@ -51,9 +55,12 @@ struct ServeCommand: ParsableCommand {
                 "version": "\(Holdfast.version)",
                 "pid": .stringConvertible(getpid()),
             ])
+        notifier?.serve(server, store)
         let name = signals.waitForTermination()
         services.logger.notice("stopping", metadata: ["signal": "\(name)"])
         services.readiness.shutDown()
+        // What comes after the last response (the log is moved into the database) takes its time, too.
+        notifier?.stopping(within: configuration.shutdownDelay.seconds + configuration.shutdownTimeout.seconds + 60)
         signals.waitForDelay()
         stop(server, services, store, configuration)
     }
@@ -89,10 +96,16 @@ struct ServeCommand: ParsableCommand {
     }
 
     /// Activates the tokens of the file. If the file is not usable, the former tokens stay active.
+    ///
+    /// - Returns: what went wrong, without details; `nil` if the tokens were read.
     private static func reload(
         _ file: TokenFile?, _ access: AccessControl, _ audit: BackgroundSession, _ logger: Logger
-    ) {
-        guard let file else { return logger.warning("there is no token file to read again") }
+    ) -> String? {
+        guard let file else {
+            let problem = "there is no token file to read again"
+            logger.warning("\(problem)")
+            return problem
+        }
         do {
             let tokens = try file.read()
             let former = access.replaceTokens(tokens)
@@ -105,8 +118,11 @@ struct ServeCommand: ParsableCommand {
                     logger.error("the change of tokens is not in the audit log", metadata: ["error": "\(error)"])
                 }
             }
+            return nil
         } catch {
-            logger.error("the token file was not read; the former tokens stay active", metadata: ["error": "\(error)"])
+            let problem = "the token file was not read; the former tokens stay active"
+            logger.error("\(problem)", metadata: ["error": "\(error)"])
+            return problem
         }
     }
 

@@ -26,7 +26,8 @@ enum faulty_disk_slot {
     faulty_disk_failed_syncs,
     faulty_disk_writes,
     faulty_disk_syncs,
-    faulty_disk_log_length /* bytes; the last slot of 64 bits, on an even place */
+    faulty_disk_log_length, /* bytes; 64 bits, on an even place, so two slots */
+    faulty_disk_reads_hang = faulty_disk_log_length + 2 /* while not 0, reads of the files do not return */
 };
 
 #endif

@@ -7,6 +7,8 @@ struct PythonEnvironment: Sendable {
     static let sdk = PythonEnvironment("optimizely-sdk==5.7.0", "growthbook==4.0.0", in: "python-sdk")
     /// Tests servers by their OpenAPI description.
     static let schemathesis = PythonEnvironment("schemathesis==4.32.5", in: "python-schemathesis")
+    /// Checks manifests by the schemas of Kubernetes, which it contains.
+    static let kubernetes = PythonEnvironment("kubernetes-validate==1.37.0", in: "python-kubernetes")
 
     /// The interpreter, or why there is none.
     let interpreter: Result<String, TestFailure>

@@ -11,6 +11,8 @@ final class FaultyDisk: @unchecked Sendable {
     enum Slot: Int {
         case writeError, writeFull, writeShort, writeTorn, syncError, syncLoses, syncLies, seed
         case failedWrites, failedSyncs, writes, syncs, logLength
+        /// Two slots after the length, which has 64 bits.
+        case readsHang = 14
     }
 
     private static let bytes = 4_096

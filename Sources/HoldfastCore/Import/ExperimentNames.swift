@@ -1,0 +1,66 @@
+public import Bucketing
+import JSON
+
+/// Finds experiments and variations by the names that other systems use for them: keys, ids, or a place in the list.
+public struct ExperimentNames: Sendable {
+    private let datafiles: [Datafile]
+
+    /// - Parameter sdkKey: the project whose experiments are meant; `nil` for those of all projects.
+    /// - Throws: 404 if there is no such project.
+    public init(_ catalog: ProjectCatalog.Snapshot, sdkKey: String? = nil) throws(CoreError) {
+        guard let sdkKey else {
+            datafiles = catalog.projects.values.map(\.datafile)
+            return
+        }
+        guard let project = catalog.projects[sdkKey] else {
+            let known = catalog.projects.keys.sorted().joined(separator: ", ")
+            throw CoreError(
+                .notFound,
+                "the SDK key must be one of the database's (\(known.isEmpty ? "none" : known)); got '\(sdkKey)'")
+        }
+        datafiles = [project.datafile]
+    }
+
+    public init(_ datafiles: [Datafile]) {
+        self.datafiles = datafiles
+    }
+
+    /// Returns the experiment with a key, or else with an id; `nil` if there is none.
+    ///
+    /// - Throws: 422 if several projects have one.
+    func experiment(_ name: Identifier) throws(CoreError) -> Experiment? {
+        let found = datafiles.compactMap { $0.experiment(keyOrID: name) }
+        guard Set(found.map(\.id)).count <= 1 else {
+            throw CoreError(
+                .unprocessable,
+                "the experiment '\(name)' must be in one project; it is in several: name one by its SDK key")
+        }
+        return found.first
+    }
+
+    /// Returns the variation with a key, or else with an id, or else at a place in the list of variations, from 0.
+    ///
+    /// - Throws: 422 with the variations that there are.
+    static func variation(
+        _ name: Identifier, of experiment: Experiment, allowsPlace: Bool
+    ) throws(CoreError) -> Variation {
+        if let variation = experiment.variation(key: name) ?? experiment.variation(id: name) { return variation }
+        if allowsPlace, let place = Int(name.string), experiment.variations.indices.contains(place) {
+            return experiment.variations[place]
+        }
+        let known = experiment.variations.map { "\($0.key) (id \($0.id))" }.joined(separator: ", ")
+        let found = name.string.shortened(to: CoreError.longestQuote)
+        throw CoreError(
+            .unprocessable, "the variation must be one of the experiment '\(experiment.key)': \(known); got '\(found)'")
+    }
+
+    /// Checks that the ids of a decision fit into a profile.
+    static func entry(
+        _ experiment: Experiment, _ variation: Variation
+    ) throws(CoreError) -> (experimentID: Identifier, variationID: Identifier) {
+        (
+            try ProfileInput.checkExperimentID(experiment.id.string, at: nil),
+            try ProfileInput.variationID(.string(variation.id.string), at: [])
+        )
+    }
+}

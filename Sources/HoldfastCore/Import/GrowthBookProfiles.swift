@@ -1,0 +1,143 @@
+import Bucketing
+import JSON
+import Storage
+
+/// Reads the documents of GrowthBook's sticky bucketing, one JSON object a line or all in one array:
+/// `{"attributeName":"id","attributeValue":"ann","assignments":{"checkout__0":"control"}}`.
+///
+/// A key of `assignments` is the experiment's key and its bucket version; the value is the key of the variation, by
+/// default its place in the list. Of several versions of one experiment the greatest counts.
+public struct GrowthBookProfiles: ProfileReader {
+    private var splitter = JSONElementSplitter(limit: ImportedElement.lengthLimit)
+    private var documents: Documents
+
+    /// - Parameter attribute: the attribute whose values are the user ids here; documents of others are left out.
+    public init(names: ExperimentNames, attribute: String = "id") {
+        documents = Documents(names: names, attribute: attribute)
+    }
+
+    public mutating func append(_ bytes: UnsafeRawBufferPointer, _ report: (ImportedElement) -> Void) {
+        var documents = documents
+        splitter.append(bytes) { documents.take($0, $1, report) }
+        self.documents = documents
+    }
+
+    public mutating func end(_ report: (ImportedElement) -> Void) {
+        var documents = documents
+        splitter.end { documents.take($0, $1, report) }
+        self.documents = documents
+    }
+
+    public var notes: [String] { documents.notes }
+
+    fileprivate struct Documents {
+        let names: ExperimentNames
+        let attribute: String
+        /// Documents by the name of their attribute, if it is another.
+        var ofOtherAttributes = Tally()
+        /// Assignments in experiments that the database lacks.
+        var ofUnknownExperiments = Tally()
+    }
+
+    /// Counts by name; of the names that come after many others, only the sum.
+    fileprivate struct Tally {
+        private var counts: [String: Int] = [:]
+        private var others = 0
+        private static let limit = 1_000
+        private static let shown = 20
+
+        mutating func count(_ name: String) {
+            if counts[name] != nil || counts.count < Self.limit { counts[name, default: 0] += 1 } else { others += 1 }
+        }
+
+        /// "a (3), b (1) and 5 more".
+        var description: String? {
+            guard !counts.isEmpty else { return nil }
+            let sorted = counts.sorted { ($0.value, $1.key) > ($1.value, $0.key) }
+            let shown = sorted.prefix(Self.shown).map { "\($0.key.shortened(to: 64)) (\($0.value))" }
+            let rest = sorted.dropFirst(Self.shown).reduce(others) { $0 + $1.value }
+            return shown.joined(separator: ", ") + (rest > 0 ? " and \(rest) more" : "")
+        }
+    }
+}
+
+extension GrowthBookProfiles.Documents {
+    fileprivate var notes: [String] {
+        [
+            ofOtherAttributes.description.map { "left out documents of attributes other than '\(attribute)': \($0)" },
+            ofUnknownExperiments.description.map { "left out assignments in experiments that are not here: \($0)" },
+        ].compactMap(\.self)
+    }
+
+    fileprivate mutating func take(
+        _ line: Int, _ text: UnsafeRawBufferPointer?, _ report: (ImportedElement) -> Void
+    ) {
+        guard let text else { return report(.tooLong(line: line, "a document")) }
+        do throws(CoreError) {
+            guard let object = try JSONInput.parse(text, called: "the document").object else {
+                throw CoreError(.invalid, "a document must be an object")
+            }
+            let name = try object.text("attributeName")
+            guard name == attribute else { return ofOtherAttributes.count(name) }
+            let userID = try ProfileInput.checkUserID(try Self.value(of: object), at: ["attributeValue"])
+            guard let assignments = object["assignments"]?.object else {
+                throw CoreError(.invalid, "`assignments` must be an object", at: ["assignments"])
+            }
+            if let profile = try profile(userID, try newest(assignments)) {
+                report(ImportedElement(line: line, .profile(profile)))
+            }
+        } catch {
+            report(ImportedElement(line: line, .refused(error)))
+        }
+    }
+
+    /// The SDKs turn numbers into texts when they compare.
+    private static func value(of object: JSONObject) throws(CoreError) -> String {
+        switch object["attributeValue"] {
+        case .string(let text): return text
+        case .integer(let number): return "\(number)"
+        case let other:
+            throw CoreError(
+                .invalid, "`attributeValue` must be a string; got \(other?.kind ?? "none")", at: ["attributeValue"])
+        }
+    }
+
+    /// Returns the variation of the greatest bucket version of each experiment.
+    private func newest(_ assignments: JSONObject) throws(CoreError) -> [(experiment: String, variation: String)] {
+        var newest: [String: (version: Int, variation: String)] = [:]
+        for member in assignments {
+            guard let mark = member.key.ranges(of: "__").last,
+                let version = Int(member.key[mark.upperBound...]), version >= 0, mark.lowerBound > member.key.startIndex
+            else {
+                throw CoreError(
+                    .invalid, "a key of `assignments` must be an experiment's key, '__' and its bucket version",
+                    at: ["assignments", member.key])
+            }
+            guard let variation = member.value.string else {
+                throw CoreError(
+                    .invalid, "a variation must be a string; got \(member.value.kind)", at: ["assignments", member.key])
+            }
+            let experiment = String(member.key[..<mark.lowerBound])
+            if let known = newest[experiment], known.version > version { continue }
+            newest[experiment] = (version, variation)
+        }
+        return newest.map { ($0.key, $0.value.variation) }.sorted { $0.0 < $1.0 }
+    }
+
+    /// - Returns: `nil` if no experiment is here.
+    private mutating func profile(
+        _ userID: Identifier, _ assignments: [(experiment: String, variation: String)]
+    ) throws(CoreError) -> ProfileInput? {
+        var entries: [ExperimentBucketMap.Entry] = []
+        for (key, variation) in assignments {
+            guard let experiment = try names.experiment(Identifier(key)) else {
+                ofUnknownExperiments.count(key)
+                continue
+            }
+            let variation = try ExperimentNames.variation(Identifier(variation), of: experiment, allowsPlace: true)
+            let entry = try ExperimentNames.entry(experiment, variation)
+            entries.append(.init(experimentID: entry.experimentID, variationID: entry.variationID))
+        }
+        return entries.isEmpty ? nil : ProfileInput(userID: userID, assignments: ExperimentBucketMap(entries))
+    }
+}

@@ -1,0 +1,137 @@
+/// Splits a JSON array into its elements, or else a stream of bytes into lines, in whatever pieces it arrives.
+struct JSONElementSplitter {
+    private enum Form {
+        case unknown
+        case lines(LineSplitter)
+        case array(ArrayScanner)
+    }
+
+    private let limit: Int
+    private var form = Form.unknown
+    private var line = 1
+
+    init(limit: Int) {
+        self.limit = limit
+    }
+
+    /// - Parameter element: receives the line on which an element begins and its bytes, `nil` if it exceeds the limit.
+    mutating func append(_ bytes: UnsafeRawBufferPointer, _ element: (Int, UnsafeRawBufferPointer?) -> Void) {
+        var bytes = bytes[...]
+        if case .unknown = form {
+            guard let start = bytes.firstIndex(where: { !ArrayScanner.isSpace($0) }) else {
+                line += bytes.count { $0 == 0x0A }
+                return
+            }
+            line += bytes[..<start].count { $0 == 0x0A }
+            let isArray = bytes[start] == UInt8(ascii: "[")
+            form = isArray ? .array(ArrayScanner(limit: limit, line: line)) : .lines(LineSplitter(limit: limit))
+            bytes = bytes[(isArray ? start + 1 : start)...]
+        }
+        let rest = UnsafeRawBufferPointer(rebasing: bytes)
+        switch form {
+        case .lines(var splitter):
+            form = .unknown
+            var line = line
+            splitter.append(rest) { Self.report($0, &line, element) }
+            self.line = line
+            form = .lines(splitter)
+        case .array(var scanner):
+            form = .unknown
+            for byte in rest { scanner.take(byte, element) }
+            form = .array(scanner)
+        case .unknown: break
+        }
+    }
+
+    mutating func end(_ element: (Int, UnsafeRawBufferPointer?) -> Void) {
+        switch form {
+        case .lines(var splitter):
+            var line = line
+            splitter.end { Self.report($0, &line, element) }
+        case .array(var scanner): scanner.end(element)
+        case .unknown: break
+        }
+    }
+
+    private static func report(
+        _ text: UnsafeRawBufferPointer?, _ line: inout Int, _ element: (Int, UnsafeRawBufferPointer?) -> Void
+    ) {
+        if text.map({ !LineSplitter.isBlank($0) }) ?? true { element(line, text) }
+        line += 1
+    }
+}
+
+/// Finds the elements of a JSON array by counting brackets. Whether they are JSON is left to a parser.
+private struct ArrayScanner {
+    private let limit: Int
+    private var line: Int
+    private var startLine = 0
+    private var bytes: [UInt8] = []
+    private var isOverlong = false
+    private var depth = 0
+    private var isInString = false
+    private var isEscaped = false
+    private var hasEnded = false
+
+    init(limit: Int, line: Int) {
+        self.limit = limit
+        self.line = line
+    }
+
+    static func isSpace(_ byte: UInt8) -> Bool {
+        byte == 0x20 || byte == 0x09 || byte == 0x0A || byte == 0x0D
+    }
+
+    mutating func take(_ byte: UInt8, _ element: (Int, UnsafeRawBufferPointer?) -> Void) {
+        defer { if byte == 0x0A { line += 1 } }
+        guard !hasEnded else { return }
+        if depth == 0, !isInString {
+            if byte == UInt8(ascii: ",") || byte == UInt8(ascii: "]") {
+                finish(element)
+                hasEnded = byte == UInt8(ascii: "]")
+                return
+            }
+            if bytes.isEmpty, !isOverlong {
+                guard !Self.isSpace(byte) else { return }
+                startLine = line
+            }
+        }
+        isOverlong = isOverlong || bytes.count == limit
+        if isOverlong { bytes.removeAll() } else { bytes.append(byte) }
+        count(byte)
+    }
+
+    private mutating func count(_ byte: UInt8) {
+        if isInString {
+            if isEscaped {
+                isEscaped = false
+            } else if byte == UInt8(ascii: "\\") {
+                isEscaped = true
+            } else if byte == UInt8(ascii: "\"") {
+                isInString = false
+            }
+            return
+        }
+        switch byte {
+        case UInt8(ascii: "\""): isInString = true
+        case UInt8(ascii: "{"), UInt8(ascii: "["): depth += 1
+        case UInt8(ascii: "}"), UInt8(ascii: "]"): depth = max(0, depth - 1)
+        default: break
+        }
+    }
+
+    /// An array that does not end leaves an element that is not JSON.
+    mutating func end(_ element: (Int, UnsafeRawBufferPointer?) -> Void) {
+        if !hasEnded { finish(element) }
+    }
+
+    private mutating func finish(_ element: (Int, UnsafeRawBufferPointer?) -> Void) {
+        if isOverlong {
+            element(startLine, nil)
+        } else if !bytes.isEmpty {
+            bytes.withUnsafeBytes { element(startLine, $0) }
+        }
+        bytes.removeAll(keepingCapacity: bytes.capacity <= 64 * 1024)
+        isOverlong = false
+    }
+}

@@ -1,0 +1,149 @@
+import JSON
+
+/// Reads profiles from a stream of bytes in the format of another system, in whatever pieces it arrives. It holds one
+/// element of the input at most.
+public protocol ProfileReader {
+    /// Reads the next bytes, and reports every element that is complete.
+    mutating func append(_ bytes: UnsafeRawBufferPointer, _ report: (ImportedElement) -> Void)
+
+    /// Ends the stream, and reports what is left.
+    mutating func end(_ report: (ImportedElement) -> Void)
+
+    /// What was left out on purpose, in one line each; known at the end.
+    var notes: [String] { get }
+}
+
+extension ProfileReader {
+    public var notes: [String] { [] }
+}
+
+/// One element of the input of an import, such as a line or a record.
+public struct ImportedElement {
+    public enum Content {
+        case profile(ProfileInput)
+        case refused(CoreError)
+    }
+
+    /// The line on which the element begins, from 1.
+    public var line: Int
+    public var content: Content
+
+    public init(line: Int, _ content: Content) {
+        self.line = line
+        self.content = content
+    }
+
+    init(line: Int, _ parse: () throws(CoreError) -> ProfileInput) {
+        self.line = line
+        do throws(CoreError) {
+            content = .profile(try parse())
+        } catch {
+            content = .refused(error)
+        }
+    }
+
+    /// The maximum length of an element in bytes.
+    public static let lengthLimit = 1 << 20
+
+    static func tooLong(line: Int, _ name: String) -> ImportedElement {
+        ImportedElement(
+            line: line, .refused(CoreError(.tooLarge, "\(name) must be at most \(lengthLimit) bytes long")))
+    }
+}
+
+/// Reads profiles as Holdfast exports them, one JSON object a line.
+public struct ProfileLines: ProfileReader {
+    private var splitter = LineSplitter(limit: ImportedElement.lengthLimit)
+    private var line = 0
+
+    public init() {}
+
+    public mutating func append(_ bytes: UnsafeRawBufferPointer, _ report: (ImportedElement) -> Void) {
+        var line = line
+        splitter.append(bytes) { Self.take($0, &line, report) }
+        self.line = line
+    }
+
+    public mutating func end(_ report: (ImportedElement) -> Void) {
+        var line = line
+        splitter.end { Self.take($0, &line, report) }
+        self.line = line
+    }
+
+    private static func take(_ text: UnsafeRawBufferPointer?, _ line: inout Int, _ report: (ImportedElement) -> Void) {
+        line += 1
+        guard let text else { return report(.tooLong(line: line, "a line")) }
+        guard !LineSplitter.isBlank(text) else { return }
+        report(ImportedElement(line: line) { () throws(CoreError) in try ProfileInput(text, called: "the line") })
+    }
+}
+
+/// Reads the user profiles of the Optimizely Agent's Redis service: lines in pairs, the key and then its value, as
+/// `redis-cli --raw` prints them. The key is the user id, and the value the `experiment_bucket_map` as JSON.
+public struct RedisProfiles: ProfileReader {
+    private var splitter = LineSplitter(limit: ImportedElement.lengthLimit)
+    private var pairs = Pairs()
+
+    fileprivate struct Pairs {
+        var line = 0
+        var key: (line: Int, text: [UInt8]?)?
+    }
+
+    public init() {}
+
+    public mutating func append(_ bytes: UnsafeRawBufferPointer, _ report: (ImportedElement) -> Void) {
+        var pairs = pairs
+        splitter.append(bytes) { pairs.take($0, report) }
+        self.pairs = pairs
+    }
+
+    public mutating func end(_ report: (ImportedElement) -> Void) {
+        var pairs = pairs
+        splitter.end { pairs.take($0, report) }
+        self.pairs = pairs
+        guard let key = pairs.key else { return }
+        let error = CoreError(.invalid, "a line with the value of the key must follow; the input ends")
+        report(ImportedElement(line: key.line, .refused(error)))
+    }
+}
+
+extension RedisProfiles.Pairs {
+    fileprivate mutating func take(_ text: UnsafeRawBufferPointer?, _ report: (ImportedElement) -> Void) {
+        line += 1
+        guard let key else {
+            // `redis-cli --raw` prints an empty line after an error.
+            if text.map({ !LineSplitter.isBlank($0) }) ?? true { key = (line, text.map { Array($0) }) }
+            return
+        }
+        guard !isOutOfStep(key.text, text) else {
+            // A key with a line feed, say. The former line is refused, and this one begins the next pair.
+            let error = CoreError(.invalid, "a key must be a user id, followed by a line with its value; got a value")
+            report(ImportedElement(line: key.line, .refused(error)))
+            self.key = (line, text.map { Array($0) })
+            return
+        }
+        self.key = nil
+        guard let name = key.text, let text else { return report(.tooLong(line: key.line, "a line")) }
+        // `redis-cli --raw` prints an empty line for a key that has expired since it was listed.
+        guard !LineSplitter.isBlank(text) else { return }
+        report(ImportedElement(line: key.line) { () throws(CoreError) in try Self.profile(name, text) })
+    }
+
+    private func isOutOfStep(_ key: [UInt8]?, _ value: UnsafeRawBufferPointer?) -> Bool {
+        guard let key, let value, key.first == UInt8(ascii: "{"), value.first != UInt8(ascii: "{") else { return false }
+        return key.withUnsafeBytes { (try? JSONInput.parse($0)) != nil }
+    }
+
+    private static func profile(_ key: [UInt8], _ value: UnsafeRawBufferPointer) throws(CoreError) -> ProfileInput {
+        guard let text = String(validating: key, as: UTF8.self) else {
+            throw CoreError(.invalid, "a user id must be UTF-8")
+        }
+        let userID = try ProfileInput.checkUserID(text, at: nil)
+        guard value.first == UInt8(ascii: "{") else {
+            let found = String(decoding: value, as: UTF8.self).shortened(to: CoreError.longestQuote)
+            throw CoreError(.invalid, "the value of a key must be a profile's map as a JSON object; got '\(found)'")
+        }
+        let map = try JSONInput.parse(value, called: "the value")
+        return ProfileInput(userID: userID, assignments: try ProfileInput.assignments(map, at: []))
+    }
+}

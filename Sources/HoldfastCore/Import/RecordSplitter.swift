@@ -1,0 +1,153 @@
+/// Splits delimiter-separated values into records of fields (RFC 4180), in whatever pieces they arrive. A quoted field
+/// may contain line feeds.
+struct RecordSplitter {
+    /// How a quotation mark within a quoted field is written.
+    enum Escape {
+        /// `""`, as RFC 4180 has it.
+        case doubledQuote
+        /// `\"`; a backslash makes any character plain, also outside quotes. As `cqlsh` writes.
+        case backslash
+    }
+
+    struct Record {
+        /// The line on which it begins, from 1.
+        var line: Int
+        /// What is wrong, or the fields.
+        var fields: Result<[[UInt8]], CoreError>
+    }
+
+    private enum State {
+        case fieldStart, plain, quoted
+        /// After a quotation mark within quotes: the end, or the first of two.
+        case quoteInQuotes
+        /// After a backslash, in quotes or not.
+        case escaped(inQuotes: Bool)
+        /// To the end of the line, which is refused.
+        case malformed
+    }
+
+    private let delimiter: UInt8
+    private let escape: Escape
+    private var state = State.fieldStart
+    private var fields: [[UInt8]] = []
+    private var field: [UInt8] = []
+    private var length = 0
+    private var line = 1
+    private var recordLine = 1
+    private var error: CoreError?
+    /// Whether anything but line ends has come since the last record.
+    private var isWithinRecord = false
+    /// The bytes of a byte order mark that may still come.
+    private var mark: ArraySlice<UInt8> = [0xEF, 0xBB, 0xBF]
+
+    private static let quote = UInt8(ascii: "\"")
+    private static let backslash = UInt8(ascii: "\\")
+
+    init(delimiter: UInt8, escape: Escape) {
+        self.delimiter = delimiter
+        self.escape = escape
+    }
+
+    mutating func append(_ bytes: UnsafeRawBufferPointer, _ report: (Record) -> Void) {
+        for byte in bytes { take(byte, report) }
+    }
+
+    mutating func end(_ report: (Record) -> Void) {
+        switch state {
+        case .quoted, .escaped:
+            error = error ?? CoreError(.invalid, "a quoted field must be closed by a quotation mark; the input ends")
+        default: break
+        }
+        if isWithinRecord { finishRecord(report) }
+    }
+
+    private mutating func take(_ byte: UInt8, _ report: (Record) -> Void) {
+        if let expected = mark.first {
+            mark = byte == expected ? mark.dropFirst() : []
+            if byte == expected { return }
+        }
+        defer { if byte == 0x0A { line += 1 } }
+        length += 1
+        if length > ImportedElement.lengthLimit, error == nil {
+            error = CoreError(
+                .tooLarge,
+                "a record must be at most \(ImportedElement.lengthLimit) bytes long; "
+                    + "a quotation mark that is never closed may be the cause")
+            (state, fields, field) = (.malformed, [], [])
+        }
+        switch state {
+        case .fieldStart where byte == Self.quote:
+            isWithinRecord = true
+            state = .quoted
+        case .fieldStart, .plain: takePlain(byte, report)
+        case .quoted: takeQuoted(byte)
+        case .quoteInQuotes: takeAfterQuote(byte, report)
+        case .escaped(let inQuotes):
+            field.append(byte)
+            state = inQuotes ? .quoted : .plain
+        case .malformed:
+            if byte == 0x0A { finishRecord(report) }
+        }
+    }
+
+    private mutating func takePlain(_ byte: UInt8, _ report: (Record) -> Void) {
+        switch byte {
+        case delimiter: finishField()
+        case 0x0A: endLine(report)
+        case Self.backslash where escape == .backslash: state = .escaped(inQuotes: false)
+        case Self.quote:
+            refuse("a field with a quotation mark must be quoted")
+        default:
+            field.append(byte)
+            state = .plain
+        }
+        if byte != 0x0A, byte != 0x0D { isWithinRecord = true }
+    }
+
+    private mutating func takeQuoted(_ byte: UInt8) {
+        switch byte {
+        case Self.quote: state = .quoteInQuotes
+        case Self.backslash where escape == .backslash: state = .escaped(inQuotes: true)
+        default: field.append(byte)
+        }
+    }
+
+    private mutating func takeAfterQuote(_ byte: UInt8, _ report: (Record) -> Void) {
+        switch byte {
+        case Self.quote where escape == .doubledQuote:
+            field.append(byte)
+            state = .quoted
+        case delimiter: finishField()
+        case 0x0A: endLine(report)
+        // Of a line that ends with CR and LF.
+        case 0x0D: break
+        default: refuse("a delimiter or the end of the line must follow a quoted field")
+        }
+    }
+
+    private mutating func refuse(_ detail: String) {
+        error = error ?? CoreError(.invalid, detail)
+        state = .malformed
+    }
+
+    private mutating func finishField() {
+        fields.append(field)
+        field.removeAll(keepingCapacity: true)
+        state = .fieldStart
+    }
+
+    private mutating func endLine(_ report: (Record) -> Void) {
+        if case .plain = state, field.last == 0x0D { field.removeLast() }
+        finishRecord(report)
+    }
+
+    /// Reports a record, unless the line is empty.
+    private mutating func finishRecord(_ report: (Record) -> Void) {
+        finishField()
+        if isWithinRecord {
+            report(Record(line: recordLine, fields: error.map { .failure($0) } ?? .success(fields)))
+        }
+        fields.removeAll(keepingCapacity: true)
+        (error, length, isWithinRecord, recordLine) = (nil, 0, false, line + 1)
+    }
+}

@@ -1,0 +1,224 @@
+import ArgumentParser
+import Foundation
+import HoldfastCore
+import Logging
+import Storage
+import StorageSQLite
+
+/// Merges profiles from a file or standard input into the database.
+struct ImportCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "import",
+        abstract:
+            "Merges profiles from a file, of Holdfast or another system, into the database, while servers use it.",
+        discussion: """
+            What is refused makes the exit status 1. The first \(Refusals.limit) refusals are named on standard error \
+            with their lines, and the others counted. 'holdfast manual MovingIn' has the steps of a move.
+            """)
+
+    @Argument(help: "What is imported; standard input if it is '-' or none is named.")
+    var file: String?
+
+    @Option(
+        help: .init(
+            "The format: \(ImportSource.names) (default: profiles, one JSON object a line).", valueName: "format"))
+    var from = ImportSource.profiles
+
+    @OptionGroup var database: DatabaseOptions
+    @OptionGroup var rules: ProfileRuleOptions
+    @OptionGroup var format: ImportFormatOptions
+
+    @Flag(help: "Keep what is stored where it differs.")
+    var keep = false
+
+    @Flag(help: "Make the database if there is none.")
+    var create = false
+
+    @Flag(help: "Store nothing, and say what would be stored, refused and overwritten.")
+    var dryRun = false
+
+    func run() throws {
+        let environment = ProcessInfo.processInfo.environment
+        let rules = try rules.rules(environment: environment)
+        try format.check(for: from)
+        let input = try ImportInput(file)
+        let path = try database.path(environment: environment)
+        try expectDatabase(path)
+        let store = try StoreFactory.open(path, rules)
+        defer { store.close() }
+        var reader = try format.reader(of: from, store)
+        let session = try BackgroundSession(store, label: "import")
+        let sink: any ImportSink =
+            dryRun ? ImportPreview(session, rules, keep: keep) : ImportedProfiles(session, keep: keep)
+        var unreadable: String?
+        do throws(Failure) {
+            while sink.failure == nil, let data = try input.read() {
+                data.withUnsafeBytes { bytes in reader.append(bytes) { sink.take($0) } }
+            }
+            reader.end { sink.take($0) }
+        } catch {
+            unreadable = error.description
+        }
+        sink.finish()
+        if let failure = sink.failure ?? unreadable {
+            throw Failure("\(failure); \(dryRun ? 0 : sink.imported) \(from.elements) were imported")
+        }
+        for note in reader.notes { FileHandle.standardError.write(Data("\(note)\n".utf8)) }
+        print(sink.summary)
+        if sink.refused > 0 { throw ExitCode(1) }
+    }
+
+    private func expectDatabase(_ path: String) throws {
+        let exists = FileManager.default.fileExists(atPath: path)
+        // A server, or an import, migrates an older database; what only looks must not.
+        if dryRun, exists { try DatabaseMaintenance.expectCurrentVersion(path: path) }
+        if dryRun, !exists {
+            throw Failure("a dry run compares with a database, which must exist; there is no \(path)")
+        }
+        guard create || exists else {
+            throw Failure("the database must exist, or --create be given to make it; there is no \(path)")
+        }
+    }
+}
+
+/// The formats that can be imported.
+enum ImportSource: String, CaseIterable, ExpressibleByArgument {
+    case profiles, redis, csv, cassandra, growthbook
+
+    static var names: String {
+        let names = allCases.map(\.rawValue)
+        return names.dropLast().joined(separator: ", ") + " or " + names[names.count - 1]
+    }
+
+    /// What its elements are called.
+    var elements: String {
+        switch self {
+        case .profiles: "lines"
+        case .redis: "keys"
+        case .csv, .cassandra: "records"
+        case .growthbook: "documents"
+        }
+    }
+}
+
+/// The options of single formats.
+struct ImportFormatOptions: ParsableArguments {
+    @Option(help: .init("csv, cassandra: the names of the columns, if the file has no header.", valueName: "list"))
+    var header: String?
+
+    @Option(
+        help: .init(
+            "csv, cassandra: which column has what, such as user_id=uid; may be repeated.", valueName: "name=column"))
+    var column: [String] = []
+
+    @Option(help: .init("csv: what separates the fields: a character, or 'tab' (default: ,).", valueName: "character"))
+    var delimiter: String?
+
+    @Option(help: .init("growthbook: the attribute that has the user ids (default: id).", valueName: "name"))
+    var attribute: String?
+
+    @Option(help: .init("csv, cassandra, growthbook: the project of the experiments.", valueName: "key"))
+    var sdkKey: String?
+
+    /// - Throws: ``Failure`` if an option is given that the format does not have.
+    func check(for source: ImportSource) throws {
+        let tables: [ImportSource] = [.csv, .cassandra]
+        let given: [(name: String, isGiven: Bool, formats: [ImportSource])] = [
+            ("header", header != nil, tables), ("column", !column.isEmpty, tables),
+            ("delimiter", delimiter != nil, [.csv]), ("attribute", attribute != nil, [.growthbook]),
+            ("sdk-key", sdkKey != nil, tables + [.growthbook]),
+        ]
+        for option in given where option.isGiven && !option.formats.contains(source) {
+            let formats = option.formats.map { "--from \($0.rawValue)" }.joined(separator: " or ")
+            throw Failure("--\(option.name) must come with \(formats); got --from \(source.rawValue)")
+        }
+    }
+
+    /// - Throws: ``Failure`` if an option is wrong.
+    func reader(of source: ImportSource, _ store: any Store) throws -> any ProfileReader {
+        do throws(CoreError) {
+            switch source {
+            case .profiles: return ProfileLines()
+            case .redis: return RedisProfiles()
+            case .csv, .cassandra:
+                return try DelimitedProfiles(try delimitedOptions(of: source), names: try names(store))
+            case .growthbook:
+                return GrowthBookProfiles(names: try names(store), attribute: attribute ?? "id")
+            }
+        } catch {
+            throw Failure(error.description)
+        }
+    }
+
+    private func names(_ store: any Store) throws(CoreError) -> ExperimentNames {
+        let catalog: ProjectCatalog
+        do throws(StorageError) {
+            catalog = try ProjectCatalog(store: store, logger: LineLogHandler.makeLogger(.auto, level: .error))
+        } catch {
+            throw CoreError(.unavailable, error.description)
+        }
+        return try ExperimentNames(catalog.snapshot(), sdkKey: sdkKey)
+    }
+
+    private func delimitedOptions(of source: ImportSource) throws(CoreError) -> DelimitedProfiles.Options {
+        var options = DelimitedProfiles.Options()
+        options.escapesByBackslash = source == .cassandra
+        options.header = header?.split(separator: ",", omittingEmptySubsequences: false).map(String.init)
+        if let delimiter {
+            let text = delimiter == "tab" ? "\t" : delimiter
+            guard let byte = text.utf8.first, text.utf8.count == 1, !"\"\r\n\\".utf8.contains(byte) else {
+                throw CoreError(
+                    .invalid,
+                    "--delimiter must be one ASCII character, not a quotation mark, or 'tab'; got '\(delimiter)'")
+            }
+            options.delimiter = byte
+        }
+        for column in column {
+            let parts = column.split(separator: "=", maxSplits: 1).map(String.init)
+            guard parts.count == 2, DelimitedProfiles.knownColumns.contains(parts[0]) else {
+                let known = DelimitedProfiles.knownColumns.joined(separator: ", ")
+                throw CoreError(
+                    .invalid, "--column must be NAME=COLUMN with one of the names \(known); got '\(column)'")
+            }
+            options.columns[parts[0]] = parts[1]
+        }
+        return options
+    }
+}
+
+/// The file or standard input that is imported.
+struct ImportInput {
+    private let name: String
+    private let handle: FileHandle
+
+    /// - Throws: ``Failure`` if the file cannot be read.
+    init(_ file: String?) throws {
+        guard let file, file != "-" else {
+            (name, handle) = ("standard input", .standardInput)
+            return
+        }
+        name = file
+        guard !FileManager.default.directoryExists(atPath: file) else {
+            throw Failure("what is imported must be in a file; \(file) is a directory")
+        }
+        do {
+            handle = try FileHandle(forReadingFrom: URL(fileURLWithPath: file))
+        } catch {
+            throw Self.unreadable(file, error)
+        }
+    }
+
+    /// Returns the next piece; `nil` at the end.
+    func read() throws(Failure) -> Data? {
+        do {
+            let data = try handle.read(upToCount: 256 * 1024)
+            return data?.isEmpty == true ? nil : data
+        } catch {
+            throw Self.unreadable(name, error)
+        }
+    }
+
+    private static func unreadable(_ name: String, _ error: any Error) -> Failure {
+        Failure("\(name) cannot be read: \(error.localizedDescription)")
+    }
+}

@@ -1,0 +1,237 @@
+import Bucketing
+import Dispatch
+import Foundation
+import HoldfastCore
+import Storage
+import Synchronization
+
+/// Takes the profiles of an import: stores them, or only looks.
+protocol ImportSink: AnyObject {
+    func take(_ element: ImportedElement)
+    /// Completes what was taken, and prints the refusals.
+    func finish()
+
+    var imported: Int { get }
+    var refused: Int { get }
+    /// Why the import cannot go on.
+    var failure: String? { get }
+    var summary: String { get }
+}
+
+/// What an import refused; the first are named.
+struct Refusals {
+    /// How many are named.
+    static let limit = 20
+
+    private(set) var count = 0
+    private var first: [(line: Int, reason: String)] = []
+
+    /// In any order: the store refuses later than the parser.
+    mutating func add(_ line: Int, _ reason: String) {
+        count += 1
+        let place = first.firstIndex { $0.line > line } ?? first.endIndex
+        first.insert((line, reason), at: place)
+        if first.count > Self.limit { first.removeLast() }
+    }
+
+    func text(isPreview: Bool = false) -> String {
+        let named = first.map { "line \($0.line) \(isPreview ? "would be" : "was") refused: \($0.reason)\n" }.joined()
+        guard count > first.count else { return named }
+        return named + "\(count - first.count) more lines \(isPreview ? "would be" : "were") refused\n"
+    }
+}
+
+/// Stores profiles, many in one transaction.
+final class ImportedProfiles: ImportSink {
+    private struct Outcome {
+        var imported = 0
+        var refusals = Refusals()
+        var failure: String?
+
+        mutating func count(_ result: Result<ProfileChangeResult, StorageError>, of line: Int) {
+            switch result {
+            // Erased meanwhile: as if the line had been stored just before.
+            case .success, .failure(.erased): imported += 1
+            case .failure(let error) where error.concernsOneUser: refusals.add(line, error.description)
+            case .failure(let error): failure = failure ?? "line \(line): \(error)"
+            }
+        }
+    }
+
+    /// Profiles that are submitted together.
+    private static let groupSize = 256
+    /// Groups that wait for their commit.
+    private static let window = 8
+
+    private let session: BackgroundSession
+    private let rule: ProfileChange.ConflictRule
+    private let places = DispatchSemaphore(value: ImportedProfiles.window)
+    private let outcome = SharedState(Outcome())
+    private let progress = Progress("imported")
+    private var group: [(line: Int, change: ProfileChange)] = []
+
+    init(_ session: BackgroundSession, keep: Bool) {
+        self.session = session
+        rule = keep ? .keep : .replace
+    }
+
+    var imported: Int { outcome.withLock { $0.imported } }
+    var refused: Int { outcome.withLock { $0.refusals.count } }
+    var failure: String? { outcome.withLock { $0.failure } }
+    var summary: String { "imported \(imported), refused \(refused)" }
+
+    func take(_ element: ImportedElement) {
+        guard failure == nil else { return }
+        switch element.content {
+        case .refused(let error): outcome.withLock { $0.refusals.add(element.line, error.description) }
+        case .profile(let profile):
+            group.append((element.line, profile.merge(rule)))
+            if group.count == Self.groupSize { submitGroup() }
+        }
+    }
+
+    private func submitGroup() {
+        places.wait()
+        let lines = group.map(\.line)
+        session.run { [changes = group.map(\.change), outcome, places] session in
+            session.submit(changes) { results in
+                outcome.withLock { outcome in
+                    for (line, result) in zip(lines, results) { outcome.count(result, of: line) }
+                }
+                places.signal()
+            }
+        }
+        progress.add(group.count)
+        group.removeAll(keepingCapacity: true)
+    }
+
+    func finish() {
+        if failure == nil, !group.isEmpty { submitGroup() }
+        for _ in 0..<Self.window { places.wait() }
+        for _ in 0..<Self.window { places.signal() }
+        progress.finish()
+        FileHandle.standardError.write(Data(outcome.withLock { $0.refusals.text() }.utf8))
+    }
+}
+
+extension ProfileInput {
+    fileprivate func merge(_ rule: ProfileChange.ConflictRule) -> ProfileChange {
+        ProfileChange(userID: userID, operation: .merge(assignments, onConflict: rule))
+    }
+}
+
+/// Compares profiles with what is stored, by the rules that the store would apply. It looks at each profile by itself,
+/// not at what the import would have stored before.
+final class ImportPreview: ImportSink {
+    private let session: BackgroundSession
+    private let rules: ProfileRules
+    private let rule: ProfileChange.ConflictRule
+    private let progress = Progress("compared")
+    private var refusals = Refusals()
+    private var counts = Counts()
+    /// The first assignments that would be overwritten.
+    private var overwritten: [String] = []
+
+    private(set) var imported = 0
+    private(set) var failure: String?
+
+    /// Assignments by what would become of them.
+    private struct Counts {
+        var new = 0
+        var unchanged = 0
+        var overwritten = 0
+        /// The stored one stays, because of `--keep` or as an override.
+        var kept = 0
+        var overrides = 0
+    }
+
+    init(_ session: BackgroundSession, _ rules: ProfileRules, keep: Bool) {
+        self.session = session
+        self.rules = rules
+        rule = keep ? .keep : .replace
+    }
+
+    var refused: Int { refusals.count }
+
+    var summary: String {
+        """
+        would import \(imported), refuse \(refused); nothing was stored
+        assignments: \(counts.new) new, \(counts.unchanged) unchanged, \(counts.overwritten) overwritten, \
+        \(counts.kept) kept as stored, \(counts.overrides) kept as overrides
+        """
+    }
+
+    func take(_ element: ImportedElement) {
+        guard failure == nil else { return }
+        switch element.content {
+        case .refused(let error): refusals.add(element.line, error.description)
+        case .profile(let profile): compare(profile, line: element.line)
+        }
+    }
+
+    private func compare(_ profile: ProfileInput, line: Int) {
+        do throws(StorageError) {
+            let stored = try session.wait { [userID = profile.userID] session, done in session.profile(of: userID, done)
+            }
+            let now = systemWallClock()
+            _ = try rules.apply(profile.merge(rule), to: stored, at: now)
+            imported += 1
+            progress.add(1)
+            let visible = stored?.visible(at: now)
+            for entry in profile.assignments.entries {
+                count(entry, visible?[entry.experimentID], of: profile.userID, line: line)
+            }
+        } catch {
+            guard error.concernsOneUser else {
+                failure = "line \(line): \(error)"
+                return
+            }
+            refusals.add(line, error.description)
+        }
+    }
+
+    private func count(
+        _ entry: ExperimentBucketMap.Entry, _ stored: Assignment?, of userID: Identifier, line: Int
+    ) {
+        guard let stored else {
+            counts.new += 1
+            return
+        }
+        if stored.variationID == entry.variationID {
+            counts.unchanged += 1
+        } else if stored.source == .override {
+            counts.overrides += 1
+        } else if rule == .keep {
+            counts.kept += 1
+        } else {
+            counts.overwritten += 1
+            guard overwritten.count < Refusals.limit else { return }
+            overwritten.append(
+                "line \(line) would overwrite the experiment \(entry.experimentID) of '\(userID)': "
+                    + "'\(stored.variationID)' becomes '\(entry.variationID)'\n")
+        }
+    }
+
+    func finish() {
+        progress.finish()
+        var text = refusals.text(isPreview: true)
+        text += overwritten.joined()
+        if counts.overwritten > overwritten.count {
+            text += "\(counts.overwritten - overwritten.count) more assignments would be overwritten\n"
+        }
+        FileHandle.standardError.write(Data(text.utf8))
+    }
+}
+
+/// A value behind a lock, shared with completions.
+private final class SharedState<Value: Sendable>: Sendable {
+    private let value: Mutex<Value>
+
+    init(_ value: Value) {
+        self.value = Mutex(value)
+    }
+
+    func withLock<Result: Sendable>(_ body: (inout Value) -> Result) -> Result {
+        value.withLock { body(&$0) }
+    }
+}
