@@ -2,10 +2,31 @@ import HTTPServer
 
 /// One line of Holdfast's route table. The required scope is part of the line, so that no route can lack one.
 struct APIRoute {
-    enum Scope: Equatable {
+    enum Scope: Equatable, CustomStringConvertible {
         /// Needs no token: reveals nothing about users.
         case none
+        /// Any token will do: what apps and dashboards both need, and what reveals no more than a decision does.
+        case anyToken
         case token(Token.Scope)
+
+        /// Whether the token may call the route.
+        func admits(_ token: Token) -> Bool {
+            switch self {
+            case .none, .anyToken: true
+            case .token(let needed): token.scope.allows(needed)
+            }
+        }
+
+        /// Whether a token that ships inside a page may call it.
+        var isForPages: Bool { self == .anyToken || self == .token(.client) }
+
+        var description: String {
+            switch self {
+            case .none: "none"
+            case .anyToken: "any"
+            case .token(let scope): "\(scope)"
+            }
+        }
     }
 
     private enum Handler {
@@ -59,13 +80,15 @@ struct APIRoute {
     }
 
     /// Returns the route for the server: it checks the caller's token, calls the handler, and renders errors of both.
-    func route(of wire: any WireProtocol, gate: AccessGate) -> Route {
+    func route(of wire: any WireProtocol, gate: AccessGate, origins: AllowedOrigins?) -> Route {
+        let origins = scope.isForPages ? origins : nil
         switch handler {
         case .buffered(let handle):
             return Route(
                 method, pattern, isVital: isVital, changesState: changesState, respondsLater: respondsLater,
                 .buffered { [self] request, responder in
                     do {
+                        if let origins { responder.setFields(origins.fields(of: request)) }
                         let admission = try admit(request, of: wire, responder, gate)
                         try handle(request, Call(responder: responder, admission: admission))
                     } catch {
@@ -77,6 +100,7 @@ struct APIRoute {
                 method, pattern,
                 .streamed { [self] request, responder in
                     do {
+                        if let origins { responder.setFields(origins.fields(of: request)) }
                         let admission = try admit(request, of: wire, responder, gate)
                         return try handle(request, Call(responder: responder, admission: admission))
                     } catch {

@@ -9,7 +9,7 @@ public final class HoldfastApplication: Application {
     private let session: any StoreSession
     private let protocols: [any WireProtocol]
     let routes: [APIRoute]
-    /// The protocol of each route.
+    /// The protocol of each route of the router.
     private let protocolOfRoute: [any WireProtocol]
     private var metrics: RequestMetrics
     /// Since the last line about them, of which there is one a second at the most.
@@ -28,11 +28,18 @@ public final class HoldfastApplication: Application {
                 OperationsRoutes(loopServices),
                 UserProfileServiceProtocol(loopServices),
                 AgentProtocol(loopServices),
+                OptimizelySDKProtocol(loopServices),
+                OFREPProtocol(loopServices),
             ] + (services.options.servesConsole ? [ConsoleProtocol()] : [])
         routes = protocols.flatMap(\.routes)
-        protocolOfRoute = protocols.flatMap { wire in wire.routes.map { _ in wire } }
-        router = Router(zip(routes, protocolOfRoute).map { $0.route(of: $1, gate: loopServices.gate) })
-        metrics = RequestMetrics(routes: routes.count)
+        let origins = services.options.allowedOrigins
+        let preflights = origins.map { CrossOriginPreflight.routes(for: routes, $0) } ?? []
+        protocolOfRoute =
+            protocols.flatMap { wire in wire.routes.map { _ in wire } } + preflights.map { _ in protocols[0] }
+        router = Router(
+            zip(routes, protocolOfRoute).map { $0.route(of: $1, gate: loopServices.gate, origins: origins) }
+                + preflights)
+        metrics = RequestMetrics(routes: router.routes.count)
     }
 
     public var logsRequests: Bool { services.options.accessLog }
@@ -99,7 +106,7 @@ public final class HoldfastApplication: Application {
 
     /// A line of the route table as the log names it.
     private func name(of route: Int?) -> String {
-        route.map { "\(routes[$0].method.name) \(routes[$0].pattern)" } ?? "-"
+        route.map { "\(router.routes[$0].method.name) \(router.routes[$0].pattern)" } ?? "-"
     }
 
     public func stop() {
@@ -107,7 +114,8 @@ public final class HoldfastApplication: Application {
     }
 
     func snapshot(_ connections: ConnectionMetrics) -> LoopSnapshot {
-        let labels = routes.map { "method=\"\($0.method.name)\",route=\"\($0.pattern)\"" } + ["method=\"\",route=\"\""]
+        let labels =
+            router.routes.map { "method=\"\($0.method.name)\",route=\"\($0.pattern)\"" } + ["method=\"\",route=\"\""]
         return LoopSnapshot(
             routeLabels: labels, metrics: metrics, connections: connections, cache: session.cacheMetrics)
     }

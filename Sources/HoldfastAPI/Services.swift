@@ -3,6 +3,7 @@ public import HTTPServer
 public import HoldfastCore
 public import Logging
 public import Storage
+internal import Synchronization
 
 /// What all event loops of one server share.
 public final class Services: Sendable {
@@ -18,6 +19,8 @@ public final class Services: Sendable {
     let collector = MetricsCollector()
     let decisions = DecisionMetrics()
     let attributeMetrics = AttributeMetrics()
+    /// Events that the SDKs sent and that were left out; their protocol does not tell the sender.
+    let refusedSDKEvents = Atomic<UInt64>(0)
     public let changes: ChangeFeed
     let knownExposures = KnownExposures()
     /// Where results are computed, one at a time, while event loops go on.
@@ -28,6 +31,8 @@ public final class Services: Sendable {
         public var accessLog = false
         /// Whose `X-Forwarded-For` is believed, for the log.
         public var trustedProxies = TrustedProxies()
+        /// Whose pages may call routes that are for clients; `nil`: nobody's but those of this server.
+        public var allowedOrigins: AllowedOrigins?
         /// Elements of an array that one request looks up, assigns or records.
         public var elementLimit = 1_000
         /// Bytes of one line of an import.

@@ -18,7 +18,7 @@ final class InProcessHoldfast: TestServer {
 
     init(
         database: String, tokens: String?, maxBodyBytes: Int?, changeHeartbeat: Int?,
-        keeping directory: TemporaryDirectory
+        corsOrigins: String?, keeping directory: TemporaryDirectory
     ) throws {
         self.directory = directory
         var configuration = SQLiteConfiguration(path: database)
@@ -31,6 +31,7 @@ final class InProcessHoldfast: TestServer {
         var options = Services.Options()
         options.importLineBytes = limits.bodyBytes
         if let changeHeartbeat { options.changeHeartbeat = Double(changeHeartbeat) / 1_000 }
+        options.allowedOrigins = corsOrigins.flatMap { AllowedOrigins($0) }
         let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
         let services = Services(
             store: store, projects: try ProjectCatalog(store: store, logger: logger),

@@ -47,21 +47,23 @@ extension TestServer {
 ///   - directory: where the database is; by default a directory of the server's own.
 ///   - tokens: lines of `scope name secret`; `nil` for a server that asks for no tokens.
 ///   - changeHeartbeat: milliseconds between two signs of life of a stream of changes.
+///   - corsOrigins: the origins whose pages may call the server.
 public func startTestServer(
     in directory: TemporaryDirectory? = nil, database: String = "holdfast.db", tokens: String? = nil,
-    maxBodyBytes: Int? = nil, changeHeartbeat: Int? = nil
+    maxBodyBytes: Int? = nil, changeHeartbeat: Int? = nil, corsOrigins: String? = nil
 ) throws -> any TestServer {
     let directory = try directory ?? TemporaryDirectory(inMemory: true)
     let path = directory.file(database)
     guard ProcessInfo.processInfo.environment["HOLDFAST_TEST_OVER_SOCKETS"] == "1" else {
         return try InProcessHoldfast(
             database: path, tokens: tokens, maxBodyBytes: maxBodyBytes, changeHeartbeat: changeHeartbeat,
-            keeping: directory)
+            corsOrigins: corsOrigins, keeping: directory)
     }
     var options: [String] = []
     if let tokens { options += ["--tokens-file", try directory.write(tokens, to: database + ".tokens")] }
     if let maxBodyBytes { options += ["--max-body-size", "\(maxBodyBytes)"] }
     if let changeHeartbeat { options += ["--change-heartbeat", "\(changeHeartbeat)ms"] }
+    if let corsOrigins { options += ["--cors-origins", corsOrigins] }
     return try ServerProcess(database: path, options, keeping: directory)
 }
 

@@ -58,6 +58,12 @@ function kinds.decide()
     return post("/v1/decide?keys=checkout_flag", '{"userId":"' .. user() .. '","userAttributes":{"country":"us","age":32}}')
 end
 
+-- The same user and flag as a provider of OpenFeature asks for them.
+function kinds.ofrep()
+    return post("/ofrep/v1/evaluate/flags/checkout_flag",
+        '{"context":{"targetingKey":"' .. user() .. '","country":"us","age":32}}')
+end
+
 local count, started = 0, os.time()
 
 -- Each request is of a user who was never seen.

@@ -7,7 +7,7 @@ import Testing
         [
             (.get, "/"), (.get, "/users"), (.post, "/users"), (.get, "/users/{id}"), (.put, "/users/{id}"),
             (.post, "/users/lookup"), (.get, "/users/me"), (.delete, "/users/{id}/items/{item}"),
-            (.get, "/users/me/things"), (.get, "/caf\u{e9}"),
+            (.get, "/users/me/things"), (.get, "/caf\u{e9}"), (.get, "/files/{name}.json"), (.get, "/files/{name}"),
         ].map { Route($0, $1, .buffered { _, _ in }) })
 
     enum Outcome: Equatable {
@@ -29,6 +29,12 @@ import Testing
         (.get, "/users/lookup", .route("/users/{id}", ["lookup"])),
         (.put, "/users/me", .route("/users/{id}", ["me"])),
         (.delete, "/users/me/items/1", .route("/users/{id}/items/{item}", ["me", "1"])),
+        // What follows a parameter in its part
+        (.get, "/files/a.json", .route("/files/{name}.json", ["a"])),
+        (.get, "/files/a.json.json", .route("/files/{name}.json", ["a.json"])),
+        (.get, "/files/a%2Fb.json", .route("/files/{name}.json", ["a/b"])),
+        (.get, "/files/.json", .route("/files/{name}", [".json"])),
+        (.get, "/files/a.JSON", .route("/files/{name}", ["a.JSON"])),
         // Percent-encoding
         (.get, "/users/a%2Fb", .route("/users/{id}", ["a/b"])),
         (.get, "/%75sers", .route("/users", [])),

@@ -8,7 +8,9 @@ struct ExampleRequest {
     let body: String?
     let fields: [String]
     let operation: JSONValue
-    /// The scope that the description asks for; `nil` for what everybody may call.
+    /// As the description has it, with parameters in braces.
+    let path: String
+    /// The scope that the description asks for, `any` if every token will do; `nil` for what needs none.
     let scope: String?
 
     /// One of each operation, in an order in which each finds what it needs: what looks before what changes, and what
@@ -33,11 +35,12 @@ struct ExampleRequest {
             return document["components"]["parameters"][String(name)]
         }
         self.method = method.uppercased()
+        self.path = path
         self.operation = operation
         target = Self.target(path, parameters)
         body = Self.body(operation)
         fields = Self.fields(parameters, operation)
-        scope = operation["security"].array?.first?["token"].array?.first?.string
+        scope = operation["security"].array?.first.map { $0["token"].array?.first?.string ?? "any" }
     }
 
     private static func target(_ path: String, _ parameters: [JSONValue]) -> String {

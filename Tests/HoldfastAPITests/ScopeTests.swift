@@ -8,10 +8,11 @@ import Testing
 @Suite struct ScopeTests {
     /// The tokens that may call what needs a scope.
     private static let allowed = [
+        "any": ["client", "read", "write", "attributes", "admin"], "client": ["client", "write", "admin"],
         "read": ["read", "write", "attributes", "admin"], "write": ["write", "admin"],
         "attributes": ["attributes", "admin"], "admin": ["admin"],
     ]
-    private static let scopes = ["read", "write", "attributes", "admin"]
+    private static let scopes = ["client", "read", "write", "attributes", "admin"]
 
     private let server: any TestServer
     private let examples: [ExampleRequest]
@@ -48,6 +49,19 @@ import Testing
                 #expect(status != 401, "\(token): \(example.method) \(example.target)")
             }
         }
+    }
+
+    @Test func `A token for clients can do only what the manual says`() throws {
+        let allowed = examples.filter { $0.scope == "client" || $0.scope == "any" }
+            .map { "\($0.method) \($0.path)" }.sorted()
+        #expect(
+            allowed == [
+                "DELETE /v1/profiles/{user_id}/attributes", "GET /datafiles/{sdk_key}.json", "GET /ofrep/v1/changes",
+                "GET /v1/assign", "GET /v1/changes", "PATCH /v1/profiles/{user_id}/attributes",
+                "POST /ofrep/v1/evaluate/flags", "POST /ofrep/v1/evaluate/flags/{key}", "POST /sdk/v1/events",
+                "POST /v1/activate", "POST /v1/assign", "POST /v1/batch", "POST /v1/decide", "POST /v1/evaluations",
+                "POST /v1/events", "POST /v1/exposures", "POST /v1/profiles/attributes", "POST /v1/track",
+            ])
     }
 
     @Test func `A look at the head alone needs the scope as well`() throws {

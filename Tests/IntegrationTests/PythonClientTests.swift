@@ -83,6 +83,37 @@ import Testing
         try runScript("agent_vectors.py", tests.appendingPathComponent("BucketingTests/Vectors").path)
     }
 
+    // MARK: Other protocols
+
+    private static let secrets = ["admin", "client", "read"].map { "\($0)-secret-0123456789" }
+
+    /// Runs a script with the addresses of two servers and the secrets of tokens of three scopes.
+    ///
+    /// - Parameter sharing: whether the servers have one database.
+    private func runScript(_ name: String, in environment: PythonEnvironment, sharing: Bool) throws {
+        let tokens = Self.secrets.map { "\($0.split(separator: "-")[0]) \($0.prefix(5)) \($0)\n" }.joined()
+        let options = ["--tokens-file", try directory.write(tokens, to: "tokens")]
+        let servers = try ["one.db", sharing ? "one.db" : "two.db"].map {
+            try ServerProcess(database: directory.file($0), options)
+        }
+        let script = "\(PythonEnvironment.scripts)/\(name)"
+        let addresses = servers.map { "http://127.0.0.1:\($0.port)" }
+        let child = try ChildProcess(try environment.interpreter.get(), [script] + addresses + Self.secrets)
+        let end = child.wait()
+        #expect(end == .exit(0), "\(child.output.text)\(child.errors.text)")
+        for server in servers { server.stop() }
+    }
+
+    @Test(.enabled(if: PythonEnvironment.sdk.canBeMade, "the public SDK cannot be installed here"))
+    func `The SDK polls its datafile and sends its events here, with the results of native events`() throws {
+        try runScript("optimizely_sdk.py", in: .sdk, sharing: false)
+    }
+
+    @Test(.enabled(if: PythonEnvironment.openFeature.canBeMade, "OpenFeature cannot be installed here"))
+    func `The provider of OpenFeature evaluates every type, and its users keep their variations`() throws {
+        try runScript("openfeature_provider.py", in: .openFeature, sharing: true)
+    }
+
     // MARK: Schemathesis
 
     /// Sends what the published description allows and what it forbids, and compares the responses with it.

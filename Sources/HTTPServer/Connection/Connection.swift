@@ -247,6 +247,10 @@ extension Connection: ResponseTarget {
     func setCaller(_ name: String, of sequence: UInt64) {
         if worker.application.logsRequests { machine.responses.setCaller(name, of: sequence) }
     }
+
+    func setFields(_ fields: [(name: StaticString, value: String)], of sequence: UInt64) {
+        machine.responses.setFields(fields, of: sequence)
+    }
 }
 
 @available(*, unavailable) extension Connection: Sendable {}

@@ -58,6 +58,11 @@ struct ResponseQueue: ~Copyable {
         if let index = index(of: sequence) { waiting[index].caller = name }
     }
 
+    /// Stores header fields that the response gets in addition to its own.
+    mutating func setFields(_ fields: [(name: StaticString, value: String)], of sequence: UInt64) {
+        if let index = index(of: sequence) { waiting[index].fields = fields }
+    }
+
     /// Sets whether the connection stays open after the response to the last request.
     mutating func keepAliveAfterLast(_ keepsAlive: Bool) {
         if !waiting.isEmpty { waiting[waiting.count - 1].keepsAlive = keepsAlive }
@@ -193,6 +198,8 @@ struct PendingRequest {
     var forwardedFor: String?
     /// The caller's name as the application set it; kept only for an access log.
     var caller: String?
+    /// Header fields that the response gets in addition to its own.
+    var fields: [(name: StaticString, value: String)] = []
 
     var isHead: Bool { method == .head }
 

@@ -2,7 +2,7 @@
 /// Confined to its event loop's thread.
 public final class ResponseCollector {
     public let loop: EventLoop
-    private let request: PendingRequest
+    private var request: PendingRequest
     private let completion: (CollectedResponse) -> Void
     /// The streamed response, until it ends.
     private var streaming: Response?
@@ -51,7 +51,7 @@ public final class ResponseCollector {
         return CollectedResponse(
             id: request.id, status: status,
             contentType: status == .notModified ? nil : response.contentType, entityTag: response.entityTag,
-            fields: response.fields,
+            fields: response.fields + request.fields,
             body: ResponseEncoder.sendsBody(of: response, to: request) ? body : [], isComplete: isComplete)
     }
 
@@ -117,6 +117,10 @@ extension ResponseCollector: ResponseTarget {
     }
 
     func setCaller(_ name: String, of sequence: UInt64) {}
+
+    func setFields(_ fields: [(name: StaticString, value: String)], of sequence: UInt64) {
+        request.fields = fields
+    }
 }
 
 @available(*, unavailable) extension ResponseCollector: Sendable {}

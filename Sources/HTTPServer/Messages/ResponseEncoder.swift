@@ -48,6 +48,7 @@ enum ResponseEncoder {
             output.append("\"\r\n")
         }
         for field in response.fields { append(field, to: &output) }
+        for field in request.fields { append(field, to: &output) }
         output.append("X-Request-Id: ")
         request.id.append(to: &output)
         output.append("\r\n")
@@ -129,15 +130,22 @@ struct DateCache {
         let now = time(nil)
         guard now != second else { return }
         second = now
-        var seconds = now
+        line = Array("Date: \(HTTPDate.text(secondsSince1970: Int64(now)))\r\n".utf8)
+    }
+}
+
+/// Dates in header fields (RFC 9110 §5.6.7).
+public enum HTTPDate {
+    /// Returns a date such as `Sun, 06 Nov 1994 08:49:37 GMT`.
+    public static func text(secondsSince1970: Int64) -> String {
+        var seconds = time_t(secondsSince1970)
         var parts = tm()
         gmtime_r(&seconds, &parts)
         let days = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"]
         let months = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
         func padded(_ number: Int32) -> String { number < 10 ? "0\(number)" : "\(number)" }
-        let text =
-            "Date: \(days[Int(parts.tm_wday)]), \(padded(parts.tm_mday)) \(months[Int(parts.tm_mon)]) "
-            + "\(Int(parts.tm_year) + 1900) \(padded(parts.tm_hour)):\(padded(parts.tm_min)):\(padded(parts.tm_sec)) GMT\r\n"
-        line = Array(text.utf8)
+        let date =
+            "\(days[Int(parts.tm_wday)]), \(padded(parts.tm_mday)) \(months[Int(parts.tm_mon)]) \(Int(parts.tm_year) + 1900)"
+        return "\(date) \(padded(parts.tm_hour)):\(padded(parts.tm_min)):\(padded(parts.tm_sec)) GMT"
     }
 }

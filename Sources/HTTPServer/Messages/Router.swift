@@ -10,7 +10,8 @@ public struct Route {
     }
 
     public let method: Method
-    /// A path such as `/v1/profiles/{user_id}`. A part in braces matches any one non-empty part.
+    /// A path such as `/v1/profiles/{user_id}`. A part in braces matches any one non-empty part; what follows the
+    /// braces, as in `/datafiles/{sdk_key}.json`, must follow in the path.
     public let pattern: String
     public let handler: Handler
     /// Whether it is served even when the server is overloaded.
@@ -48,7 +49,8 @@ public struct Router {
 
     private struct Node {
         var literals: [(part: [UInt8], node: Int)] = []
-        var parameter: Int?
+        /// The longest suffix first.
+        var parameters: [(suffix: [UInt8], node: Int)] = []
         /// The route of each method, by the method's raw value.
         var routes: [Int?] = Array(repeating: nil, count: Method.allCases.count)
         var hasRoutes = false
@@ -83,9 +85,15 @@ public struct Router {
         for part in route.pattern.dropFirst().split(separator: "/", omittingEmptySubsequences: false) {
             if part.hasPrefix("{") {
                 parameters += 1
-                let child = nodes[current].parameter ?? addNode()
-                nodes[current].parameter = child
-                current = child
+                let suffix = Array(part.drop { $0 != "}" }.dropFirst().utf8)
+                if let known = nodes[current].parameters.first(where: { $0.suffix == suffix }) {
+                    current = known.node
+                } else {
+                    let child = addNode()
+                    nodes[current].parameters.append((suffix, child))
+                    nodes[current].parameters.sort { $0.suffix.count > $1.suffix.count }
+                    current = child
+                }
             } else {
                 let bytes = Array(part.utf8)
                 if let known = nodes[current].literals.first(where: { $0.part == bytes }) {
@@ -144,10 +152,13 @@ public struct Router {
         for literal in nodes[node].literals where matches(literal.part, bytes[slice: part]) {
             if let found = descend(literal.node, &search) { return found }
         }
-        guard let child = nodes[node].parameter, !part.isEmpty else { return nil }
-        search.parameters.append(part)
-        if let found = descend(child, &search) { return found }
-        search.parameters.removeLast()
+        for parameter in nodes[node].parameters where part.count > parameter.suffix.count {
+            let end = part.upperBound - parameter.suffix.count
+            guard bytes[slice: end..<part.upperBound].elementsEqual(parameter.suffix) else { continue }
+            search.parameters.append(part.lowerBound..<end)
+            if let found = descend(parameter.node, &search) { return found }
+            search.parameters.removeLast()
+        }
         return nil
     }
 

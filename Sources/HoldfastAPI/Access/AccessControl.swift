@@ -59,8 +59,8 @@ struct Admission: Sendable {
 
     /// Whether the request would still be admitted.
     var isValid: Bool {
-        guard control.currentGeneration != generation, case .token(let needed) = scope else { return true }
+        guard control.currentGeneration != generation, scope != .none else { return true }
         guard let token else { return control.isOpen }
-        return control.tokens.contains { $0.hasSecret(of: token) && $0.scope.allows(needed) }
+        return control.tokens.contains { $0.hasSecret(of: token) && scope.admits($0) }
     }
 }

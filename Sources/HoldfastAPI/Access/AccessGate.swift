@@ -1,4 +1,5 @@
 import HTTPServer
+import Storage
 
 /// Checks tokens and scopes for one event loop. It takes a lock only on the first request after a change of tokens.
 final class AccessGate {
@@ -18,11 +19,11 @@ final class AccessGate {
     func admit(
         _ request: borrowing Request, credential: @autoclosure () -> Substring?, to scope: APIRoute.Scope
     ) throws(AccessRefusal) -> Admission {
-        guard case .token(let needed) = scope else { return admission(by: nil, to: scope) }
+        guard scope != .none else { return admission(by: nil, to: scope) }
         refresh()
         guard !tokens.isEmpty else { return admission(by: nil, to: scope) }
         do throws(AccessRefusal) {
-            return try admit(secret: credential(), to: needed)
+            return try admit(secret: credential(), to: scope)
         } catch {
             refusals.record(error, path: request.path, method: request.method, of: RequestOrigin(request))
             throw error
@@ -32,20 +33,27 @@ final class AccessGate {
     /// Admits a caller by a token's secret, without logging a refusal.
     ///
     /// - Throws: 401 or 403.
-    func admit(secret: Substring?, to needed: Token.Scope) throws(AccessRefusal) -> Admission {
+    func admit(secret: Substring?, to scope: APIRoute.Scope) throws(AccessRefusal) -> Admission {
         refresh()
-        guard !tokens.isEmpty else { return admission(by: nil, to: .token(needed)) }
+        guard !tokens.isEmpty else { return admission(by: nil, to: scope) }
         guard let secret else {
             throw AccessRefusal(unauthorized("a token is required; send 'Authorization: Bearer SECRET'"))
         }
         var found: Token?
         for token in tokens where token.hasSecret(secret.utf8) { found = token }
         guard let found else { throw AccessRefusal(unauthorized("the token is unknown", error: "invalid_token")) }
-        guard found.scope.allows(needed) else {
-            let detail = "the scope \(needed) is required; the token '\(found.name)' has the scope \(found.scope)"
+        guard scope.admits(found) else {
+            let detail = "the scope \(scope) is required; the token '\(found.name)' has the scope \(found.scope)"
             throw AccessRefusal(Problem(.forbidden, detail), token: found)
         }
-        return admission(by: found, to: .token(needed))
+        return admission(by: found, to: scope)
+    }
+
+    /// Returns the secret of the token that made the ticket; `nil` if there is none, or the ticket has expired.
+    func secret(ofTicket ticket: String) -> Substring? {
+        refresh()
+        let now = systemWallClock()
+        return tokens.first { StreamTicket.isValid(ticket, of: $0, at: now) }?.credential
     }
 
     private func admission(by token: Token?, to scope: APIRoute.Scope) -> Admission {

@@ -4,17 +4,25 @@ import Storage
 
 /// A bearer token: a secret with a name and a scope.
 public struct Token: Sendable {
-    /// What a token allows. `write` and `attributes` include `read` but not each other, so that an app cannot read
-    /// back the attributes that it sets; `admin` includes all.
+    /// What a token allows. `client` is fit to ship inside an app or page: evaluate, report exposures and goals, set
+    /// attributes, and nothing else. `write` includes `client` and `read`. `attributes` includes `read` but not
+    /// `write`, nor the other way round, so that an app cannot read back the attributes that it sets; `admin` includes
+    /// all.
     public enum Scope: Sendable, CaseIterable {
-        case read, write, attributes, admin
+        case client, read, write, attributes, admin
 
         func allows(_ needed: Scope) -> Bool {
-            self == needed || self == .admin || needed == .read
+            switch self {
+            case .admin: true
+            case .write: needed == .write || needed == .client || needed == .read
+            case .attributes: needed == .attributes || needed == .read
+            case .client, .read: needed == self
+            }
         }
 
         init?(name: Substring) {
             switch name {
+            case "client": self = .client
             case "read": self = .read
             case "write": self = .write
             case "attributes": self = .attributes
@@ -47,6 +55,14 @@ public struct Token: Sendable {
     }
 
     func hasSecret(of other: Token) -> Bool { hasSecret(other.secret) }
+
+    /// Returns the HMAC-SHA-256 of a message with the secret as key.
+    func authenticationCode(for message: [UInt8]) -> [UInt8] {
+        SHA256.authenticationCode(for: message, key: secret)
+    }
+
+    /// The secret, as a request would carry it.
+    var credential: Substring { String(decoding: secret, as: UTF8.self)[...] }
 
     /// Whether a text contains the secret.
     func isContained(in text: String) -> Bool {
@@ -82,7 +98,7 @@ extension Token {
             func wrong(_ reason: String) -> TokenFileError { TokenFileError(line: index + 1, reason: reason) }
             guard words.count == 3 else { throw wrong("a line must be 'scope name secret', each a single word") }
             guard let scope = Scope(name: first) else {
-                throw wrong("the scope must be read, write, attributes or admin")
+                throw wrong("the scope must be client, read, write, attributes or admin")
             }
             let name = String(words[1])
             let secret = Array(words[2].utf8)

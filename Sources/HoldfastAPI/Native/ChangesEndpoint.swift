@@ -14,15 +14,21 @@ struct ChangesEndpoint {
     func get(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         let query = try request.query(knowing: ["sdk_key"])
         if let sdkKey = query["sdk_key"] { _ = try projects.project(named: sdkKey) }
-        let stream = try feed.open(sdkKey: query["sdk_key"], by: call.admission)
-        var response = Response(.ok, contentType: MediaType.events, body: .stream(stream))
-        // Caches and proxies must not hold events back.
-        response.fields = [("Cache-Control", "no-store"), ("X-Accel-Buffering", "no")]
-        call.respond(response)
+        call.respond(changes: try feed.open(sdkKey: query["sdk_key"], by: call.admission))
     }
 }
 
-/// The open streams of `GET /v1/changes` on all event loops. Notifies each of a changed datafile, and makes each send
+extension Call {
+    /// Responds with a stream of changes.
+    func respond(changes stream: ChangeStream) {
+        var response = Response(.ok, contentType: MediaType.events, body: .stream(stream))
+        // Caches and proxies must not hold events back.
+        response.fields = [("Cache-Control", "no-store"), ("X-Accel-Buffering", "no")]
+        respond(response)
+    }
+}
+
+/// The open streams of changes of all protocols on all event loops. Notifies each of a changed datafile, and makes each send
 /// heartbeats.
 public final class ChangeFeed: Sendable {
     struct Statistics {
@@ -76,8 +82,11 @@ public final class ChangeFeed: Sendable {
     /// - Parameters:
     ///   - sdkKey: the project that the client follows; `nil` for all.
     ///   - admission: the stream ends when it becomes invalid.
+    ///   - knownVersion: the version of the project's datafile that the client knows, if any.
     /// - Throws: 503 if too many streams are open or the server is shutting down.
-    func open(sdkKey: String?, by admission: Admission) throws(CoreError) -> ChangeStream {
+    func open(
+        sdkKey: String?, by admission: Admission, format: ChangeStream.Format = .datafile, knownVersion: Int64? = nil
+    ) throws(CoreError) -> ChangeStream {
         let opened = state.withLock { state -> Result<ChangeStream, CoreError> in
             guard !state.isClosed else { return .failure(CoreError(.unavailable, "the server is shutting down")) }
             guard state.statistics.open < limit else {
@@ -85,7 +94,8 @@ public final class ChangeFeed: Sendable {
                 return .failure(CoreError(.unavailable, "at most \(limit) change streams may be open; try again later"))
             }
             let stream = ChangeStream(
-                id: state.nextID, sdkKey: sdkKey, admission: admission, catalog: catalog, feed: self)
+                id: state.nextID, sdkKey: sdkKey, format, knownVersion: knownVersion, admission: admission,
+                catalog: catalog, feed: self)
             state.streams[state.nextID] = StreamReference(stream: stream)
             state.nextID &+= 1
             state.statistics.open += 1
@@ -133,6 +143,15 @@ public final class ChangeFeed: Sendable {
 /// One client's server-sent events (WHATWG HTML §9.2). Changes are not queued for a slow client: when its connection
 /// has room again, it receives the datafiles that are active then.
 final class ChangeStream: ResponseStream, Sendable {
+    /// How an event names the changed datafile.
+    enum Format {
+        /// As the native API does.
+        case datafile
+        /// As OFREP does: an event id that the client sends when it reconnects, and a version that it sends when it
+        /// evaluates again.
+        case refetchEvaluation
+    }
+
     private struct State {
         /// Waits for something to send; `nil` while the connection has no room.
         var writer: StreamWriter?
@@ -145,14 +164,22 @@ final class ChangeStream: ResponseStream, Sendable {
 
     private let id: UInt64
     private let sdkKey: String?
+    private let format: Format
     private let admission: Admission
     private let catalog: ProjectCatalog
     private let feed: ChangeFeed
-    private let state = Mutex(State())
+    private let state: Mutex<State>
 
-    init(id: UInt64, sdkKey: String?, admission: Admission, catalog: ProjectCatalog, feed: ChangeFeed) {
+    init(
+        id: UInt64, sdkKey: String?, _ format: Format, knownVersion: Int64?, admission: Admission,
+        catalog: ProjectCatalog, feed: ChangeFeed
+    ) {
         self.id = id
         self.sdkKey = sdkKey
+        self.format = format
+        var state = State()
+        if let sdkKey, let knownVersion { state.sentVersions[sdkKey] = knownVersion }
+        self.state = Mutex(state)
         self.admission = admission
         self.catalog = catalog
         self.feed = feed
@@ -181,7 +208,7 @@ final class ChangeStream: ResponseStream, Sendable {
                 state.writer = nil
                 return (writer, nil, 0)
             }
-            var (text, events) = Self.changes(projects, sdkKey, &state.sentVersions)
+            var (text, events) = changes(projects, &state.sentVersions)
             if events == 0, state.isHeartbeatDue { text = Array(": nothing new\n\n".utf8) }
             // The first write, even an empty one, sends the head of the response, for which the client waits.
             guard !text.isEmpty || !state.hasBegun else { return nil }
@@ -207,24 +234,41 @@ final class ChangeStream: ResponseStream, Sendable {
         sendChanges()
     }
 
-    private static func changes(
-        _ projects: [String: Project], _ sdkKey: String?, _ sentVersions: inout [String: Int64]
+    private func changes(
+        _ projects: [String: Project], _ sentVersions: inout [String: Int64]
     ) -> (text: [UInt8], events: Int) {
         var text: [UInt8] = []
         var events = 0
         for project in projects.values where sdkKey == nil || project.sdkKey == sdkKey {
             guard sentVersions.updateValue(project.version, forKey: project.sdkKey) != project.version else { continue }
             events += 1
-            text += Array("event: datafile\ndata: ".utf8)
-            var writer = JSONWriter(appendingTo: text)
-            writer.beginObject()
-            writer.member("sdk_key", project.sdkKey)
-            writer.member("revision", project.datafile.revision)
-            writer.endObject()
-            writer.endLine()
-            writer.endLine()
-            text = writer.finish()
+            text = format.event(project, appendingTo: text)
         }
         return (text, events)
+    }
+}
+
+extension ChangeStream.Format {
+    fileprivate func event(_ project: Project, appendingTo text: [UInt8]) -> [UInt8] {
+        let head =
+            switch self {
+            case .datafile: "event: datafile\ndata: "
+            case .refetchEvaluation: "id: \(project.version)\nevent: message\ndata: "
+            }
+        var writer = JSONWriter(appendingTo: text + Array(head.utf8))
+        writer.beginObject()
+        switch self {
+        case .datafile:
+            writer.member("sdk_key", project.sdkKey)
+            writer.member("revision", project.datafile.revision)
+        case .refetchEvaluation:
+            writer.member("type", "refetchEvaluation")
+            writer.member("etag", "\(project.version)")
+            writer.member("lastModified", project.storedAt / 1_000)
+        }
+        writer.endObject()
+        writer.endLine()
+        writer.endLine()
+        return writer.finish()
     }
 }

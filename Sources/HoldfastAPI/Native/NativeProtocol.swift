@@ -63,11 +63,11 @@ struct NativeProtocol: WireProtocol {
             APIRoute(.put, "/v1/attributes/{name}", scope: .token(.admin), attribute.put),
             APIRoute(.delete, "/v1/attributes/{name}", scope: .token(.admin), attribute.delete),
             APIRoute(.get, "/v1/profiles/{user_id}/attributes", scope: .token(.attributes), userAttributes.get),
-            APIRoute(.patch, "/v1/profiles/{user_id}/attributes", scope: .token(.write), userAttributes.patch),
+            APIRoute(.patch, "/v1/profiles/{user_id}/attributes", scope: .token(.client), userAttributes.patch),
             APIRoute(
-                .delete, "/v1/profiles/{user_id}/attributes", scope: .token(.write), readsQuery: true,
+                .delete, "/v1/profiles/{user_id}/attributes", scope: .token(.client), readsQuery: true,
                 userAttributes.delete),
-            APIRoute(.post, "/v1/profiles/attributes", scope: .token(.write), streamed: userAttributes.importLines),
+            APIRoute(.post, "/v1/profiles/attributes", scope: .token(.client), streamed: userAttributes.importLines),
             APIRoute(.get, "/v1/segments", scope: .token(.read), segment.list),
             APIRoute(.get, "/v1/segments/{name}", scope: .token(.read), readsQuery: true, segment.get),
             APIRoute(.put, "/v1/segments/{name}", scope: .token(.admin), segment.put),
@@ -75,10 +75,10 @@ struct NativeProtocol: WireProtocol {
             APIRoute(.get, "/v1/segments/{name}/users", scope: .token(.attributes), readsQuery: true, segment.users),
 
             APIRoute(.post, "/v1/bucket", scope: .token(.read), bucket.post),
-            APIRoute(.post, "/v1/assign", scope: .token(.write), assign.post),
-            APIRoute(.get, "/v1/assign", scope: .token(.read), readsQuery: true, assign.get),
-            APIRoute(.post, "/v1/evaluations", scope: .token(.write), evaluation.post),
-            APIRoute(.get, "/v1/changes", scope: .token(.read), readsQuery: true, changes.get),
+            APIRoute(.post, "/v1/assign", scope: .token(.client), assign.post),
+            APIRoute(.get, "/v1/assign", scope: .anyToken, readsQuery: true, assign.get),
+            APIRoute(.post, "/v1/evaluations", scope: .token(.client), evaluation.post),
+            APIRoute(.get, "/v1/changes", scope: .anyToken, readsQuery: true, changes.get),
             APIRoute(.put, "/v1/datafile", scope: .token(.admin), isConditional: true, datafile.put),
             APIRoute(
                 .get, "/v1/datafile/history", scope: .token(.read), respondsLater: true, readsQuery: true,
@@ -94,9 +94,9 @@ struct NativeProtocol: WireProtocol {
                 .get, "/v1/experiments/{key}/results.svg", scope: .token(.read), respondsLater: true, readsQuery: true,
                 results.getChart),
 
-            APIRoute(.post, "/v1/exposures", scope: .token(.write), event.postExposures),
+            APIRoute(.post, "/v1/exposures", scope: .token(.client), event.postExposures),
             APIRoute(.get, "/v1/exposures", scope: .token(.admin), readsQuery: true, event.exportExposures),
-            APIRoute(.post, "/v1/events", scope: .token(.write), event.postEvents),
+            APIRoute(.post, "/v1/events", scope: .token(.client), event.postEvents),
             APIRoute(.get, "/v1/events", scope: .token(.admin), readsQuery: true, event.exportEvents),
             APIRoute(.get, "/v1/audit", scope: .token(.admin), respondsLater: true, readsQuery: true, audit.get),
         ]

@@ -3,6 +3,7 @@ import Glibc
 import HTTPServer
 import HoldfastCore
 import Storage
+internal import Synchronization
 
 /// `GET /metrics`, in the text format of Prometheus 0.0.4.
 struct MetricsEndpoint {
@@ -136,6 +137,9 @@ struct MetricsEndpoint {
         page.sample("kind=\"goal\"", events.storedGoals)
         page.single("holdfast_events_repeated_total", .counter, "Events that were known already.", events.repeated)
         page.single("holdfast_events_failed_total", .counter, "Events that could not be stored.", events.failed)
+        page.single(
+            "holdfast_sdk_events_refused_total", .counter, "Events of Optimizely SDKs that were left out.",
+            services.refusedSDKEvents.load(ordering: .relaxed))
         page.single(
             "holdfast_events_dropped_total", .counter, "Exposures of decisions for which there was no room.",
             events.dropped)

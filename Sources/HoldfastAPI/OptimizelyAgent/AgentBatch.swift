@@ -66,7 +66,7 @@ struct BatchEndpoint {
             let admission: Admission
             do throws(AccessRefusal) {
                 let secret = (requested.header("authorization") ?? authorization).flatMap(bearerSecret)
-                admission = try gate.admit(secret: secret, to: operation.scope)
+                admission = try gate.admit(secret: secret, to: .token(operation.scope))
             } catch {
                 gate.refusals.record(error, path: operation.path, method: operation.method, of: origin)
                 throw AgentError(error.problem)

@@ -11,7 +11,7 @@ struct AgentProtocol: WireProtocol {
         let batch = BatchEndpoint(operations: operations, projects: loop.projects, gate: loop.gate)
         routes =
             operations.map { $0.route(loop.projects) }
-            + [APIRoute(.post, "/v1/batch", scope: .token(.write), readsQuery: true, batch.post)]
+            + [APIRoute(.post, "/v1/batch", scope: .token(.client), readsQuery: true, batch.post)]
     }
 
     /// The operations that a batch can call, too.
@@ -27,9 +27,9 @@ struct AgentProtocol: WireProtocol {
         let datafile = AgentDatafileEndpoint()
 
         return [
-            AgentOperation(.post, "/v1/decide", scope: .write, decide.post),
-            AgentOperation(.post, "/v1/activate", scope: .write, activate.post),
-            AgentOperation(.post, "/v1/track", scope: .write, track.post),
+            AgentOperation(.post, "/v1/decide", scope: .client, decide.post),
+            AgentOperation(.post, "/v1/activate", scope: .client, activate.post),
+            AgentOperation(.post, "/v1/track", scope: .client, track.post),
             AgentOperation(.post, "/v1/override", scope: .admin, override.post),
             AgentOperation(.post, "/v1/lookup", scope: .read, profile.lookUp),
             AgentOperation(.post, "/v1/save", scope: .write, profile.save),

@@ -18,6 +18,8 @@ public final class Project: Sendable {
     public let datafile: Datafile
     /// The datafile as it was uploaded.
     public let content: [UInt8]
+    /// When the datafile was activated, by the clock of the host that stored it.
+    public let storedAt: Timestamp
     /// Stable across processes: equal content has an equal hash.
     public let contentHash: UInt64
     /// Ids of forced variations, by user and experiment id.
@@ -44,6 +46,7 @@ public final class Project: Sendable {
         catalogVersion = stored.version
         isSuperseded = false
         content = stored.content
+        storedAt = stored.storedAt
         contentHash = Self.hash(stored.content)
         self.datafile = datafile
         forcedVariations = [:]
@@ -61,6 +64,7 @@ public final class Project: Sendable {
         self.catalogVersion = catalogVersion
         self.isSuperseded = isSuperseded
         content = former.content
+        storedAt = former.storedAt
         contentHash = former.contentHash
         datafile = former.datafile
         forcedVariations = Self.resolve(forced, former.datafile)

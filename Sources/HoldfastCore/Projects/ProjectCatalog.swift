@@ -191,6 +191,18 @@ public final class ProjectView {
         throw CoreError(.invalid, "the server has several projects; name one by its SDK key")
     }
 
+    /// Returns the projects that a client's events may be about, in the order of their SDK keys: the one of the SDK key;
+    /// without it those that have the project id; without any, all.
+    ///
+    /// - Throws: 404 when no project has the SDK key.
+    public func projects(sdkKey: String?, projectID: String?) throws(CoreError) -> [Project] {
+        if let sdkKey { return [try project(named: sdkKey)] }
+        refresh()
+        let all = projects.values.sorted { $0.sdkKey < $1.sdkKey }
+        let ofID = all.filter { $0.datafile.projectID == projectID }
+        return ofID.isEmpty ? all : ofID
+    }
+
     /// Whether a variation belongs to this experiment in the datafile of another project.
     func hasVariation(_ variationID: Identifier, ofExperiment experimentID: Identifier, besides sdkKey: String) -> Bool
     {

@@ -43,6 +43,8 @@ enum Manual {
         Article("AttributesAndSegments", PackageResources.AttributesAndSegments_md),
         Article("EventsAndResults", PackageResources.EventsAndResults_md),
         Article("SDKs", PackageResources.SDKs_md),
+        Article("OptimizelySDK", PackageResources.OptimizelySDK_md),
+        Article("OpenFeature", PackageResources.OpenFeature_md),
         Article("ClientLibrary", PackageResources.ClientLibrary_md),
         Article("API", PackageResources.API_md),
         Article("Configuration", PackageResources.Configuration_md),

@@ -37,6 +37,7 @@ struct ServeCommand: ParsableCommand {
         options.accessLog = configuration.accessLog
         options.trustedProxies = configuration.trustedProxies
         options.servesConsole = !configuration.noConsole
+        options.allowedOrigins = configuration.corsOrigins
         options.importLineBytes = configuration.limits.bodyBytes
         options.changeStreams = configuration.maxChangeStreams
         options.changeHeartbeat = configuration.changeHeartbeat.seconds

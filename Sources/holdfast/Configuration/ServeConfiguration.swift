@@ -1,4 +1,5 @@
 import HTTPServer
+import HoldfastAPI
 import Logging
 import Storage
 
@@ -7,6 +8,8 @@ struct ServeConfiguration: Sendable {
     var listen = "127.0.0.1:8080"
     var database = "./holdfast.db"
     var tokensFile: String?
+    /// Whose pages may call routes that are for clients; `nil`: nobody's.
+    var corsOrigins: AllowedOrigins?
     /// A file, or a directory of `*.json`.
     var datafile: String?
     var rules = ProfileRules()
@@ -53,6 +56,14 @@ enum LogFormat: String, Setting, CaseIterable {
     }
 
     static let form = "auto, json or text"
+}
+
+extension AllowedOrigins: Setting {
+    init?(setting: String) {
+        self.init(setting)
+    }
+
+    static let form = "* or a list of origins such as https://shop.example,http://localhost:3000, without paths"
 }
 
 extension TrustedProxies: Setting {

@@ -16,6 +16,11 @@ struct ServeOptions: ParsableArguments {
     @Option(help: .init("File of access tokens, 'scope name secret' a line; read again on SIGHUP.", valueName: "path"))
     var tokensFile: String?
 
+    @Option(
+        help: .init(
+            "Origins whose pages may call what a client token may, or * (default: none).", valueName: "list"))
+    var corsOrigins: String?
+
     @OptionGroup var profiles: ProfileRuleOptions
 
     @Option(help: .init("How long an entry of the audit log is kept (default: 400d).", valueName: "time"))
@@ -126,6 +131,7 @@ struct ServeOptions: ParsableArguments {
         settings.apply(listen, "listen", to: &result.listen)
         try store.apply(settings, to: &result.database)
         settings.apply(tokensFile, "tokens-file", to: &result.tokensFile)
+        try settings.apply(corsOrigins, "cors-origins", to: &result.corsOrigins)
         settings.apply(datafile, "datafile", to: &result.datafile)
         try profiles.apply(settings, to: &result.rules)
         try settings.apply(auditRetention, "audit-retention", to: &result.auditRetention)

@@ -32,6 +32,11 @@ final class Settings {
         try apply(option, name, Value.form, to: &value) { Value(setting: $0) }
     }
 
+    /// Reads a setting without a default.
+    func apply<Value: Setting>(_ option: String?, _ name: String, to value: inout Value?) throws {
+        try apply(option, name, Value.form, to: &value) { text in Value(setting: text).map { .some($0) } }
+    }
+
     /// Reads a time; `0` and `0s` mean none.
     func apply(orNone option: String?, _ name: String, to value: inout Period) throws {
         if let given = text(option, name), ["0", "0s"].contains(given) {

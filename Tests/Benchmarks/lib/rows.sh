@@ -33,6 +33,13 @@ row_decide() {
     side_by_side "POST /v1/decide, known exposure : nginx" 0.4 nginx_decide holdfast_decide
 }
 
+holdfast_ofrep() { load "$holdfast_url" ofrep; }
+row_ofrep() {
+    decide_once >/dev/null || { skip "OFREP : /v1/decide" "the server does not answer it"; return; }
+    seconds=20 load "$holdfast_url" decide >/dev/null
+    side_by_side "OFREP, one flag of a known user : POST /v1/decide" 0.9 holdfast_decide holdfast_ofrep
+}
+
 holdfast_expose() { load "$holdfast_url" expose; }
 row_expose() { side_by_side "POST /v1/decide, first exposure : redis SET" 0.3 redis_load holdfast_expose; }
 

@@ -5,6 +5,9 @@ import Foundation
 struct PythonEnvironment: Sendable {
     /// The SDKs that work with Holdfast: the reference SDK, and GrowthBook's.
     static let sdk = PythonEnvironment("optimizely-sdk==5.7.0", "growthbook==4.0.0", in: "python-sdk")
+    /// OpenFeature with its provider for OFREP.
+    static let openFeature = PythonEnvironment(
+        "openfeature-sdk==0.10.0", "openfeature-provider-ofrep==0.3.0", in: "python-openfeature")
     /// Tests servers by their OpenAPI description.
     static let schemathesis = PythonEnvironment("schemathesis==4.32.5", in: "python-schemathesis")
     /// Checks manifests by the schemas of Kubernetes, which it contains.

@@ -1,0 +1,97 @@
+import HTTPServer
+
+/// The origins whose pages may call routes that are for clients (`--cors-origins`; Fetch standard, CORS protocol).
+/// Pages send the token in a header field, never as a cookie, so no response allows credentials.
+public struct AllowedOrigins: Sendable {
+    /// In lower case, as browsers send them; `nil` allows every origin.
+    private let origins: Set<String>?
+
+    /// Parses a list such as `https://shop.example,http://localhost:3000`, or `*` for every origin.
+    ///
+    /// - Returns: `nil` if an element is no origin: a scheme, a host and perhaps a port, without a path.
+    public init?(_ list: String) {
+        guard list != "*" else {
+            origins = nil
+            return
+        }
+        var origins: Set<String> = []
+        for part in list.split(separator: ",", omittingEmptySubsequences: false) {
+            let origin = part.filter { $0 != " " }.lowercased()
+            guard Self.isOrigin(origin) else { return nil }
+            origins.insert(origin)
+        }
+        self.origins = origins
+    }
+
+    private static func isOrigin(_ text: String) -> Bool {
+        guard let end = text.firstRange(of: "://") else { return false }
+        let (scheme, host) = (text[..<end.lowerBound].utf8, text[end.upperBound...].utf8)
+        return !scheme.isEmpty && !host.isEmpty
+            && scheme.allSatisfy { isLetterOrDigit($0) || "+-.".utf8.contains($0) }
+            && host.allSatisfy { isLetterOrDigit($0) || "-._:[]".utf8.contains($0) }
+    }
+
+    private static func isLetterOrDigit(_ byte: UInt8) -> Bool {
+        byte &- UInt8(ascii: "0") < 10 || byte &- UInt8(ascii: "a") < 26
+    }
+
+    /// Returns the header fields of the response to a request of a page.
+    func fields(of request: borrowing Request) -> [(name: StaticString, value: String)] {
+        let origin = request.field("origin")
+        guard allows(origin) else { return allowance(origin) }
+        return allowance(origin) + [("Access-Control-Expose-Headers", "ETag, Retry-After, X-Request-Id")]
+    }
+
+    private func allows(_ origin: String?) -> Bool {
+        guard let origins else { return true }
+        return origin.map(origins.contains) ?? false
+    }
+
+    /// Allows the origin if it is listed. Caches must keep the responses for different origins apart.
+    fileprivate func allowance(_ origin: String?) -> [(name: StaticString, value: String)] {
+        guard origins != nil else { return [("Access-Control-Allow-Origin", "*")] }
+        guard let origin, allows(origin) else { return [("Vary", "Origin")] }
+        return [("Access-Control-Allow-Origin", origin), ("Vary", "Origin")]
+    }
+}
+
+/// Answers the requests with which browsers ask whether a page may call a route (`OPTIONS`). They carry no token.
+enum CrossOriginPreflight {
+    /// Header fields that clients send.
+    private static let requestFields =
+        "authorization, content-type, if-modified-since, if-none-match, x-api-key, x-optimizely-sdk-key, x-record-exposures, x-request-id"
+
+    /// Returns a route for each path that pages may call.
+    static func routes(for routes: [APIRoute], _ origins: AllowedOrigins) -> [Route] {
+        var patterns: [String] = []
+        for route in routes where route.scope.isForPages && !patterns.contains(route.pattern) {
+            patterns.append(route.pattern)
+        }
+        return patterns.map { pattern in
+            let ofPath = routes.filter { $0.pattern == pattern }
+            let allowed = list(ofPath.map(\.method))
+            let forPages = list(ofPath.filter(\.scope.isForPages).map(\.method))
+            return Route(
+                .options, pattern,
+                .buffered { request, responder in
+                    var response = Response(.noContent)
+                    response.fields = [("Allow", allowed)]
+                    if request.field("access-control-request-method") != nil {
+                        response.fields += origins.allowance(request.field("origin"))
+                        response.fields += [
+                            ("Access-Control-Allow-Methods", forPages), ("Access-Control-Allow-Headers", requestFields),
+                            ("Access-Control-Max-Age", "7200"),
+                        ]
+                    }
+                    responder.send(response)
+                })
+        }
+    }
+
+    private static func list(_ methods: [Method]) -> String {
+        let served = Method.allCases.filter {
+            methods.contains($0) || $0 == .options || $0 == .head && methods.contains(.get)
+        }
+        return served.map(\.name.description).joined(separator: ", ")
+    }
+}

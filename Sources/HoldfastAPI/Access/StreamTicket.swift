@@ -1,0 +1,46 @@
+import Storage
+
+/// A credential in a URL, for browsers' `EventSource`, which sends no `Authorization`. It opens a stream of changes and
+/// nothing else.
+///
+/// It is the time at which it expires with a code (HMAC-SHA-256) that only the token's secret can make, so every server
+/// with the same tokens accepts it, and none accepts it when the token is gone.
+struct StreamTicket {
+    /// Seconds since 1970.
+    let expiry: Int64
+    /// Hexadecimal.
+    private let code: String
+
+    /// Tickets change once an hour, so that the response that carries one keeps its entity tag for so long. Each is
+    /// valid for one to two hours.
+    private static let period: Int64 = 3_600
+    /// Bytes of the code in a ticket.
+    private static let codeBytes = 16
+
+    /// Makes a ticket for the bearer of a token.
+    init(for token: Token, at now: Timestamp) {
+        let seconds = now / 1_000
+        self.init(for: token, expiry: (seconds / Self.period + 2) * Self.period)
+    }
+
+    private init(for token: Token, expiry: Int64) {
+        self.expiry = expiry
+        let code = token.authenticationCode(for: Array("stream of changes until \(expiry)".utf8))
+        let digits = Array("0123456789abcdef".utf8)
+        let text = code.prefix(Self.codeBytes).flatMap { [digits[Int($0 >> 4)], digits[Int($0 & 15)]] }
+        self.code = String(decoding: text, as: UTF8.self)
+    }
+
+    var text: String { "\(expiry).\(code)" }
+
+    /// Whether a text is a ticket that this token made and that has not expired.
+    static func isValid(_ text: String, of token: Token, at now: Timestamp) -> Bool {
+        guard let end = text.firstIndex(of: "."), let expiry = Int64(text[..<end]), expiry > now / 1_000 else {
+            return false
+        }
+        let expected = Array(StreamTicket(for: token, expiry: expiry).text.utf8)
+        let given = Array(text.utf8)
+        guard expected.count == given.count else { return false }
+        return zip(expected, given).reduce(0) { $0 | ($1.0 ^ $1.1) } == 0
+    }
+}

@@ -1,0 +1,231 @@
+import Bucketing
+import HTTPServer
+import HoldfastCore
+import JSON
+import Storage
+
+/// `POST /ofrep/v1/evaluate/flags/{key}` and `/ofrep/v1/evaluate/flags`: one flag, and all flags of a user. New
+/// assignments are stored, and exposures recorded, as by `/v1/decide`.
+struct OFREPEvaluation {
+    let decisions: StickyDecisionService
+    let projects: ProjectView
+    let exposures: ExposureRecorder
+    let metrics: DecisionMetrics
+    /// Where a provider learns of changes.
+    let changesPath: String
+
+    /// `X-Record-Exposures: false` records none. A header field, because it is what every provider can be configured to
+    /// send.
+    private static func options(_ request: borrowing Request) -> DecideOptions {
+        request.field("x-record-exposures") == "false" ? .disableDecisionEvent : []
+    }
+
+    func evaluateOne(_ request: borrowing Request, _ call: Call) throws(OFREPError) {
+        guard let key = request.parameter(0) else {
+            throw OFREPError(.general, "the key in the path must be UTF-8")
+        }
+        do throws(OFREPError) {
+            let user = try request.withBody { bytes throws(OFREPError) in try OFREPContext.user(bytes) }
+            let project = try project(request)
+            let flagKey = Identifier(key)
+            guard project.datafile.flag(key: flagKey) != nil else { throw OFREPError.notFound(key) }
+            evaluate([flagKey], for: user, in: project, Self.options(request), call, key: key) { decisions, project in
+                guard let decision = decisions.first else { return call.respond(OFREPError.notFound(key).response) }
+                let evaluation = FlagEvaluation(decision, project.datafile)
+                guard evaluation.reason != .error else {
+                    return call.respond(Self.failure(evaluation).response)
+                }
+                var writer = JSONWriter()
+                Self.append(evaluation, to: &writer)
+                call.respond(json: writer.finish())
+            }
+        } catch {
+            throw OFREPError(error, key: key)
+        }
+    }
+
+    /// Responds with 304 if `If-None-Match` matches. The entity tag covers the whole body: what a user gets can change
+    /// without a new revision of the datafile.
+    func evaluateAll(_ request: borrowing Request, _ call: Call) throws {
+        let query = try request.query(knowing: ["flagConfigEtag", "flagConfigLastModified"])
+        let user = try request.withBody { bytes throws(OFREPError) in try OFREPContext.user(bytes) }
+        let project = try project(request)
+        let options = Self.options(request)
+        let known = request.field("if-none-match")
+        let respond = { @Sendable [changesPath] (decisions: [Decision], project: Project) in
+            call.respond(
+                json: Self.encode(decisions, in: project, changesPath, for: call.admission.token), unlessKnownAs: known)
+        }
+        guard let announced = query["flagConfigEtag"].flatMap({ Int64($0) }), announced > project.version else {
+            return evaluate(nil, for: user, in: project, options, call, respond)
+        }
+        // Another server has announced a change that this one has not seen yet.
+        // Safe: used on the loop's thread only.
+        nonisolated(unsafe) let evaluation = self
+        projects.update { result in
+            call.onEventLoop {
+                if case .failure(let error) = result { return call.respond(OFREPError(error).response) }
+                let newest = evaluation.projects.project(project.sdkKey) ?? project
+                evaluation.evaluate(nil, for: user, in: newest, options, call, respond)
+            }
+        }
+    }
+
+    /// Returns the project that `X-Optimizely-SDK-Key` names, as OFREP knows no projects.
+    private func project(_ request: borrowing Request) throws(OFREPError) -> Project {
+        do throws(CoreError) {
+            return try projects.project(named: request.field("x-optimizely-sdk-key"))
+        } catch {
+            throw OFREPError(error.kind == .notFound ? .flagNotFound : .general, error.detail)
+        }
+    }
+
+    /// - Parameter keys: `nil` for all flags.
+    private func evaluate(
+        _ keys: [Identifier]?, for user: User, in project: Project, _ options: DecideOptions, _ call: Call,
+        key: String? = nil, _ respond: @escaping @Sendable ([Decision], Project) -> Void
+    ) {
+        let (exposures, metrics) = (exposures, metrics)
+        decisions.decide(for: user, in: project) { project, stored in
+            let service = DecisionService(datafile: project.datafile)
+            guard let keys else { return service.decideAll(for: user, stored: stored, options: options) }
+            return service.decide(keys, for: user, stored: stored, options: options)
+        } completion: { result in
+            switch result {
+            case .success(let decided):
+                for decision in decided.result.value { metrics.count(decision.source) }
+                exposures.record(decided.result.impressions, of: user, in: decided.project)
+                respond(decided.result.value, decided.project)
+            case .failure(let error):
+                call.respond(OFREPError(error, key: key).response)
+            }
+        }
+    }
+
+    // MARK: Responses
+
+    private static func encode(
+        _ decisions: [Decision], in project: Project, _ changesPath: String, for token: Token?
+    ) -> [UInt8] {
+        var writer = JSONWriter(capacity: 512 + decisions.count * 256)
+        writer.beginObject()
+        writer.key("flags")
+        writer.beginArray()
+        for decision in decisions {
+            let evaluation = FlagEvaluation(decision, project.datafile)
+            if evaluation.reason == .error {
+                failure(evaluation).append(to: &writer)
+            } else {
+                append(evaluation, to: &writer)
+            }
+        }
+        writer.endArray()
+        writer.key("eventStreams")
+        writer.beginArray()
+        writer.beginObject()
+        writer.member("type", "sse")
+        writer.key("endpoint")
+        writer.beginObject()
+        // Without an origin: the server does not know under which one a proxy publishes it.
+        writer.member("requestUri", changesTarget(changesPath, project, token))
+        writer.endObject()
+        writer.member("inactivityDelaySec", 120)
+        writer.endObject()
+        writer.endArray()
+        writer.key("metadata")
+        writer.beginObject()
+        writer.member("sdkKey", project.sdkKey)
+        writer.member("revision", project.datafile.revision)
+        writer.endObject()
+        writer.endObject()
+        return writer.finish()
+    }
+
+    private static func changesTarget(_ path: String, _ project: Project, _ token: Token?) -> String {
+        let sdkKey = project.sdkKey.replacing("+", with: "%2B")
+        let target = "\(path)?sdk_key=\(sdkKey)&\(OFREPChanges.versionParameter)=\(project.version)"
+        guard let token else { return target }
+        let ticket = StreamTicket(for: token, at: systemWallClock())
+        return "\(target)&\(OFREPChanges.ticketParameter)=\(ticket.text)"
+    }
+
+    private static func failure(_ evaluation: FlagEvaluation) -> OFREPError {
+        OFREPError(
+            .general, "no decision could be made: \(evaluation.reasons.first ?? "a prediction is not available")",
+            key: evaluation.flagKey.string)
+    }
+
+    private static func append(_ evaluation: FlagEvaluation, to writer: inout JSONWriter) {
+        // Without a value a provider returns the default of the code.
+        var value: JSONValue?
+        if evaluation.reason != .disabled, let given = evaluation.value, !given.isNull { value = given }
+        writer.beginObject()
+        writer.member("key", evaluation.flagKey.string)
+        if let value {
+            writer.key("value")
+            writer.value(value)
+        }
+        writer.member("reason", reason(evaluation.reason, hasValue: value != nil))
+        writer.member("variant", evaluation.variationKey?.string ?? "")
+        writer.key("metadata")
+        writer.beginObject()
+        writer.member("holdfastReason", evaluation.reason.rawValue)
+        writer.member("enabled", evaluation.isEnabled)
+        writer.member("flagVersion", evaluation.flagVersion)
+        if let key = evaluation.ruleKey { writer.member("ruleKey", key.string) }
+        if let id = evaluation.experimentID { writer.member("experimentId", id.string) }
+        if !evaluation.tags.isEmpty {
+            writer.member("tags", evaluation.tags.map(\.string).joined(separator: ","))
+        }
+        writer.endObject()
+        writer.endObject()
+    }
+
+    private static func reason(_ reason: EvaluationReason, hasValue: Bool) -> String {
+        switch reason {
+        case .targeted, .override, .whitelist, .forced: "TARGETING_MATCH"
+        case .experiment, .sticky, .holdout: "SPLIT"
+        case .default: hasValue ? "STATIC" : "UNKNOWN"
+        case .disabled: "DISABLED"
+        case .error: "UNKNOWN"
+        }
+    }
+}
+
+/// The evaluation context of a request: `{"context":{"targetingKey",…}}`. All members but the targeting key are
+/// attributes of the user.
+enum OFREPContext {
+    private static let parser = JSONParser(maximumDepth: 64)
+
+    /// Returns the user of the body of a request.
+    static func user(_ bytes: UnsafeRawBufferPointer) throws(OFREPError) -> User {
+        let body: JSONValue
+        do throws(JSONError) {
+            body = try parser.parse(bytes)
+        } catch {
+            throw OFREPError(.parseError, CoreError(error, in: "the body").detail)
+        }
+        guard let object = body.object else {
+            throw OFREPError(.parseError, "the body must be an object; got \(body.kind)")
+        }
+        guard let context = object["context"]?.object else {
+            throw OFREPError(
+                .invalidContext, "`context` must be an object; got \(object["context"]?.kind ?? "no such member")")
+        }
+        guard let key = context["targetingKey"], !key.isNull, key.string != "" else {
+            throw OFREPError(.targetingKeyMissing, "`targetingKey` is required in the context: the id of the user")
+        }
+        guard let text = key.string else {
+            throw OFREPError(.invalidContext, "`targetingKey` must be a string; got \(key.kind)")
+        }
+        var attributes = context
+        attributes["targetingKey"] = nil
+        do throws(CoreError) {
+            let userID = try ProfileInput.checkUserID(text, at: ["targetingKey"])
+            try ProfileInput.check(attributes: attributes, at: [])
+            return User(id: userID, attributes: attributes)
+        } catch {
+            throw OFREPError(context: error)
+        }
+    }
+}

@@ -1,0 +1,136 @@
+import HTTPServer
+import HoldfastCore
+import JSON
+import Storage
+
+/// The OpenFeature Remote Evaluation Protocol, version 0.3: providers of OpenFeature evaluate flags with it.
+struct OFREPProtocol: WireProtocol {
+    let routes: [APIRoute]
+    let pathPrefixes = ["/ofrep/"]
+    private let gate: AccessGate
+
+    private static let changesPath = "/ofrep/v1/changes"
+
+    init(_ loop: LoopServices) {
+        let services = loop.services
+        gate = loop.gate
+        let evaluation = OFREPEvaluation(
+            decisions: loop.decisions, projects: loop.projects,
+            exposures: ExposureRecorder(events: services.events, known: services.knownExposures),
+            metrics: services.decisions, changesPath: Self.changesPath)
+        let changes = OFREPChanges(feed: services.changes, projects: loop.projects)
+        routes = [
+            APIRoute(.post, "/ofrep/v1/evaluate/flags/{key}", scope: .token(.client), evaluation.evaluateOne),
+            APIRoute(
+                .post, "/ofrep/v1/evaluate/flags", scope: .token(.client), readsQuery: true, evaluation.evaluateAll),
+            APIRoute(.get, Self.changesPath, scope: .token(.client), readsQuery: true, changes.get),
+        ]
+    }
+
+    /// A bearer token, an API key, or for the stream of changes the ticket in its URL.
+    func credential(of request: borrowing Request) -> Substring? {
+        if let secret = request.field("authorization").flatMap(bearerSecret) { return secret }
+        if let key = request.field("x-api-key") { return key[...] }
+        guard request.path == Self.changesPath,
+            let ticket = request.queryItems()?.first(where: { $0.name == OFREPChanges.ticketParameter })?.value
+        else { return nil }
+        return gate.secret(ofTicket: ticket)
+    }
+
+    func response(to error: any Error) -> Response {
+        OFREPError(error).response
+    }
+}
+
+/// `GET /ofrep/v1/changes`: server-sent events `refetchEvaluation`, which tell a provider that its evaluations may have
+/// changed.
+struct OFREPChanges {
+    let feed: ChangeFeed
+    let projects: ProjectView
+
+    static let ticketParameter = "ticket"
+    /// The version of the datafile that the provider has evaluations of.
+    static let versionParameter = "since"
+
+    /// Sends nothing before the datafile differs from the one that the provider knows: from its last event, if it
+    /// reconnects, or else from its evaluation.
+    func get(_ request: borrowing Request, _ call: Call) throws(CoreError) {
+        let query = try request.query(knowing: ["sdk_key", Self.versionParameter, Self.ticketParameter])
+        let project = try projects.project(named: query["sdk_key"])
+        let known = (request.field("last-event-id") ?? query[Self.versionParameter]).flatMap { Int64($0) }
+        call.respond(
+            changes: try feed.open(
+                sdkKey: project.sdkKey, by: call.admission, format: .refetchEvaluation, knownVersion: known))
+    }
+}
+
+/// An error as OFREP has it: `{"key"?,"errorCode","errorDetails"}`.
+struct OFREPError: Error {
+    enum Code: String {
+        case parseError = "PARSE_ERROR"
+        case targetingKeyMissing = "TARGETING_KEY_MISSING"
+        case invalidContext = "INVALID_CONTEXT"
+        case flagNotFound = "FLAG_NOT_FOUND"
+        case general = "GENERAL"
+    }
+
+    let status: Status
+    let code: Code
+    let details: String
+    /// The flag; `nil` if the error is not about one.
+    var key: String?
+    /// Further header fields of the response.
+    private let fields: [(name: StaticString, value: String)]
+
+    init(_ code: Code, _ details: String, key: String? = nil) {
+        status = code == .flagNotFound ? .notFound : .badRequest
+        self.code = code
+        self.details = details.shortened(to: Problem.longestDetail)
+        self.key = key
+        fields = []
+    }
+
+    /// Renders any other error, such as 401, 413 or 503 with its `Retry-After`.
+    init(_ error: any Error, key: String? = nil) {
+        if let error = error as? OFREPError {
+            self = error
+            self.key = error.key ?? key
+            return
+        }
+        let problem = Problem(error)
+        status = problem.status
+        code = .general
+        details = problem.detail
+        self.key = key
+        fields = problem.fields
+    }
+
+    /// An error of the user in a context.
+    init(context error: CoreError) {
+        let place = error.pointer.map { "; at /context\($0.string)" } ?? ""
+        self.init(.invalidContext, error.detail + place)
+    }
+
+    static func notFound(_ key: String) -> OFREPError {
+        OFREPError(.flagNotFound, "no flag has the key '\(key)'", key: key)
+    }
+
+    /// Writes the error, as a response or among the flags of one. Providers read all members without looking whether
+    /// they are there.
+    func append(to writer: inout JSONWriter) {
+        writer.beginObject()
+        if let key { writer.member("key", key) }
+        writer.member("errorCode", code.rawValue)
+        writer.member("errorDetails", details)
+        writer.endObject()
+    }
+
+    var response: Response {
+        var writer = JSONWriter()
+        append(to: &writer)
+        writer.endLine()
+        var response = Response(status, contentType: MediaType.json, body: .bytes(writer.finish()))
+        response.fields = fields
+        return response
+    }
+}

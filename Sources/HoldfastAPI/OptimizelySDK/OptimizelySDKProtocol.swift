@@ -1,0 +1,58 @@
+import HTTPServer
+import HoldfastCore
+import Storage
+
+/// What the Optimizely SDKs fetch and send by themselves, so that they work without their vendor's cloud: the datafile
+/// that their polling managers ask for, and the events that their event processors send.
+///
+/// The published contract of both names statuses but no format of errors, and the SDKs read none: errors are problems,
+/// as in the native API.
+struct OptimizelySDKProtocol: WireProtocol {
+    let routes: [APIRoute]
+    let pathPrefixes = ["/datafiles/", "/sdk/"]
+
+    init(_ loop: LoopServices) {
+        let datafile = SDKDatafileEndpoint(projects: loop.projects)
+        let events = SDKEventEndpoint(services: loop.services, projects: loop.projects)
+        routes = [
+            APIRoute(.get, "/datafiles/{sdk_key}.json", scope: .anyToken, readsQuery: true, datafile.get),
+            APIRoute(.post, "/sdk/v1/events", scope: .token(.client), readsQuery: true, events.post),
+        ]
+    }
+}
+
+/// `GET /datafiles/{sdk_key}.json`: the active datafile, byte for byte as it was uploaded.
+struct SDKDatafileEndpoint {
+    let projects: ProjectView
+
+    /// How long a datafile must have been active before its response has a `Last-Modified`, in milliseconds. The field
+    /// counts seconds: of two datafiles of one second a client would never see the second one. Longer than a server may
+    /// take to see what another has activated.
+    private static let settlingTime: Timestamp = 2_000
+
+    /// Responds with 304 if the client has the datafile, by `If-None-Match` or by `If-Modified-Since`. The Python SDK
+    /// sends only the latter.
+    func get(_ request: borrowing Request, _ call: Call) throws(CoreError) {
+        guard let sdkKey = request.parameter(0) else {
+            throw CoreError(.invalid, "the SDK key in the path must be UTF-8")
+        }
+        let project = try projects.project(named: sdkKey)
+        // Caches ask each time, so that a change is seen within the interval of the client.
+        var fields: [(name: StaticString, value: String)] = [("Cache-Control", "no-cache")]
+        var isKnown = false
+        if project.storedAt + Self.settlingTime <= systemWallClock() {
+            let modified = HTTPDate.text(secondsSince1970: project.storedAt / 1_000)
+            fields.append(("Last-Modified", modified))
+            // Exactly this date, because clocks may be set back. `If-None-Match` goes first (RFC 9110 §13.1.3); the
+            // server compares it.
+            isKnown = request.field("if-none-match") == nil && request.field("if-modified-since") == modified
+        }
+        var response =
+            isKnown
+            ? Response(.notModified, entityTag: project.entityTag)
+            : Response(
+                .ok, contentType: MediaType.json, entityTag: project.entityTag, body: .bytes(project.content))
+        response.fields = fields
+        call.respond(response)
+    }
+}

@@ -1,0 +1,211 @@
+import Bucketing
+import HoldfastCore
+import JSON
+import Storage
+
+/// The payload of the SDKs' event processors: visitors, each with snapshots of decisions and of events.
+///
+/// Unknown members are ignored, as the published contract has it. What is wrong with one event concerns that event
+/// alone.
+struct SDKEventBatch {
+    typealias Events = [Result<UserEvent, CoreError>]
+
+    let visitors: [JSONValue]
+    /// The projects that it may be about; the payload has no SDK key.
+    private let projects: [Project]
+    private let now: Timestamp
+
+    /// The event with which an SDK reports the decisions of its snapshot.
+    private static let activation: JSONValue = "campaign_activated"
+
+    /// - Throws: 400 if the body is not an object with `visitors`, 404 if no project has the SDK key.
+    init(_ value: JSONValue, sdkKey: String?, _ projects: ProjectView, now: Timestamp) throws(CoreError) {
+        let object = try value.payload("a batch of events", at: [])
+        guard let visitors = try object.list("visitors", in: []) else {
+            throw CoreError(.invalid, "`visitors` is required", at: ["visitors"])
+        }
+        self.visitors = visitors
+        self.projects = try projects.projects(sdkKey: sdkKey, projectID: object["project_id"]?.string)
+        self.now = now
+    }
+
+    /// Returns what a visitor did: exposures for impressions, goals for conversions.
+    func events(ofVisitor index: Int) -> Events {
+        let place = JSONPointer().appending("visitors").appending(index)
+        var events = Events()
+        do throws(CoreError) {
+            let object = try visitors[index].payload("a visitor", at: place)
+            let id = try object.text("visitor_id", in: place)
+            let userID = try ProfileInput.checkUserID(id, at: place.appending("visitor_id"))
+            let visitor = Visitor(userID: userID, attributes: Self.attributes(of: object))
+            let snapshots = try object.list("snapshots", in: place) ?? []
+            for (number, snapshot) in snapshots.enumerated() {
+                let place = place.appending("snapshots").appending(number)
+                do throws(CoreError) {
+                    try append(snapshot, of: visitor, at: place, to: &events)
+                } catch {
+                    events.append(.failure(error))
+                }
+            }
+        } catch {
+            events.append(.failure(error))
+        }
+        return events
+    }
+
+    private struct Visitor {
+        let userID: Identifier
+        let attributes: JSONObject
+    }
+
+    /// Returns the attributes by their keys.
+    private static func attributes(of visitor: JSONObject) -> JSONObject {
+        var attributes = JSONObject()
+        for attribute in visitor["attributes"]?.array ?? [] {
+            guard let key = attribute.object?["key"]?.string ?? attribute.object?["entity_id"]?.string else { continue }
+            attributes[key] = attribute.object?["value"] ?? .null
+        }
+        return attributes
+    }
+
+    private func append(
+        _ snapshot: JSONValue, of visitor: Visitor, at place: JSONPointer, to events: inout Events
+    ) throws(CoreError) {
+        let object = try snapshot.payload("a snapshot", at: place)
+        let decisions = try object.list("decisions", in: place) ?? []
+        for (number, event) in (try object.list("events", in: place) ?? []).enumerated() {
+            let eventPlace = place.appending("events").appending(number)
+            do throws(CoreError) {
+                let event = try event.payload("an event", at: eventPlace)
+                let happenedAt = try happenedAt(event, at: eventPlace)
+                if event["key"] == Self.activation || event["type"] == Self.activation {
+                    append(decisions, of: visitor, event, happenedAt, in: place, to: &events)
+                } else {
+                    events.append(.success(.goal(try goal(event, of: visitor, happenedAt, at: eventPlace))))
+                }
+            } catch {
+                events.append(.failure(error))
+            }
+        }
+    }
+
+    /// Returns the `timestamp`, in milliseconds since 1970; now if it is absent or ahead. The clock of a phone may be
+    /// wrong, and its SDK could not be told.
+    private func happenedAt(_ event: JSONObject, at place: JSONPointer) throws(CoreError) -> Timestamp {
+        guard let value = event["timestamp"], !value.isNull else { return now }
+        guard let time = value.integer ?? value.double.flatMap({ Int64(exactly: $0.rounded()) }) else {
+            throw CoreError(
+                .invalid, "`timestamp` must be a whole number of milliseconds since 1970; got \(value.kind)",
+                at: place.appending("timestamp"))
+        }
+        guard time >= now - EventRules.maximumAge else {
+            throw CoreError(
+                .unprocessable, "`timestamp` must be at most 7 days ago; got \(time)", at: place.appending("timestamp"))
+        }
+        return min(time, now)
+    }
+}
+
+// MARK: - Impressions and conversions
+
+extension SDKEventBatch {
+    /// Appends an exposure for each decision of the campaign that the event activates; for all of the snapshot if none
+    /// names the campaign.
+    private func append(
+        _ decisions: [JSONValue], of visitor: Visitor, _ event: JSONObject, _ happenedAt: Timestamp,
+        in snapshot: JSONPointer, to events: inout Events
+    ) {
+        let ofEvent = decisions.indices.filter { decisions[$0].object?["campaign_id"] == event["entity_id"] }
+        for index in ofEvent.isEmpty ? Array(decisions.indices) : ofEvent {
+            let place = snapshot.appending("decisions").appending(index)
+            do throws(CoreError) {
+                let decision = try decisions[index].payload("a decision", at: place)
+                // A delivery to everyone without a rule of its own is no experiment.
+                guard let experimentID = try decision.optionalText("experiment_id", in: place), !experimentID.isEmpty
+                else { continue }
+                let exposure = try reported(decision, experimentID, of: visitor, happenedAt, at: place)
+                events.append(.success(.exposure(try exposure.exposure(in: projects, at: place))))
+            } catch {
+                events.append(.failure(error))
+            }
+        }
+    }
+
+    private func reported(
+        _ decision: JSONObject, _ experimentID: String, of visitor: Visitor, _ happenedAt: Timestamp,
+        at place: JSONPointer
+    ) throws(CoreError) -> ReportedExposure {
+        let metadata = decision["metadata"]?.object ?? JSONObject()
+        func name(_ member: String) -> String? { metadata[member]?.string.flatMap { $0.isEmpty ? nil : $0 } }
+        // SDKs send null for an id that is not a decimal number.
+        let variationID = try decision.optionalText("variation_id", in: place).flatMap { $0.isEmpty ? nil : $0 }
+        var payload = JSONWriter()
+        payload.beginObject()
+        if let key = name("variation_key") { payload.member("variation_key", key) }
+        if let key = name("flag_key") { payload.member("flag_key", key) }
+        if let type = name("rule_type") { payload.member("rule_type", type) }
+        if !visitor.attributes.isEmpty { payload.detail("attributes", visitor.attributes) }
+        payload.endObject()
+        return ReportedExposure(
+            userID: visitor.userID, happenedAt: happenedAt, experimentID: Identifier(experimentID),
+            experimentKey: name("rule_key").map { Identifier($0) }, variationID: variationID.map { Identifier($0) },
+            variationKey: name("variation_key").map { Identifier($0) }, payload: payload.finish())
+    }
+
+    private func goal(
+        _ event: JSONObject, of visitor: Visitor, _ happenedAt: Timestamp, at place: JSONPointer
+    ) throws(CoreError) -> GoalEvent {
+        let key = try event.text("key", in: place)
+        guard EventInput.isName(key, limit: EventInput.goalLimit) else {
+            throw CoreError(
+                .invalid,
+                "`key` must be 1 to \(EventInput.goalLimit) bytes long, without NUL; got \(key.utf8.count) bytes",
+                at: place.appending("key"))
+        }
+        let uuid = try event.optionalText("uuid", in: place)
+        guard uuid.map({ EventInput.isName($0, limit: 128) }) ?? true else {
+            throw CoreError(.invalid, "`uuid` must be 1 to 128 bytes long, without NUL", at: place.appending("uuid"))
+        }
+        return GoalEvent(
+            userID: visitor.userID, goal: Identifier(key), value: Self.value(event), happenedAt: happenedAt,
+            receivedAt: now, senderID: uuid.map { Identifier($0) },
+            sdkKey: projects.count == 1 ? projects[0].sdkKey : "",
+            payload: Self.payload(event, visitor))
+    }
+
+    /// Returns the `value` or else the `revenue`, a whole number of cents, as `/v1/track` takes them from the tags.
+    private static func value(_ event: JSONObject) -> Double {
+        let value = event["value"]?.double ?? event["revenue"]?.double
+        return value.flatMap { EventRules.isUsable(value: $0) ? $0 : nil } ?? 0
+    }
+
+    private static func payload(_ event: JSONObject, _ visitor: Visitor) -> [UInt8] {
+        var writer = JSONWriter()
+        writer.beginObject()
+        if let id = event["entity_id"]?.string { writer.member("event_id", id) }
+        if let revenue = event["revenue"]?.integer { writer.member("revenue", revenue) }
+        writer.detail("tags", event["tags"]?.object ?? JSONObject())
+        writer.detail("attributes", visitor.attributes)
+        writer.endObject()
+        return writer.finish()
+    }
+}
+
+extension JSONValue {
+    /// Returns the value as an object that may have unknown members.
+    fileprivate func payload(_ name: String, at place: JSONPointer) throws(CoreError) -> JSONObject {
+        guard let object else { throw CoreError(.invalid, "\(name) must be an object; got \(kind)", at: place) }
+        return object
+    }
+}
+
+extension JSONObject {
+    /// Returns an array; `nil` if it is absent or null.
+    fileprivate func list(_ name: String, in place: JSONPointer) throws(CoreError) -> [JSONValue]? {
+        guard let value = self[name], !value.isNull else { return nil }
+        guard let list = value.array else {
+            throw CoreError(.invalid, "`\(name)` must be an array; got \(value.kind)", at: place.appending(name))
+        }
+        return list
+    }
+}

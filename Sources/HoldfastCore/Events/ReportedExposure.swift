@@ -1,0 +1,65 @@
+public import Bucketing
+public import JSON
+public import Storage
+
+/// An exposure that a client reports by ids, because it decided by itself. No datafile of this server need have the
+/// experiment: a team may use the server for its users' profiles only, and bring the datafile later.
+public struct ReportedExposure {
+    public let userID: Identifier
+    public let happenedAt: Timestamp
+    public let experimentID: Identifier
+    /// As the client knows it; `nil` for the id.
+    public let experimentKey: Identifier?
+    /// `nil` if the client names only the key.
+    public let variationID: Identifier?
+    public let variationKey: Identifier?
+    /// A JSON object.
+    public let payload: [UInt8]
+
+    public init(
+        userID: Identifier, happenedAt: Timestamp, experimentID: Identifier, experimentKey: Identifier?,
+        variationID: Identifier?, variationKey: Identifier?, payload: [UInt8]
+    ) {
+        self.userID = userID
+        self.happenedAt = happenedAt
+        self.experimentID = experimentID
+        self.experimentKey = experimentKey
+        self.variationID = variationID
+        self.variationKey = variationKey
+        self.payload = payload
+    }
+
+    /// Returns the exposure to record.
+    ///
+    /// - Parameters:
+    ///   - projects: the projects that it may be about. The first that has the experiment counts.
+    ///   - place: the place of the decision in the body.
+    /// - Throws: 422 if the variation is not known, or an id is too long.
+    public func exposure(in projects: [Project], at place: JSONPointer) throws(CoreError) -> Exposure {
+        let project = projects.first { $0.datafile.experiment(id: experimentID) != nil }
+        let experiment = project?.datafile.experiment(id: experimentID)
+        guard let variationID = variationID ?? variationKey.flatMap({ experiment?.variation(key: $0)?.id }) else {
+            throw CoreError(
+                .unprocessable, "`variation_id` is required, or else the key of a variation of a known experiment",
+                at: place.appending("variation_id"))
+        }
+        for (name, id) in [("experiment_id", experimentID), ("variation_id", variationID)]
+        where !EventInput.isName(id.string, limit: 255) {
+            throw CoreError(
+                .unprocessable, "`\(name)` must be 1 to 255 bytes long, without NUL; got \(id.string.utf8.count) bytes",
+                at: place.appending(name))
+        }
+        var isForced = false
+        if let project, let experiment {
+            let held = DecisionService(datafile: project.datafile)
+                .heldVariation(of: experiment, for: userID, stored: StickyAssignments(nil, userID, project))
+            isForced = held?.source.isChosen ?? false
+        }
+        let reportedKey = experimentKey.flatMap { EventInput.isName($0.string, limit: 255) ? $0 : nil }
+        return Exposure(
+            userID: userID, experimentID: experimentID, experimentKey: experiment?.key ?? reportedKey ?? experimentID,
+            variationID: variationID, happenedAt: happenedAt, isForced: isForced,
+            sdkKey: project?.sdkKey ?? (projects.count == 1 ? projects[0].sdkKey : ""), payload: payload,
+            active: project?.allocation(experimentID: experimentID))
+    }
+}

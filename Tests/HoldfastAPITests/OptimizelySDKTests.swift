@@ -1,0 +1,188 @@
+import APITestSupport
+import Dispatch
+import JSON
+import Testing
+
+/// `/datafiles/{sdk_key}.json` and `/sdk/v1/events`: what Optimizely SDKs ask for and send by themselves. The real SDK
+/// is in `PythonClientTests`.
+@Suite struct OptimizelySDKTests {
+    private let server: any TestServer
+
+    init() throws {
+        server = try startTestServer()
+        let definition = #"{"id":"7001","variations":[{"key":"control","id":"70011"},{"key":"new","id":"n"}]}"#
+        #expect(try server.request("PUT", "/v1/experiments/checkout", definition).status == 201)
+    }
+
+    // MARK: The datafile
+
+    @Test func `The datafile is the uploaded one, with an entity tag`() throws {
+        let datafile = ChangeSamples.empty(revision: "7", sdkKey: "shop")
+        #expect(try server.request("PUT", "/v1/datafile", datafile).status == 201)
+        let response = try server.request("GET", "/datafiles/shop.json")
+        #expect(response.status == 200)
+        #expect(response.field("content-type") == "application/json")
+        #expect(String(decoding: response.body, as: UTF8.self) == datafile)
+        let tag = try #require(response.field("etag"))
+        #expect(try server.request("GET", "/datafiles/shop.json", fields: ["If-None-Match: \(tag)"]).status == 304)
+        #expect(try server.request("HEAD", "/datafiles/shop.json").status == 200)
+        server.stop()
+    }
+
+    @Test(arguments: ["/datafiles/nope.json", "/datafiles/default", "/datafiles/.json", "/datafiles/default.xml"])
+    func `Another path has no datafile`(path: String) throws {
+        #expect(try server.request("GET", path).status == 404)
+        server.stop()
+    }
+
+    /// The date counts seconds, so it must not be told before it can mean only one datafile.
+    @Test func `A client that knows only the date sees each of two changes in one second`() throws {
+        let path = "/datafiles/default.json"
+        try ChangeSamples.put(server, weight: 1)
+        #expect(try server.request("GET", path).field("last-modified") == nil)
+        let deadline = DispatchTime.now() + 30
+        var response = try server.request("GET", path)
+        while response.field("last-modified") == nil, DispatchTime.now() < deadline {
+            response = try server.request("GET", path)
+        }
+        let date = try #require(response.field("last-modified"))
+        let known = try server.request("GET", path, fields: ["If-Modified-Since: \(date)"])
+        #expect(known.status == 304)
+        #expect(known.field("etag") == response.field("etag"))
+        #expect(
+            try server.request("GET", path, fields: ["If-Modified-Since: Sun, 06 Nov 1994 08:49:37 GMT"]).status == 200)
+        try ChangeSamples.put(server, weight: 2)
+        #expect(try server.request("GET", path, fields: ["If-Modified-Since: \(date)"]).status == 200)
+        server.stop()
+    }
+
+    // MARK: Events
+
+    private func send(_ visitors: String, _ query: String = "", fields: [String] = []) throws -> TestResponse {
+        let body = #"{"account_id":"1","project_id":"1","revision":"1","visitors":[\#(visitors)]}"#
+        return try server.request("POST", "/sdk/v1/events" + query, body, fields: fields)
+    }
+
+    private static func impression(
+        _ user: String, experiment: String = #""7001""#, variation: String = #""70011""#, key: String = "control"
+    ) -> String {
+        #"""
+        {"visitor_id":"\#(user)","attributes":[{"entity_id":"5","key":"country","type":"custom","value":"de"}],
+        "snapshots":[{"decisions":[{"campaign_id":"c","experiment_id":\#(experiment),"variation_id":\#(variation),
+        "metadata":{"flag_key":"f","rule_key":"rule","rule_type":"feature-test","variation_key":"\#(key)"}}],
+        "events":[{"entity_id":"c","uuid":"u-\#(user)","key":"campaign_activated"}]}]}
+        """#
+    }
+
+    private static func conversion(_ user: String, _ event: String) -> String {
+        #"{"visitor_id":"\#(user)","attributes":[],"snapshots":[{"events":[\#(event)]}]}"#
+    }
+
+    private func lines(_ target: String) throws -> [JSONValue] {
+        try server.request("GET", target).text.split(separator: "\n").map { try JSONParser().parse(Array($0.utf8)) }
+    }
+
+    @Test func `Impressions are exposures to the variation that they name`() throws {
+        let sent = try send(
+            [
+                Self.impression("ann"), Self.impression("bob", variation: "null", key: "new"),
+                Self.impression("cy", experiment: #""9""#, variation: #""91""#),
+            ].joined(separator: ","))
+        #expect(sent.status == 204, "\(sent.text)")
+        #expect(sent.field("x-refused-events") == nil)
+        let exposures = try lines("/v1/exposures")
+        #expect(exposures.map { $0["experiment_id"] } == ["7001", "7001", "9"])
+        #expect(exposures.map { $0["experiment_key"] } == ["checkout", "checkout", "rule"])
+        #expect(exposures.map { $0["variation_id"] } == ["70011", "n", "91"])
+        #expect(exposures[0]["detail"]["attributes"] == ["country": "de"])
+        server.stop()
+    }
+
+    @Test func `A delivery without an experiment is no exposure`() throws {
+        for experiment in [#""""#, "null"] {
+            #expect(try send(Self.impression("ann", experiment: experiment)).status == 204)
+        }
+        #expect(try lines("/v1/exposures").isEmpty)
+        server.stop()
+    }
+
+    @Test func `Conversions are goals, each uuid once`() throws {
+        let event = #"{"entity_id":"6","uuid":"1","key":"purchase","revenue":4990,"value":49.9,"tags":{"shop":"de"}}"#
+        for _ in 0..<2 { #expect(try send(Self.conversion("ann", event)).status == 204) }
+        #expect(try send(Self.conversion("ann", #"{"uuid":"2","key":"purchase","revenue":4990}"#)).status == 204)
+        let goals = try lines("/v1/events")
+        #expect(goals.map { $0["id"] } == ["1", "2"])
+        #expect(goals.map { $0["value"].double } == [49.9, 4990])
+        #expect(goals[0]["detail"]["tags"] == ["shop": "de"])
+        #expect(goals[0]["detail"]["revenue"] == 4990)
+        #expect(goals[0]["detail"]["event_id"] == "6")
+        server.stop()
+    }
+
+    private static let bad = [
+        "7", #"{"snapshots":[]}"#, #"{"visitor_id":"","snapshots":[]}"#, #"{"visitor_id":"x","snapshots":7}"#,
+        #"{"visitor_id":"x","snapshots":[7]}"#, conversion("x", "7"), conversion("x", "{}"),
+        conversion("x", #"{"key":"g","timestamp":1}"#), conversion("x", #"{"key":"g","timestamp":"now"}"#),
+        conversion("x", #"{"key":"g","uuid":7}"#), impression("x", variation: "null", key: "nope"),
+    ]
+
+    @Test(arguments: bad)
+    func `One bad event loses no good one`(visitor: String) throws {
+        let sent = try send([Self.conversion("ann", #"{"key":"g"}"#), visitor].joined(separator: ","))
+        #expect(sent.status == 204, "\(sent.text)")
+        #expect(sent.field("x-refused-events") == "1")
+        #expect(try lines("/v1/events").map { $0["user_id"] } == ["ann"])
+        #expect(try server.request("GET", "/metrics").text.contains("holdfast_sdk_events_refused_total 1\n"))
+        server.stop()
+    }
+
+    @Test(arguments: bad)
+    func `A strict sender is told what is wrong, and nothing is stored`(visitor: String) throws {
+        let sent = try send(
+            [Self.conversion("ann", #"{"key":"g"}"#), visitor].joined(separator: ","),
+            fields: ["X-Optimizely-Strict: true"])
+        #expect(sent.status == 400)
+        #expect(sent["pointer"].string?.hasPrefix("/visitors/1") == true, "\(sent.text)")
+        #expect(try lines("/v1/events").isEmpty)
+        server.stop()
+    }
+
+    @Test(arguments: [
+        ("", 400), ("{", 400), ("[]", 400), ("{}", 400), (#"{"visitors":7}"#, 400), (#"{"visitors":[]}"#, 204),
+    ])
+    func `A body that is no batch is refused`(body: String, status: Int) throws {
+        #expect(try server.request("POST", "/sdk/v1/events", body).status == status)
+        server.stop()
+    }
+
+    @Test func `An event that happens later counts as happening now, because a phone's clock may be wrong`() throws {
+        #expect(try send(Self.conversion("ann", #"{"key":"g","timestamp":4102444800000}"#)).status == 204)
+        #expect(try lines("/v1/events").first?["timestamp"].string?.hasPrefix("21") == false)
+        server.stop()
+    }
+
+    @Test func `The project is that of the SDK key, or that of the project id`() throws {
+        for key in ["a", "b"] {
+            let datafile = AgentSamples.datafile.replacing(#""projectId":"2""#, with: #""projectId":"\#(key)""#)
+            #expect(
+                try server.request("PUT", "/v1/datafile", datafile, fields: ["X-Optimizely-SDK-Key: \(key)"]).status
+                    == 201)
+        }
+        let impression = Self.impression("ann", experiment: #""7""#, variation: #""71""#)
+        #expect(try send(impression, "?sdk_key=b").status == 204)
+        #expect(try lines("/v1/exposures").map { $0["sdk_key"] } == ["b"])
+        let body = #"{"project_id":"a","visitors":[\#(Self.conversion("ann", #"{"key":"g"}"#))]}"#
+        #expect(try server.request("POST", "/sdk/v1/events", body).status == 204)
+        #expect(try lines("/v1/events").map { $0["sdk_key"] } == ["a"])
+        #expect(try send(impression, "?sdk_key=nope").status == 404)
+        #expect(try send(impression, "?sdkKey=b").status == 400)
+        server.stop()
+    }
+
+    @Test func `Thousands of events of one request are stored`() throws {
+        let events = (0..<1_700).map { #"{"key":"g","uuid":"\#($0)"}"# }
+        #expect(try send(Self.conversion("ann", events.joined(separator: ","))).status == 204)
+        #expect(try lines("/v1/events").count == 1_700)
+        server.stop()
+    }
+}

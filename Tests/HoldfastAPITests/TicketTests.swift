@@ -1,0 +1,58 @@
+import Testing
+
+@testable import HoldfastAPI
+
+@Suite struct TicketTests {
+    private static func hexadecimal(_ bytes: [UInt8]) -> String {
+        bytes.map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
+    }
+
+    /// FIPS 180-4 examples, and lengths around the padding's.
+    @Test(arguments: [
+        ("", "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"),
+        ("abc", "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"),
+        (
+            "abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq",
+            "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1"
+        ),
+        (String(repeating: "a", count: 55), "9f4390f8d30c2dd92ec9f095b65e2b9ae9b0a925a5258e241c9f1e910f734318"),
+        (String(repeating: "a", count: 64), "ffe054fe7ae0cb6dc65c3af9b61d5209f439851db43d0ba5997337df154668eb"),
+        (String(repeating: "a", count: 1_000), "41edece42d63e8d9bf515a9ba6932e1c20cbc9f5a5d134645adb5db1b9737ea3"),
+    ])
+    func `The hash is SHA-256`(message: String, hash: String) {
+        #expect(Self.hexadecimal(SHA256.hash(Array(message.utf8))) == hash)
+    }
+
+    /// RFC 4231, test cases 1, 2 and 6.
+    @Test func `The code is HMAC-SHA-256`() {
+        func code(_ key: [UInt8], _ message: String) -> String {
+            Self.hexadecimal(SHA256.authenticationCode(for: Array(message.utf8), key: key))
+        }
+        #expect(
+            code(Array(repeating: 0x0B, count: 20), "Hi There")
+                == "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7")
+        #expect(
+            code(Array("Jefe".utf8), "what do ya want for nothing?")
+                == "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843")
+        #expect(
+            code(Array(repeating: 0xAA, count: 131), "Test Using Larger Than Block-Size Key - Hash Key First")
+                == "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54")
+    }
+
+    @Test func `A ticket is valid for one to two hours, and only for its token`() throws {
+        let tokens = try Token.parse("client a secret-a-0123456789\nclient b secret-b-0123456789\n")
+        let hour: Int64 = 3_600_000
+        let start = 1_795_359_600_000 / hour * hour
+        for now in [start, start + hour / 2, start + hour - 1] {
+            let ticket = StreamTicket(for: tokens[0], at: now).text
+            #expect(ticket == StreamTicket(for: tokens[0], at: start).text)
+            #expect(StreamTicket.isValid(ticket, of: tokens[0], at: start + 2 * hour - 1_000))
+            #expect(!StreamTicket.isValid(ticket, of: tokens[0], at: start + 2 * hour))
+            #expect(!StreamTicket.isValid(ticket, of: tokens[1], at: now))
+            #expect(!StreamTicket.isValid(ticket.replacing("17", with: "18"), of: tokens[0], at: now))
+        }
+        for text in ["", ".", "9999999999", "9999999999.", "x.y", "9223372036854775808.00"] {
+            #expect(!StreamTicket.isValid(text, of: tokens[0], at: start))
+        }
+    }
+}
