@@ -112,6 +112,7 @@ let package = Package(
                 .embedInCode("holdfast.docc/Changes.md"), .embedInCode("holdfast.docc/ClientLibrary.md"),
                 .embedInCode("holdfast.docc/Configuration.md"), .embedInCode("holdfast.docc/Contributing.md"),
                 .embedInCode("holdfast.docc/EventsAndResults.md"), .embedInCode("holdfast.docc/Experiments.md"),
+                .embedInCode("holdfast.docc/Flags.md"),
                 .embedInCode("holdfast.docc/Limits.md"), .embedInCode("holdfast.docc/OpenFeature.md"),
                 .embedInCode("holdfast.docc/Operations.md"), .embedInCode("holdfast.docc/OptimizelySDK.md"),
                 .embedInCode("holdfast.docc/Performance.md"), .embedInCode("holdfast.docc/Profiles.md"),

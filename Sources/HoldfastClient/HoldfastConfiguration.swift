@@ -15,6 +15,8 @@ public struct HoldfastConfiguration: Sendable {
     public var token: String?
     /// SDK key of the project; `nil` if the server has only one project.
     public var sdkKey: String?
+    /// Tags that select flags: only those that have at least one of them are fetched; empty for all flags.
+    public var tags: [String] = []
     /// Directory of the cache and the event queue. Only one client at a time may use it.
     public var directory: URL
 

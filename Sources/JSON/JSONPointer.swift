@@ -15,6 +15,11 @@ public struct JSONPointer: Sendable, Hashable {
         JSONPointer(string: "\(string)/\(index)")
     }
 
+    /// Returns the place that `rest` has below this one.
+    public func appending(_ rest: JSONPointer) -> JSONPointer {
+        JSONPointer(string: string + rest.string)
+    }
+
     /// Returns this pointer, or the innermost enclosing one that fits into `limit` bytes.
     public func shortened(to limit: Int) -> JSONPointer {
         guard string.utf8.count > limit else { return self }

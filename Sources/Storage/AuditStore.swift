@@ -54,6 +54,10 @@ public enum AuditAction: String, Sendable, CaseIterable {
     case experimentArchive = "experiment.archive"
     /// An experiment was deleted, by an earlier release; the target is its key.
     case experimentDelete = "experiment.delete"
+    /// A flag was created or changed; the target is its key.
+    case flagPut = "flag.put"
+    /// A flag was deleted, and its experiments archived; the target is its key.
+    case flagDelete = "flag.delete"
     /// An attribute was defined, or the values of a selection were changed; the target is its name.
     case attributePut = "attribute.put"
     /// An attribute was deleted with all its values; the target is its name.

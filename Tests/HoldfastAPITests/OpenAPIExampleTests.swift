@@ -14,6 +14,7 @@ import Testing
         for (method, target, body) in [
             ("PUT", "/v1/datafile", Self.datafile),
             ("PUT", "/v1/experiments/checkout", #"{"variations":["control","new"]}"#),
+            ("PUT", "/v1/flags/banner", #"{"type":"boolean","rules":[{"experiment":{}}]}"#),
             ("POST", "/ups/save", profile("ada", ["11": "1", "22": "2"])),
             ("PUT", "/v1/attributes/country", #"{"type":"country"}"#),
             (

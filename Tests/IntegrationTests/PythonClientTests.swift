@@ -60,6 +60,21 @@ import Testing
         for server in servers { server.stop() }
     }
 
+    @Test(.enabled(if: PythonEnvironment.sdk.canBeMade, "the public SDK cannot be installed here"))
+    func `The SDK decides flags and experiments of the API as the server does`() throws {
+        let server = try ServerProcess(database: directory.file("holdfast.db"))
+        let python = try PythonEnvironment.sdk.interpreter.get()
+        let output = try runAt(
+            python, ["\(PythonEnvironment.scripts)/flags_sdk.py", "http://127.0.0.1:\(server.port)"])
+        let result = try JSONParser().parse(output)
+        #expect(result["count"] == 0, "\(result["differences"])")
+        #expect(result["compared"].integer ?? 0 > 10_000)
+        for reason in ["targeted", "experiment", "sticky", "default", "disabled"] {
+            #expect(result["reasons"][reason].integer ?? 0 > 0 || reason == "experiment", "\(reason)")
+        }
+        server.stop()
+    }
+
     // MARK: Optimizely Agent
 
     private func runScript(_ name: String, _ arguments: String...) throws {

@@ -26,6 +26,44 @@ import Testing
         }
     }
 
+    @Test func `Flags that both change at once are all kept, and both decide alike`() throws {
+        let (count, done) = (12, DispatchGroup())
+        for (number, server) in servers.enumerated() {
+            done.enter()
+            Thread.detachNewThread {
+                defer { done.leave() }
+                do {
+                    let client = try server.client()
+                    for flag in 0..<count {
+                        let body = #"{"type":"boolean","rules":[{"experiment":{"weights":{"off":1,"on":1}}}]}"#
+                        let response = try client.request("PUT", "/v1/flags/f\(number)n\(flag)", body)
+                        #expect(response.status == 201, "\(response.text)")
+                        let traffic = #"{"variations":["a"],"group":"page","traffic":4}"#
+                        #expect(
+                            try client.request("PUT", "/v1/experiments/e\(number)n\(flag)", traffic).status == 201)
+                    }
+                } catch {
+                    Issue.record(error)
+                }
+            }
+        }
+        done.wait()
+        // A change reads the newest datafile first.
+        for server in servers {
+            #expect(try server.request("PUT", "/v1/flags/f0n0", "{}").status == 200)
+            #expect(try server.request("GET", "/v1/flags")["flags"].array?.count == 4 * count)
+            let tooMuch = #"{"variations":["a"],"group":"page","traffic":5}"#
+            #expect(try server.request("PUT", "/v1/experiments/more", tooMuch).status == 422)
+        }
+        for user in 0..<40 {
+            let body = #"{"user_id":"user\(user)"}"#
+            let keys = try servers.map { server in
+                try server.request("POST", "/v1/evaluations", body)["evaluations"].array?.map { $0["variation_key"] }
+            }
+            #expect(keys[0] == keys[1] && keys[0]?.isEmpty == false)
+        }
+    }
+
     @Test func `What one erases or overrides the other answers at once`() throws {
         let (one, other) = (try servers[0].client(), try servers[1].client())
         for round in 0..<50 {

@@ -123,6 +123,37 @@ import Testing
         #expect(try DatabaseConnection(database).text("PRAGMA integrity_check") == "ok")
     }
 
+    /// A datafile as the releases before flags wrote it for `PUT /v1/experiments/checkout`.
+    private static let datafileOfExperiment = #"""
+        {"version":"4","accountId":"tests","projectId":"tests","revision":"4","sdkKey":"tests","groups":[],"events":[],
+        "attributes":[],"audiences":[],"typedAudiences":[],"featureFlags":[],"rollouts":[],"holdouts":[],
+        "localHoldouts":[],"experiments":[{"id":"7","key":"checkout","layerId":"7","status":"Running",
+        "forcedVariations":{},"audienceIds":[],"variations":[{"id":"71","key":"control","weight":1},
+        {"id":"72","key":"new","weight":1}],"trafficAllocation":[{"entityId":"71","endOfRange":5000},
+        {"entityId":"72","endOfRange":10000}]}]}
+        """#
+
+    @Test func `Experiments that an earlier release made are served as flags, and the next change stores these`() throws
+    {
+        try makeDatabase(version: 2)
+        try DatabaseConnection(database).execute(
+            "UPDATE datafiles SET content = CAST('\(Self.datafileOfExperiment)' AS BLOB) WHERE revision = '4'")
+        let server = try ServerProcess(database: database)
+        let evaluated = try server.request("POST", "/v1/evaluations", #"{"user_id":"bob"}"#)["evaluations"].array
+        #expect(evaluated?.map { $0["flag_key"] } == ["checkout"])
+        let variation = try server.request("POST", "/v1/assign", #"{"user_id":"bob","experiment":"checkout"}"#)
+        #expect(evaluated?.first?["value"] == variation["variation_key"] && variation["variation_key"].string != nil)
+        #expect(try server.request("GET", "/v1/flags/checkout")["defined_by"] == "experiment")
+        let fields = ["X-Optimizely-SDK-Key: tests"]
+        let served = try server.request("GET", "/v1/datafile", fields: fields)
+        #expect(served["revision"] == "4" && served["featureFlags"].array?.count == 1)
+        let query = "SELECT content FROM datafiles ORDER BY version DESC LIMIT 1"
+        #expect(try DatabaseConnection(database).text(query).contains(#""featureFlags":[],"#) == true)
+        #expect(try server.request("PUT", "/v1/experiments/checkout", #"{"traffic":50}"#).status == 200)
+        #expect(try DatabaseConnection(database).text(query).contains(#""featureFlags":[{"#) == true)
+        server.stop()
+    }
+
     private func expectProfiles(_ server: ServerProcess) throws {
         let profile = try server.request("GET", "/v1/profiles/ada?detail=true")["experiment_bucket_map"]
         #expect(profile["11"]["variation_id"] == "1")

@@ -16,6 +16,9 @@ extension Condition {
             return condition.evaluate(for: user, unknown: &unknown)
         case .segment(let name):
             return user.storedAttributes?.segment(name)?.condition.evaluate(for: user, unknown: &unknown)
+        case .outsideSegment(let name):
+            var ignored: [AttributeCondition] = []
+            return Condition.segment(name).evaluate(for: user, unknown: &ignored) != true
         case .missingAudience, .invalid: return nil
         }
     }

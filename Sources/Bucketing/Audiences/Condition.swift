@@ -12,6 +12,8 @@ package indirect enum Condition: Sendable {
     case missingAudience(String)
     /// A segment, which is defined outside the datafile; its conditions are looked up when they are evaluated.
     case segment(Identifier)
+    /// True for everybody whom the segment does not certainly have; never unknown.
+    case outsideSegment(Identifier)
     /// Conditions that take long enough to evaluate that the result is worth caching, see ``ConditionCache``.
     case cached(ConditionCache.Subject, Condition)
     /// Malformed conditions; the result is always unknown.
@@ -42,7 +44,10 @@ extension Condition {
     init(audience value: JSONValue) {
         self.init(value) { leaf in
             guard let object = leaf.object else { return .invalid }
-            if object.count == 1, let segment = object["segment"]?.string { return .segment(Identifier(segment)) }
+            if let segment = object["segment"]?.string {
+                if object.count == 1 { return .segment(Identifier(segment)) }
+                if object.count == 2, object["match"] == "outside" { return .outsideSegment(Identifier(segment)) }
+            }
             return .attribute(AttributeCondition(object))
         }
     }
@@ -71,6 +76,7 @@ extension Condition {
         case .audience(let id, let condition): Self.audience(id, condition, user, &reasons)
         case .missingAudience(let id): Self.missingAudience(id, &reasons)
         case .segment(let name): Self.segment(name, user, &reasons)
+        case .outsideSegment(let name): Self.segment(name, user, &reasons) != true
         case .cached(let subject, let condition):
             if let cache = user.conditionCache {
                 cache.result(of: subject, &reasons) { condition.evaluate(for: user, &$0) }

@@ -57,7 +57,7 @@ extension Condition {
         case .and(let conditions), .or(let conditions): conditions.reduce(0) { $0 + $1.leafCount }
         case .not(let condition): condition?.leafCount ?? 1
         case .cached(_, let condition), .audience(_, let condition): condition.leafCount
-        case .attribute, .missingAudience, .segment, .invalid: 1
+        case .attribute, .missingAudience, .segment, .outsideSegment, .invalid: 1
         }
     }
 }

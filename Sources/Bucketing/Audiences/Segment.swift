@@ -54,7 +54,7 @@ extension Condition {
             if case .test = condition.kind, let name = condition.name { mentions.attributes.insert(Identifier(name)) }
         case .audience(_, let condition): condition.collectMentions(into: &mentions)
         case .cached(_, let condition): condition.collectMentions(into: &mentions)
-        case .segment(let name): mentions.segments.insert(name)
+        case .segment(let name), .outsideSegment(let name): mentions.segments.insert(name)
         case .missingAudience, .invalid: break
         }
     }

@@ -27,7 +27,8 @@ extension DatafileCompiler {
 
     private mutating func readGroup(_ node: DatafileReader.Node) {
         let group = Group(
-            id: reader.id("id", of: node), policy: reader.string("policy", of: node),
+            id: reader.id("id", of: node), name: node.annotations?["name"]?.string,
+            policy: reader.string("policy", of: node),
             trafficAllocation: reader.trafficAllocation(of: node),
             experimentIDs: reader.objects("experiments", of: node).map { element in
                 var experiment = reader.experiment(element)
@@ -121,6 +122,7 @@ struct ParsedExperiment {
     var groupPolicy: String?
     let isContextualBandit: Bool
     let audienceConditions: JSONValue
+    let annotations: ExperimentAnnotations
 }
 
 extension DatafileReader {
@@ -136,7 +138,8 @@ extension DatafileReader {
             forcedVariations: texts("forcedVariations", of: node),
             groupID: optionalString("groupId", of: node).map { Identifier($0) },
             groupPolicy: optionalString("groupPolicy", of: node),
-            isContextualBandit: bandit != nil, audienceConditions: audienceConditions(of: node)
+            isContextualBandit: bandit != nil, audienceConditions: audienceConditions(of: node),
+            annotations: ExperimentAnnotations(node.annotations)
         )
     }
 

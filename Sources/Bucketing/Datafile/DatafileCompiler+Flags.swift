@@ -39,7 +39,7 @@ extension DatafileCompiler {
         return ParsedFlag(
             id: reader.id("id", of: node), key: reader.id("key", of: node), experimentIDs: experimentIDs,
             rolloutID: rolloutID, variables: variables.values,
-            annotations: FlagAnnotations(node.value.object?[FlagAnnotations.member]?.object)
+            annotations: FlagAnnotations(node.annotations)
         )
     }
 

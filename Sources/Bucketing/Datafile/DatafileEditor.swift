@@ -1,10 +1,10 @@
 public import JSON
 
-/// Edits experiments and audiences of a datafile and keeps everything else, including unknown members.
+/// Edits experiments, flags and audiences of a datafile and keeps everything else, including unknown members.
 ///
 /// The result is not validated; compiling it as a ``Datafile`` does that.
 public struct DatafileEditor: Sendable {
-    private var root: JSONObject
+    var root: JSONObject
 
     /// Creates a datafile without experiments.
     ///
@@ -61,6 +61,31 @@ extension DatafileEditor {
         }
     }
 
+    /// Returns all experiments outside of groups, then those of groups.
+    public var experiments: [JSONObject] {
+        let grouped = (root["groups"]?.array ?? []).flatMap { $0.object?["experiments"]?.array ?? [] }
+        return ((root["experiments"]?.array ?? []) + grouped).compactMap(\.object)
+    }
+
+    /// Returns the group that an experiment is in.
+    public func group(ofExperiment key: Identifier) -> JSONObject? {
+        position(of: key)?.group.flatMap { root["groups"]?.array?[$0].object }
+    }
+
+    /// Moves an experiment to the end of a group, or of the experiments outside of groups.
+    ///
+    /// - Parameter id: the id of a group that the datafile has; `nil` for no group.
+    public mutating func moveExperiment(key: Identifier, toGroup id: String?) {
+        guard let position = position(of: key), let experiment = object(at: position) else { return }
+        edit(position) { experiments, index in experiments.remove(at: index) }
+        guard let id, var group = element(of: .groups, "id", id) else {
+            root["experiments"] = .array((root["experiments"]?.array ?? []) + [.object(experiment)])
+            return
+        }
+        group["experiments"] = .array((group["experiments"]?.array ?? []) + [.object(experiment)])
+        set(group, in: .groups, by: "id")
+    }
+
     /// The position of an experiment, in a group or in the datafile's own list.
     private struct Position {
         var group: Int?
@@ -98,23 +123,46 @@ extension DatafileEditor {
     }
 }
 
-// MARK: - Audiences
+// MARK: - Flags, rollouts, groups and audiences
 
 extension DatafileEditor {
-    /// Replaces the typed audience with the same id, or appends the audience.
-    public mutating func setTypedAudience(_ audience: JSONValue) {
-        var audiences = root["typedAudiences"]?.array ?? []
-        if let index = audiences.lastIndex(where: { $0.object?["id"] == audience.object?["id"] }) {
-            audiences[index] = audience
-        } else {
-            audiences.append(audience)
-        }
-        root["typedAudiences"] = .array(audiences)
+    /// The lists of a datafile whose elements are edited one by one.
+    public enum List: String, Sendable {
+        case flags = "featureFlags"
+        case rollouts
+        case groups
+        case typedAudiences
     }
 
-    /// Removes a typed audience. Experiments that refer to it are left unchanged.
-    public mutating func removeTypedAudience(id: String) {
-        guard let audiences = root["typedAudiences"]?.array else { return }
-        root["typedAudiences"] = .array(audiences.filter { $0.object?["id"] != .string(id) })
+    /// Returns the elements of a list.
+    public func elements(of list: List) -> [JSONObject] {
+        (root[list.rawValue]?.array ?? []).compactMap(\.object)
+    }
+
+    /// Returns the last element of a list whose member has a text.
+    public func element(of list: List, _ member: String, _ text: String) -> JSONObject? {
+        root[list.rawValue]?.array?.last { $0.object?[member] == .string(text) }?.object
+    }
+
+    /// Replaces the last element with the same value of a member, or appends the element.
+    public mutating func set(_ element: JSONObject, in list: List, by member: String) {
+        var elements = root[list.rawValue]?.array ?? []
+        if let index = elements.lastIndex(where: { $0.object?[member] == element[member] }) {
+            elements[index] = .object(element)
+        } else {
+            elements.append(.object(element))
+        }
+        root[list.rawValue] = .array(elements)
+    }
+
+    /// Replaces the typed audience with the same id, or appends the audience.
+    public mutating func setTypedAudience(_ audience: JSONValue) {
+        if let audience = audience.object { set(audience, in: .typedAudiences, by: "id") }
+    }
+
+    /// Removes the elements of a list whose member has a text. What refers to them is left unchanged.
+    public mutating func remove(from list: List, _ member: String, _ text: String) {
+        guard let elements = root[list.rawValue]?.array else { return }
+        root[list.rawValue] = .array(elements.filter { $0.object?[member] != .string(text) })
     }
 }

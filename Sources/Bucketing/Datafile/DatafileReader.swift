@@ -8,6 +8,8 @@ struct DatafileReader {
     struct Node {
         let value: JSONValue
         let pointer: JSONPointer
+
+        var annotations: JSONObject? { value.object?[Annotations.member]?.object }
     }
 
     private(set) var problems: [JSONFault] = []

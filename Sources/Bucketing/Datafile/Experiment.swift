@@ -20,6 +20,7 @@ public final class Experiment: Sendable {
     public let isContextualBandit: Bool
     /// The datafile's `audienceConditions`, or else its `audienceIds`.
     public let audienceConditions: JSONValue
+    public let annotations: ExperimentAnnotations
 
     /// Who may take part; `nil` for everyone.
     let audience: Condition?
@@ -43,6 +44,7 @@ public final class Experiment: Sendable {
         forcedVariations = parsed.forcedVariations
         isContextualBandit = parsed.isContextualBandit
         audienceConditions = parsed.audienceConditions
+        annotations = parsed.annotations
         self.audience = audience
         isBucketed = !parsed.key.isBlank
         self.exclusionGroup = exclusionGroup
@@ -63,6 +65,32 @@ public final class Experiment: Sendable {
 
     public func variation(key: Identifier) -> Variation? {
         variations.variation(key: key)
+    }
+}
+
+/// The annotations of an experiment.
+public struct ExperimentAnnotations: Sendable {
+    /// The key of the flag whose rule the experiment is; `nil` for other experiments.
+    public let flagKey: Identifier?
+    /// Whether enrollment is closed. Then the experiment has no traffic in the datafile, so that no SDK enrolls anybody.
+    public let isClosed: Bool
+    /// The traffic for the time after enrollment was closed.
+    let allocation: TrafficAllocation?
+    /// The percentage of all users who take part, in an experiment of a group that the API made.
+    public let traffic: Double?
+
+    init(_ object: JSONObject?) {
+        flagKey = object?["flag"]?.string.map { Identifier($0) }
+        isClosed = object?["enrollment"] == "closed"
+        allocation = object?["trafficAllocation"].flatMap { try? TrafficAllocation(json: $0) }
+        traffic = object?["traffic"]?.double
+    }
+}
+
+extension Experiment {
+    /// The traffic that applies while enrollment is open.
+    public var plannedAllocation: TrafficAllocation {
+        annotations.isClosed ? annotations.allocation ?? trafficAllocation : trafficAllocation
     }
 }
 
@@ -103,13 +131,18 @@ extension [Variation] {
 /// A group of experiments. With the policy `random` a user takes part in at most one of them.
 public final class Group: Sendable {
     public let id: Identifier
+    /// The name of a group that the API made; `nil` for others.
+    public let name: String?
     public let policy: String
     /// Divides the bucket values among the experiments.
     public let trafficAllocation: TrafficAllocation
     public let experimentIDs: [Identifier]
 
-    init(id: Identifier, policy: String, trafficAllocation: TrafficAllocation, experimentIDs: [Identifier]) {
+    init(
+        id: Identifier, name: String?, policy: String, trafficAllocation: TrafficAllocation, experimentIDs: [Identifier]
+    ) {
         self.id = id
+        self.name = name
         self.policy = policy
         self.trafficAllocation = trafficAllocation
         self.experimentIDs = experimentIDs

@@ -44,6 +44,11 @@ public final class Flag: Sendable {
         self.variablesByVariation = variablesByVariation
     }
 
+    /// Returns the variables of users with a variation, or the defaults.
+    public func values(for variation: Variation?) -> [VariableValue] {
+        variables(for: variation).values
+    }
+
     /// Returns the variables for a user with a variation: the defaults if the flag is off.
     func variables(for variation: Variation?) -> FlagVariables {
         guard let variation, variation.isFeatureEnabled else { return defaultVariables }
@@ -51,11 +56,14 @@ public final class Flag: Sendable {
     }
 }
 
-/// The member `holdfast` of a flag in a datafile. Informative: decisions do not depend on it.
-public struct FlagAnnotations: Sendable {
-    /// The member's name in a datafile.
+/// What the API keeps of flags, experiments and groups beyond the model of the SDKs. Decisions do not depend on it.
+public enum Annotations {
+    /// The member of an object in a datafile that has them. SDKs ignore it.
     public static let member = "holdfast"
+}
 
+/// The annotations of a flag.
+public struct FlagAnnotations: Sendable {
     /// All members; `nil` for a flag that was not defined over the API.
     public let object: JSONObject?
     /// Labels by which clients choose flags.

@@ -56,6 +56,9 @@ extension DecisionRun {
         explainInvalidBucketingID(for: "experiment \"\(experiment.key)\"")
         if experiment.isContextualBandit { return unavailablePrediction(of: experiment) }
         guard let variation = bucket(into: experiment) else {
+            if experiment.annotations.isClosed {
+                reasons.addDetail("Enrollment in experiment \"\(experiment.key)\" is closed.")
+            }
             reasons.addDetail("User \"\(user.id)\" is in no variation.")
             return .none
         }

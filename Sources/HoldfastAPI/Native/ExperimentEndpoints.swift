@@ -29,7 +29,7 @@ struct ExperimentEndpoints {
     func put(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         let key = try Self.key(request)
         let content = request.withBody { Array($0) }
-        let sdkKey = try sdkKey(request)
+        let sdkKey = try projects.sdkKeyToChange(request.field("x-optimizely-sdk-key"))
         let preconditions = Preconditions(request)
         let author = call.author(request)
         catalog.inBackground { [catalog] _ in
@@ -59,14 +59,13 @@ struct ExperimentEndpoints {
     /// Archives an experiment: nobody is enrolled any more, assignments stay in the profiles, results stay readable.
     func delete(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         let key = try Self.key(request)
-        let sdkKey = try sdkKey(request)
+        let sdkKey = try projects.sdkKeyToChange(request.field("x-optimizely-sdk-key"))
         let preconditions = Preconditions(request)
         ProjectEditor(catalog).edit(sdkKey, Self.note(.experimentArchive, key, sdkKey), by: call.author(request)) {
             editor, project throws(CoreError) in
             try preconditions.check(Self.entityTag(of: key, project))
-            guard var experiment = editor.experiment(key: Identifier(key)) else { throw Self.unknown(key) }
-            experiment["status"] = .string(ExperimentDefinition.archived)
-            editor.setExperiment(experiment)
+            guard editor.experiment(key: Identifier(key)) != nil else { throw Self.unknown(key) }
+            try ExperimentDefinition.archive(Identifier(key), in: &editor)
         } completion: { result in
             call.attempt {
                 _ = try result.get()
@@ -85,13 +84,6 @@ struct ExperimentEndpoints {
             guard let datafile, let experiment = datafile.experiment(key: Identifier(key)) else { return .null }
             return ["experiment": experiment.description(sdkKey: sdkKey, revision: datafile.revision)]
         }
-    }
-
-    /// The project to change, which may be yet to be made.
-    private func sdkKey(_ request: borrowing Request) throws(CoreError) -> String {
-        if let named = request.field("x-optimizely-sdk-key") { return try SDKKey.check(named) }
-        if catalog.snapshot().projects.isEmpty { return ProjectView.defaultKey }
-        return try projects.project(named: nil).sdkKey
     }
 
     /// A segment that is not defined is most likely misspelt, and would admit nobody.

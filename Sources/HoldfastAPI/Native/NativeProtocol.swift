@@ -27,6 +27,7 @@ struct NativeProtocol: WireProtocol {
         let changes = ChangesEndpoint(feed: services.changes, projects: projects)
         let datafile = DatafileEndpoints(services: services, store: session, projects: projects)
         let experiment = ExperimentEndpoints(catalog: services.projects, projects: projects)
+        let flag = FlagEndpoints(catalog: services.projects, projects: projects)
         let results = ResultsEndpoints(services: services, store: session, projects: projects)
         let event = EventEndpoints(services: services, store: session, projects: projects)
         let audit = AuditEndpoint(store: session)
@@ -93,6 +94,11 @@ struct NativeProtocol: WireProtocol {
             APIRoute(
                 .get, "/v1/experiments/{key}/results.svg", scope: .token(.read), respondsLater: true, readsQuery: true,
                 results.getChart),
+
+            APIRoute(.get, "/v1/flags", scope: .token(.read), flag.list),
+            APIRoute(.get, "/v1/flags/{key}", scope: .token(.read), flag.get),
+            APIRoute(.put, "/v1/flags/{key}", scope: .token(.admin), isConditional: true, flag.put),
+            APIRoute(.delete, "/v1/flags/{key}", scope: .token(.admin), isConditional: true, flag.delete),
 
             APIRoute(.post, "/v1/exposures", scope: .token(.client), event.postExposures),
             APIRoute(.get, "/v1/exposures", scope: .token(.admin), readsQuery: true, event.exportExposures),

@@ -115,12 +115,14 @@ final class FlagSource: Sendable {
         var userID: String
         var attributes: [String: UserAttributeValue]
         var sdkKey: String?
+        var tags: [String]?
         var includeReasons: Bool?
 
         private enum CodingKeys: String, CodingKey {
             case userID = "user_id"
             case attributes
             case sdkKey = "sdk_key"
+            case tags
             case includeReasons = "include_reasons"
         }
     }
@@ -149,6 +151,7 @@ final class FlagSource: Sendable {
         let body = try HoldfastServer.encode(
             Request(
                 userID: user.id, attributes: attributes(of: user), sdkKey: core.configuration.sdkKey,
+                tags: core.configuration.tags.isEmpty ? nil : core.configuration.tags,
                 includeReasons: core.configuration.includesReasons ? true : nil))
         var fields: [String: String] = [:]
         fields["If-None-Match"] = known?.content.entityTag

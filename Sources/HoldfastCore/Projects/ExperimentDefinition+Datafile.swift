@@ -8,9 +8,22 @@ extension ExperimentDefinition {
     ///
     /// - Parameter datafile: the compiled datafile before the edit.
     /// - Throws: 400 if a new experiment has no variations, or two variations have the same id; 409 if the key belongs
-    ///   to a delivery rule, the id belongs to another experiment, an id would change, or the experiment is archived
-    ///   and the definition has no status.
+    ///   to a delivery rule, the id belongs to another experiment, an id would change, the experiment is archived and
+    ///   the definition has no status, or a flag defines what would change; 422 if the experiments of its group would
+    ///   have more than 100% of the traffic.
     public func apply(to editor: inout DatafileEditor, _ datafile: Datafile?) throws(CoreError) {
+        let flag = try flagOfRule(in: editor)
+        let isNew = datafile?.experiment(key: Identifier(key)) == nil
+        try applyWithoutFlag(to: &editor, datafile)
+        if let flag {
+            flag.giveValues(toExperiment: Identifier(key), in: &editor)
+        } else {
+            ServedExperiments.mark(Identifier(key), isNew: isNew, in: &editor)
+        }
+    }
+
+    /// Creates or updates the experiment as ``apply(to:_:)`` does, whatever flag it belongs to.
+    func applyWithoutFlag(to editor: inout DatafileEditor, _ datafile: Datafile?) throws(CoreError) {
         let former = datafile?.experiment(key: Identifier(key))
         var experiment = editor.experiment(key: Identifier(key)) ?? JSONObject()
         guard former == nil || !experiment.isEmpty else {
@@ -31,13 +44,15 @@ extension ExperimentDefinition {
         experiment["id"] = .string(id)
         experiment["key"] = .string(key)
         experiment["layerId"] = experiment["layerId"] ?? .string(id)
-        experiment["status"] = .string(status ?? former?.status ?? "Running")
+        experiment["status"] = status.map { .string($0) } ?? experiment["status"] ?? "Running"
         experiment["forcedVariations"] = experiment["forcedVariations"] ?? [:]
         experiment["audienceIds"] = experiment["audienceIds"] ?? []
         if let variations { try apply(variations, to: &experiment, experimentID: id) }
-        if variations != nil || traffic != nil { allocate(in: &experiment, former) }
+        let target = try groupAfterwards(in: editor)
+        allocate(in: &experiment, former, isGrouped: target.hasName)
         apply(audience, id: "holdfast\(id)", to: &experiment, &editor)
         editor.setExperiment(experiment)
+        try moveExperiment(to: target, in: &editor)
     }
 
     /// Returns the former id, or else the given one; `nil` if there is neither.
@@ -72,9 +87,9 @@ extension ExperimentDefinition {
             func isOfKey(_ object: JSONObject) -> Bool { object["key"] == .string(variation.key) }
             var object = known.last(where: isOfKey) ?? retired.last(where: isOfKey) ?? JSONObject()
             let former = object["id"]?.string.map { Identifier($0) }
+            // Unambiguous, because an experiment's id has no slash.
             let id =
-                try Self.id(former, given: variation.id, at: place)
-                ?? Self.variationID(experimentID: experimentID, key: variation.key)
+                try Self.id(former, given: variation.id, at: place) ?? DerivedID.of("\(experimentID)/\(variation.key)")
             guard ids.insert(Identifier(id)).inserted else {
                 throw CoreError(.invalid, "the ids of variations must differ; got '\(id)' twice", at: place)
             }
@@ -93,16 +108,6 @@ extension ExperimentDefinition {
         experiment[Self.retiredVariations] = entries.isEmpty ? nil : .array(entries)
     }
 
-    /// Derives an id from the experiment's id and the variation's key, so that a variation that is removed and added
-    /// again keeps its users.
-    private static func variationID(experimentID: String, key: String) -> String {
-        // Unambiguous, because an experiment's id has no slash.
-        let hash = Array("\(experimentID)/\(key)".utf8).withUnsafeBytes { bytes in
-            UInt64(MurmurHash3.hash(bytes, seed: 1)) << 32 | UInt64(MurmurHash3.hash(bytes, seed: 2))
-        }
-        return String(hash)
-    }
-
     /// Returns a random id. It must not be the id of a deleted experiment, whose stored assignments would apply again.
     private static func freshID() -> String {
         String(UInt64.random(in: 1_000_000_000_000_000..<1_000_000_000_000_000_000))
@@ -110,7 +115,28 @@ extension ExperimentDefinition {
 
     // MARK: Traffic
 
-    private func allocate(in experiment: inout JSONObject, _ former: Experiment?) {
+    /// While enrollment is closed, the allocation in the datafile is empty, so that no SDK enrolls anybody, and the
+    /// annotations keep what it will be again.
+    private func allocate(in experiment: inout JSONObject, _ former: Experiment?, isGrouped: Bool) {
+        let total = traffic ?? former?.traffic ?? 100
+        // A group gives an experiment its part of the users, which the experiment's own allocation only splits.
+        let ownTraffic = isGrouped ? 100 : total
+        var allocation = former?.plannedAllocation ?? TrafficAllocation(ranges: [])
+        if former == nil || variations != nil || former?.ownTraffic != ownTraffic {
+            allocation = allocation.reallocated(to: weights(of: experiment, former, traffic: ownTraffic))
+        }
+        let isClosed = enrollment.map { $0 == .closed } ?? former?.annotations.isClosed ?? false
+        experiment["trafficAllocation"] = isClosed ? [] : allocation.json
+        var annotations = experiment[Annotations.member]?.object ?? JSONObject()
+        annotations["enrollment"] = isClosed ? .string(Enrollment.closed.rawValue) : nil
+        annotations["trafficAllocation"] = isClosed ? allocation.json : nil
+        annotations["traffic"] = isGrouped ? .shortest(total) : nil
+        experiment[Annotations.member] = annotations.isEmpty ? nil : .object(annotations)
+    }
+
+    private func weights(
+        of experiment: JSONObject, _ former: Experiment?, traffic: Double
+    ) -> [TrafficAllocation.Weight] {
         let objects = (experiment["variations"]?.array ?? []).compactMap(\.object)
         let ids = objects.compactMap { $0["id"]?.string.map { Identifier($0) } }
         let ratio: [Double]
@@ -120,9 +146,7 @@ extension ExperimentDefinition {
             let weights = former?.relativeWeights ?? [:]
             ratio = ids.map { weights[$0] ?? 0 }
         }
-        let weights = TrafficAllocation.weights(of: ids, ratio: ratio, traffic: traffic ?? former?.traffic ?? 100)
-        let allocation = former?.trafficAllocation.reallocated(to: weights) ?? TrafficAllocation(weights: weights)
-        experiment["trafficAllocation"] = allocation.json
+        return TrafficAllocation.weights(of: ids, ratio: ratio, traffic: traffic)
     }
 
     // MARK: Audience
@@ -134,7 +158,7 @@ extension ExperimentDefinition {
         if audience.isNull {
             experiment["audienceConditions"] = nil
             experiment["audienceIds"] = []
-            editor.removeTypedAudience(id: id)
+            editor.remove(from: .typedAudiences, "id", id)
         } else {
             experiment["audienceConditions"] = [.string(id)]
             experiment["audienceIds"] = [.string(id)]
@@ -143,36 +167,57 @@ extension ExperimentDefinition {
     }
 }
 
+/// Ids that depend only on the names of what they identify, so that what is removed and added again is the same.
+enum DerivedID {
+    static func of(_ name: String) -> String {
+        let hash = Array(name.utf8).withUnsafeBytes { bytes in
+            UInt64(MurmurHash3.hash(bytes, seed: 1)) << 32 | UInt64(MurmurHash3.hash(bytes, seed: 2))
+        }
+        return String(hash)
+    }
+}
+
 extension Experiment {
     /// The response of `GET /v1/experiments/{key}`.
     public func description(sdkKey: String, revision: String) -> JSONValue {
         let shares = shares
         let weights = relativeWeights
+        // In a group, the shares divide the experiment's part of the users.
+        let part = annotations.traffic.map { $0 / 100 } ?? 1
         let variations = variations.map { variation -> JSONValue in
             [
                 "id": .string(variation.id.string), "key": .string(variation.key.string),
                 "weight": .shortest(weights[variation.id] ?? 0),
-                "share": .shortest(Double(shares[variation.id] ?? 0) / 100),
+                "share": .shortest(Double(shares[variation.id] ?? 0) / 100 * part),
             ]
         }
         return [
             "id": .string(id.string), "key": .string(key.string), "status": .string(status),
-            "variations": .array(variations), "traffic": .shortest(traffic), "audience_conditions": audienceConditions,
+            "variations": .array(variations), "traffic": .shortest(traffic), "enrollment": .string(enrollment.rawValue),
+            "group": groupName.map { .string($0) } ?? .null, "audience_conditions": audienceConditions,
             "traffic_allocation": trafficAllocation.json, "sdk_key": .string(sdkKey), "revision": .string(revision),
         ]
     }
 
-    /// The percentage of users who are enrolled, 0 to 100.
-    var traffic: Double {
+    /// The percentage of users who are enrolled, 0 to 100; while enrollment is closed, who will be when it is open.
+    var traffic: Double { annotations.traffic ?? ownTraffic }
+
+    /// The percentage of the experiment's own bucket values that have a variation.
+    var ownTraffic: Double {
         Double(variations.reduce(0) { [shares] in $0 + (shares[$1.id] ?? 0) }) / 100
     }
+
+    var enrollment: ExperimentDefinition.Enrollment { annotations.isClosed ? .closed : .open }
+
+    /// The name of the group of mutually exclusive experiments; the id of a group that a datafile brought.
+    var groupName: String? { exclusionGroup.map { $0.name ?? $0.id.string } }
 
     /// The relative weights of the variations: the weights that were given, if the allocation agrees with them;
     /// otherwise each variation's share of users, in hundredths of a percent.
     var relativeWeights: [Identifier: Double] {
         let ids = variations.map(\.id)
         let given = variations.compactMap(\.weight)
-        let total = traffic
+        let total = ownTraffic
         if given.count == ids.count, given.contains(where: { $0 > 0 }), given.allSatisfy({ $0 >= 0 && $0.isFinite }) {
             let expected = TrafficAllocation.weights(of: ids, ratio: given, traffic: total)
             if expected.allSatisfy({ shares[$0.entityID] ?? 0 == $0.weight }) {
@@ -187,7 +232,7 @@ extension Experiment {
 
 extension JSONValue {
     /// Returns an integer if the number has no fraction.
-    fileprivate static func shortest(_ number: Double) -> JSONValue {
+    static func shortest(_ number: Double) -> JSONValue {
         Int64(exactly: number).map { .integer($0) } ?? .number(number)
     }
 }

@@ -22,6 +22,16 @@ public struct ExperimentDefinition: Sendable {
     public var status: String?
     /// Conditions in the form of a datafile's audience; `null` admits everybody.
     public var audience: JSONValue?
+    var enrollment: Enrollment?
+    /// The group of mutually exclusive experiments that the experiment is to be in.
+    var group: GroupPlace?
+
+    /// Whether anybody new takes part.
+    public enum Enrollment: String, Sendable, CaseIterable {
+        case open
+        /// Those who take part keep their variation, and nobody else gets one.
+        case closed
+    }
 
     /// The maximum number of variations.
     static let variationLimit = 1_000
@@ -29,28 +39,58 @@ public struct ExperimentDefinition: Sendable {
     public static let archived = "Archived"
     public static let statuses = ["Running", "Paused", "Not started", archived]
 
+    init(key: String) {
+        self.key = key
+    }
+
     public init(_ value: JSONValue, key: String) throws(CoreError) {
         let object = try value.object(
-            "an experiment", knowing: ["key", "id", "variations", "traffic", "status", "audience"])
+            "an experiment",
+            knowing: ["key", "id", "variations", "traffic", "status", "enrollment", "group", "audience"])
         self.key = key
         if let given = try object.optionalText("key"), !given.utf8.elementsEqual(key.utf8) {
             throw CoreError(.invalid, "`key` must be the key in the path, '\(key)'; got '\(given)'", at: ["key"])
         }
         id = try object.optionalText("id")
         if let id { _ = try ProfileInput.checkExperimentID(id, at: ["id"]) }
-        status = try object.optionalText("status")
-        if let status, !Self.statuses.contains(status) {
-            throw CoreError(
-                .invalid, "`status` must be one of \(Self.statuses.joined(separator: ", ")); got '\(status)'",
-                at: ["status"])
-        }
+        status = try Self.status(of: object)
         traffic = try object.optionalNumber("traffic", 0...100)
+        enrollment = try Self.enrollment(of: object)
+        group = try Self.group(of: object)
         audience = object["audience"]
         if let audience, !audience.isNull {
             let faults = AudienceRules.faults(in: audience, at: ["audience"])
             if let error = CoreError(faults: faults, "nothing was stored") { throw error }
         }
         variations = try object["variations"].map(Self.variations)
+    }
+
+    static func status(of object: JSONObject, in place: JSONPointer = []) throws(CoreError) -> String? {
+        let status = try object.optionalText("status", in: place)
+        if let status, !statuses.contains(status) {
+            throw CoreError(
+                .invalid, "`status` must be one of \(statuses.joined(separator: ", ")); got '\(status)'",
+                at: place.appending("status"))
+        }
+        return status
+    }
+
+    static func enrollment(of object: JSONObject, in place: JSONPointer = []) throws(CoreError) -> Enrollment? {
+        guard let text = try object.optionalText("enrollment", in: place) else { return nil }
+        guard let enrollment = Enrollment(rawValue: text) else {
+            throw CoreError(
+                .invalid, "`enrollment` must be open or closed; got '\(text)'", at: place.appending("enrollment"))
+        }
+        return enrollment
+    }
+
+    /// Returns the member `group`, of which null takes the experiment out of its group; `nil` if it is absent.
+    static func group(of object: JSONObject, in place: JSONPointer = []) throws(CoreError) -> GroupPlace? {
+        guard let value = object["group"] else { return nil }
+        guard let name = try object.optionalText("group", in: place) else {
+            return value.isNull ? GroupPlace.outside : nil
+        }
+        return .named(try checkKey(name, at: place.appending("group")))
     }
 
     private static func variations(_ value: JSONValue) throws(CoreError) -> [VariationDefinition] {

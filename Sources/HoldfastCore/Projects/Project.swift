@@ -33,7 +33,16 @@ public final class Project: Sendable {
     ///
     /// - Throws: 400 if the datafile is not usable, with every wrong member as `errors`.
     public convenience init(_ stored: StoredDatafile) throws(CoreError) {
-        self.init(stored, try Self.compile(stored.content))
+        let datafile = try Self.compile(stored.content)
+        var editor = DatafileEditor(datafile)
+        guard ServedExperiments.serve(in: &editor) else {
+            self.init(stored, datafile)
+            return
+        }
+        // An earlier release made the experiments. The next edit stores their flags.
+        var served = stored
+        served.content = editor.value.encoded()
+        self.init(served, try Self.compile(editor.value))
     }
 
     /// Creates a project without the forced variations and the schema, which the catalog adds.

@@ -203,6 +203,13 @@ public final class ProjectView {
         return ofID.isEmpty ? all : ofID
     }
 
+    /// The SDK key of the project to change, which may be yet to be made: the one that is named, or else the only one.
+    public func sdkKeyToChange(_ sdkKey: String?) throws(CoreError) -> String {
+        if let sdkKey { return try SDKKey.check(sdkKey) }
+        refresh()
+        return projects.isEmpty ? Self.defaultKey : try project(named: nil).sdkKey
+    }
+
     /// Whether a variation belongs to this experiment in the datafile of another project.
     func hasVariation(_ variationID: Identifier, ofExperiment experimentID: Identifier, besides sdkKey: String) -> Bool
     {

@@ -77,8 +77,10 @@ public struct ProjectEditor: Sendable {
             project.map { DatafileEditor($0.datafile) } ?? DatafileEditor(projectID: edit.sdkKey, sdkKey: edit.sdkKey)
         let former = editor.value
         let outcome = try edit.change(&editor, project)
+        ServedExperiments.serve(in: &editor)
         if let project, editor.value == former { return edit.completion(.success((project, outcome))) }
         editor.incrementRevision()
+        FlagVersions.stamp(&editor, former: project.map { DatafileEditor($0.datafile) })
         let edited = try Project.compile(editor.value)
         let note = AuditNote(
             edit.note.action, of: edit.note.subject, before: edit.note.describe(project?.datafile),

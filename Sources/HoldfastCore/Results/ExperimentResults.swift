@@ -125,11 +125,12 @@ public struct ExperimentResults: Sendable {
 }
 
 extension Experiment {
-    /// Each variation's share of all users, in hundredths of a percent.
+    /// Each variation's share of the experiment's bucket values, in hundredths of a percent; while enrollment is
+    /// closed, the share that it had before.
     var shares: [Identifier: Int] {
         var shares: [Identifier: Int] = [:]
         var start = 0
-        for range in trafficAllocation.ranges {
+        for range in plannedAllocation.ranges {
             shares[range.entityID, default: 0] += max(0, range.end - start)
             start = max(start, range.end)
         }

@@ -32,7 +32,7 @@ private indirect enum BoundCondition: Sendable {
         case .not(let condition): self = condition.map { .not(BoundCondition($0, schema)) } ?? .constant(nil)
         case .attribute(let condition): self.init(condition, schema)
         case .cached(_, let condition): self.init(condition, schema)
-        case .audience, .missingAudience, .segment, .invalid: self = .constant(nil)
+        case .audience, .missingAudience, .segment, .outsideSegment, .invalid: self = .constant(nil)
         }
     }
 

@@ -39,6 +39,7 @@ enum Manual {
 
     static let articles = [
         Article("Experiments", PackageResources.Experiments_md),
+        Article("Flags", PackageResources.Flags_md),
         Article("Profiles", PackageResources.Profiles_md),
         Article("AttributesAndSegments", PackageResources.AttributesAndSegments_md),
         Article("EventsAndResults", PackageResources.EventsAndResults_md),

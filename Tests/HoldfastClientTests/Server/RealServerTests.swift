@@ -146,6 +146,24 @@ import Testing
         client.destroy()
     }
 
+    @Test func `An experiment is a flag of its key, and tags select flags`() async throws {
+        try await server.request("PUT", "/v1/experiments/checkout", #"{"variations":["control","new"]}"#)
+        try await server.request("PUT", "/v1/flags/banner", #"{"type":"boolean","otherwise":"on","tags":["web"]}"#)
+        let client = try server.client(in: directory)
+        try await client.initialize(user: Self.ada, timeout: .seconds(60))
+        let variation = client.stringVariation(flagKey: "checkout", defaultValue: "")
+        #expect(["control", "new"].contains(variation))
+        #expect(try await client.assignment(experiment: "checkout").variationKey == variation)
+        #expect(client.boolVariation(flagKey: "banner", defaultValue: false))
+        client.destroy()
+
+        let tagged = try server.client(in: TemporaryDirectory()) { $0.tags = ["web", "ios"] }
+        try await tagged.initialize(user: Self.ada, timeout: .seconds(60))
+        #expect(tagged.boolVariation(flagKey: "banner", defaultValue: false))
+        #expect(tagged.stringVariation(flagKey: "checkout", defaultValue: "none") == "none")
+        tagged.destroy()
+    }
+
     @Test func `A token that the server does not know is an error with the server's words`() async throws {
         let tokens = directory.path("tokens")
         try "write app a-secret-that-is-long-enough\n".write(toFile: tokens, atomically: false, encoding: .utf8)

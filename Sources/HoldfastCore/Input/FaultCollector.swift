@@ -1,0 +1,60 @@
+import JSON
+
+/// Collects everything that is wrong with an input, so that an error can list it all.
+struct FaultCollector {
+    private(set) var faults: [JSONFault] = []
+
+    mutating func add(_ reason: String, at place: JSONPointer) {
+        faults.append(JSONFault(pointer: place, reason: reason))
+    }
+
+    /// Reads a value; an error becomes a fault.
+    mutating func collect<Value>(_ read: @autoclosure () throws(CoreError) -> Value?) -> Value? {
+        do throws(CoreError) {
+            return try read()
+        } catch {
+            if error.faults.isEmpty { add(error.detail, at: error.pointer ?? []) } else { faults += error.faults }
+            return nil
+        }
+    }
+
+    /// Returns the value as an object; each member that is not known is a fault.
+    mutating func object(_ value: JSONValue, _ name: String, knowing known: [String], at place: JSONPointer)
+        -> JSONObject?
+    {
+        guard let object = value.object else {
+            add("\(name) must be an object; got \(value.kind)", at: place)
+            return nil
+        }
+        for member in object where !known.contains(member.key) {
+            var single = JSONObject()
+            single[member.key] = member.value
+            _ = collect(try JSONValue.object(single).object(name, knowing: known, at: place))
+        }
+        return object
+    }
+
+    /// Returns the elements of a member that is an array, with their places; `nil` if it is absent or null.
+    mutating func list(_ object: JSONObject, _ name: String, _ counts: ClosedRange<Int>, at place: JSONPointer)
+        -> [(value: JSONValue, place: JSONPointer)]?
+    {
+        guard let value = object[name], !value.isNull else { return nil }
+        let place = place.appending(name)
+        guard let elements = value.array else {
+            add("`\(name)` must be an array; got \(value.kind)", at: place)
+            return nil
+        }
+        guard counts.contains(elements.count) else {
+            add(
+                "`\(name)` must have \(counts.lowerBound) to \(counts.upperBound) elements; got \(elements.count)",
+                at: place)
+            return nil
+        }
+        return elements.enumerated().map { ($0.element, place.appending($0.offset)) }
+    }
+
+    /// - Throws: 422 if anything was wrong.
+    func check() throws(CoreError) {
+        if let error = CoreError(faults: faults, "nothing was stored") { throw error }
+    }
+}

@@ -1,0 +1,236 @@
+import Bucketing
+public import JSON
+public import Storage
+
+/// A flag as an admin defines it with `PUT /v1/flags/{key}`; absent members keep their values.
+///
+/// `{"type":"string","variations":[{"key":"short","value":"Hi"},…],"otherwise":"short","rules":[{"audience":[…],
+/// "variation":"long"},{"experiment":{"weights":{"short":1,"long":1},"traffic":50}}],"enabled":true}`
+public struct FlagDefinition: Sendable {
+    struct Variation: Sendable {
+        var key: String
+        var value: JSONValue
+    }
+
+    /// A rule; the first one that applies to a user decides.
+    struct Rule: Sendable {
+        var key: String?
+        /// `nil` for everybody.
+        var audience: JSONValue?
+        var choice: Choice
+    }
+
+    enum Choice: Sendable {
+        /// A targeted delivery of a variation to a percentage of the audience.
+        case delivery(variation: String, traffic: Double)
+        case experiment(RuleExperiment)
+    }
+
+    /// The experiment of a rule. Absent members keep their values.
+    struct RuleExperiment: Sendable {
+        var id: String?
+        /// The variations that take part, the baseline first.
+        var weights: [(key: String, weight: Double)]?
+        var traffic: Double?
+        var status: String?
+        var enrollment: ExperimentDefinition.Enrollment?
+        var group: ExperimentDefinition.GroupPlace?
+    }
+
+    public let key: String
+    var type: Variable.Kind?
+    var isEnabled: Bool?
+    var variations: [Variation]?
+    var rules: [Rule]?
+    /// The variation of users to whom no rule applies.
+    var otherwise: String?
+    var tags: [String]?
+    var description: String?
+
+    static let members = ["key", "type", "enabled", "description", "tags", "variations", "rules", "otherwise"]
+    static let ruleLimit = 250
+    static let tagLimit = 100
+    static let longestDescription = 4_096
+
+    /// - Throws: 422 with every wrong member.
+    public init(_ value: JSONValue, key: String) throws(CoreError) {
+        self.key = key
+        guard value.object != nil else {
+            throw CoreError(.invalid, "a flag must be an object; got \(value.kind)", at: [])
+        }
+        var faults = FaultCollector()
+        let object = faults.object(value, "a flag", knowing: Self.members, at: []) ?? JSONObject()
+        if let given = faults.collect(try object.optionalText("key")), !given.utf8.elementsEqual(key.utf8) {
+            faults.add("`key` must be the key in the path, '\(key)'; got '\(given)'", at: ["key"])
+        }
+        if let name = faults.collect(try object.optionalText("type")) {
+            type = Variable.Kind(rawValue: name)
+            if type == nil {
+                let list = Variable.Kind.allCases.map(\.rawValue).joined(separator: ", ")
+                faults.add("`type` must be one of \(list); got '\(name)'", at: ["type"])
+            }
+        }
+        if let value = object["enabled"], !value.isNull {
+            isEnabled = value.bool
+            if isEnabled == nil { faults.add("`enabled` must be true or false; got \(value.kind)", at: ["enabled"]) }
+        }
+        description = Self.description(object, &faults)
+        tags = Self.tags(object, &faults)
+        otherwise = faults.collect(try object.optionalText("otherwise"))
+        variations = Self.variations(object, &faults)
+        rules = faults.list(object, "rules", 0...Self.ruleLimit, at: []).map { list in
+            list.compactMap { Self.rule($0.value, at: $0.place, &faults) }
+        }
+        try faults.check()
+    }
+
+    private static func description(_ object: JSONObject, _ faults: inout FaultCollector) -> String? {
+        // Null removes the description.
+        guard let value = object["description"] else { return nil }
+        guard let text = faults.collect(try object.optionalText("description")) else { return value.isNull ? "" : nil }
+        if text.utf8.count > longestDescription {
+            faults.add(
+                "`description` must have at most \(longestDescription) bytes; got \(text.utf8.count)",
+                at: ["description"])
+        }
+        return text
+    }
+
+    private static func tags(_ object: JSONObject, _ faults: inout FaultCollector) -> [String]? {
+        guard let list = faults.list(object, "tags", 0...tagLimit, at: []) else { return nil }
+        var tags: [String] = []
+        for (value, place) in list {
+            guard let text = value.string else {
+                faults.add("a tag must be a string; got \(value.kind)", at: place)
+                continue
+            }
+            guard (1...255).contains(text.utf8.count) else {
+                faults.add("a tag must be 1 to 255 bytes long; got \(text.utf8.count)", at: place)
+                continue
+            }
+            if tags.contains(where: { $0.utf8.elementsEqual(text.utf8) }) {
+                faults.add("the tags must differ; got '\(text)' twice", at: place)
+            }
+            tags.append(text)
+        }
+        return tags
+    }
+
+    private static func variations(_ object: JSONObject, _ faults: inout FaultCollector) -> [Variation]? {
+        let counts = 1...ExperimentDefinition.variationLimit
+        guard let list = faults.list(object, "variations", counts, at: []) else { return nil }
+        var variations: [Variation] = []
+        var keys: Set<Identifier> = []
+        for (value, place) in list {
+            guard let element = faults.object(value, "a variation", knowing: ["key", "value"], at: place) else {
+                continue
+            }
+            if element["value"] == nil { faults.add("`value` is required", at: place.appending("value")) }
+            guard let key = faults.collect(try key(of: element, at: place)) else { continue }
+            if !keys.insert(Identifier(key)).inserted {
+                faults.add("the keys of variations must differ; got '\(key)' twice", at: place.appending("key"))
+            }
+            variations.append(Variation(key: key, value: element["value"] ?? .null))
+        }
+        return variations
+    }
+
+    private static func key(of object: JSONObject, at place: JSONPointer) throws(CoreError) -> String {
+        try ExperimentDefinition.checkKey(try object.text("key", in: place), at: place.appending("key"))
+    }
+
+    // MARK: Rules
+
+    private static func rule(_ value: JSONValue, at place: JSONPointer, _ faults: inout FaultCollector) -> Rule? {
+        let members = ["key", "audience", "variation", "traffic", "experiment"]
+        guard let object = faults.object(value, "a rule", knowing: members, at: place) else { return nil }
+        var key: String?
+        if object["key"].map({ !$0.isNull }) ?? false { key = faults.collect(try Self.key(of: object, at: place)) }
+        var audience = object["audience"]
+        if audience?.isNull == true { audience = nil }
+        if let audience {
+            for fault in AudienceRules.faults(in: audience, at: place.appending("audience")) {
+                faults.add(fault.reason, at: fault.pointer)
+            }
+        }
+        let variation = faults.collect(try object.optionalText("variation", in: place))
+        let experiment = object["experiment"]
+        guard (object["variation"] != nil) != (experiment != nil) else {
+            faults.add("a rule must have either `variation` or `experiment`", at: place)
+            return nil
+        }
+        if let experiment {
+            if object["traffic"] != nil {
+                faults.add("`traffic` must be within `experiment`", at: place.appending("traffic"))
+            }
+            guard let parsed = Self.experiment(experiment, at: place.appending("experiment"), &faults) else {
+                return nil
+            }
+            return Rule(key: key, audience: audience, choice: .experiment(parsed))
+        }
+        guard let variation else {
+            if object["variation"]?.isNull == true {
+                faults.add("`variation` must be a string; got null", at: place.appending("variation"))
+            }
+            return nil
+        }
+        let traffic = faults.collect(try object.optionalNumber("traffic", 0...100, in: place)) ?? 100
+        return Rule(key: key, audience: audience, choice: .delivery(variation: variation, traffic: traffic))
+    }
+
+    private static func experiment(
+        _ value: JSONValue, at place: JSONPointer, _ faults: inout FaultCollector
+    ) -> RuleExperiment? {
+        let members = ["id", "weights", "traffic", "status", "enrollment", "group"]
+        guard let object = faults.object(value, "an experiment", knowing: members, at: place) else { return nil }
+        var experiment = RuleExperiment()
+        experiment.id = faults.collect(try object.optionalText("id", in: place))
+        if let id = experiment.id {
+            _ = faults.collect(try ProfileInput.checkExperimentID(id, at: place.appending("id")))
+        }
+        experiment.traffic = faults.collect(try object.optionalNumber("traffic", 0...100, in: place))
+        experiment.status = faults.collect(try ExperimentDefinition.status(of: object, in: place))
+        experiment.enrollment = faults.collect(try ExperimentDefinition.enrollment(of: object, in: place))
+        experiment.group = faults.collect(try ExperimentDefinition.group(of: object, in: place))
+        guard let weights = object["weights"], !weights.isNull else { return experiment }
+        let weightsPlace = place.appending("weights")
+        guard let members = weights.object, !members.isEmpty else {
+            let found = weights.object == nil ? weights.kind : "an empty one"
+            faults.add("`weights` must be an object with a number for each variation; got \(found)", at: weightsPlace)
+            return experiment
+        }
+        var parsed: [(key: String, weight: Double)] = []
+        for member in members {
+            let bounds = 0...ExperimentDefinition.greatestWeight
+            if member.value.isNull {
+                faults.add("a weight must be a number; got null", at: weightsPlace.appending(member.key))
+            } else if let weight = faults.collect(try members.optionalNumber(member.key, bounds, in: weightsPlace)) {
+                parsed.append((member.key, weight))
+            }
+        }
+        if parsed.count == members.count, !parsed.contains(where: { $0.weight > 0 }) {
+            faults.add(
+                "at least one weight must be greater than 0; to enroll nobody, set `traffic` to 0", at: weightsPlace)
+        }
+        experiment.weights = parsed
+        return experiment
+    }
+}
+
+extension FlagDefinition {
+    /// A segment that is not defined is most likely misspelt, and would admit nobody.
+    ///
+    /// - Throws: 422 with every such segment.
+    public func checkSegments(_ schema: AttributeSchema) throws(CoreError) {
+        var faults = FaultCollector()
+        for (index, rule) in (rules ?? []).enumerated() {
+            guard let audience = rule.audience else { continue }
+            for name in Mentions(audience: audience).segments.sorted() where schema.segments[name] == nil {
+                faults.add(
+                    "no segment has the name '\(name)'",
+                    at: JSONPointer().appending("rules").appending(index).appending("audience"))
+            }
+        }
+        try faults.check()
+    }
+}

@@ -1,0 +1,146 @@
+import Bucketing
+import JSON
+
+/// Serves each experiment of the API as a flag of the same key with a string variable `value`, the variation's key, so
+/// that every SDK and protocol can ask for it. A flag that has the key already stays as it is.
+enum ServedExperiments {
+    /// Marks an experiment that the API made, unless a flag uses it.
+    static func mark(_ key: Identifier, isNew: Bool, in editor: inout DatafileEditor) {
+        guard var experiment = editor.experiment(key: key) else { return }
+        var annotations = experiment[Annotations.member]?.object ?? JSONObject()
+        let isOfAPI = isNew || annotations["flag"] != nil || experiment["layerId"] == experiment["id"]
+        guard isOfAPI, !isUsed(experiment, in: editor) else { return }
+        annotations["served"] = true
+        // Of a flag that has been deleted since.
+        annotations["flag"] = nil
+        experiment[Annotations.member] = .object(annotations)
+        editor.setExperiment(experiment)
+    }
+
+    private static func isUsed(_ experiment: JSONObject, in editor: DatafileEditor) -> Bool {
+        guard let id = experiment["id"] else { return false }
+        return editor.elements(of: .flags).contains { flag in
+            !FlagAnnotations(flag[Annotations.member]?.object).servesExperiment
+                && flag["experimentIds"]?.array?.contains(id) ?? false
+        }
+    }
+
+    /// Adds the flags that are missing, and brings the values of the others up to date.
+    ///
+    /// - Returns: whether anything changed.
+    @discardableResult
+    static func serve(in editor: inout DatafileEditor) -> Bool {
+        let isOwnProject = editor.value.object?["accountId"] == editor.value.object?["projectId"]
+        let candidates = editor.experiments.filter { isServed($0, isOwnProject: isOwnProject) }
+        guard !candidates.isEmpty else { return false }
+        let former = editor.value
+        var flags: [Identifier: JSONObject] = [:]
+        var usedIDs: Set<Identifier> = []
+        for flag in editor.elements(of: .flags) {
+            flags[Identifier(flag["key"]?.string ?? "")] = flag
+            guard !FlagAnnotations(flag[Annotations.member]?.object).servesExperiment else { continue }
+            for id in flag["experimentIds"]?.array ?? [] { usedIDs.insert(Identifier(id.string ?? "")) }
+        }
+        for experiment in candidates {
+            guard let key = experiment["key"]?.string, let id = experiment["id"]?.string,
+                !usedIDs.contains(Identifier(id))
+            else { continue }
+            let flag = flags[Identifier(key)]
+            guard flag.map({ FlagAnnotations($0[Annotations.member]?.object).servesExperiment }) ?? true else {
+                continue
+            }
+            serve(experiment, key: key, id: id, flag, in: &editor)
+        }
+        return editor.value != former
+    }
+
+    /// Earlier releases marked nothing. Their experiments are known by the campaign, which they named like the
+    /// experiment, in projects that the API made, whose account is named like the project.
+    private static func isServed(_ experiment: JSONObject, isOwnProject: Bool) -> Bool {
+        if let annotations = experiment[Annotations.member]?.object {
+            if annotations["served"] == true { return true }
+            if annotations["flag"] != nil { return false }
+        }
+        return isOwnProject && experiment["layerId"] == experiment["id"]
+    }
+
+    private static func serve(
+        _ experiment: JSONObject, key: String, id: String, _ former: JSONObject?, in editor: inout DatafileEditor
+    ) {
+        let variableID = DerivedID.of("variable/\(key)")
+        var flag = former ?? JSONObject()
+        flag["id"] = flag["id"] ?? .string(DerivedID.of("flag/\(key)"))
+        flag["key"] = .string(key)
+        flag["rolloutId"] = ""
+        flag["experimentIds"] = [.string(id)]
+        flag["variables"] = [
+            ["id": .string(variableID), "key": "value", "type": "string", "defaultValue": ""]
+        ]
+        flag[Annotations.member] = flag[Annotations.member] ?? ["experiment": true]
+        if flag.value != former?.value { editor.set(flag, in: .flags, by: "key") }
+        var prepared = experiment
+        prepared["variations"] = .array(
+            (experiment["variations"]?.array ?? []).compactMap(\.object).map { variation in
+                var variation = variation
+                variation["featureEnabled"] = true
+                variation["variables"] = [["id": .string(variableID), "value": variation["key"] ?? ""]]
+                return .object(variation)
+            })
+        if prepared.value != experiment.value { editor.setExperiment(prepared) }
+    }
+}
+
+extension JSONObject {
+    fileprivate var value: JSONValue { .object(self) }
+}
+
+/// The revision of the datafile in which each flag of the API last changed.
+enum FlagVersions {
+    /// Sets the version of each flag that differs from the former datafile, or whose rules do, to the new revision.
+    static func stamp(_ editor: inout DatafileEditor, former: DatafileEditor?) {
+        guard let revision = editor.value.object?["revision"]?.string.flatMap({ Int64($0) }) else { return }
+        let before = former.map(Parts.init)
+        let now = Parts(editor)
+        for flag in now.flags.values where before?.of(flag) != now.of(flag) {
+            var flag = flag
+            var annotations = flag[Annotations.member]?.object ?? JSONObject()
+            annotations["version"] = nil
+            annotations["version"] = .integer(revision)
+            flag[Annotations.member] = .object(annotations)
+            editor.set(flag, in: .flags, by: "key")
+        }
+    }
+
+    /// The parts of a datafile that flags consist of.
+    private struct Parts {
+        /// The flags of the API, by key.
+        var flags: [Identifier: JSONObject] = [:]
+        private var experiments: [Identifier: JSONObject] = [:]
+        private var rollouts: [Identifier: JSONObject] = [:]
+
+        init(_ editor: DatafileEditor) {
+            for flag in editor.elements(of: .flags) where flag[Annotations.member]?.object != nil {
+                flags[Identifier(flag["key"]?.string ?? "")] = flag
+            }
+            guard !flags.isEmpty else { return }
+            for experiment in editor.experiments {
+                experiments[Identifier(experiment["id"]?.string ?? "")] = experiment
+            }
+            for rollout in editor.elements(of: .rollouts) {
+                rollouts[Identifier(rollout["id"]?.string ?? "")] = rollout
+            }
+        }
+
+        /// Returns what the flag of this key consists of, without the version.
+        func of(_ flag: JSONObject) -> [JSONValue]? {
+            guard var flag = flags[Identifier(flag["key"]?.string ?? "")] else { return nil }
+            var annotations = flag[Annotations.member]?.object
+            annotations?["version"] = nil
+            flag[Annotations.member] = annotations.map { .object($0) }
+            let ids = (flag["experimentIds"]?.array ?? []).compactMap { $0.string.map { Identifier($0) } }
+            let rollout = rollouts[Identifier(flag["rolloutId"]?.string ?? "")]
+            return [.object(flag), rollout.map { .object($0) } ?? .null]
+                + ids.map { experiments[$0].map { .object($0) } ?? .null }
+        }
+    }
+}

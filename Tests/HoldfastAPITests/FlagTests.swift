@@ -1,0 +1,250 @@
+import APITestSupport
+import JSON
+import Testing
+
+/// `/v1/flags`: what a definition gives users, over every protocol the same.
+@Suite struct FlagTests {
+    private let server: any TestServer
+
+    init() throws {
+        server = try startTestServer()
+    }
+
+    private static let germans = #"{"type":"custom_attribute","name":"country","value":"de"}"#
+    private static let staff = #"{"type":"custom_attribute","name":"staff","value":true}"#
+
+    @discardableResult
+    private func put(_ body: String, key: String = "banner", fields: [String] = []) throws -> TestResponse {
+        try server.request("PUT", "/v1/flags/\(key)", body, fields: fields)
+    }
+
+    private func evaluate(_ user: String, _ attributes: String = "{}", key: String = "banner") throws -> JSONValue {
+        let body = #"{"user_id":"\#(user)","attributes":\#(attributes),"flag_keys":["\#(key)"]}"#
+        return try server.request("POST", "/v1/evaluations", body)["evaluations"].array?.first ?? .null
+    }
+
+    private func decide(_ user: String, _ attributes: String = "{}") throws -> TestResponse {
+        try server.request(
+            "POST", "/v1/decide?keys=banner", #"{"userId":"\#(user)","userAttributes":\#(attributes)}"#,
+            fields: ["X-Optimizely-SDK-Key: default", "Content-Type: application/json"])
+    }
+
+    // MARK: Values
+
+    @Test(arguments: [
+        ("boolean", "true", "false"), ("string", #""Hi""#, #""""#), ("integer", "3", "-9223372036854775808"),
+        ("double", "0.25", "3"), ("json", #"{"a":[1,null]}"#, "[]"),
+    ])
+    func `A flag of each type gives its values`(type: String, first: String, second: String) throws {
+        let created = try put(
+            #"{"type":"\#(type)","variations":[{"key":"a","value":\#(first)},{"key":"b","value":\#(second)}],"#
+                + #""rules":[{"audience":\#(Self.germans),"variation":"a"}],"otherwise":"b"}"#)
+        #expect(created.status == 201, "\(created.text)")
+        let german = try evaluate("ada", #"{"country":"de"}"#)
+        #expect(german["value"].encoded() == Array(first.utf8) && german["variation_key"] == "a")
+        #expect(german["reason"] == "targeted" && german["type"].string == type)
+        let other = try evaluate("ada")
+        #expect(other["value"].double == JSONValue.parsed(second).double, "\(other)")
+        #expect(other["variation_key"] == "b" && other["reason"] == "default")
+        #expect(other["enabled"].bool == (type != "boolean"))
+        let decided = try decide("ada", #"{"country":"de"}"#)
+        #expect(decided["variables"]["value"] == JSONValue.parsed(first) && decided["enabled"] == true)
+        #expect(try put(#"{"enabled":false}"#)["enabled"] == false)
+        let off = try evaluate("ada", #"{"country":"de"}"#)
+        #expect(off["reason"] == "disabled" && off["enabled"] == false && off["variation_key"] == nil)
+        #expect(off["value"].double == JSONValue.parsed(second).double)
+    }
+
+    @Test func `A boolean flag needs no variations, and an integer is no double`() throws {
+        let created = try put(#"{"type":"boolean"}"#)
+        #expect(
+            created["variations"].encoded() == Array(#"[{"key":"on","value":true},{"key":"off","value":false}]"#.utf8))
+        #expect(created["otherwise"] == "off" && created["enabled"] == true && created["defined_by"] == "flag")
+        #expect(try evaluate("ada")["value"] == false)
+        #expect(try put(#"{"otherwise":"on"}"#)["version"] == 2)
+        #expect(try evaluate("ada")["value"] == true && evaluate("ada")["flag_version"] == 2)
+        let refused = try put(#"{"type":"integer","variations":[{"key":"a","value":1.5}]}"#, key: "other")
+        #expect(refused.status == 422 && refused["pointer"] == "/variations/0/value")
+    }
+
+    // MARK: Rules
+
+    @Test func `Rules apply in order, an experiment behind a delivery too`() throws {
+        let created = try put(
+            #"{"type":"string","variations":[{"key":"a","value":"A"},{"key":"b","value":"B"},{"key":"c","value":"C"}],"#
+                + #""rules":[{"audience":\#(Self.staff),"variation":"c"},"#
+                + #"{"experiment":{"weights":{"a":1,"b":1},"traffic":50}},"#
+                + #"{"audience":\#(Self.germans),"variation":"b"}],"otherwise":"a"}"#)
+        #expect(created.status == 201, "\(created.text)")
+        var reasons: [String: Int] = [:]
+        for number in 0..<60 {
+            #expect(try evaluate("staff\(number)", #"{"staff":true}"#)["value"] == "C")
+            // The missing attribute does not keep anybody out of the experiment.
+            let other = try evaluate("user\(number)", number % 2 == 0 ? "{}" : #"{"staff":false,"country":"de"}"#)
+            reasons[other["reason"].string ?? "", default: 0] += 1
+        }
+        #expect(Set(reasons.keys) == ["experiment", "targeted", "default"], "\(reasons)")
+        #expect((18...42).contains(reasons["experiment"] ?? 0))
+        let experiment = try server.request("GET", "/v1/experiments/banner_experiment")
+        #expect(experiment["traffic"] == 50 && experiment["status"] == "Running")
+        // Somebody who takes part goes on, whatever rule precedes.
+        let enrolled = try #require(
+            try (0..<60).map { "user\($0)" }.first { try evaluate($0)["reason"] == "sticky" })
+        #expect(try evaluate(enrolled, #"{"staff":true}"#)["reason"] == "sticky")
+    }
+
+    @Test func `A delivery to a part of its audience leaves the others to the last variation`() throws {
+        try put(#"{"type":"boolean","rules":[{"audience":\#(Self.germans),"variation":"on","traffic":30}]}"#)
+        let first = try (0..<100).map { try evaluate("user\($0)", #"{"country":"de"}"#)["value"].bool ?? false }
+        #expect((15...45).contains(first.count { $0 }))
+        try put(#"{"rules":[{"audience":\#(Self.germans),"variation":"on","traffic":60}]}"#)
+        for (number, had) in first.enumerated() where had {
+            #expect(try evaluate("user\(number)", #"{"country":"de"}"#)["value"] == true)
+        }
+    }
+
+    @Test func `What is left out keeps its value, and a change that makes no difference stores nothing`() throws {
+        try put(
+            #"{"type":"boolean","tags":["web","shop"],"description":"A banner","rules":[{"key":"test","#
+                + #""experiment":{"weights":{"off":3,"on":1},"traffic":20}}]}"#)
+        let first = try server.request("GET", "/v1/flags/banner")
+        for body in ["{}", #"{"tags":["web","shop"]}"#, #"{"rules":[{"key":"test","experiment":{}}]}"#] {
+            #expect(try put(body).text == first.text, "\(body)")
+        }
+        #expect(try put(#"{"enabled":false}"#)["version"] == 2)
+        let off = try server.request("GET", "/v1/flags/banner")
+        #expect(off["rules"] == first["rules"] && off["enabled"] == false)
+        #expect(try server.request("GET", "/v1/experiments/test")["status"] == "Paused")
+        #expect(try server.request("PUT", "/v1/experiments/test", #"{"status":"Running"}"#).status == 409)
+        #expect(try put("{}").text == off.text)
+        #expect(try put(#"{"enabled":true,"description":null}"#)["description"] == "")
+        #expect(try server.request("GET", "/v1/flags/banner")["rules"] == first["rules"])
+        #expect(try server.request("GET", "/v1/experiments/test")["status"] == "Running")
+    }
+
+    @Test func `An experiment of a rule keeps its users when weights change, a variation goes, and it comes back`()
+        throws
+    {
+        let body = { (weights: String) in #"{"rules":[{"key":"test","experiment":{"weights":{\#(weights)}}}]}"# }
+        try put(#"{"type":"boolean","rules":[{"key":"test","experiment":{"weights":{"off":0,"on":1}}}]}"#)
+        let id = try server.request("GET", "/v1/experiments/test")["id"]
+        #expect(try evaluate("ada")["value"] == true)
+        try put(body(#""off":1,"on":0"#))
+        #expect(try evaluate("ada")["value"] == true && evaluate("bob")["value"] == false)
+        try put(#"{"rules":[]}"#)
+        #expect(try evaluate("ada")["value"] == false)
+        #expect(try server.request("GET", "/v1/experiments/test")["status"] == "Archived")
+        let refused = try put(body(#""off":1,"on":0"#))
+        #expect(refused.status == 409 && refused["pointer"] == "/rules/0/experiment/status", "\(refused.text)")
+        let restored = try put(
+            #"{"rules":[{"key":"test","experiment":{"weights":{"off":1,"on":0},"status":"Running"}}]}"#)
+        #expect(restored["rules"].array?.first?["experiment"]["id"] == id)
+        #expect(try evaluate("ada")["value"] == true)
+    }
+
+    @Test func `The experiment of a rule is an experiment like others`() throws {
+        try put(#"{"type":"boolean","rules":[{"key":"test","experiment":{}}]}"#)
+        #expect(try server.request("PUT", "/v1/experiments/test", #"{"traffic":0}"#).status == 200)
+        #expect(try evaluate("ada")["reason"] == "default")
+        #expect(
+            try server.request("GET", "/v1/flags/banner")["rules"].array?.first?["experiment"]["traffic"] == 0)
+        for (body, pointer) in [
+            (#"{"variations":["on","maybe"]}"#, "/variations/1"), (#"{"audience":null}"#, "/audience"),
+        ] {
+            let refused = try server.request("PUT", "/v1/experiments/test", body)
+            #expect(refused.status == 409 && refused["pointer"].string == pointer, "\(refused.text)")
+        }
+        #expect(try server.request("GET", "/v1/experiments/test/results?goal=purchase").status == 200)
+        #expect(try server.request("DELETE", "/v1/flags/banner").status == 204)
+        #expect(try server.request("GET", "/v1/flags/banner").status == 404)
+        #expect(try server.request("GET", "/v1/experiments/test")["status"] == "Archived")
+        #expect(try server.request("GET", "/v1/experiments/test/results?goal=purchase").status == 200)
+        #expect(try server.request("DELETE", "/v1/flags/banner").status == 404)
+        let datafile = try server.request("GET", "/v1/datafile", fields: ["X-Optimizely-SDK-Key: default"])
+        #expect(datafile["rollouts"] == [] && datafile["featureFlags"] == [] && datafile["status"].isNull)
+    }
+
+    // MARK: Refusals
+
+    @Test(arguments: [
+        ("[]", 400, [""]), ("{", 400, [""]), ("{}", 422, ["/type"]),
+        (
+            #"{"type":"text","enabled":1,"tags":["a",2,"a",""],"description":[],"rulez":[],"key":"other"}"#, 422,
+            ["/rulez", "/key", "/type", "/enabled", "/description", "/tags/1", "/tags/2", "/tags/3"]
+        ),
+        (#"{"type":"string"}"#, 422, ["/variations"]),
+        (
+            #"{"type":"string","variations":[{"key":"a","value":1},{"key":"a","value":"x"}]}"#, 422,
+            ["/variations/1/key"]
+        ),
+        (
+            #"{"type":"string","variations":[{"key":"a","value":1},{"key":"b"}]}"#, 422, ["/variations/1/value"]
+        ),
+        (
+            #"{"type":"integer","variations":[{"key":"a","value":1.0},{"key":"b","value":"1"}],"otherwise":"c","rules":[{"variation":"d","audience":{"segment":"x"}}]}"#,
+            422, ["/rules/0/audience"]
+        ),
+        (
+            #"{"type":"integer","variations":[{"key":"a","value":1.5},{"key":"b","value":"1"}],"otherwise":"c","rules":[{"variation":"d"}]}"#,
+            422, ["/variations/0/value", "/variations/1/value", "/otherwise", "/rules/0/variation"]
+        ),
+        (
+            #"{"type":"boolean","rules":[{},{"variation":"on","experiment":{}},{"variation":"on","traffic":101},{"experiment":{"weights":{"on":-1}}},{"experiment":{"weights":{"on":0}}},{"experiment":{"weights":{}}},{"experiment":{"status":"on","enrollment":1}},7]}"#,
+            422,
+            [
+                "/rules/0", "/rules/1", "/rules/2/traffic", "/rules/3/experiment/weights/on",
+                "/rules/4/experiment/weights", "/rules/5/experiment/weights", "/rules/6/experiment/status",
+                "/rules/6/experiment/enrollment", "/rules/7",
+            ]
+        ),
+        (#"{"type":"boolean","rules":[{"variation":"on"},{"experiment":{}}]}"#, 422, ["/rules/1"]),
+        (#"{"type":"boolean","rules":[{"experiment":{}},{"experiment":{}}]}"#, 422, ["/rules/1/key", "/rules/1/key"]),
+        (#"{"type":"boolean","rules":[{"key":"checkout","experiment":{}}]}"#, 422, ["/rules/0/key"]),
+        (
+            #"{"type":"boolean","rules":[{"audience":{"type":"custom_attribute","name":"a","match":"like","value":1},"variation":"on"}]}"#,
+            422, ["/rules/0/audience/match"]
+        ),
+    ])
+    func `A definition that is wrong stores nothing and names every wrong member`(
+        body: String, status: Int, pointers: [String]
+    ) throws {
+        #expect(try server.request("PUT", "/v1/experiments/checkout", #"{"variations":["a"]}"#).status == 201)
+        let response = try put(body)
+        #expect(response.status == status, "\(response.text)")
+        if status == 422, pointers.count > 1 {
+            #expect(response["errors"].array?.map { $0["pointer"].string } == pointers, "\(response.text)")
+        } else {
+            #expect(response["pointer"].string == pointers.first, "\(response.text)")
+        }
+        #expect(try server.request("GET", "/v1/flags/banner").status == 404)
+        #expect(try server.request("GET", "/v1/experiments/checkout")["revision"] == "1")
+    }
+
+    @Test func `The type stays, and a variation that is used cannot go`() throws {
+        try put(#"{"type":"boolean","rules":[{"key":"test","experiment":{}}]}"#)
+        #expect(try put(#"{"type":"string"}"#).status == 409)
+        let refused = try put(#"{"variations":[{"key":"on","value":true}]}"#)
+        #expect(refused.status == 422)
+        #expect(refused["errors"].array?.map { $0["pointer"].string } == ["/otherwise", "/rules/0"], "\(refused.text)")
+    }
+
+    @Test func `Conditional changes, the audit log and the datafile's tag are as for experiments`() throws {
+        #expect(try put(#"{"type":"boolean"}"#, fields: ["If-Match: *"]).status == 412)
+        let created = try put(#"{"type":"boolean"}"#, fields: ["If-None-Match: *"])
+        let tag = try #require(created.field("etag"))
+        #expect(try put(#"{"otherwise":"on"}"#, fields: ["If-Match: \(tag)"]).status == 200)
+        #expect(try put(#"{"otherwise":"off"}"#, fields: ["If-Match: \(tag)"]).status == 412)
+        #expect(try server.request("DELETE", "/v1/flags/banner", fields: ["If-Match: \(tag)"]).status == 412)
+        #expect(try server.request("DELETE", "/v1/flags/banner").status == 204)
+        let entries = try server.request("GET", "/v1/audit")["entries"].array ?? []
+        #expect(entries.map { $0["action"] } == ["flag.delete", "flag.put", "flag.put"])
+        #expect(entries.map { $0["target"] } == ["banner", "banner", "banner"])
+        #expect(entries[0]["before"]["flag"]["otherwise"] == "on" && entries[2]["before"].object?["flag"] == nil)
+    }
+}
+
+extension JSONValue {
+    fileprivate static func parsed(_ text: String) -> JSONValue {
+        (try? JSONParser().parse(text)) ?? .null
+    }
+}

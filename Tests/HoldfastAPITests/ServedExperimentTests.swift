@@ -1,0 +1,115 @@
+import APITestSupport
+import JSON
+import Testing
+
+/// Experiments served as flags, and flags that a datafile brought.
+@Suite struct ServedExperimentTests {
+    private let server: any TestServer
+    private static let sdk = ["X-Optimizely-SDK-Key: default", "Content-Type: application/json"]
+
+    init() throws {
+        server = try startTestServer()
+    }
+
+    private func evaluations(_ user: String, _ more: String = "") throws -> [JSONValue] {
+        try server.request("POST", "/v1/evaluations", #"{"user_id":"\#(user)"\#(more)}"#)["evaluations"].array ?? []
+    }
+
+    @Test func `Every experiment is a flag with the variation's key as value`() throws {
+        _ = try server.request("PUT", "/v1/experiments/checkout", #"{"variations":["control","new"]}"#)
+        for number in 0..<20 {
+            let user = "user\(number)"
+            let evaluation = try #require(try evaluations(user).first)
+            let assigned = try server.request("POST", "/v1/assign", #"{"user_id":"\#(user)","experiment":"checkout"}"#)
+            #expect(evaluation["flag_key"] == "checkout" && evaluation["type"] == "string")
+            #expect(evaluation["value"] == assigned["variation_key"] && evaluation["value"].string != nil)
+            #expect(evaluation["variables"]["value"] == evaluation["value"] && evaluation["enabled"] == true)
+            #expect(evaluation["experiment_id"] == assigned["experiment_id"])
+            let decided = try server.request(
+                "POST", "/v1/decide?keys=checkout", #"{"userId":"\#(user)"}"#, fields: Self.sdk)
+            #expect(decided["variationKey"] == evaluation["value"])
+            #expect(decided["variables"]["value"] == evaluation["value"])
+        }
+        let flag = try server.request("GET", "/v1/flags/checkout")
+        #expect(flag["defined_by"] == "experiment" && flag["otherwise"].isNull)
+        #expect(
+            flag["variations"].encoded()
+                == Array(#"[{"key":"control","value":"control"},{"key":"new","value":"new"}]"#.utf8))
+        _ = try server.request("PUT", "/v1/experiments/checkout", #"{"variations":["control","other"],"traffic":0}"#)
+        let nobody = try #require(try evaluations("dee").first)
+        #expect(nobody["value"].isNull && nobody["reason"] == "default" && nobody["variation_key"].isNull)
+        _ = try server.request("DELETE", "/v1/experiments/checkout")
+        #expect(try evaluations("dee").first?["reason"] == "disabled")
+        #expect(try server.request("GET", "/v1/flags/checkout")["enabled"] == false)
+    }
+
+    @Test func `Tags and a description are the flag's, the rest is the experiment's`() throws {
+        _ = try server.request("PUT", "/v1/experiments/checkout", #"{"variations":["control","new"]}"#)
+        _ = try server.request("PUT", "/v1/experiments/search", #"{"variations":["old","new"]}"#)
+        let tagged = try server.request("PUT", "/v1/flags/checkout", #"{"tags":["web"],"description":"d"}"#)
+        #expect(tagged.status == 200 && tagged["tags"] == ["web"] && tagged["description"] == "d")
+        #expect(try evaluations("ada", #","tags":["web","ios"]"#).map { $0["flag_key"] } == ["checkout"])
+        #expect(try evaluations("ada").map { $0["tags"] } == [["web"], []])
+        _ = try server.request("PUT", "/v1/experiments/checkout", #"{"variations":["control"]}"#)
+        #expect(try server.request("GET", "/v1/flags/checkout")["tags"] == ["web"])
+        for member in [#""rules":[]"#, #""enabled":false"#, #""type":"string""#, #""otherwise":"new""#] {
+            let refused = try server.request("PUT", "/v1/flags/checkout", "{\(member)}")
+            #expect(refused.status == 409, "\(refused.text)")
+            #expect(refused["detail"].string?.contains("PUT /v1/experiments/checkout") == true)
+        }
+        #expect(try server.request("DELETE", "/v1/flags/checkout").status == 409)
+    }
+
+    @Test func `A flag of the same key stays what it is`() throws {
+        _ = try server.request("PUT", "/v1/flags/checkout", #"{"type":"boolean"}"#)
+        #expect(
+            try server.request("PUT", "/v1/experiments/checkout", #"{"variations":["control","new"]}"#).status == 201)
+        #expect(try server.request("GET", "/v1/flags/checkout")["defined_by"] == "flag")
+        #expect(try evaluations("ada").map { $0["value"] } == [false])
+        #expect(try server.request("DELETE", "/v1/flags/checkout").status == 204)
+        #expect(try server.request("GET", "/v1/flags/checkout")["defined_by"] == "experiment")
+    }
+
+    @Test func `Experiments of an uploaded datafile are no flags, and its flags are read like others`() throws {
+        #expect(try server.request("PUT", "/v1/datafile", Self.datafile).status == 201)
+        let keys = try server.request("GET", "/v1/flags")["flags"].array?.map { $0["key"] }
+        #expect(keys == ["checkout", "plain"])
+        let flag = try server.request("GET", "/v1/flags/checkout")
+        #expect(flag["defined_by"] == "datafile" && flag["type"].isNull && flag["version"] == 12)
+        #expect(flag["variations"].array?.map { $0["value"]["columns"] } == [1, 3, 2])
+        #expect(flag["rules"].array?.map { $0["key"] } == ["test", "301"] && flag["otherwise"].isNull)
+        #expect(flag["rules"].array?.first?["experiment"]["weights"]["new"] == 5_000)
+        #expect(try server.request("PUT", "/v1/experiments/alone", #"{"traffic":50}"#).status == 200)
+        #expect(try server.request("GET", "/v1/flags")["flags"].array?.count == 2)
+
+        #expect(try server.request("PUT", "/v1/flags/checkout", #"{"tags":["web"]}"#)["tags"] == ["web"])
+        let refused = try server.request("PUT", "/v1/flags/checkout", #"{"rules":[]}"#)
+        #expect(refused.status == 409 && refused["pointer"] == "/rules")
+        #expect(refused["detail"].string?.contains("PUT /v1/datafile") == true)
+        #expect(try server.request("PUT", "/v1/flags/checkout", #"{"enabled":false}"#)["enabled"] == false)
+        let off = try #require(try evaluations("ada", #","flag_keys":["checkout"]"#).first)
+        #expect(off["reason"] == "disabled" && off["value"]["columns"] == 1)
+        let on = try server.request("PUT", "/v1/flags/checkout", #"{"enabled":true}"#)
+        #expect(on["rules"] == flag["rules"])
+        #expect(try evaluations("ada").first?["reason"] == "experiment")
+        #expect(try server.request("DELETE", "/v1/flags/checkout").status == 204)
+        #expect(try server.request("GET", "/v1/experiments/test")["status"] == "Archived")
+    }
+
+    private static let datafile = #"""
+        {"version":"4","accountId":"1","projectId":"1","revision":"12","sdkKey":"default","groups":[],"events":[],
+         "attributes":[],"audiences":[],"typedAudiences":[{"id":"601","name":"Germans","conditions":{"type":"custom_attribute","match":"exact","name":"country","value":"de"}}],
+         "experiments":[{"id":"7001","key":"test","layerId":"1","status":"Running","audienceIds":[],"forcedVariations":{},
+          "variations":[{"id":"70011","key":"control","featureEnabled":true,"variables":[]},
+           {"id":"70012","key":"new","featureEnabled":true,"variables":[{"id":"801","value":"3"}]}],
+          "trafficAllocation":[{"entityId":"70011","endOfRange":5000},{"entityId":"70012","endOfRange":10000}]},
+          {"id":"7002","key":"alone","layerId":"2","status":"Running","audienceIds":[],"forcedVariations":{},
+          "variations":[{"id":"70021","key":"a"}],"trafficAllocation":[{"entityId":"70021","endOfRange":10000}]}],
+         "featureFlags":[{"id":"9001","key":"checkout","rolloutId":"30","experimentIds":["7001"],
+          "variables":[{"id":"801","key":"columns","type":"integer","defaultValue":"1"}]},
+          {"id":"9002","key":"plain","rolloutId":"","experimentIds":[],"variables":[]}],
+         "rollouts":[{"id":"30","experiments":[{"id":"301","key":"301","layerId":"30","status":"Running","audienceIds":["601"],"forcedVariations":{},
+          "variations":[{"id":"3011","key":"on","featureEnabled":true,"variables":[{"id":"801","value":"2"}]}],
+          "trafficAllocation":[{"entityId":"3011","endOfRange":10000}]}]}]}
+        """#
+}
