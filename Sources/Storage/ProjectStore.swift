@@ -74,6 +74,9 @@ public protocol ProjectStore: AnyObject {
     /// Reads the last datafiles of a project, newest first, without their content.
     func datafileHistory(sdkKey: String, limit: Int, _ completion: @escaping Completion<[StoredDatafile]>)
 
+    /// Reads the datafile of a project that was active at a time; `nil` if there was none, or if it is no longer kept.
+    func datafile(sdkKey: String, activeAt time: Timestamp, _ completion: @escaping Completion<StoredDatafile?>)
+
     /// Reads the last datafile of a project that an author activated, if any.
     func lastDatafile(sdkKey: String, by author: Author, _ completion: @escaping Completion<StoredDatafile?>)
 

@@ -33,6 +33,15 @@ extension SQLiteSession {
             }, completion)
     }
 
+    func datafile(sdkKey: String, activeAt time: Timestamp, _ completion: @escaping Completion<StoredDatafile?>) {
+        let history = store.configuration.datafileHistory
+        scan(
+            with: store.projectReader,
+            { connection throws(SQLiteError) in
+                try DatafileRows.active(sdkKey: sdkKey, at: time, keeping: history, on: connection)
+            }, completion)
+    }
+
     func lastDatafile(sdkKey: String, by author: Author, _ completion: @escaping Completion<StoredDatafile?>) {
         scan(
             with: store.projectReader,

@@ -59,6 +59,54 @@ import Testing
         servers.forEach { $0.stop() }
     }
 
+    @Test func `Two processes that are asked at once give an account the variation of its anonymous profile`() throws {
+        let servers = try twoServers()
+        #expect(try servers[0].request("PUT", "/v1/experiments/checkout", AssignSamples.definition).status == 201)
+        let clients = try servers.map { try $0.client() }
+        #expect(
+            try eventually {
+                try clients[1].request("GET", "/v1/assign?user_id=x&experiment=checkout").status == 200
+            })
+        let done = DispatchGroup()
+        let given = Mutex<[String: Set<String>]>([:])
+        let users = (0..<100).map { "user\($0)" }
+        for worker in 0..<6 {
+            done.enter()
+            Thread.detachNewThread {
+                defer { done.leave() }
+                do {
+                    let client = try servers[worker % 2].client()
+                    for user in users {
+                        // A third saves what the anonymous user gets while the others ask.
+                        let response =
+                            worker < 2
+                            ? try client.request("POST", "/v1/assign", AssignSamples.ask("anonymous-\(user)"))
+                            : try client.request(
+                                "POST", "/v1/assign",
+                                #"{"user_id":"\#(user)","anonymous_id":"anonymous-\#(user)","experiment":"checkout"}"#)
+                        guard worker >= 2 else { continue }
+                        let variation = response["variation_id"].string ?? response.text
+                        given.withLock { _ = $0[user, default: []].insert(variation) }
+                    }
+                } catch {
+                    Issue.record(error)
+                }
+            }
+        }
+        done.wait()
+        for (user, variations) in given.withLock({ $0 }) {
+            #expect(variations.count == 1, "\(user)")
+            let stored = try clients[0].request("GET", "/v1/profiles/\(user)")
+            #expect(stored["experiment_bucket_map"]["7001"]["variation_id"].string == variations.first)
+            // The other server's caches follow a merge.
+            #expect(
+                try clients[1].request("POST", "/v1/profiles/\(user)/merge", #"{"from":"anonymous-\#(user)"}"#).text
+                    == stored.text)
+            #expect(try clients[0].request("GET", "/v1/profiles/anonymous-\(user)").status == 404)
+        }
+        servers.forEach { $0.stop() }
+    }
+
     @Test func `A datafile put on one process is used by the other within a second`() throws {
         let servers = try twoServers()
         #expect(try servers[0].request("PUT", "/v1/experiments/checkout", AssignSamples.definition).status == 201)

@@ -221,6 +221,13 @@ final class InMemorySession: StoreSession {
         }
     }
 
+    func datafile(sdkKey: String, activeAt time: Timestamp, _ completion: @escaping Completion<StoredDatafile?>) {
+        read(completion) { tables in
+            tables.datafiles.filter { $0.sdkKey == sdkKey }.suffix(max(1, tables.datafileHistory))
+                .last { $0.storedAt <= time }
+        }
+    }
+
     func lastDatafile(sdkKey: String, by author: Author, _ completion: @escaping Completion<StoredDatafile?>) {
         read(completion) { $0.datafiles.last { $0.sdkKey == sdkKey && $0.author == author.name } }
     }

@@ -199,6 +199,10 @@ extension Store {
         try read { $0.datafileHistory(sdkKey: sdkKey, limit: limit, $1) }
     }
 
+    public func datafile(sdkKey: String, activeAt time: Timestamp) throws(StorageError) -> StoredDatafile? {
+        try read { $0.datafile(sdkKey: sdkKey, activeAt: time, $1) }
+    }
+
     public func lastDatafile(sdkKey: String, by author: Author) throws(StorageError) -> StoredDatafile? {
         try read { $0.lastDatafile(sdkKey: sdkKey, by: author, $1) }
     }

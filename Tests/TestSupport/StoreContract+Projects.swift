@@ -37,6 +37,23 @@ extension StoreContract {
             #expect(try await assign("b", newest, replacing: "a") == "b")
         },
         history(1), history(3),
+        StoreContract("The datafile that was active at a time is found while it is kept", datafileHistory: 2) {
+            context async throws in
+            let (store, start) = (context.store, context.clock.now)
+            _ = try await store.activate("start", by: .processUser)
+            for revision in ["1", "2", "3"] {
+                context.clock.advance(by: .seconds(10))
+                _ = try await store.activate(revision)
+            }
+            func revision(_ seconds: Timestamp, sdkKey: String = "key") throws -> String? {
+                try store.datafile(sdkKey: sdkKey, activeAt: start + seconds * 1_000)?.revision
+            }
+            #expect(try [20, 25, 30, 99].map { try revision($0) } == ["2", "2", "3", "3"])
+            #expect(try store.datafile(sdkKey: "key", activeAt: start + 20_000)?.content == Array("2".utf8))
+            // Between the one of the start and the kept ones there were others.
+            #expect(try [-1, 0, 10, 19].allSatisfy { try revision($0) == nil })
+            #expect(try revision(30, sdkKey: "other") == nil)
+        },
         StoreContract("A forced variation is reported, replaced and removed") { context async throws in
             let store = context.store
             #expect(try await store.force("a") == nil)

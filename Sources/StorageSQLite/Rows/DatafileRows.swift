@@ -36,6 +36,29 @@ enum DatafileRows {
         return datafiles
     }
 
+    /// - Parameter count: how many datafiles of a project are kept. An older one may be there besides, but was perhaps not
+    ///   the last before the time.
+    static func active(
+        sdkKey: String, at time: Timestamp, keeping count: Int, on connection: Connection
+    ) throws(SQLiteError) -> StoredDatafile? {
+        var datafile: StoredDatafile?
+        try connection.statement(
+            """
+            SELECT version, sdk_key, revision, content, stored_at, author FROM datafiles AS found
+            WHERE sdk_key = ?1 AND stored_at <= ?2
+                AND (SELECT count(*) FROM datafiles WHERE sdk_key = ?1 AND version > found.version) < ?3
+            ORDER BY version DESC LIMIT 1
+            """
+        ).run {
+            $0.bind(sdkKey, at: 1)
+            $0.bind(time, at: 2)
+            $0.bind(Int64(max(1, count)), at: 3)
+        } row: {
+            datafile = decode($0, content: $0.bytes(3))
+        }
+        return datafile
+    }
+
     static func last(
         sdkKey: String, by author: String, on connection: Connection
     ) throws(SQLiteError) -> StoredDatafile? {

@@ -20,10 +20,11 @@ import Testing
     private static let ms: UInt64 = 1_000_000
 
     private static func event(
-        _ time: ClosedRange<UInt64>, _ operation: Operation, _ observation: Observation, client: Int = 0
+        _ time: ClosedRange<UInt64>, _ operation: Operation, _ observation: Observation, client: Int = 0,
+        of user: String = "ada"
     ) -> HistoryEvent {
         HistoryEvent(
-            client: client, user: "ada", operation: operation, invokedAt: time.lowerBound * ms,
+            client: client, user: user, operation: operation, invokedAt: time.lowerBound * ms,
             returnedAt: time.upperBound * ms, observation: observation)
     }
 
@@ -80,6 +81,50 @@ import Testing
         Case(
             "what is refused does nothing",
             event(0...1, .override(experiment: "e", variation: "c"), .refusal), event(2...3, .read, .detail(nil))),
+    ]
+
+    private static let merge = Operation.merge(from: "anon")
+    private static let assignBeside = Operation.assignBeside("anon", experiment: "e", among: ["a", "b"])
+
+    static let merges = [
+        Case(
+            "what the anonymous user had fills the gaps of the account",
+            event(0...1, .save(["e": "1", "f": "1"]), .profile(["e": "1", "f": "1"]), of: "anon"),
+            event(2...3, .save(["e": "2"]), .profile(["e": "2"])),
+            event(4...5, merge, .profile(["e": "2", "f": "1"])), event(6...7, .read, .detail(nil), of: "anon")),
+        Case(
+            "a save of the anonymous user during the merge comes before or after it",
+            event(0...9, merge, .profile([:])), event(0...9, .save(["e": "1"]), .profile(["e": "1"]), of: "anon"),
+            event(10...11, .read, detail("1"), of: "anon"), event(12...13, merge, .profile(["e": "1"])),
+            event(14...15, .read, detail("1", .merged))),
+        Case(
+            "beside the anonymous user, the account gets that variation",
+            event(0...1, .save(["e": "a"]), .profile(["e": "a"]), of: "anon"),
+            event(2...3, assignBeside, .variation("a")), event(4...5, .read, detail("a", .merged))),
+    ]
+
+    static let wrongMerges = [
+        Case(
+            "an assignment that was saved for the anonymous user during the merge is lost",
+            event(0...9, merge, .profile([:])), event(0...9, .save(["e": "1"]), .profile(["e": "1"]), of: "anon"),
+            event(10...11, .read, .detail(nil), of: "anon"), event(12...13, .read, .detail(nil))),
+        Case(
+            "the account's assignment is lost",
+            event(0...1, .save(["e": "1"]), .profile(["e": "1"]), of: "anon"),
+            event(2...3, .save(["e": "2"]), .profile(["e": "2"])), event(4...5, merge, .profile(["e": "1"]))),
+        Case(
+            "the anonymous profile is still there",
+            event(0...1, .save(["e": "1"]), .profile(["e": "1"]), of: "anon"),
+            event(2...3, merge, .profile(["e": "1"])), event(4...5, .read, detail("1"), of: "anon")),
+        Case(
+            "half of a merge is seen",
+            event(0...1, .save(["e": "1"]), .profile(["e": "1"]), of: "anon"),
+            event(2...9, merge, .profile(["e": "1"])), event(3...4, .read, .detail(nil), of: "anon"),
+            event(5...6, .read, .detail(nil))),
+        Case(
+            "beside the anonymous user, the account gets another variation",
+            event(0...1, .save(["e": "a"]), .profile(["e": "a"]), of: "anon"),
+            event(2...3, assignBeside, .variation("b"))),
     ]
 
     static let wrong = [
@@ -141,13 +186,13 @@ import Testing
             event(0...1, .save(["e": "1"]), .profile(["e": "1"])), event(50...51, .read, .detail(nil))),
     ]
 
-    @Test(arguments: right + variationsThatGo)
+    @Test(arguments: right + variationsThatGo + merges)
     func `What is right is explained`(history: Case) throws {
         var checker = HistoryChecker(ProfileModel(timeToLive: history.timeToLive))
         try checker.check(history.events)
     }
 
-    @Test(arguments: wrong)
+    @Test(arguments: wrong + wrongMerges)
     func `What is wrong is found out`(history: Case) {
         var checker = HistoryChecker(ProfileModel(timeToLive: history.timeToLive))
         #expect(throws: HistoryChecker.Violation.self) { try checker.check(history.events) }

@@ -15,12 +15,15 @@ final class HistoryRun {
         var kills = false
         /// Whether clients change which variations the experiments have.
         var changesVariations = false
+        /// Whether users are merged, two and two.
+        var merges = false
 
         static let all = [
             Setting(description: "two servers, assignments that expire", servers: 2, timeToLive: 80),
             Setting(description: "one server"),
             Setting(description: "two servers on one file", servers: 2),
             Setting(description: "two servers, variations that come and go", servers: 2, changesVariations: true),
+            Setting(description: "two servers, users who are merged", servers: 2, merges: true),
             Setting(description: "two servers, one of them killed", servers: 2, kills: true),
             Setting(description: "one client", clients: 1),
         ]
@@ -31,7 +34,8 @@ final class HistoryRun {
     private let seed: UInt64
     private let users = (0..<4).map { "shared\($0)" }
     private let model: ProfileModel
-    private var checkers: [String: HistoryChecker]
+    /// By the users that each checks.
+    private var checkers: [[String]: HistoryChecker]
     private var servers: [ServerProcess] = []
     private var experimentChanges: [ExperimentChange] = []
     /// Operations that were explained.
@@ -44,7 +48,8 @@ final class HistoryRun {
         database = directory.file("holdfast.db")
         let model = ProfileModel(timeToLive: setting.timeToLive.map { $0 * 1_000_000 })
         self.model = model
-        checkers = Dictionary(uniqueKeysWithValues: users.map { ($0, HistoryChecker(model)) })
+        let groups = setting.merges ? [Array(users[0...1]), Array(users[2...3])] : users.map { [$0] }
+        checkers = Dictionary(uniqueKeysWithValues: groups.map { ($0, HistoryChecker(model)) })
         servers = try (0..<setting.servers).map { _ in try start() }
         try DatafileExperiment.make(on: servers)
     }
@@ -60,7 +65,8 @@ final class HistoryRun {
         let clients = (0..<setting.clients).map { number in
             LoadClient(
                 number: (rounds - 1) * setting.clients + number, seed: seed, users: users, insists: false,
-                limit: operations / setting.clients, changesVariations: setting.changesVariations)
+                limit: operations / setting.clients, changesVariations: setting.changesVariations,
+                merges: setting.merges)
         }
         let load = Load(of: clients, on: servers.map(\.port))
         if setting.kills {
@@ -84,8 +90,9 @@ final class HistoryRun {
             events[index].returnedAt = returnedAt
             events[index].operation = timeline.refined(event.operation, during: event.invokedAt...returnedAt)
         }
-        for (user, events) in Dictionary(grouping: events, by: \.user) {
-            try checkers[user]?.check(events)
+        for users in checkers.keys.sorted(by: { $0[0] < $1[0] }) {
+            let events = events.filter { users.contains($0.user) }
+            try checkers[users]?.check(events)
             checked += events.count
         }
     }

@@ -12,6 +12,8 @@ final class LoadClient: @unchecked Sendable {
     /// Whether it asks again for what it was refused, until it is done; only if nobody else changes its users.
     private let insists: Bool
     private let limit: Int
+    /// Whether it joins users, each with the one of ``companion(of:)``.
+    private let merges: Bool
     /// Whether it changes which variations there are, not only their weights, and how often: of a thousand operations.
     private let experimentChanges: (variations: Bool, thousandths: Int)
     /// In the order in which it asked.
@@ -20,12 +22,14 @@ final class LoadClient: @unchecked Sendable {
 
     /// - Parameter limit: operations that it makes; it stops earlier when the load is over.
     init(
-        number: Int, seed: UInt64, users: [String], insists: Bool, limit: Int = .max, changesVariations: Bool = false
+        number: Int, seed: UInt64, users: [String], insists: Bool, limit: Int = .max, changesVariations: Bool = false,
+        merges: Bool = false
     ) {
         self.number = number
         self.users = users
         self.insists = insists
         self.limit = limit
+        self.merges = merges
         experimentChanges = changesVariations ? (true, 100) : (false, 10)
         generator = OperationGenerator(client: number, seed: seed)
     }
@@ -58,10 +62,17 @@ final class LoadClient: @unchecked Sendable {
             try importUsers(on: connection, in: load)
         } else if generator.chance(experimentChanges.thousandths) {
             try changeExperiment(on: connection, in: load)
+        } else if merges, generator.chance(200) {
+            let place = generator.element(of: Array(users.indices))
+            let operation = generator.operation(with: users[Self.companion(of: place)])
+            try perform(operation, for: users[place], on: connection, in: load)
         } else {
             try perform(generator.operation(), for: generator.element(of: users), on: connection, in: load)
         }
     }
+
+    /// The place of the user with whom the one in this place is merged, either into the other.
+    static func companion(of place: Int) -> Int { place ^ 1 }
 
     /// Asks, and writes down the response. When the connection ends before it there is none.
     private func perform(

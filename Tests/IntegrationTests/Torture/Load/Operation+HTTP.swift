@@ -20,6 +20,12 @@ extension Operation {
         case .erase: ("DELETE", path, nil)
         case .assign(let experiment, _, _):
             ("POST", "/v1/assign", "{\"user_id\":\"\(user)\",\"experiment\":\"\(experiment)\"}")
+        case .assignBeside(let anonymous, let experiment, _):
+            (
+                "POST", "/v1/assign",
+                "{\"user_id\":\"\(user)\",\"anonymous_id\":\"\(anonymous)\",\"experiment\":\"\(experiment)\"}"
+            )
+        case .merge(let anonymous): ("POST", path + "/merge", "{\"from\":\"\(anonymous)\"}")
         case .read: ("GET", path + "?detail=true", nil)
         case .lookup: ("POST", "/ups/lookup", "{\"user_id\":\"\(user)\"}")
         }
@@ -36,10 +42,10 @@ extension Operation {
     func observation(in response: TestResponse) throws(WrongResponse) -> Observation {
         if response.status == 503 { return .nothing }
         switch (self, response.status) {
-        case (.save, 200), (.keep, 200), (.lookup, 200): return .profile(try Self.variations(response))
+        case (.save, 200), (.keep, 200), (.lookup, 200), (.merge, 200): return .profile(try Self.variations(response))
         case (.put, 200): return .replacement(existed: true, try Self.variations(response))
         case (.put, 201): return .replacement(existed: false, try Self.variations(response))
-        case (.override, 200), (.assign, 200):
+        case (.override, 200), (.assign, 200), (.assignBeside, 200):
             guard let variation = response["variation_id"].string else { break }
             return .variation(variation)
         // A server need not know yet of a variation that has come back.

@@ -43,6 +43,13 @@ struct OperationGenerator {
         }
     }
 
+    /// An operation on a user and this other one.
+    mutating func operation(with other: String) -> Operation {
+        if chance(500) { return .merge(from: other) }
+        let experiment = element(of: Self.known)
+        return .assignBeside(other, experiment: experiment.id, among: experiment.variations)
+    }
+
     /// One to three experiments; what is free gets a variation that nobody gives a second time.
     mutating func map() -> [String: String] {
         var map: [String: String] = [:]

@@ -1,4 +1,4 @@
-/// Checks that what clients observed of one user can be explained by operations that happened one after the other,
+/// Checks that what clients observed of one user, or of users who are merged, can be explained by operations that happened one after the other,
 /// each at some moment between its being asked and its being answered (linearizability, Herlihy and Wing 1990; found
 /// just in time, as Lowe 2017 does).
 ///
@@ -10,19 +10,23 @@ struct HistoryChecker: Sendable {
     struct Violation: Error, CustomStringConvertible {
         let event: HistoryEvent
         /// What could have been there before, by all that was observed until then.
-        let before: [ModelProfile]
+        let before: [[String: ModelProfile]]
         /// What else was under way.
         let concurrent: [HistoryEvent]
 
         var description: String {
-            let profiles = before.map { "\($0.exists ? "" : "(absent) ")\($0.entries)" }.joined(separator: "\n    or ")
+            let profiles = before.map { profiles in
+                profiles.isEmpty
+                    ? "absent" : profiles.map { "\($0.key): \($0.value.entries)" }.sorted().joined(separator: ", ")
+            }.joined(separator: "\n    or ")
             return "\(event)\n  cannot be explained: the profile was \(profiles)"
                 + concurrent.map { "\n  under way: \($0)" }.joined()
         }
     }
 
     private struct Configuration: Hashable {
-        var profile: ModelProfile
+        /// Those that exist, by user.
+        var profiles: [String: ModelProfile]
         /// Operations that have happened and are not answered yet.
         var happened: Set<Int> = []
     }
@@ -30,12 +34,12 @@ struct HistoryChecker: Sendable {
     private let model: ProfileModel
     private var configurations: Set<Configuration>
 
-    init(_ model: ProfileModel, initially profile: ModelProfile = .absent) {
+    init(_ model: ProfileModel) {
         self.model = model
-        configurations = [Configuration(profile: profile)]
+        configurations = [Configuration(profiles: [:])]
     }
 
-    /// Goes on with the events of this user that follow those checked before. None may be under way at the end.
+    /// Goes on with the events of these users that follow those checked before. None may be under way at the end.
     mutating func check(_ events: [HistoryEvent]) throws(Violation) {
         var open: Set<Int> = []
         for moment in Self.moments(of: events) {
@@ -75,11 +79,8 @@ struct HistoryChecker: Sendable {
             for next in open where !configuration.happened.contains(next) {
                 let event = events[next]
                 configuration.happened.insert(next)
-                for profile in model.profiles(
-                    after: event.operation, on: configuration.profile, observed: event.observation,
-                    during: event.invokedAt...event.returnedAt)
-                {
-                    let following = Configuration(profile: profile, happened: configuration.happened)
+                for profiles in model.profiles(after: event, on: configuration.profiles) {
+                    let following = Configuration(profiles: profiles, happened: configuration.happened)
                     if seen.insert(following).inserted { waiting.append(following) }
                 }
                 configuration.happened.remove(next)
@@ -87,7 +88,7 @@ struct HistoryChecker: Sendable {
         }
         guard !explained.isEmpty else {
             throw Violation(
-                event: events[index], before: Array(Set(configurations.map(\.profile))),
+                event: events[index], before: Array(Set(configurations.map(\.profiles))),
                 concurrent: open.filter { $0 != index }.map { events[$0] })
         }
         configurations = explained

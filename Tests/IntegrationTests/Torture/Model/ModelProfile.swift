@@ -4,6 +4,7 @@ struct ModelProfile: Hashable, Sendable {
         case saved
         case bucketed
         case override
+        case merged
     }
 
     struct Entry: Hashable, Sendable {

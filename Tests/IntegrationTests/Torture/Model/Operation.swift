@@ -12,6 +12,10 @@ enum Operation: Hashable, Sendable {
     ///   - among: the variations that the experiment may have had meanwhile.
     ///   - lasting: those that it had all the while, so that nobody is moved from them; `nil`: all of `among`.
     case assign(experiment: String, among: [String], lasting: [String]? = nil)
+    /// Beside the profile of an anonymous user, whose variation counts for a user without one.
+    case assignBeside(String, experiment: String, among: [String])
+    /// Joins an anonymous user.
+    case merge(from: String)
     /// With where each assignment came from.
     case read
     case lookup

@@ -24,6 +24,79 @@ struct ProfileModel: Sendable {
         }
     }
 
+    /// The profiles of all users that may be there after an event that was observed like this; only those that exist.
+    func profiles(after event: HistoryEvent, on profiles: [String: ModelProfile]) -> [[String: ModelProfile]] {
+        let time = event.invokedAt...event.returnedAt
+        let profile = profiles[event.user] ?? .absent
+        func with(_ after: ModelProfile) -> [String: ModelProfile] {
+            var next = profiles
+            next[event.user] = after.exists ? after : nil
+            return next
+        }
+        switch event.operation {
+        case .merge(let anonymous):
+            return pairs(profile, profiles[anonymous], during: time).compactMap { before, other in
+                let after = merged(other, into: before, time)
+                guard Self.agrees(event.observation, with: event.operation, before: before, after: after) else {
+                    return nil
+                }
+                var next = with(after)
+                next[anonymous] = nil
+                return next
+            }
+        case .assignBeside(let anonymous, let experiment, let variations):
+            return pairs(profile, profiles[anonymous], during: time).flatMap { before, other in
+                assigned(experiment, among: variations, beside: other, on: before, time).filter {
+                    Self.agrees(event.observation, with: event.operation, before: before, after: $0)
+                }.map(with)
+            }
+        default:
+            return self.profiles(
+                after: event.operation, on: profile, observed: event.observation, during: time
+            ).map(with)
+        }
+    }
+
+    private func pairs(
+        _ profile: ModelProfile, _ anonymous: ModelProfile?, during time: ClosedRange<UInt64>
+    ) -> [(ModelProfile, ModelProfile)] {
+        profile.afterExpiry(during: time).flatMap { before in
+            (anonymous ?? .absent).afterExpiry(during: time).map { (before, $0) }
+        }
+    }
+
+    /// The account's assignments win, except over an override.
+    private func merged(
+        _ other: ModelProfile, into account: ModelProfile, _ time: ClosedRange<UInt64>
+    ) -> ModelProfile {
+        guard other.exists else { return account }
+        var after = account
+        after.exists = true
+        for (experiment, entry) in other.entries {
+            if let own = account.entries[experiment], own.source == .override || entry.source != .override { continue }
+            after.entries[experiment] = taken(entry, time)
+        }
+        return after
+    }
+
+    private func taken(_ entry: ModelProfile.Entry, _ time: ClosedRange<UInt64>) -> ModelProfile.Entry {
+        entry.source == .override
+            ? entry : .init(variation: entry.variation, source: .merged, expiry: expiry(from: time))
+    }
+
+    private func assigned(
+        _ experiment: String, among variations: [String], beside other: ModelProfile, on before: ModelProfile,
+        _ time: ClosedRange<UInt64>
+    ) -> [ModelProfile] {
+        guard before.entries[experiment] == nil, let entry = other.entries[experiment] else {
+            return assigned(experiment, among: variations, lasting: variations, on: before, time)
+        }
+        var after = before
+        after.exists = true
+        after.entries[experiment] = taken(entry, time)
+        return [after]
+    }
+
     private func results(
         of operation: Operation, on before: ModelProfile, observed: Observation, during time: ClosedRange<UInt64>
     ) -> [ModelProfile] {
@@ -48,6 +121,8 @@ struct ProfileModel: Sendable {
             after = .absent
         case .assign(let experiment, let variations, let lasting):
             return assigned(experiment, among: variations, lasting: lasting ?? variations, on: before, time)
+        case .assignBeside, .merge:
+            return []
         }
         return [after]
     }
@@ -113,7 +188,8 @@ struct ProfileModel: Sendable {
                         || entry.source == .override && variations.contains(variation)
                             && !(lasting ?? variations).contains(entry.variation)
                 } ?? false
-            case .override(let experiment, _): after.entries[experiment]?.variation == variation
+            case .override(let experiment, _), .assignBeside(_, let experiment, _):
+                after.entries[experiment]?.variation == variation
             default: false
             }
         case .refusal:
