@@ -87,7 +87,7 @@ import Testing
         }
         func new() throws -> (users: JSONValue, events: JSONValue) {
             let results = try server.request("GET", "/v1/experiments/checkout/results?goal=buy")
-            let variation = results["variations"].array?.first { $0["key"] == "new" } ?? .null
+            let variation = results["variations"].array?.first { $0["variation_key"] == "new" } ?? .null
             return (variation["users"], variation["events"])
         }
         #expect(try new() == (2, 4))

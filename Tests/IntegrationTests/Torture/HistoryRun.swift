@@ -23,7 +23,7 @@ final class HistoryRun {
             Setting(description: "one server"),
             Setting(description: "two servers on one file", servers: 2),
             Setting(description: "two servers, variations that come and go", servers: 2, changesVariations: true),
-            Setting(description: "two servers, users who are merged", servers: 2, merges: true),
+            Setting(description: "two servers, users who are merged", servers: 2, clients: 4, merges: true),
             Setting(description: "two servers, one of them killed", servers: 2, kills: true),
             Setting(description: "one client", clients: 1),
         ]
