@@ -44,6 +44,10 @@ int csystem_epoll_modify(int epoll, int descriptor, uint32_t events, uint64_t to
     return epoll_ctl(epoll, EPOLL_CTL_MOD, descriptor, &event);
 }
 
+int csystem_epoll_remove(int epoll, int descriptor) {
+    return epoll_ctl(epoll, EPOLL_CTL_DEL, descriptor, 0);
+}
+
 int csystem_epoll_wait(int epoll, struct csystem_event *events, int capacity, int milliseconds) {
     struct epoll_event found[MAXIMUM_EVENTS];
     int count = epoll_wait(epoll, found, capacity < MAXIMUM_EVENTS ? capacity : MAXIMUM_EVENTS, milliseconds);

@@ -122,4 +122,16 @@ public final class HoldfastApplication: Application {
 }
 
 /// A loop runs what its session of the store completes.
-extension EventLoop: StoreExecutor {}
+extension EventLoop: StoreExecutor {
+    public func watch(
+        _ descriptor: Int32, _ ready: @escaping @Sendable () -> Void
+    ) throws(StorageError) -> any DescriptorWatch {
+        do throws(SystemError) {
+            return try watch(descriptor: descriptor, ready)
+        } catch {
+            throw .unavailable(reason: "\(error)")
+        }
+    }
+}
+
+extension EventLoop.Watch: DescriptorWatch {}

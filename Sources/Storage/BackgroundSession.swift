@@ -1,5 +1,13 @@
 public import Dispatch
 
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#elseif canImport(Darwin)
+    import Darwin
+#endif
+
 /// A serial queue as the executor of a session.
 public final class DispatchExecutor: StoreExecutor {
     private let queue: DispatchQueue
@@ -12,6 +20,68 @@ public final class DispatchExecutor: StoreExecutor {
     public func submit(_ work: @escaping @Sendable () -> Void) -> Bool {
         queue.async(execute: work)
         return true
+    }
+
+    public func watch(
+        _ descriptor: Int32, _ ready: @escaping @Sendable () -> Void
+    ) throws(StorageError) -> any DescriptorWatch {
+        guard let watch = DispatchWatch(descriptor, on: queue, ready) else {
+            throw .unavailable(reason: "no descriptor is left")
+        }
+        return watch
+    }
+}
+
+/// A watch by sources of Dispatch, which need a descriptor of their own: it must stay open until they have ended.
+private final class DispatchWatch: DescriptorWatch {
+    private let descriptor: Int32
+    private let queue: DispatchQueue
+    private let ready: @Sendable () -> Void
+    private let reading: any DispatchSourceRead
+    private var writing: (any DispatchSourceWrite)?
+    private var isCancelled = false
+
+    init?(_ descriptor: Int32, on queue: DispatchQueue, _ ready: @escaping @Sendable () -> Void) {
+        let copy = fcntl(descriptor, F_DUPFD_CLOEXEC, 0)
+        guard copy >= 0 else { return nil }
+        self.descriptor = copy
+        self.queue = queue
+        self.ready = ready
+        reading = DispatchSource.makeReadSource(fileDescriptor: copy, queue: queue)
+        reading.setEventHandler(handler: ready)
+        reading.setCancelHandler { close(copy) }
+        reading.resume()
+    }
+
+    deinit {
+        cancel()
+    }
+
+    var awaitsWriting: Bool {
+        get { writing != nil }
+        set {
+            guard newValue != (writing != nil), !isCancelled else { return }
+            writing?.cancel()
+            writing = newValue ? makeWritingSource() : nil
+        }
+    }
+
+    private func makeWritingSource() -> (any DispatchSourceWrite)? {
+        let copy = fcntl(descriptor, F_DUPFD_CLOEXEC, 0)
+        guard copy >= 0 else { return nil }
+        let source = DispatchSource.makeWriteSource(fileDescriptor: copy, queue: queue)
+        source.setEventHandler(handler: ready)
+        source.setCancelHandler { close(copy) }
+        source.resume()
+        return source
+    }
+
+    func cancel() {
+        guard !isCancelled else { return }
+        isCancelled = true
+        writing?.cancel()
+        writing = nil
+        reading.cancel()
     }
 }
 

@@ -37,6 +37,36 @@ public protocol StoreExecutor: AnyObject, Sendable {
     /// - Returns: `false` if the executor has stopped, so the work will not run.
     @discardableResult
     func submit(_ work: @escaping @Sendable () -> Void) -> Bool
+
+    /// Watches a descriptor, such as the socket of a database.
+    ///
+    /// - Parameters:
+    ///   - descriptor: the executor watches a duplicate, so its owner may close it at any time.
+    ///   - ready: called on the executor when the descriptor is readable or has failed and, if asked for, when it is
+    ///     writable; again and again until the cause is gone. Never after the watch is cancelled.
+    /// - Returns: a watch that waits for the descriptor to be readable. Only code on the executor may use it.
+    /// - Throws: ``StorageError/unavailable(reason:)``
+    func watch(
+        _ descriptor: Int32, _ ready: @escaping @Sendable () -> Void
+    ) throws(StorageError) -> any DescriptorWatch
+}
+
+extension StoreExecutor {
+    /// The default, for executors of stores that need no descriptors.
+    public func watch(
+        _ descriptor: Int32, _ ready: @escaping @Sendable () -> Void
+    ) throws(StorageError) -> any DescriptorWatch {
+        throw .unavailable(reason: "this executor does not watch descriptors")
+    }
+}
+
+/// A descriptor that an executor watches.
+public protocol DescriptorWatch: AnyObject {
+    /// Whether to report that the descriptor is writable, too.
+    var awaitsWriting: Bool { get set }
+
+    /// Ends the watch.
+    func cancel()
 }
 
 /// Reports the result of an operation: called once, on the session's executor, before the operation's call returns or

@@ -62,7 +62,7 @@ public final class InProcessServer {
         while true {
             if let value = try value() { return value }
             guard ContinuousClock.now < deadline else { throw TimedOut() }
-            try loop.runJobs(waitingAtMost: 100)
+            try loop.runWork(waitingAtMost: 100, in: application)
         }
     }
 }

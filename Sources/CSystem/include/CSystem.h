@@ -28,6 +28,7 @@ int csystem_eventfd(void);
 int csystem_epoll_create(void);
 int csystem_epoll_add(int epoll, int descriptor, uint32_t events, uint64_t token);
 int csystem_epoll_modify(int epoll, int descriptor, uint32_t events, uint64_t token);
+int csystem_epoll_remove(int epoll, int descriptor);
 int csystem_epoll_wait(int epoll, struct csystem_event *events, int capacity, int milliseconds);
 
 /// Returns the number of cores that this process may run on; 0 if it is unknown.

@@ -5,7 +5,7 @@ public protocol Application: AnyObject {
     /// Whether ``requestCompleted(_:)`` gets what only an access log needs: target, `X-Forwarded-For` and caller.
     var logsRequests: Bool { get }
 
-    /// Called before the handlers of one loop iteration. All their requests have been received by then.
+    /// Called before the jobs and handlers of one loop iteration. All their requests have been received by then.
     func beginBatch()
     /// Called after the handlers of one loop iteration, before their responses are sent.
     func endBatch()

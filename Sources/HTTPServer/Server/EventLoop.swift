@@ -16,6 +16,11 @@ public final class EventLoop: @unchecked Sendable {
     private let hasJobs = Atomic<Bool>(false)
     private let isAsleep = Atomic<Bool>(false)
     private let wakeDescriptor: Int32
+    /// What others watch, by token.
+    private var watches: [UInt64: Watch] = [:]
+    /// The watches whose descriptors are ready in this iteration.
+    private var ready: [Watch] = []
+    private var lastWatch: UInt64 = 0
     private let thread = Atomic<UInt>(0)
 
     private struct JobQueue {
@@ -24,6 +29,8 @@ public final class EventLoop: @unchecked Sendable {
     }
 
     static let wakeToken = UInt64.max
+    /// Tokens of watches have this bit and those of connections do not. A number is never used twice.
+    private static let watchBit: UInt64 = 1 << 63
 
     package init(index: Int) throws(SystemError) {
         self.index = index
@@ -49,7 +56,8 @@ public final class EventLoop: @unchecked Sendable {
 
     // MARK: Jobs
 
-    /// Schedules work on the loop's thread, in FIFO order. It runs before the handlers of requests that arrive later.
+    /// Schedules work on the loop's thread, in FIFO order. It runs in a batch of the application, before the handlers of
+    /// requests that arrive later.
     ///
     /// - Returns: `false` if the loop has ended, so the work will not run.
     @discardableResult
@@ -104,6 +112,51 @@ public final class EventLoop: @unchecked Sendable {
         }
     }
 
+    // MARK: Descriptors of others
+
+    /// Watches a descriptor of the loop's owner, such as the socket of a database. To be called on the loop's thread.
+    ///
+    /// - Parameter ready: called when the descriptor is readable or has failed and, if asked for, when it is writable:
+    ///   within a batch of the application, again and again until the cause is gone.
+    /// - Returns: a watch of a duplicate of the descriptor, so that its owner may close it at any time.
+    public func watch(
+        descriptor: Int32, _ ready: @escaping () -> Void
+    ) throws(SystemError) -> Watch {
+        let copy = try SystemCall.check("fcntl") { fcntl(descriptor, F_DUPFD_CLOEXEC, 0) }
+        lastWatch += 1
+        let token = Self.watchBit | lastWatch
+        do {
+            try selector.add(copy, token: token)
+        } catch {
+            _ = Glibc.close(copy)
+            throw error
+        }
+        let watch = Watch(loop: self, descriptor: copy, token: token, ready: ready)
+        watches[token] = watch
+        return watch
+    }
+
+    /// Notes that a watched descriptor is ready. The event may be a stale one, of a watch that was cancelled since.
+    func noteReady(_ token: UInt64) {
+        if let watch = watches[token] { ready.append(watch) }
+    }
+
+    fileprivate func remove(_ watch: Watch) {
+        watches[watch.token] = nil
+        selector.remove(watch.descriptor)
+    }
+
+    /// Whether there are jobs to run, or watched descriptors are ready.
+    var hasWork: Bool { !ready.isEmpty || hasJobs.load(ordering: .sequentiallyConsistent) }
+
+    /// Calls those who wait for a descriptor, and runs the jobs submitted so far.
+    package func runWork() {
+        let watches = ready
+        ready.removeAll(keepingCapacity: true)
+        for watch in watches { watch.call() }
+        runJobs()
+    }
+
     // MARK: Waiting
 
     /// Waits for events, until the next deadline at the latest.
@@ -124,12 +177,20 @@ public final class EventLoop: @unchecked Sendable {
         return try selector.wait(milliseconds: milliseconds)
     }
 
-    /// Waits for jobs and runs them; for tests that drive the loop themselves.
+    /// Waits for jobs and watched descriptors, and runs the work; for tests that drive the loop themselves.
     ///
-    /// - Parameter limit: the longest wait in milliseconds.
-    package func runJobs(waitingAtMost limit: Int32) throws(SystemError) {
-        if try wait(atMost: limit, now: SystemCall.monotonicNanoseconds()) > 0 { clearWakeUp() }
-        runJobs()
+    /// - Parameters:
+    ///   - limit: the longest wait in milliseconds.
+    ///   - application: whose batch the work belongs to.
+    package func runWork(waitingAtMost limit: Int32, in application: any Application) throws(SystemError) {
+        let count = try wait(atMost: limit, now: SystemCall.monotonicNanoseconds())
+        for index in 0..<count {
+            let token = selector.event(index).token
+            if token == Self.wakeToken { clearWakeUp() } else { noteReady(token) }
+        }
+        application.beginBatch()
+        runWork()
+        application.endBatch()
     }
 
     private func wakeIfAsleep() {
@@ -142,6 +203,47 @@ public final class EventLoop: @unchecked Sendable {
     func clearWakeUp() {
         var count: UInt64 = 0
         _ = read(wakeDescriptor, &count, 8)
+    }
+}
+
+extension EventLoop {
+    /// A descriptor that an event loop watches for another module. Used on the loop's thread only.
+    public final class Watch {
+        let descriptor: Int32
+        let token: UInt64
+        private weak var loop: EventLoop?
+        private var ready: (() -> Void)?
+
+        fileprivate init(loop: EventLoop, descriptor: Int32, token: UInt64, ready: @escaping () -> Void) {
+            self.loop = loop
+            self.descriptor = descriptor
+            self.token = token
+            self.ready = ready
+        }
+
+        deinit {
+            cancel()
+        }
+
+        /// Whether to report that the descriptor is writable, too.
+        public var awaitsWriting = false {
+            didSet {
+                guard awaitsWriting != oldValue, ready != nil else { return }
+                try? loop?.selector.modify(descriptor, token: token, reading: true, writing: awaitsWriting)
+            }
+        }
+
+        fileprivate func call() {
+            ready?()
+        }
+
+        /// Ends the watch. Nobody is called any more, even if an event is on its way.
+        public func cancel() {
+            guard ready != nil else { return }
+            ready = nil
+            loop?.remove(self)
+            _ = Glibc.close(descriptor)
+        }
     }
 }
 

@@ -87,8 +87,7 @@ final class Worker {
         dateCache.refresh()
         for index in 0..<count { handle(loop.selector.event(index)) }
         handleDeadlines()
-        loop.runJobs()
-        serveActiveConnections()
+        serve()
     }
 
     private func handle(_ event: Selector.Event) {
@@ -98,18 +97,20 @@ final class Worker {
         case Self.listenerToken:
             accept(atMost: Self.acceptsPerIteration)
         default:
-            guard let connection = connection(event.token) else { return }
+            guard let connection = connection(event.token) else { return loop.noteReady(event.token) }
             if event.isReadable { connection.receive() }
             if event.isWritable { activate(connection) }
         }
     }
 
-    private func serveActiveConnections() {
-        guard !active.isEmpty else { return }
+    /// Runs the work of other threads and of descriptors, then the handlers, all in one batch of the application.
+    private func serve() {
+        guard !active.isEmpty || loop.hasWork else { return }
+        application.beginBatch()
+        loop.runWork()
         let batch = active
         active.removeAll(keepingCapacity: true)
         responses = 0
-        application.beginBatch()
         for connection in batch { connection.handleRequests() }
         application.endBatch()
         for connection in batch {

@@ -38,6 +38,10 @@ struct Selector {
         }
     }
 
+    func remove(_ descriptor: Int32) {
+        _ = csystem_epoll_remove(self.descriptor, descriptor)
+    }
+
     /// Waits for events.
     ///
     /// - Parameter milliseconds: the longest time to wait; -1 for no limit.

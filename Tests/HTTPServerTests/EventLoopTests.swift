@@ -1,0 +1,126 @@
+import Glibc
+import Testing
+
+@testable import HTTPServer
+
+/// An event loop that the test drives itself.
+@Suite struct EventLoopTests {
+    private let loop: EventLoop
+    private let application = BatchRecorder()
+    private let descriptors: (reading: Int32, writing: Int32)
+
+    init() throws {
+        loop = try EventLoop(index: 0)
+        loop.adoptThread()
+        var pair: [Int32] = [0, 0]
+        try #require(pipe(&pair) == 0)
+        descriptors = (pair[0], pair[1])
+    }
+
+    private func write() {
+        var byte: UInt8 = 1
+        _ = Glibc.write(descriptors.writing, &byte, 1)
+    }
+
+    private func read() {
+        var byte: UInt8 = 0
+        _ = Glibc.read(descriptors.reading, &byte, 1)
+    }
+
+    private func close() {
+        _ = Glibc.close(descriptors.reading)
+        _ = Glibc.close(descriptors.writing)
+    }
+
+    @Test func jobsAndWatchedDescriptorsAreServedWithinABatch() throws {
+        defer { close() }
+        let application = application
+        let watch = try loop.watch(descriptor: descriptors.reading) {
+            application.log.append(application.isInBatch ? "descriptor in batch" : "descriptor outside")
+        }
+        // Safe: the job runs on the test's thread.
+        nonisolated(unsafe) let recorder = application
+        loop.submit { recorder.log.append(recorder.isInBatch ? "job in batch" : "job outside") }
+        write()
+        try loop.runWork(waitingAtMost: 1_000, in: application)
+        #expect(application.log == ["descriptor in batch", "job in batch"])
+        // As long as there is something to read.
+        try loop.runWork(waitingAtMost: 1_000, in: application)
+        #expect(application.log.count == 3)
+        read()
+        try loop.runWork(waitingAtMost: 0, in: application)
+        #expect(application.log.count == 3)
+        watch.cancel()
+    }
+
+    @Test func writingIsReportedOnlyWhileItIsAwaited() throws {
+        defer { close() }
+        let application = application
+        let watch = try loop.watch(descriptor: descriptors.writing) { application.log.append("writable") }
+        try loop.runWork(waitingAtMost: 0, in: application)
+        #expect(application.log.isEmpty)
+        watch.awaitsWriting = true
+        try loop.runWork(waitingAtMost: 1_000, in: application)
+        #expect(application.log == ["writable"])
+        watch.awaitsWriting = false
+        try loop.runWork(waitingAtMost: 0, in: application)
+        #expect(application.log == ["writable"])
+        watch.cancel()
+    }
+
+    @Test func anEventOfAWatchThatWasCancelledIsDropped() throws {
+        defer { close() }
+        let application = application
+        var second: EventLoop.Watch?
+        // Both are ready; whoever comes first cancels the other, whose descriptor number is used again at once.
+        let first = try loop.watch(descriptor: descriptors.reading) {
+            application.log.append("first")
+            second?.cancel()
+        }
+        second = try loop.watch(descriptor: descriptors.reading) {
+            application.log.append("second")
+            first.cancel()
+        }
+        write()
+        try loop.runWork(waitingAtMost: 1_000, in: application)
+        #expect(application.log.count == 1)
+        first.cancel()
+        second?.cancel()
+        let third = try loop.watch(descriptor: descriptors.reading) { application.log.append("third") }
+        try loop.runWork(waitingAtMost: 1_000, in: application)
+        #expect(application.log.count == 2 && application.log.last == "third")
+        third.cancel()
+    }
+
+    @Test func theOwnerMayCloseAWatchedDescriptor() throws {
+        let application = application
+        let watch = try loop.watch(descriptor: descriptors.reading) { application.log.append("ended") }
+        close()
+        try loop.runWork(waitingAtMost: 1_000, in: application)
+        #expect(application.log == ["ended"])
+        watch.cancel()
+    }
+}
+
+private final class BatchRecorder: Application {
+    let router = Router([])
+    let logsRequests = false
+    var isInBatch = false
+    var log: [String] = []
+
+    func beginBatch() {
+        isInBatch = true
+    }
+
+    func endBatch() {
+        isInBatch = false
+    }
+
+    func response(to failure: RequestFailure, at location: RequestFailure.Location) -> Response {
+        Response(failure.status, text: failure.detail)
+    }
+
+    func requestCompleted(_ summary: RequestSummary) {}
+
+    func report(_ event: ServerEvent) {}
+}
