@@ -15,7 +15,7 @@ struct Holdfast: ParsableCommand {
         version: version,
         subcommands: [
             ServeCommand.self, MigrateCommand.self, ExportCommand.self, ImportCommand.self, BackupCommand.self,
-            HealthCommand.self, DatafileCommand.self, ManualCommand.self,
+            HealthCommand.self, DatafileCommand.self, ManualCommand.self, DemoCommand.self,
         ])
 
     static func main() {

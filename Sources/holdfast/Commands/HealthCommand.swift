@@ -76,13 +76,22 @@ struct HTTPProbe {
 
     /// - Throws: ``Failure`` when the server cannot be reached, is too slow, or does not respond with HTTP.
     func get(_ path: String) throws(Failure) -> Response {
+        try send("GET", path)
+    }
+
+    /// - Throws: as ``get(_:)``. A response of more than 64 KiB is cut off.
+    func send(_ method: String, _ path: String, body: [UInt8]? = nil) throws(Failure) -> Response {
         let deadline = ContinuousClock.now + .seconds(seconds)
         let descriptor = try connect(until: deadline)
         defer { close(descriptor) }
         let bracketed = host.contains(":") ? "[\(host)]" : host
-        let request = Array("GET \(path) HTTP/1.0\r\nHost: \(bracketed):\(port)\r\n\r\n".utf8)
-        guard send(descriptor, request, request.count, Int32(MSG_NOSIGNAL)) == request.count else {
-            throw Self.failure("send")
+        let length = body.map { "Content-Length: \($0.count)\r\n" } ?? ""
+        let head = "\(method) \(path) HTTP/1.0\r\nHost: \(bracketed):\(port)\r\n\(length)\r\n"
+        var rest = (Array(head.utf8) + (body ?? []))[...]
+        while !rest.isEmpty {
+            let count = rest.withUnsafeBytes { Glibc.send(descriptor, $0.baseAddress, $0.count, Int32(MSG_NOSIGNAL)) }
+            guard count > 0 else { throw Self.failure("send") }
+            rest = rest.dropFirst(count)
         }
         let text = String(decoding: try receiveAll(descriptor, until: deadline), as: UTF8.self)
         guard text.hasPrefix("HTTP/1."), let status = Int(text.dropFirst(9).prefix(3)) else {

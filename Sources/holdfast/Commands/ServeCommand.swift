@@ -15,7 +15,16 @@ struct ServeCommand: ParsableCommand {
 
     func run() throws {
         let settings = Settings(environment: ProcessInfo.processInfo.environment)
-        let configuration = try options.configuration(settings)
+        try serve(try options.configuration(settings), settings)
+    }
+
+    /// Serves until SIGTERM or SIGINT.
+    ///
+    /// - Parameter whenListening: called once the server listens, with its address.
+    func serve(
+        _ configuration: ServeConfiguration, _ settings: Settings,
+        whenListening: (SocketAddress) throws -> Void = { _ in }
+    ) throws {
         let logger = LineLogHandler.makeLogger(configuration.logFormat, level: configuration.logLevel)
         let tokens = configuration.tokensFile.map(TokenFile.init(path:))
         let access = AccessControl(tokens: try tokens?.read() ?? [])
@@ -57,6 +66,7 @@ struct ServeCommand: ParsableCommand {
                 "pid": .stringConvertible(getpid()),
             ])
         notifier?.serve(server, store)
+        try whenListening(server.address)
         let name = signals.waitForTermination()
         services.logger.notice("stopping", metadata: ["signal": "\(name)"])
         services.readiness.shutDown()

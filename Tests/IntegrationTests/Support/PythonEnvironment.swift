@@ -13,6 +13,9 @@ struct PythonEnvironment: Sendable {
     /// Checks manifests by the schemas of Kubernetes, which it contains.
     static let kubernetes = PythonEnvironment("kubernetes-validate==1.37.0", in: "python-kubernetes")
 
+    /// Drives the browser that the system has.
+    static let browser = PythonEnvironment("playwright==1.65.2", in: "python-playwright")
+
     /// The interpreter, or why there is none.
     let interpreter: Result<String, TestFailure>
 

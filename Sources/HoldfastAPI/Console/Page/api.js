@@ -1,5 +1,4 @@
-// The public API of this server. What the console shows and does goes through `call`, which also remembers each request
-// as the curl command that does the same.
+// The public API of this server. `call` also remembers each request, as the curl command that does the same.
 
 const root = new URL("../", document.baseURI);
 const tokenKey = "holdfast.token";
@@ -11,45 +10,41 @@ const tell = (name, detail) => server.dispatchEvent(new CustomEvent(name, { deta
 
 /// The error that the server responded with (RFC 9457, or the Agent's format).
 export class Problem extends Error {
-  constructor(status, body, request) {
-    super(body?.detail ?? body?.error ?? body?.title ?? `the server responded with status ${status}`);
-    this.status = status;
-    this.request = request;
-    this.pointer = body?.pointer ?? null;
-    this.errors = body?.errors ?? (this.pointer === null ? [] : [{ pointer: this.pointer, detail: this.message }]);
-  }
+	constructor(status, body, request) {
+		super(body?.detail ?? body?.error ?? body?.title ?? `the server responded with status ${status}`);
+		this.status = status;
+		this.request = request;
+		this.pointer = body?.pointer ?? null;
+		this.errors = body?.errors ?? (this.pointer === null ? [] : [{ pointer: this.pointer, detail: this.message }]);
+	}
 
-  /// Whether this server has no such route, as one of an older release.
-  get isUnknownRoute() {
-    return this.status === 405 || (this.status === 404 && this.message === "no resource has this path");
-  }
+	/// Whether this server has no such route, as one of an older release.
+	get isUnknownRoute() {
+		return this.status === 405 || (this.status === 404 && this.message === "no resource has this path");
+	}
 }
 
 /// There was no response.
 export class Unreachable extends Error {
-  constructor() { super("The server does not answer."); }
+	constructor() { super("The server does not answer."); }
 }
 
-// MARK: Token and project
-
 export const token = {
-  get: () => sessionStorage.getItem(tokenKey),
-  set: value => sessionStorage.setItem(tokenKey, value),
-  forget: () => sessionStorage.removeItem(tokenKey),
+	get: () => sessionStorage.getItem(tokenKey),
+	set: value => sessionStorage.setItem(tokenKey, value),
+	forget: () => sessionStorage.removeItem(tokenKey),
 };
 
 /// The projects that the stream of changes named, with their revisions.
 export const projects = new Map();
 export const project = {
-  get() {
-    const chosen = sessionStorage.getItem(projectKey);
-    if (chosen && (projects.size === 0 || projects.has(chosen))) return chosen;
-    return projects.has("default") || projects.size === 0 ? null : [...projects.keys()][0];
-  },
-  set: key => sessionStorage.setItem(projectKey, key),
+	get() {
+		const chosen = sessionStorage.getItem(projectKey);
+		if (chosen && (projects.size === 0 || projects.has(chosen))) return chosen;
+		return projects.has("default") || projects.size === 0 ? null : [...projects.keys()][0];
+	},
+	set: key => sessionStorage.setItem(projectKey, key),
 };
-
-// MARK: Requests
 
 /// What the present screen reads is given up with it.
 let screen;
@@ -57,47 +52,46 @@ let screen;
 /// The requests that the present screen was made of, and those that it has sent since.
 export let requests = [];
 export function begin(signal) {
-  screen = signal;
-  requests = [];
+	screen = signal;
+	requests = [];
 }
 
 export const path = (...parts) => "/v1/" + parts.map(encodeURIComponent).join("/");
 
 /// Sends a request.
 ///
-/// `options`: `query`, `body` (an object), `ifMatch`, `ifNoneMatch`, `text` (whether the response is wanted as text),
+/// `options`: `query`, `body` (an object), `ifMatch`, `text` (whether the response is wanted as text),
 /// `lines` (as JSON lines), `sdkKey` (of another project than the chosen one), `silent` (whether it is left out of the curl
 /// commands).
 export async function call(method, path, options = {}) {
-  const url = new URL(path.slice(1), root);
-  for (const [name, value] of Object.entries(options.query ?? {})) {
-    if (value !== null && value !== undefined && value !== "") url.searchParams.set(name, value);
-  }
-  const headers = {};
-  const sdkKey = options.sdkKey ?? project.get();
-  if (sdkKey) headers["X-Optimizely-SDK-Key"] = sdkKey;
-  if (options.ifMatch) headers["If-Match"] = options.ifMatch;
-  if (options.ifNoneMatch) headers["If-None-Match"] = options.ifNoneMatch;
-  const body = options.body === undefined ? undefined : JSON.stringify(options.body);
-  const request = { method, url: url.href, headers, body };
-  if (!options.silent) remember(request);
-  let response;
-  try {
-    response = await fetch(url, { method, headers: { ...headers, ...credential() }, body, signal: method === "GET" ? screen : undefined, cache: "no-store", credentials: "omit" });
-  } catch (error) {
-    if (error.name === "AbortError") throw error;
-    tell("lost");
-    throw new Unreachable();
-  }
-  tell("found");
-  const text = await response.text();
-  if (!response.ok && response.status !== 304) {
-    const problem = new Problem(response.status, parse(text), request);
-    if (response.status === 401) tell("refused", problem);
-    throw problem;
-  }
-  const data = options.text ? text : options.lines ? text.split("\n").filter(Boolean).map(parse) : parse(text);
-  return { status: response.status, data, etag: response.headers.get("ETag"), request };
+	const url = new URL(path.slice(1), root);
+	for (const [name, value] of Object.entries(options.query ?? {})) {
+		if (value !== null && value !== undefined && value !== "") url.searchParams.set(name, value);
+	}
+	const headers = {};
+	const sdkKey = options.sdkKey ?? project.get();
+	if (sdkKey) headers["X-Optimizely-SDK-Key"] = sdkKey;
+	if (options.ifMatch) headers["If-Match"] = options.ifMatch;
+	const body = options.body === undefined ? undefined : JSON.stringify(options.body);
+	const request = { method, url: url.href, headers, body };
+	if (!options.silent) remember(request);
+	let response;
+	try {
+		response = await fetch(url, { method, headers: { ...headers, ...credential() }, body, signal: method === "GET" ? screen : undefined, cache: "no-store", credentials: "omit" });
+	} catch (error) {
+		if (error.name === "AbortError") throw error;
+		tell("lost");
+		throw new Unreachable();
+	}
+	tell("found");
+	const text = await response.text();
+	if (!response.ok) {
+		const problem = new Problem(response.status, parse(text), request);
+		if (response.status === 401) tell("refused", problem);
+		throw problem;
+	}
+	const data = options.text ? text : options.lines ? text.split("\n").filter(Boolean).map(parse) : parse(text);
+	return { status: response.status, data, etag: response.headers.get("ETag"), request };
 }
 
 export const get = async (path, query, options) => (await call("GET", path, { query, ...options })).data;
@@ -105,90 +99,77 @@ export const get = async (path, query, options) => (await call("GET", path, { qu
 const credential = () => token.get() ? { Authorization: `Bearer ${token.get()}` } : {};
 
 function parse(text) {
-  if (text === "") return null;
-  try { return JSON.parse(text); } catch { return { detail: text.slice(0, 500) }; }
+	if (text === "") return null;
+	try { return JSON.parse(text); } catch { return { detail: text.slice(0, 500) }; }
 }
 
 function remember(request) {
-  const known = requests.findIndex(other => curl(other) === curl(request));
-  if (known >= 0) requests.splice(known, 1);
-  requests.push(request);
-  if (requests.length > 60) requests.shift();
+	const known = requests.findIndex(other => curl(other) === curl(request));
+	if (known >= 0) requests.splice(known, 1);
+	requests.push(request);
+	if (requests.length > 60) requests.shift();
 }
 
 /// The command that sends the request. It names the token by a variable, never by its secret.
 export function curl(request) {
-  const parts = ["curl"];
-  if (request.method !== "GET" && !(request.method === "POST" && request.body !== undefined)) parts.push("-X", request.method);
-  parts.push(quoted(request.url));
-  if (token.get()) parts.push('-H "Authorization: Bearer $HOLDFAST_TOKEN"');
-  for (const [name, value] of Object.entries(request.headers)) parts.push("-H", quoted(`${name}: ${value}`));
-  if (request.body !== undefined) parts.push("-d", quoted(request.body));
-  return parts.join(" ");
+	const parts = ["curl"];
+	if (request.method !== "GET" && !(request.method === "POST" && request.body !== undefined)) parts.push("-X", request.method);
+	parts.push(quoted(request.url));
+	if (token.get()) parts.push('-H "Authorization: Bearer $HOLDFAST_TOKEN"');
+	for (const [name, value] of Object.entries(request.headers)) parts.push("-H", quoted(`${name}: ${value}`));
+	if (request.body !== undefined) parts.push("-d", quoted(request.body));
+	return parts.join(" ");
 }
 
 const quoted = text => /^[\w./:=@%+,-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
-
-/// Whether the server has a route.
-const known = new Map();
-export async function hasRoute(path) {
-  if (!known.has(path)) {
-    const url = new URL(path.slice(1), root);
-    known.set(path, fetch(url, { method: "OPTIONS", credentials: "omit" }).then(response => response.status !== 404)
-      .catch(() => { known.delete(path); return false; }));
-  }
-  return known.get(path);
-}
-
-// MARK: Changes
 
 let following = null;
 
 /// Follows the stream of changes until `stopFollowing`, and opens it again when it ends. `EventSource` cannot send a
 /// token, so the stream is read by hand.
 export async function follow() {
-  stopFollowing();
-  const controller = following = new AbortController();
-  for (let pause = 500; !controller.signal.aborted; pause = Math.min(pause * 2, 8_000)) {
-    try {
-      const response = await fetch(new URL("v1/changes", root), { headers: credential(), signal: controller.signal, cache: "no-store", credentials: "omit" });
-      if (response.status === 401 || response.status === 403) return;
-      if (response.ok) {
-        pause = 500;
-        tell("found");
-        await readEvents(response.body.pipeThrough(new TextDecoderStream()).getReader());
-      }
-    } catch {
-      if (controller.signal.aborted) return;
-    }
-    if (controller.signal.aborted) return;
-    tell("lost");
-    await new Promise(resolve => setTimeout(resolve, pause));
-  }
+	stopFollowing();
+	const controller = following = new AbortController();
+	for (let pause = 500; !controller.signal.aborted; pause = Math.min(pause * 2, 8_000)) {
+		try {
+			const response = await fetch(new URL("v1/changes", root), { headers: credential(), signal: controller.signal, cache: "no-store", credentials: "omit" });
+			if (response.status === 401 || response.status === 403) return;
+			if (response.ok) {
+				pause = 500;
+				tell("found");
+				await readEvents(response.body.pipeThrough(new TextDecoderStream()).getReader());
+			}
+		} catch {
+			if (controller.signal.aborted) return;
+		}
+		if (controller.signal.aborted) return;
+		tell("lost");
+		await new Promise(resolve => setTimeout(resolve, pause));
+	}
 }
 
 export function stopFollowing() {
-  following?.abort();
-  following = null;
+	following?.abort();
+	following = null;
 }
 
 async function readEvents(reader) {
-  let buffer = "";
-  for (;;) {
-    const { done, value } = await reader.read();
-    if (done) return;
-    buffer += value;
-    const events = buffer.split("\n\n");
-    buffer = events.pop();
-    for (const event of events) {
-      const data = event.split("\n").filter(line => line.startsWith("data:")).map(line => line.slice(5)).join("\n");
-      if (data) noteChange(JSON.parse(data));
-    }
-  }
+	let buffer = "";
+	for (;;) {
+		const { done, value } = await reader.read();
+		if (done) return;
+		buffer += value;
+		const events = buffer.split("\n\n");
+		buffer = events.pop();
+		for (const event of events) {
+			const data = event.split("\n").filter(line => line.startsWith("data:")).map(line => line.slice(5)).join("\n");
+			if (data) noteChange(JSON.parse(data));
+		}
+	}
 }
 
 function noteChange(change) {
-  const former = projects.get(change.sdk_key);
-  projects.set(change.sdk_key, change.revision);
-  if (former !== change.revision) tell("changed", { ...change, isFirst: former === undefined });
+	const former = projects.get(change.sdk_key);
+	projects.set(change.sdk_key, change.revision);
+	if (former !== change.revision) tell("changed", { ...change, isFirst: former === undefined });
 }

@@ -2,18 +2,18 @@
 
 import { h, replace, icon } from "./dom.js";
 import * as api from "./api.js";
-import { banner, button, failure, field, link, message, page, to } from "./parts.js";
+import { banner, button, failure, field, link, message, page, submitButton, to } from "./parts.js";
 import { openPalette } from "./palette.js";
 
 export const screens = [
-  { path: "users", name: "Users", icon: "user", module: "./users.js" },
-  { path: "experiments", name: "Experiments", icon: "experiment", module: "./experiments.js" },
-  { path: "flags", name: "Flags", icon: "flag", module: "./flags.js" },
-  { path: "live", name: "Live", icon: "live", module: "./live.js" },
-  { path: "audit", name: "Audit log", icon: "audit", module: "./audit.js" },
-  { path: "attributes", name: "Attributes", icon: "attribute", module: "./attributes.js" },
-  { path: "segments", name: "Segments", icon: "segment", module: "./attributes.js" },
-  { path: "datafiles", name: "Datafiles", icon: "datafile", module: "./datafiles.js" },
+	{ path: "users", name: "Users", icon: "user", module: "./users.js" },
+	{ path: "experiments", name: "Experiments", icon: "experiment", module: "./experiments.js" },
+	{ path: "flags", name: "Flags", icon: "flag", module: "./flags.js" },
+	{ path: "live", name: "Live", icon: "live", module: "./live.js" },
+	{ path: "audit", name: "Audit log", icon: "audit", module: "./audit.js" },
+	{ path: "attributes", name: "Attributes", icon: "attribute", module: "./attributes.js" },
+	{ path: "segments", name: "Segments", icon: "segment", module: "./attributes.js" },
+	{ path: "datafiles", name: "Datafiles", icon: "datafile", module: "./datafiles.js" },
 ];
 
 const main = document.getElementById("main");
@@ -22,177 +22,173 @@ const connection = document.getElementById("connection");
 let current = null;
 let isFirst = true;
 
-// MARK: Addresses
-
 /// `#/experiments/checkout?goal=purchase` is `["experiments", "checkout"]` and its query.
 function parse(hash) {
-  const [path, query = ""] = hash.replace(/^#\/?/, "").split("?", 2);
-  const decode = part => { try { return decodeURIComponent(part); } catch { return part; } };
-  return { parts: path.split("/").filter(Boolean).map(decode), query: new URLSearchParams(query) };
+	const [path, query = ""] = hash.replace(/^#\/?/, "").split("?", 2);
+	const decode = part => { try { return decodeURIComponent(part); } catch { return part; } };
+	return { parts: path.split("/").filter(Boolean).map(decode), query: new URLSearchParams(query) };
 }
 
-async function navigate() {
-  const { parts, query } = parse(location.hash);
-  const screen = screens.find(s => s.path === parts[0]);
-  if (!screen) return location.replace(to("experiments"));
-  current?.controller.abort();
-  const controller = new AbortController();
-  const context = current = {
-    controller, parts: parts.slice(1), query, signal: controller.signal, screen: screen.path,
-    /// Keeps a choice of the screen in the address.
-    setQuery(changes) {
-      for (const [name, value] of Object.entries(changes)) {
-        if (value === null || value === undefined || value === "") query.delete(name); else query.set(name, value);
-      }
-      const text = query.toString();
-      history.replaceState(null, "", location.hash.split("?")[0] + (text ? `?${text}` : ""));
-    },
-    /// Calls `action` when a datafile changes, for as long as the screen is shown.
-    onChange(action) { api.server.addEventListener("changed", e => { if (!e.detail.isFirst) action(e.detail); }, { signal: controller.signal }); },
-    every(milliseconds, action) {
-      const timer = setInterval(action, milliseconds);
-      controller.signal.addEventListener("abort", () => clearInterval(timer));
-    },
-    reload: () => navigate(),
-  };
-  api.begin(controller.signal);
-  markScreen(screen);
-  let content;
-  try {
-    const module = await import(screen.module);
-    if (controller.signal.aborted) return;
-    content = await module.show(context);
-  } catch (error) {
-    if (error.name === "AbortError") return;
-    content = page(parts[1] ?? screen.name, { above: parts[1] && link(to(screen.path), screen.name) }, failure(error));
-  }
-  if (controller.signal.aborted) return;
-  replace(main, content);
-  const heading = main.querySelector("h1");
-  document.title = `${heading?.textContent ?? screen.name} · Holdfast`;
-  if (!isFirst || document.activeElement === document.body) {
-    scrollTo(0, 0);
-    const target = main.querySelector("[data-focus]") ?? heading;
-    target?.focus({ preventScroll: true });
-  }
-  isFirst = false;
+/// What happens by itself must not disturb: a failure is seen at the next change, or told by the connection.
+async function quietly(action) {
+	try { await action(); } catch { /* See above. */ }
 }
 
-// MARK: Frame
+async function navigate(isReload) {
+	const { parts, query } = parse(location.hash);
+	const screen = screens.find(s => s.path === parts[0]);
+	if (!screen) return location.replace(to("experiments"));
+	current?.controller.abort();
+	const controller = new AbortController();
+	const context = current = {
+		controller, parts: parts.slice(1), query, signal: controller.signal, screen: screen.path,
+		/// Keeps a choice of the screen in the address.
+		setQuery(changes) {
+			for (const [name, value] of Object.entries(changes)) {
+				if (value === null || value === undefined || value === "") query.delete(name); else query.set(name, value);
+			}
+			const text = query.toString();
+			history.replaceState(null, "", location.hash.split("?")[0] + (text ? `?${text}` : ""));
+		},
+		/// Calls `action` when a datafile changes, for as long as the screen is shown.
+		onChange(action) { api.server.addEventListener("changed", e => { if (!e.detail.isFirst) quietly(action); }, { signal: controller.signal }); },
+		every(milliseconds, action) {
+			const timer = setInterval(() => quietly(action), milliseconds);
+			controller.signal.addEventListener("abort", () => clearInterval(timer));
+		},
+		reload: () => navigate(true),
+	};
+	api.begin(controller.signal);
+	markScreen(screen);
+	let content;
+	try {
+		const module = await import(screen.module);
+		if (controller.signal.aborted) return;
+		content = await module.show(context);
+	} catch (error) {
+		if (error.name === "AbortError") return;
+		content = page(parts[1] ?? screen.name, { above: parts[1] && link(to(screen.path), screen.name) }, failure(error));
+	}
+	if (controller.signal.aborted) return;
+	replace(main, content);
+	const heading = main.querySelector("h1");
+	document.title = `${heading?.textContent ?? screen.name} · Holdfast`;
+	// Of a page that has just been opened the focus stays at the beginning, and one that is drawn anew keeps its place.
+	if (!(isReload && document.activeElement !== document.body)) (main.querySelector("[data-focus]") ?? (isFirst ? null : heading))?.focus({ preventScroll: true });
+	if (!isFirst && !isReload) scrollTo(0, 0);
+	isFirst = false;
+}
 
 function markScreen(screen) {
-  replace(document.getElementById("screens"), screens.map(s => h("li",
-    h("a", { href: to(s.path), "aria-current": s === screen ? "page" : null }, icon(s.icon), s.name))));
-  const items = document.getElementById("screens");
-  const active = items.querySelector("[aria-current]");
-  if (items.scrollWidth > items.clientWidth && active) items.scrollLeft = active.offsetLeft - 40;
+	replace(document.getElementById("screens"), screens.map(s => h("li",
+		h("a", { href: to(s.path), "aria-current": s === screen ? "page" : null }, icon(s.icon), s.name))));
+	const items = document.getElementById("screens");
+	const active = items.querySelector("[aria-current]");
+	if (items.scrollWidth > items.clientWidth && active) items.scrollLeft = active.offsetLeft - 40;
 }
 
 function showAccount() {
-  const keys = [...api.projects.keys()];
-  replace(document.getElementById("account"),
-    keys.length > 1 && h("label.project", h("span", "Project"),
-      h("select", { onchange: e => { api.project.set(e.target.value); navigate(); } },
-        keys.map(key => h("option", { value: key, selected: key === api.project.get() }, key)))),
-    api.token.get() && h("button", { class: "button quiet", onclick: signOut }, icon("out"), "Sign out"));
+	const keys = [...api.projects.keys()];
+	replace(document.getElementById("account"),
+		keys.length > 1 && h("label.project", h("span", "Project"),
+			h("select", { onchange: e => { api.project.set(e.target.value); navigate(); } },
+				keys.map(key => h("option", { value: key, selected: key === api.project.get() }, key)))),
+		api.token.get() && h("button", { class: "button quiet", onclick: signOut }, icon("out"), "Sign out"));
 }
 
 function signOut() {
-  api.token.forget();
-  api.stopFollowing();
-  api.projects.clear();
-  showSignIn();
+	api.token.forget();
+	api.stopFollowing();
+	api.projects.clear();
+	showSignIn();
 }
 
 function start() {
-  bar.hidden = false;
-  showAccount();
-  api.follow();
-  navigate();
+	bar.hidden = false;
+	showAccount();
+	api.follow();
+	navigate();
 }
-
-// MARK: Sign in
 
 /// Asks for a token. `problem` is what the server said to the last one.
 function showSignIn(problem) {
-  current?.controller.abort();
-  current = null;
-  bar.hidden = true;
-  document.querySelectorAll("dialog[open]").forEach(d => d.close());
-  const input = h("input", { type: "password", required: true });
-  const token = field("Access token", input, { hint: "Kept in this tab until it is closed. The console can do what the token may do, and nothing else." });
-  const notice = h("div", problem && banner("bad", "The server refuses the token", h("p", problem.message)));
-  const form = h("form.sign-in", { onsubmit: async event => {
-    event.preventDefault();
-    api.token.set(input.value.trim());
-    try {
-      await api.get("/v1/attributes", null, { silent: true });
-      start();
-    } catch (error) {
-      // A token of any scope may look around; each screen says what it lacks.
-      if (error instanceof api.Problem && error.status === 403) return start();
-      if (!(error instanceof api.Problem)) { api.token.forget(); replace(notice, failure(error)); }
-      input.select();
-    }
-  } },
-    h("img", { src: "icon.svg", alt: "", width: 40, height: 40 }),
-    h("h1", { tabindex: "-1" }, "Holdfast"),
-    h("p.note", "Sign in with one of the server’s access tokens."),
-    notice, token, h("button", { type: "submit", class: "button primary" }, "Sign in"));
-  replace(main, form);
-  document.title = "Sign in · Holdfast";
-  input.focus();
+	current?.controller.abort();
+	current = null;
+	bar.hidden = true;
+	document.querySelectorAll("dialog[open]").forEach(d => d.close());
+	const input = h("input", { type: "password", required: true });
+	const token = field("Access token", input, { hint: "Kept in this tab until it is closed. The console can do what the token may do, and nothing else." });
+	const notice = h("div", problem && banner("bad", "The server refuses the token", h("p", problem.message)));
+	const form = h("form.sign-in", { onsubmit: async event => {
+		event.preventDefault();
+		api.token.set(input.value.trim());
+		try {
+			await api.get("/v1/attributes", null, { silent: true });
+			isFirst = false;
+			start();
+		} catch (error) {
+			// A token of any scope may look around; each screen says what it lacks.
+			if (error instanceof api.Problem && error.status === 403) return start();
+			if (!(error instanceof api.Problem)) { api.token.forget(); replace(notice, failure(error)); }
+			input.select();
+		}
+	} },
+		h("img", { src: "icon.svg", alt: "", width: 40, height: 40 }),
+		h("h1", { tabindex: "-1" }, "Holdfast"),
+		h("p.note", "Sign in with one of the server’s access tokens."),
+		notice, token, submitButton("Sign in"));
+	replace(main, form);
+	document.title = "Sign in · Holdfast";
+	input.focus();
 }
-
-// MARK: Events of the server
 
 let isLost = false;
 
 api.server.addEventListener("lost", () => {
-  if (isLost) return;
-  isLost = true;
-  replace(connection, banner("warn", "The server does not answer.", h("p", "What you see may be old. The console tries again by itself.")));
+	if (isLost) return;
+	isLost = true;
+	replace(connection, banner("warn", "The server does not answer.", h("p", "What you see may be old. The console tries again by itself.")));
 });
 
 api.server.addEventListener("found", () => {
-  if (!isLost) return;
-  isLost = false;
-  connection.replaceChildren();
-  message("good", "The server answers again.");
-  if (current && main.querySelector(".banner.bad")) navigate();
+	if (!isLost) return;
+	isLost = false;
+	connection.replaceChildren();
+	message("good", "The server answers again.");
+	if (current && main.querySelector(".banner.bad")) navigate();
 });
 
 api.server.addEventListener("refused", event => {
-  const hadToken = api.token.get() !== null;
-  api.token.forget();
-  api.stopFollowing();
-  showSignIn(hadToken ? event.detail : null);
+	const hadToken = api.token.get() !== null;
+	api.token.forget();
+	api.stopFollowing();
+	showSignIn(hadToken ? event.detail : null);
 });
 
 api.server.addEventListener("changed", () => {
-  if (document.getElementById("account").querySelectorAll("option").length !== api.projects.size) showAccount();
+	if (document.getElementById("account").querySelectorAll("option").length !== api.projects.size) showAccount();
 });
 
 addEventListener("hashchange", () => { if (!bar.hidden) navigate(); });
 
 addEventListener("keydown", event => {
-  if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k" && !bar.hidden) {
-    event.preventDefault();
-    openPalette(screens);
-  } else if (event.key === "/" && !event.ctrlKey && !event.metaKey && !event.target.closest("input, textarea, select, dialog")) {
-    const search = main.querySelector("input[type=search]");
-    if (search) { event.preventDefault(); search.focus(); }
-  }
+	if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k" && !bar.hidden) {
+		event.preventDefault();
+		openPalette(screens);
+	} else if (event.key === "/" && !event.ctrlKey && !event.metaKey && !event.target.closest("input, textarea, dialog")) {
+		const search = main.querySelector("input[type=search]");
+		if (search) { event.preventDefault(); search.focus(); }
+	}
 });
 document.getElementById("open-palette").addEventListener("click", () => openPalette(screens));
 document.querySelector(".skip").addEventListener("click", event => { event.preventDefault(); main.focus(); });
 
 // A server without tokens lets everybody in.
 try {
-  await api.get("/v1/attributes", null, { silent: true });
-  start();
+	await api.get("/v1/attributes", null, { silent: true });
+	start();
 } catch (error) {
-  if (!(error instanceof api.Problem)) {
-    replace(main, h("div.page", failure(error), button("Try again", () => location.reload(), "primary")));
-  } else if (error.status === 403) start();
+	if (!(error instanceof api.Problem)) {
+		replace(main, h("div.page", failure(error), button("Try again", () => location.reload(), "primary")));
+	} else if (error.status === 403) start();
 }

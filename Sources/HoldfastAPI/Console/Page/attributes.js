@@ -1,129 +1,107 @@
 // Attributes of users, and segments: the users who meet conditions.
 
-import { h, replace, icon } from "./dom.js";
+import { h, icon } from "./dom.js";
 import * as api from "./api.js";
-import { badge, button, card, code, commandLine, confirm, empty, facts, field, here, link, message, page, pending, section, select, showProblem, table, to } from "./parts.js";
+import { button, card, confirm, empty, field, here, link, message, page, pending, section, select, showProblem, submitButton, table, to } from "./parts.js";
 import { integer, none, plural } from "./format.js";
-import { conditionsForm, inWords } from "./conditions.js";
+import { conditionsForm, inWords, vocabulary } from "./conditions.js";
 
 export async function show(context) {
-  if (context.screen === "attributes") return attributes(context);
-  if (context.query.has("new")) return segmentForm(context);
-  return context.parts.length ? segment(context, context.parts.join("/")) : segments(context);
+	if (context.screen === "attributes") return attributes(context);
+	if (context.query.has("new")) return segmentForm(context);
+	return context.parts.length ? segment(context, context.parts.join("/")) : segments(context);
 }
-
-// MARK: Attributes
 
 const types = ["string", "number", "boolean", "country", "date", "time", "timestamp", "selection"];
 
 async function attributes(context) {
-  const { attributes } = await api.get("/v1/attributes");
-  const actions = button("New attribute…", () => define().then(done => done && context.reload()), "add");
-  const below = "What apps may say about users, to target experiments at.";
-  if (attributes.length === 0) {
-    return page("Attributes", { actions, below }, empty("No attribute is defined", "Define one here, or with one request:", `curl -X PUT ${here("v1/attributes/country")} -d '{"type":"country"}'`));
-  }
-  return page("Attributes", { actions, below }, table("Attributes", [
-    { name: "Name", class: "wide", cell: a => h("span.name", a.name) }, { name: "Type", cell: a => a.multiple ? `${a.type}, several` : a.type },
-    { name: "Values", cell: a => a.values ? a.values.join(", ") : h("span.faint", none) },
-    { name: "Actions", hidden: true, class: "row-actions", cell: a => h("div", a.type === "selection" && button("Edit…", () => define(a).then(done => done && context.reload()), "quiet"),
-      button("Delete…", () => removeAttribute(a.name).then(done => done && context.reload()), "quiet")) }], attributes));
+	const { attributes } = await api.get("/v1/attributes");
+	const actions = button("New attribute…", () => define().then(done => done && context.reload()), "add");
+	const below = "What apps may say about users, to target experiments at.";
+	if (attributes.length === 0) {
+		return page("Attributes", { actions, below }, empty("No attribute is defined", "Define one here, or with one request:", `curl -X PUT ${here("v1/attributes/country")} -d '{"type":"country"}'`));
+	}
+	return page("Attributes", { actions, below }, table("Attributes", [
+		["Name", a => h("span.name", a.name), "wide"], ["Type", a => a.multiple ? `${a.type}, several` : a.type],
+		["Values", a => a.values ? a.values.join(", ") : h("span.faint", none)],
+		["Actions", a => h("div", a.type === "selection" && button("Edit…", () => define(a).then(done => done && context.reload()), "quiet"),
+			button("Delete…", () => removeAttribute(a.name).then(done => done && context.reload()), "quiet")), "row-actions"]], attributes));
 }
 
 async function define(former) {
-  const name = field("Name", h("input", { required: true, value: former?.name ?? "", readonly: Boolean(former) }));
-  const type = field("Type", select(types, former?.type ?? "string", { disabled: Boolean(former), onchange: () => update() }), { pointer: "/type", hint: "The type never changes." });
-  const values = field("Values", h("textarea", { rows: 4, value: (former?.values ?? []).join("\n") }), { pointer: "/values", hint: "One a line." });
-  const multiple = h("label.check", h("input", { type: "checkbox", checked: former?.multiple === true }), "A user may have several");
-  const update = () => { values.hidden = multiple.hidden = type.input.value !== "selection"; };
-  update();
-  const done = await confirm(former ? `Edit ${former.name}` : "New attribute", null, {
-    label: "Save", fields: [name, type, values, multiple], action: () => {
-      const body = { type: type.input.value };
-      if (body.type === "selection") {
-        body.values = values.input.value.split("\n").map(v => v.trim()).filter(Boolean);
-        if (multiple.firstChild.checked) body.multiple = true;
-      }
-      return api.call("PUT", api.path("attributes", name.input.value.trim()), { body });
-    },
-  });
-  if (done) message("good", `Saved the attribute ${done.data.name}.`, done.request);
-  return done;
+	const name = field("Name", h("input", { required: true, value: former?.name ?? "", readonly: Boolean(former) }));
+	const type = field("Type", select(types, former?.type ?? "string", { disabled: Boolean(former), onchange: () => update() }), { pointer: "/type", hint: "The type never changes." });
+	const values = field("Values", h("textarea", { rows: 4, value: (former?.values ?? []).join("\n") }), { pointer: "/values", hint: "One a line." });
+	const multiple = h("label.check", h("input", { type: "checkbox", checked: former?.multiple === true }), "A user may have several");
+	const update = () => { values.hidden = multiple.hidden = type.input.value !== "selection"; };
+	update();
+	return confirm(former ? `Edit ${former.name}` : "New attribute", null, {
+		label: "Save", fields: [name, type, values, multiple], done: ({ data }) => `Saved the attribute ${data.name}.`, action: () => {
+			const body = { type: type.input.value };
+			if (body.type === "selection") {
+				body.values = values.input.value.split("\n").map(v => v.trim()).filter(Boolean);
+				if (multiple.firstChild.checked) body.multiple = true;
+			}
+			return api.call("PUT", api.path("attributes", name.input.value.trim()), { body });
+		},
+	});
 }
 
 async function removeAttribute(name) {
-  const done = await confirm(`Delete ${name}?`, h("p", "The attribute and its values of all users are deleted. This cannot be undone."), {
-    label: "Delete", danger: true, action: () => api.call("DELETE", api.path("attributes", name)) });
-  if (done) message("good", `Deleted the attribute ${name}.`, done.request);
-  return done;
+	return confirm(`Delete ${name}?`, h("p", "The attribute and its values of all users are deleted. This cannot be undone."), {
+		label: "Delete", danger: true, done: () => `Deleted the attribute ${name}.`, action: () => api.call("DELETE", api.path("attributes", name)) });
 }
-
-// MARK: Segments
 
 async function segments(context) {
-  const { segments } = await api.get("/v1/segments");
-  const actions = h("a.button.primary", { href: "#/segments?new=1" }, icon("plus"), "New segment");
-  const below = "The users who meet conditions, as an audience that experiments can share.";
-  if (segments.length === 0) {
-    return page("Segments", { actions, below }, empty("No segment is defined", "Define one here, or with one request:",
-      `curl -X PUT ${here("v1/segments/adults")} -d '{"conditions":{"type":"custom_attribute","name":"age","match":"ge","value":18}}'`));
-  }
-  const sizes = new Map();
-  return page("Segments", { actions, below }, table("Segments", [
-    { name: "Name", class: "wide", cell: s => h("a.name", { href: to("segments", s.name) }, s.name) }, { name: "Who", class: "wrap", cell: s => inWords(s.conditions) },
-    { name: "Users", number: true, cell: s => sizeButton(s.name, sizes) }], segments));
-}
-
-/// Counting looks at every user, so it is done on request.
-function sizeButton(name) {
-  const place = h("span", button("Count", async event => {
-    event.currentTarget.setAttribute("aria-disabled", "true");
-    try { replace(place, integer((await api.get(api.path("segments", name), { size: "true" })).size)); } catch (error) { replace(place, none); message("bad", error.message); }
-  }, "quiet"));
-  return place;
+	const { segments } = await api.get("/v1/segments");
+	const actions = h("a.button.primary", { href: "#/segments?new=1" }, icon("plus"), "New segment");
+	const below = "The users who meet conditions, as an audience that experiments can share.";
+	if (segments.length === 0) {
+		return page("Segments", { actions, below }, empty("No segment is defined", "Define one here, or with one request:",
+			`curl -X PUT ${here("v1/segments/adults")} -d '{"conditions":{"type":"custom_attribute","name":"age","match":"ge","value":18}}'`));
+	}
+	return page("Segments", { actions, below }, table("Segments", [
+		["Name", s => h("a.name", { href: to("segments", s.name) }, s.name), "wide"], ["Who", s => inWords(s.conditions), "wrap"]], segments));
 }
 
 async function segment(context, name) {
-  const [segment, attributes, segments] = await Promise.all([api.get(api.path("segments", name)),
-    api.get("/v1/attributes", null, { silent: true }).then(d => d.attributes, () => []), api.get("/v1/segments", null, { silent: true }).then(d => d.segments, () => [])]);
-  const form = conditionsForm(segment.conditions, { attributes, segments: segments.filter(s => s.name !== name), pointer: "/conditions", required: true });
-  return page(name, {
-    above: link(to("segments"), "Segments"), below: inWords(segment.conditions),
-    actions: button("Delete…", async () => { if (await removeSegment(name)) location.hash = to("segments"); }, "danger quiet"),
-  }, section("Size", {}, pending(async () => {
-    const { size, examined } = await api.get(api.path("segments", name), { size: "true" });
-    return card(h("p", h("strong.big", integer(size)), ` of ${plural(examined, "user")} with attributes`));
-  }, "Counting…")), section("Conditions", {}, editor(name, form, () => context.reload())),
-  section("Users", { note: "The first 100." }, pending(async () => {
-    const users = await api.get(`${api.path("segments", name)}/users`, { limit: 100 }, { lines: true });
-    return users.length ? card(h("ul.links.inline", users.map(u => h("li", link(to("users", u.user_id), u.user_id))))) : empty("Nobody yet", "Users are in the segment once their attributes meet the conditions.");
-  })));
+	const [segment, words] = await Promise.all([api.get(api.path("segments", name)), vocabulary()]);
+	const form = conditionsForm(segment.conditions, { ...words, segments: words.segments.filter(s => s.name !== name), pointer: "/conditions", required: true });
+	return page(name, {
+		above: link(to("segments"), "Segments"), below: inWords(segment.conditions),
+		actions: button("Delete…", async () => { if (await removeSegment(name)) location.hash = to("segments"); }, "danger quiet"),
+	}, section("Size", {}, pending(async () => {
+		const { size, examined } = await api.get(api.path("segments", name), { size: "true" });
+		return card(h("p", h("strong", integer(size)), ` of ${plural(examined, "user")} with attributes`));
+	}, "Counting…")), section("Conditions", {}, editor(name, form, () => context.reload())),
+	section("Users", { note: "The first 100." }, pending(async () => {
+		const users = await api.get(`${api.path("segments", name)}/users`, { limit: 100 }, { lines: true });
+		return users.length ? card(h("ul.links.inline", users.map(u => h("li", link(to("users", u.user_id), u.user_id))))) : empty("Nobody yet", "Users are in the segment once their attributes meet the conditions.");
+	})));
 }
 
 function editor(name, form, saved) {
-  const problems = h("div");
-  const input = field("Name", h("input", { required: true, "data-focus": name === null }));
-  return h("form.card.form", { onsubmit: async event => {
-    event.preventDefault();
-    problems.replaceChildren();
-    const conditions = form.read();
-    try {
-      if (conditions === undefined) throw new Error("The conditions must be JSON.");
-      const done = await api.call("PUT", api.path("segments", name ?? input.input.value.trim()), { body: { conditions: conditions ?? [] } });
-      message("good", `Saved the segment ${done.data.name}.`, done.request);
-      saved(done.data.name);
-    } catch (error) { showProblem(error, [], problems); }
-  } }, name === null && input, form, problems, h("div.buttons", h("button", { type: "submit", class: "button primary" }, "Save")));
+	const problems = h("div");
+	const input = field("Name", h("input", { required: true, "data-focus": name === null }));
+	return h("form.card.form", { onsubmit: async event => {
+		event.preventDefault();
+		problems.replaceChildren();
+		const conditions = form.read();
+		try {
+			if (conditions === undefined) throw new Error("The conditions must be JSON.");
+			const done = await api.call("PUT", api.path("segments", name ?? input.input.value.trim()), { body: { conditions: conditions ?? [] } });
+			message("good", `Saved the segment ${done.data.name}.`, done.request);
+			saved(done.data.name);
+		} catch (error) { showProblem(error, [], problems); }
+	} }, name === null && input, form, problems, h("div.buttons", submitButton("Save")));
 }
 
-async function segmentForm(context) {
-  const [attributes, segments] = await Promise.all([api.get("/v1/attributes").then(d => d.attributes), api.get("/v1/segments").then(d => d.segments)]);
-  return page("New segment", { above: link(to("segments"), "Segments") }, editor(null, conditionsForm(null, { attributes, segments, pointer: "/conditions", required: true }), name => { location.hash = to("segments", name); }));
+async function segmentForm() {
+	const form = conditionsForm(null, { ...await vocabulary(), pointer: "/conditions", required: true });
+	return page("New segment", { above: link(to("segments"), "Segments") }, editor(null, form, name => { location.hash = to("segments", name); }));
 }
 
 async function removeSegment(name) {
-  const done = await confirm(`Delete ${name}?`, h("p", "The segment is deleted; its users stay as they are. A segment that is an audience cannot be deleted."), {
-    label: "Delete", danger: true, action: () => api.call("DELETE", api.path("segments", name)) });
-  if (done) message("good", `Deleted the segment ${name}.`, done.request);
-  return done;
+	return confirm(`Delete ${name}?`, h("p", "The segment is deleted; its users stay as they are. A segment that is an audience cannot be deleted."), {
+		label: "Delete", danger: true, done: () => `Deleted the segment ${name}.`, action: () => api.call("DELETE", api.path("segments", name)) });
 }

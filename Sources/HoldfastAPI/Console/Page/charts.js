@@ -1,125 +1,115 @@
 // Charts as SVG. Each has its numbers as text, too, for screen readers and for those who want to copy them.
 
 import { h, replace } from "./dom.js";
+import { table } from "./parts.js";
 import { decimal } from "./format.js";
 
 /// The colour of the variation or series with this number.
 export const tint = index => ({ "--c": `var(--c${index % 10})` });
 export const swatch = index => h("span.key.fill", { style: tint(index) });
 
-export function sparkline(values, label) {
-  const width = 96, height = 24, top = Math.max(...values, 1);
-  const x = index => 2 + index * (width - 4) / Math.max(1, values.length - 1), y = value => height - 3 - value / top * (height - 6);
-  const points = values.map((v, index) => `${round(x(index))},${round(y(v))}`).join(" ");
-  const text = label ?? `each day: ${values.slice(-14).join(", ")}`;
-  return h("svg", { viewBox: `0 0 ${width} ${height}`, class: "sparkline", role: "img", "aria-label": text },
-    h("polyline.area", { points: `2,${height - 3} ${points} ${width - 2},${height - 3}` }), h("polyline", { points }),
-    h("circle", { cx: round(x(values.length - 1)), cy: round(y(values.at(-1))), r: 2 }));
+export function sparkline(values) {
+	const width = 96, height = 24, top = Math.max(...values, 1);
+	const x = index => 2 + index * (width - 4) / Math.max(1, values.length - 1), y = value => height - 3 - value / top * (height - 6);
+	const points = values.map((v, index) => `${round(x(index))},${round(y(v))}`).join(" ");
+	return h("svg", { viewBox: `0 0 ${width} ${height}`, class: "sparkline", role: "img", label: `each day: ${values.slice(-14).join(", ")}` },
+		h("polyline", { points }));
 }
 
 /// A scale that all intervals of a column share, with the marks of its axis.
 export function scale(values, includeZero) {
-  const finite = values.filter(Number.isFinite);
-  let low = Math.min(...finite, includeZero ? 0 : Infinity), high = Math.max(...finite, includeZero ? 0 : -Infinity);
-  if (!Number.isFinite(low) || !Number.isFinite(high)) { low = 0; high = 1; }
-  if (low === high) { low -= Math.abs(low) * 0.1 || 0.5; high += Math.abs(high) * 0.1 || 0.5; }
-  const room = (high - low) * 0.04;
-  return { low: low - room, high: high + room };
+	const finite = values.filter(Number.isFinite);
+	let low = Math.min(...finite, includeZero ? 0 : Infinity), high = Math.max(...finite, includeZero ? 0 : -Infinity);
+	if (!Number.isFinite(low) || !Number.isFinite(high)) { low = 0; high = 1; }
+	if (low === high) { low -= Math.abs(low) * 0.1 || 0.5; high += Math.abs(high) * 0.1 || 0.5; }
+	const room = (high - low) * 0.04;
+	return { low: low - room, high: high + room };
 }
 
 /// An interval with its estimate. `tone` is a class, `zero` draws the line of no difference, `inner` a second interval.
 export function interval({ low, high, middle, inner, scale, tone, zero, label }) {
-  const width = 200, height = 24, center = height / 2;
-  const x = value => round(4 + (Math.min(Math.max(value, scale.low), scale.high) - scale.low) / (scale.high - scale.low) * (width - 8));
-  const isDrawn = [low, high, middle].every(Number.isFinite);
-  return h("svg", { viewBox: `0 0 ${width} ${height}`, class: `interval ${tone ?? ""}`, role: "img", "aria-label": label, preserveAspectRatio: "none" },
-    zero && h("line.zero", { x1: x(0), x2: x(0), y1: 0, y2: height }),
-    isDrawn && [
-      h("line.reach", { x1: x(low), x2: x(high), y1: center, y2: center }),
-      h("line.end", { x1: x(low), x2: x(low), y1: center - 4, y2: center + 4 }),
-      h("line.end", { x1: x(high), x2: x(high), y1: center - 4, y2: center + 4 }),
-      inner && inner.every(Number.isFinite) && h("line.inner", { x1: x(inner[0]), x2: x(inner[1]), y1: center, y2: center }),
-      h("rect.middle", { x: round(x(middle) - 2), y: center - 5, width: 4, height: 10, rx: 2 }),
-    ]);
+	const width = 200, height = 24, center = height / 2;
+	const x = value => round(4 + (Math.min(Math.max(value, scale.low), scale.high) - scale.low) / (scale.high - scale.low) * (width - 8));
+	const isDrawn = [low, high, middle].every(Number.isFinite);
+	return h("svg", { viewBox: `0 0 ${width} ${height}`, class: `interval ${tone ?? ""}`, role: "img", label: label, preserveAspectRatio: "none" },
+		zero && h("line.zero", { x1: x(0), x2: x(0), y1: 0, y2: height }),
+		isDrawn && [
+			h("line.reach", { x1: x(low), x2: x(high), y1: center, y2: center }),
+			h("line.end", { x1: x(low), x2: x(low), y1: center - 4, y2: center + 4 }),
+			h("line.end", { x1: x(high), x2: x(high), y1: center - 4, y2: center + 4 }),
+			inner && inner.every(Number.isFinite) && h("line.inner", { x1: x(inner[0]), x2: x(inner[1]), y1: center, y2: center }),
+			h("rect.middle", { x: round(x(middle) - 2), y: center - 5, width: 4, height: 10, rx: 2 }),
+		]);
 }
 
 /// Round numbers that divide a range into a few parts.
 export function marks(low, high, count = 4) {
-  if (!(high > low)) return [low];
-  const rough = (high - low) / count, power = 10 ** Math.floor(Math.log10(rough));
-  const step = [1, 2, 2.5, 5, 10].map(f => f * power).find(s => (high - low) / s <= count + 0.5) ?? power * 10;
-  const found = [];
-  for (let mark = Math.ceil(low / step) * step; mark <= high + step * 1e-6; mark += step) found.push(Math.abs(mark) < step * 1e-6 ? 0 : mark);
-  return found;
+	if (!(high > low)) return [low];
+	const rough = (high - low) / count, power = 10 ** Math.floor(Math.log10(rough));
+	const step = [1, 2, 2.5, 5, 10].map(f => f * power).find(s => (high - low) / s <= count + 0.5) ?? power * 10;
+	const found = [];
+	for (let mark = Math.ceil(low / step) * step; mark <= high + step * 1e-6; mark += step) found.push(Math.abs(mark) < step * 1e-6 ? 0 : mark);
+	return found;
 }
 
 /// A chart of lines over a common axis, drawn for the width it has.
 ///
-/// `series`: `{ name, values, color }`, a value for each of `labels`, `null` where there is none; `bands`: whether
-/// series have `low` and `high`, too; `format` writes a value; `isStacked` adds up the values.
-export function lineChart({ title, labels, series, format = decimal, height = 200, fromZero = true, isStacked = false, table = true }) {
-  const place = h("div.chart-place");
-  const readout = h("div.readout", { "aria-hidden": "true" });
-  const legend = h("ul.legend", series.map(s => h("li", swatch(s.color), s.name)));
-  const stacked = isStacked ? accumulate(series, labels.length) : series;
-  let drawn = 0;
-  const observer = new ResizeObserver(entries => {
-    const width = Math.round(entries[0].contentRect.width);
-    if (width > 0 && Math.abs(width - drawn) > 1) { drawn = width; replace(place, draw(width)); }
-  });
-  observer.observe(place);
+/// `series` have a `name`, a `color`, and in `values` (and in `low` and `high`, for a band) a number or `null` for each of
+/// `labels`.
+export function lineChart({ title, labels, series, format = decimal, height = 200, fromZero = true, hasNumbers = true }) {
+	const place = h("div.chart-place");
+	const readout = h("div.readout", { "aria-hidden": "true" });
+	const legend = h("ul.legend", series.map(s => h("li", swatch(s.color), s.name)));
+	let drawn = 0;
+	const observer = new ResizeObserver(entries => {
+		const width = Math.round(entries[0].contentRect.width);
+		if (width > 0 && Math.abs(width - drawn) > 1) { drawn = width; replace(place, draw(width)); }
+	});
+	observer.observe(place);
 
-  function draw(width) {
-    const values = stacked.flatMap(s => [...s.values, ...(s.low ?? []), ...(s.high ?? [])]).filter(Number.isFinite);
-    let low = fromZero ? 0 : Math.min(...values), high = Math.max(...values, fromZero ? 1e-9 : -Infinity);
-    if (!Number.isFinite(low) || !Number.isFinite(high)) { low = 0; high = 1; }
-    if (low === high) high = low + (Math.abs(low) || 1);
-    if (!fromZero) { const room = (high - low) * 0.08; low -= room; high += room; }
-    const rows = marks(low, high);
-    if (rows.at(-1) < high) high = Math.max(high, rows.at(-1));
-    const left = Math.max(...rows.map(r => format(r).length)) * 6.6 + 14, right = 8, top = 8, bottom = 22;
-    const x = index => round(left + (labels.length < 2 ? 0.5 : index / (labels.length - 1)) * (width - left - right));
-    const y = value => round(top + (1 - (value - low) / (high - low)) * (height - top - bottom));
-    const line = list => {
-      let text = "", isOpen = false;
-      list.forEach((value, index) => {
-        if (Number.isFinite(value)) { text += `${isOpen ? "L" : "M"}${x(index)} ${y(value)}`; isOpen = true; } else isOpen = false;
-      });
-      return text;
-    };
-    const area = (upper, lower) => {
-      const shown = upper.map((v, index) => index).filter(index => Number.isFinite(upper[index]) && Number.isFinite(lower[index]));
-      if (shown.length < 2) return "";
-      return `M${shown.map(i => `${x(i)} ${y(upper[i])}`).join("L")}L${[...shown].reverse().map(i => `${x(i)} ${y(lower[i])}`).join("L")}Z`;
-    };
-    const steps = Math.max(1, Math.ceil(labels.length / Math.max(2, Math.floor((width - left) / 84))));
-    const cursor = h("line.cursor", { y1: top, y2: height - bottom, x1: -9, x2: -9 });
-    return h("svg", { viewBox: `0 0 ${width} ${height}`, class: "chart", role: "img", "aria-label": title, width, height,
-      onpointermove: event => {
-        const at = (event.offsetX - left) / (width - left - right) * (labels.length - 1);
-        const index = Math.min(Math.max(0, Math.round(at)), labels.length - 1);
-        cursor.setAttribute("x1", x(index)); cursor.setAttribute("x2", x(index));
-        replace(readout, h("strong", labels[index]), series.map(s => h("span", swatch(s.color), s.name, " ", h("b", format(s.values[index])))));
-      },
-      onpointerleave: () => { cursor.setAttribute("x1", -9); cursor.setAttribute("x2", -9); readout.replaceChildren(); } },
-      rows.map(r => [h("line.grid", { x1: left, x2: width - right, y1: y(r), y2: y(r) }), h("text.tick", { x: left - 8, y: y(r) + 4, "text-anchor": "end" }, format(r))]),
-      labels.map((label, index) => index % steps === 0 && h("text.tick", { x: x(index), y: height - 5, "text-anchor": labels.length > 1 && index === 0 ? "start" : index > labels.length - 1 - steps / 2 ? "end" : "middle" }, label)),
-      stacked.map((s, index) => isStacked && h("path.stack.fill", { style: tint(s.color), d: area(s.values, index === 0 ? s.values.map(v => Number.isFinite(v) ? 0 : null) : stacked[index - 1].values) })).reverse(),
-      stacked.map(s => s.low && h("path.band.fill", { style: tint(s.color), d: area(s.high, s.low) })),
-      stacked.map(s => !isStacked && h("path.line", { style: tint(s.color), d: line(s.values) })),
-      labels.length < 2 && !isStacked && stacked.map(s => Number.isFinite(s.values[0]) && h("circle.fill", { style: tint(s.color), cx: x(0), cy: y(s.values[0]), r: 3 })),
-      cursor);
-  }
+	function draw(width) {
+		const values = series.flatMap(s => [...s.values, ...(s.low ?? []), ...(s.high ?? [])]).filter(Number.isFinite);
+		let low = fromZero ? 0 : Math.min(...values), high = Math.max(...values, fromZero ? 1e-9 : -Infinity);
+		if (!Number.isFinite(low) || !Number.isFinite(high)) { low = 0; high = 1; }
+		if (low === high) high = low + (Math.abs(low) || 1);
+		if (!fromZero) { const room = (high - low) * 0.08; low -= room; high += room; }
+		const rows = marks(low, high);
+		if (rows.at(-1) < high) high = Math.max(high, rows.at(-1));
+		const left = Math.max(...rows.map(r => format(r).length)) * 6.6 + 14, right = 8, top = 8, bottom = 22;
+		const x = index => round(left + (labels.length < 2 ? 0.5 : index / (labels.length - 1)) * (width - left - right));
+		const y = value => round(top + (1 - (value - low) / (high - low)) * (height - top - bottom));
+		const line = list => {
+			let text = "", isOpen = false;
+			list.forEach((value, index) => {
+				if (Number.isFinite(value)) { text += `${isOpen ? "L" : "M"}${x(index)} ${y(value)}`; isOpen = true; } else isOpen = false;
+			});
+			return text;
+		};
+		const area = (upper, lower) => {
+			const shown = upper.map((v, index) => index).filter(index => Number.isFinite(upper[index]) && Number.isFinite(lower[index]));
+			if (shown.length < 2) return "";
+			return `M${shown.map(i => `${x(i)} ${y(upper[i])}`).join("L")}L${[...shown].reverse().map(i => `${x(i)} ${y(lower[i])}`).join("L")}Z`;
+		};
+		const steps = Math.max(1, Math.ceil(labels.length / Math.max(2, Math.floor((width - left) / 84))));
+		const cursor = h("line.cursor", { y1: top, y2: height - bottom, x1: -9, x2: -9 });
+		return h("svg", { viewBox: `0 0 ${width} ${height}`, class: "chart", role: "img", label: title, width, height,
+			onpointermove: event => {
+				const at = (event.offsetX - left) / (width - left - right) * (labels.length - 1);
+				const index = Math.min(Math.max(0, Math.round(at)), labels.length - 1);
+				cursor.setAttribute("x1", x(index)); cursor.setAttribute("x2", x(index));
+				replace(readout, h("strong", labels[index]), series.map(s => h("span", swatch(s.color), s.name, " ", h("b", format(s.values[index])))));
+			},
+			onpointerleave: () => { cursor.setAttribute("x1", -9); cursor.setAttribute("x2", -9); readout.replaceChildren(); } },
+			rows.map(r => [h("line.grid", { x1: left, x2: width - right, y1: y(r), y2: y(r) }), h("text.tick", { x: left - 8, y: y(r) + 4, "text-anchor": "end" }, format(r))]),
+			labels.map((label, index) => index % steps === 0 && h("text.tick", { x: x(index), y: height - 5, "text-anchor": labels.length > 1 && index === 0 ? "start" : index > labels.length - 1 - steps / 2 ? "end" : "middle" }, label)),
+			series.map(s => s.low && h("path.band.fill", { style: tint(s.color), d: area(s.high, s.low) })),
+			series.map(s => h("path.line", { style: tint(s.color), d: line(s.values) })),
+			labels.length < 2 && series.map(s => Number.isFinite(s.values[0]) && h("circle.fill", { style: tint(s.color), cx: x(0), cy: y(s.values[0]), r: 3 })),
+			cursor);
+	}
 
-  return h("figure.figure", h("figcaption", h("span", title), series.length > 1 && legend), place, readout,
-    table && labels.length > 0 && h("details.numbers", h("summary", "Numbers"), h("div.table", { tabindex: "0" }, h("table", h("caption", title),
-      h("thead", h("tr", h("th", { scope: "col" }, "Time"), series.map(s => h("th", { scope: "col", class: "number" }, s.name)))),
-      h("tbody", labels.map((label, index) => h("tr", h("th", { scope: "row" }, label), series.map(s => h("td.number", format(s.values[index])))))))))); 
-}
-
-function accumulate(series, length) {
-  const sums = new Array(length).fill(0);
-  return series.map(s => ({ ...s, values: s.values.map((v, index) => Number.isFinite(v) ? sums[index] += v : null) }));
+	return h("figure.figure", h("figcaption", h("span", title), series.length > 1 && legend), place, readout,
+		hasNumbers && h("details.numbers", h("summary", "Numbers"), table(title, [["Time", i => labels[i]], ...series.map(s => [s.name, i => format(s.values[i]), "number"])], labels.map((_, i) => i))));
 }
 
 const round = value => Math.round(value * 100) / 100;

@@ -3,38 +3,39 @@
 const svgNames = new Set(["svg", "path", "line", "rect", "circle", "text", "polyline"]);
 
 /// Makes an element: `h("p.note", { id: "a" }, "text", child)`. Members of the properties that begin with `on` are
-/// listeners, `style` sets properties of the style, and `null` and `false` leave an attribute out.
+/// listeners, `style` sets properties of the style, `label` is `aria-label`, and `null` and
+/// `false` leave an attribute out.
 export function h(name, properties, ...children) {
-  const [tag, ...classes] = name.split(".");
-  const element = svgNames.has(tag) ? document.createElementNS("http://www.w3.org/2000/svg", tag) : document.createElement(tag);
-  if (classes.length) element.setAttribute("class", classes.join(" "));
-  if (properties === null || typeof properties !== "object" || Array.isArray(properties) || properties instanceof Node) {
-    return append(element, [properties, ...children]);
-  }
-  if (tag === "button") element.type = "button";
-  if (tag === "input") Object.assign(element, { autocomplete: "off", spellcheck: false });
-  for (const [key, value] of Object.entries(properties)) {
-    if (value === null || value === undefined || value === false) continue;
-    if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
-    else if (key === "style") for (const [name, text] of Object.entries(value)) element.style.setProperty(name, text);
-    else if (key === "value" || key === "checked") element[key] = value;
-    else element.setAttribute(key, value === true ? "" : value);
-  }
-  return append(element, children);
+	const [tag, ...classes] = name.split(".");
+	const element = svgNames.has(tag) ? document.createElementNS("http://www.w3.org/2000/svg", tag) : document.createElement(tag);
+	if (classes.length) element.setAttribute("class", classes.join(" "));
+	if (properties === null || typeof properties !== "object" || Array.isArray(properties) || properties instanceof Node) {
+		return append(element, [properties, ...children]);
+	}
+	if (tag === "button") element.type = "button";
+	if (tag === "input") Object.assign(element, { autocomplete: "off", spellcheck: false });
+	for (const [key, value] of Object.entries(properties)) {
+		if (value === null || value === undefined || value === false) continue;
+		if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
+		else if (key === "style") for (const [name, text] of Object.entries(value)) element.style.setProperty(name, text);
+		else if (key === "value" || key === "checked") element[key] = value;
+		else element.setAttribute(key === "label" ? "aria-label" : key, value === true ? "" : value);
+	}
+	return append(element, children);
 }
 
 /// Appends elements and texts; arrays are flattened, and `null` and `false` are left out.
 export function append(element, children) {
-  for (const child of children.flat(Infinity)) {
-    if (child === null || child === undefined || child === false) continue;
-    element.append(child instanceof Node ? child : String(child));
-  }
-  return element;
+	for (const child of children.flat(Infinity)) {
+		if (child === null || child === undefined || child === false) continue;
+		element.append(child instanceof Node ? child : String(child));
+	}
+	return element;
 }
 
 export function replace(element, ...children) {
-  element.replaceChildren();
-  return append(element, children);
+	element.replaceChildren();
+	return append(element, children);
 }
 
 let lastID = 0;
@@ -42,17 +43,17 @@ export const newID = prefix => `${prefix}-${++lastID}`;
 
 /// A few pictograms of 16 pixels, as strokes.
 const strokes = {
-  user: "M8 8a3 3 0 1 0 0-6 3 3 0 0 0 0 6zM2.5 14c.6-2.8 2.8-4 5.5-4s4.9 1.2 5.5 4",
-  experiment: "M6 2h4M7 2v4L3 13c-.3.6.1 1 .7 1h8.6c.6 0 1-.4.7-1L9 6V2M5 10h6",
-  flag: "M3.5 14V2.5M3.5 3h8l-1.5 3 1.5 3h-8",
-  live: "M1.5 8.5h3l2-5 3 9 2-4h3",
-  audit: "M3 2.5h10v11H3zM5.5 5.5h5M5.5 8h5M5.5 10.5h3",
-  attribute: "M2.5 4h11M2.5 8h11M2.5 12h11M5 2.800v2.400M11 6.800v2.400M7 10.800v2.400",
-  segment: "M6 11.5a3.5 3.5 0 1 0 0-7 3.5 3.5 0 0 0 0 7zM10 11.5a3.5 3.5 0 1 0 0-7 3.5 3.5 0 0 0 0 7z",
-  datafile: "M3.5 1.5h6l3 3v10h-9zM9.5 1.5v3h3M5.5 8h5M5.5 11h5",
-  plus: "M8 3v10M3 8h10", close: "M4 4l8 8M12 4l-8 8", copy: "M5.5 5.5h8v8h-8zM10.5 5.5v-3h-8v8h3",
-  chevron: "M6 4l4 4-4 4", warning: "M8 2l6.5 12h-13zM8 6.5v3.5M8 12v.1", check: "M3 8.5l3.5 3.5L13 4.5",
-  search: "M7 11.5a4.5 4.5 0 1 0 0-9 4.5 4.5 0 0 0 0 9zM10.5 10.5L14 14", out: "M6 2.5H3v11h3M7 8h7M11 5l3 3-3 3",
+	user: "M8 8a3 3 0 1 0 0-6 3 3 0 0 0 0 6zM2.5 14c.6-2.8 2.8-4 5.5-4s4.9 1.2 5.5 4",
+	experiment: "M6 2h4M7 2v4L3 13c-.3.6.1 1 .7 1h8.6c.6 0 1-.4.7-1L9 6V2M5 10h6",
+	flag: "M3.5 14V2.5M3.5 3h8l-1.5 3 1.5 3h-8",
+	live: "M1.5 8.5h3l2-5 3 9 2-4h3",
+	audit: "M3 2.5h10v11H3zM5.5 5.5h5M5.5 8h5M5.5 10.5h3",
+	attribute: "M2.5 4h11M2.5 8h11M2.5 12h11M5 2.800v2.400M11 6.800v2.400M7 10.800v2.400",
+	segment: "M6 11.5a3.5 3.5 0 1 0 0-7 3.5 3.5 0 0 0 0 7zM10 11.5a3.5 3.5 0 1 0 0-7 3.5 3.5 0 0 0 0 7z",
+	datafile: "M3.5 1.5h6l3 3v10h-9zM9.5 1.5v3h3M5.5 8h5M5.5 11h5",
+	plus: "M8 3v10M3 8h10", close: "M4 4l8 8M12 4l-8 8", copy: "M5.5 5.5h8v8h-8zM10.5 5.5v-3h-8v8h3",
+	chevron: "M6 4l4 4-4 4", warning: "M8 2l6.5 12h-13zM8 6.5v3.5M8 12v.1", check: "M3 8.5l3.5 3.5L13 4.5",
+	search: "M7 11.5a4.5 4.5 0 1 0 0-9 4.5 4.5 0 0 0 0 9zM10.5 10.5L14 14", out: "M6 2.5H3v11h3M7 8h7M11 5l3 3-3 3",
 };
 export const icon = name => h("svg", { viewBox: "0 0 16 16", class: "icon", "aria-hidden": "true" },
-  h("path", { d: strokes[name] }));
+	h("path", { d: strokes[name] }));

@@ -2,259 +2,232 @@
 
 import { h, replace, icon } from "./dom.js";
 import * as api from "./api.js";
-import { badge, banner, button, code, dialog, empty, failure, field, link, message, page, section, select, showProblem, sideBySide, to } from "./parts.js";
+import { banner, button, dialog, empty, field, link, message, page, section, select, showProblem, sideBySide, submitButton, to } from "./parts.js";
 import { decimal, integer, percent, plural } from "./format.js";
 import { swatch } from "./charts.js";
-import { conditionsForm, inWords, resolve } from "./conditions.js";
+import { conditionsForm, inWords, resolve, vocabulary } from "./conditions.js";
 import { enrollmentOf, load } from "./experiments.js";
 
 /// `key` is `null` for a new experiment.
 export async function show(context, key) {
-  const stored = key === null ? null : await load(key);
-  const experiment = stored?.data;
-  const [attributes, segments, audience] = await Promise.all([
-    api.get("/v1/attributes", null).then(d => d.attributes, () => []),
-    api.get("/v1/segments", null).then(d => d.segments, () => []),
-    experiment ? audienceOf(experiment) : null]);
-  const original = experiment ? definition(experiment, audience) : null;
-  const state = { etag: stored?.etag, base: experiment };
+	const stored = key === null ? null : await load(key);
+	const experiment = stored?.data;
+	const [words, audience] = await Promise.all([vocabulary(), experiment ? audienceOf(experiment) : null]);
+	const original = experiment ? definition(experiment, audience) : null;
+	let etag = stored?.etag;
 
-  // MARK: Fields
+	const keyField = field("Key", h("input", { value: key ?? "", required: true, maxlength: 255, "data-focus": key === null }), { hint: "Apps ask for the experiment by its key. It cannot be changed later.", pointer: "/key" });
+	const variations = variationsEditor(original?.variations ?? [{ key: "control", weight: 50 }, { key: "new", weight: 50 }]);
+	const traffic = percentField("Traffic", original?.traffic ?? 100, { hint: "The part of all users who take part. The others get no variation.", pointer: "/traffic" });
+	const count = h("p.note", { role: "status" });
+	let countTimer;
+	const conditions = conditionsForm(original?.audience ?? null, { ...words, onchange: () => countUsers() });
+	const audienceField = Object.assign(h("div.field", conditions, h("p.error", { hidden: true })), { input: conditions, pointer: "/audience", isField: true });
+	conditions.setAttribute("tabindex", "-1");
+	const enrollment = field("Enrollment", select([["open", "Open"], ["closed", "Closed"]], original?.enrollment ?? "open"), { hint: "While it is closed nobody new takes part; who does keeps the variation and goes on being measured.", pointer: "/enrollment" });
+	const status = field("Status", select([...new Set([original?.status ?? "Running", "Running", "Paused"])], original?.status ?? "Running"), { hint: "While it is paused nobody gets a variation.", pointer: "/status" });
+	const group = field("Group", h("input", { value: original?.group ?? "" }), { hint: "Optional. Of experiments with the same group, a user takes part in one at most.", pointer: "/group" });
+	const fields = [keyField, variations, traffic, audienceField, enrollment, status, group];
 
-  const keyField = field("Key", h("input", { value: key ?? "", required: true, maxlength: 255, "data-focus": key === null }), { hint: "Apps ask for the experiment by its key. It cannot be changed later.", pointer: "/key" });
-  const variations = variationsEditor(original?.variations ?? [{ key: "control", weight: 50 }, { key: "new", weight: 50 }]);
-  const traffic = percentField("Traffic", original?.traffic ?? 100, { hint: "The part of all users who take part. The others get no variation.", pointer: "/traffic" });
-  const count = h("p.note", { role: "status" });
-  let countTimer;
-  const conditions = conditionsForm(original?.audience ?? null, { attributes, segments, onchange: () => countUsers() });
-  const audienceField = Object.assign(h("div.field", conditions, h("p.error", { hidden: true })), { input: conditions, pointer: "/audience", isField: true });
-  conditions.setAttribute("tabindex", "-1");
-  const enrollment = choice("Enrollment", [["open", "Open", "New users are enrolled."], ["closed", "Closed", "Nobody new takes part. Who does keeps the variation and goes on being measured."]], original?.enrollment ?? "open", "/enrollment");
-  const status = choice("Status", [["Running", "Running", "Users get variations."], ["Paused", "Paused", "Nobody gets a variation for now."]], original && original.status !== "Running" ? "Paused" : "Running", "/status");
-  const group = field("Group", h("input", { value: original?.group ?? "" }), { hint: "Optional. Of experiments with the same group, a user takes part in one at most.", pointer: "/group" });
-  const fields = [keyField, variations, traffic, audienceField, enrollment, status, group];
+	function countUsers() {
+		clearTimeout(countTimer);
+		const value = conditions.read();
+		if (value === null) return void (count.textContent = "Everybody may be enrolled.");
+		if (value === undefined) return void (count.textContent = "");
+		if (typeof value.segment !== "string") return void (count.textContent = "To count who fits before you save, make these conditions a segment.");
+		count.textContent = "Counting…";
+		countTimer = setTimeout(async () => {
+			try {
+				const found = await api.get(api.path("segments", value.segment), { size: "true" });
+				count.textContent = `${plural(found.size, "user")} of ${integer(found.examined)} with attributes ${found.size === 1 ? "is" : "are"} in the segment.`;
+			} catch { count.textContent = ""; }
+		}, 300);
+	}
+	countUsers();
 
-  function countUsers() {
-    clearTimeout(countTimer);
-    const value = conditions.read();
-    if (value === null) return void (count.textContent = "Everybody may be enrolled.");
-    if (value === undefined) return void (count.textContent = "");
-    if (typeof value.segment !== "string") return void (count.textContent = "To count who fits before you save, make these conditions a segment.");
-    count.textContent = "Counting…";
-    countTimer = setTimeout(async () => {
-      try {
-        const found = await api.get(api.path("segments", value.segment), { size: "true" });
-        count.textContent = `${plural(found.size, "user")} of ${integer(found.examined)} with attributes ${found.size === 1 ? "is" : "are"} in the segment.`;
-      } catch { count.textContent = ""; }
-    }, 300);
-  }
-  countUsers();
+	const review = h("div.review");
+	const problems = h("div");
 
-  // MARK: Review
+	function read() {
+		return {
+			variations: variations.read(), traffic: traffic.read(), audience: conditions.read() ?? null, enrollment: enrollment.input.value, status: status.input.value,
+			group: group.input.value.trim() || null,
+		};
+	}
 
-  const review = h("div.review");
-  const problems = h("div");
+	/// The members that differ from what is stored; of a new experiment those that are not the default.
+	function changes() {
+		const now = read(), body = {};
+		const former = original ?? { traffic: 100, audience: null, enrollment: "open", status: "Running", group: null };
+		for (const name of Object.keys(now)) if (JSON.stringify(now[name]) !== JSON.stringify(former[name])) body[name] = now[name];
+		return body;
+	}
 
-  function read() {
-    return {
-      variations: variations.read(), traffic: traffic.read(), audience: conditions.read() ?? null, enrollment: enrollment.read(), status: status.read(),
-      group: group.input.value.trim() || null,
-    };
-  }
+	async function openReview() {
+		problems.replaceChildren();
+		const name = key ?? keyField.input.value.trim();
+		if (conditions.read() === undefined) return replace(problems, banner("bad", "The conditions are not JSON"));
+		if (!name) return showProblem({ errors: [{ pointer: "/key", detail: "A key is required." }] }, fields, problems);
+		const body = changes();
+		if (original && Object.keys(body).length === 0) return replace(review, empty("Nothing was changed"));
+		const foreseen = h("div", h("p.loading", "Working out who is affected…"));
+		const save = h("button", { class: "button primary", disabled: true }, original ? "Save the changes" : "Make the experiment");
+		replace(review, section(original ? "Review the changes" : "Review the experiment", {},
+			h("div.card", h("ul.changes", describe(body, original)), foreseen, h("div.buttons", save))));
+		const heading = review.querySelector("h2");
+		heading.tabIndex = -1;
+		heading.focus();
+		try {
+			const preview = await api.call("POST", api.path("experiments", name, "preview"), { body });
+			replace(foreseen, effects(preview.data));
+		} catch (error) {
+			if (error.name === "AbortError") return;
+			if (!(error instanceof api.Problem && error.isUnknownRoute) && !(error.status === 404 && !original)) {
+				review.replaceChildren();
+				return showProblem(error, fields, problems);
+			}
+			replace(foreseen, original ? banner("warn", "This server cannot say beforehand who is affected.") : h("p.note", "It is new, so it changes nothing for anybody who has a variation."));
+		}
+		save.disabled = false;
+		save.addEventListener("click", () => submit(name, body, save));
+	}
 
-  /// The members that differ from what is stored; of a new experiment those that are not the default.
-  function changes() {
-    const now = read(), body = {};
-    const former = original ?? { traffic: 100, audience: null, enrollment: "open", status: "Running", group: null };
-    for (const name of Object.keys(now)) if (JSON.stringify(now[name]) !== JSON.stringify(former[name])) body[name] = now[name];
-    if (original && original.status !== "Running" && now.status === "Paused") delete body.status;
-    return body;
-  }
+	async function submit(name, body, pressed) {
+		pressed.setAttribute("aria-disabled", "true");
+		try {
+			const done = original ? await put(name, body) : await api.call("PUT", api.path("experiments", name), { body: { ...body, key: name } });
+			if (!done) return;
+			message("good", original ? `Saved ${name}.` : `Made ${name}.`, done.request);
+			location.hash = to("experiments", name);
+		} catch (error) {
+			review.replaceChildren();
+			showProblem(error, fields, problems);
+			problems.scrollIntoView({ block: "center" });
+		} finally { pressed.removeAttribute("aria-disabled"); }
+	}
 
-  async function openReview() {
-    problems.replaceChildren();
-    const name = key ?? keyField.input.value.trim();
-    if (conditions.read() === undefined) return replace(problems, banner("bad", "The conditions are not JSON"));
-    if (!name) return showProblem({ errors: [{ pointer: "/key", detail: "A key is required." }] }, fields, problems);
-    const body = changes();
-    if (original && Object.keys(body).length === 0) return replace(review, empty("Nothing was changed"));
-    const foreseen = h("div", h("p.loading", "Working out who is affected…"));
-    const save = h("button", { class: "button primary", disabled: true }, original ? "Save the changes" : "Make the experiment");
-    replace(review, section(original ? "Review the changes" : "Review the experiment", {},
-      h("div.card", h("ul.changes", describe(body, original)), foreseen, h("div.buttons", save))));
-    const heading = review.querySelector("h2");
-    heading.tabIndex = -1;
-    heading.focus();
-    try {
-      const preview = await api.call("POST", api.path("experiments", name, "preview"), { body });
-      replace(foreseen, effects(preview.data));
-    } catch (error) {
-      if (error.name === "AbortError") return;
-      if (!(error instanceof api.Problem && error.isUnknownRoute) && !(error.status === 404 && !original)) {
-        review.replaceChildren();
-        return showProblem(error, fields, problems);
-      }
-      replace(foreseen, original ? banner("warn", "This server cannot say beforehand who is affected.") : h("p.note", "It is new, so it changes nothing for anybody who has a variation."));
-    }
-    save.disabled = false;
-    save.addEventListener("click", () => submit(name, body, save));
-  }
+	/// The ETag is that of the whole datafile: if only other experiments were changed meanwhile, nothing is lost by saving.
+	async function put(name, body) {
+		for (;;) {
+			try {
+				return await api.call("PUT", api.path("experiments", name), { body, ifMatch: etag });
+			} catch (error) {
+				if (error.status !== 412) throw error;
+				const newest = await load(name);
+				const isSame = JSON.stringify(await comparable(newest.data)) === JSON.stringify(original);
+				if (!isSame && await conflict(newest.data) !== "mine") return null;
+				etag = newest.etag;
+			}
+		}
+	}
 
-  async function submit(name, body, pressed) {
-    pressed.setAttribute("aria-disabled", "true");
-    try {
-      const done = original ? await put(name, body) : await api.call("PUT", api.path("experiments", name), { body: { ...body, key: name } });
-      if (!done) return;
-      message("good", original ? `Saved ${name}.` : `Made ${name}.`, done.request);
-      location.hash = to("experiments", name);
-    } catch (error) {
-      review.replaceChildren();
-      showProblem(error, fields, problems);
-      problems.scrollIntoView({ block: "center" });
-    } finally { pressed.removeAttribute("aria-disabled"); }
-  }
+	const comparable = async experiment => definition(experiment, await audienceOf(experiment));
 
-  /// The ETag is that of the whole datafile: if only other experiments were changed meanwhile, nothing is lost by saving.
-  async function put(name, body) {
-    for (;;) {
-      try {
-        return await api.call("PUT", api.path("experiments", name), { body, ifMatch: state.etag });
-      } catch (error) {
-        if (error.status !== 412) throw error;
-        const newest = await load(name);
-        const isSame = JSON.stringify(await comparable(newest.data)) === JSON.stringify(original);
-        if (!isSame && await conflict(newest.data) !== "mine") return null;
-        state.etag = newest.etag;
-      }
-    }
-  }
+	async function conflict(theirs) {
+		const now = await comparable(theirs);
+		const choice = await dialog("Somebody else has changed it", close => [
+			h("p", "While you were editing, the experiment was saved with other values. Nothing of yours was saved yet."),
+			sideBySide(original, now, ["When you began", "As it is now"]),
+			h("div.buttons", button("Keep editing", () => close()), button("Start again from the newest", () => close("theirs")), button("Save mine over it", () => close("mine"), "danger"))], "wide");
+		if (choice === "theirs") context.reload();
+		return choice;
+	}
 
-  const comparable = async experiment => definition(experiment, await audienceOf(experiment));
-
-  async function conflict(theirs) {
-    const now = await comparable(theirs);
-    const choice = await dialog("Somebody else has changed it", close => [
-      h("p", "While you were editing, the experiment was saved with other values. Nothing of yours was saved yet."),
-      sideBySide(original, now, ["When you began", "As it is now"]),
-      h("div.buttons", button("Keep editing", () => close()), button("Start again from the newest", () => close("theirs")), button("Save mine over it", () => close("mine"), "danger"))], "wide");
-    if (choice === "theirs") context.reload();
-    return choice;
-  }
-
-  const notice = h("div", { role: "status" });
-  context.onChange(async () => {
-    if (!original) return;
-    const now = await comparable((await load(key)).data).catch(() => null);
-    if (now && JSON.stringify(now) !== JSON.stringify(original)) replace(notice, banner("warn", "Somebody else has just changed this experiment.", h("p", "You can go on; you will see the differences before anything is overwritten."), button("Start again from the newest", () => context.reload())));
-  });
-
-  return page(key ?? "New experiment", { above: [link(to("experiments"), "Experiments"), key && [" / ", link(to("experiments", key), key)]] }, notice,
-    h("form.form", { onsubmit: event => { event.preventDefault(); openReview(); }, oninput: () => review.replaceChildren() },
-      key === null && section("Name", {}, h("div.card", keyField)),
-      section("Variations", { note: "The first one is the baseline, unless one is called control." }, h("div.card", variations)),
-      section("Who takes part", {}, h("div.card", traffic, h("h3", "Audience"), audienceField, count, group)),
-      section("State", {}, h("div.card.two", status, enrollment)),
-      problems, h("div.buttons", h("a.button", { href: key ? to("experiments", key) : to("experiments") }, "Cancel"), h("button", { type: "submit", class: "button primary" }, "Review"))),
-    review);
+	return page(key ?? "New experiment", { above: [link(to("experiments"), "Experiments"), key && [" / ", link(to("experiments", key), key)]] },
+		h("form.form", { onsubmit: event => { event.preventDefault(); openReview(); }, oninput: () => review.replaceChildren() },
+			key === null && section("Name", {}, h("div.card", keyField)),
+			section("Variations", { note: "The first one is the baseline, unless one is called control." }, h("div.card", variations)),
+			section("Who takes part", {}, h("div.card", traffic, h("h3", "Audience"), audienceField, count, group)),
+			section("State", {}, h("div.card.two", status, enrollment)),
+			problems, h("div.buttons", h("a.button", { href: key ? to("experiments", key) : to("experiments") }, "Cancel"), submitButton("Review"))),
+		review);
 }
-
-// MARK: Definitions
 
 /// What the form edits, in one order of members, so that definitions can be compared.
 function definition(experiment, audience) {
-  const total = experiment.variations.reduce((sum, v) => sum + v.weight, 0) || 1;
-  return {
-    variations: experiment.variations.map(v => ({ key: v.key, weight: hundredth(v.weight / total * 100) })), traffic: experiment.traffic, audience,
-    enrollment: enrollmentOf(experiment), status: experiment.status, group: experiment.group ?? null,
-  };
+	const total = experiment.variations.reduce((sum, v) => sum + v.weight, 0) || 1;
+	return {
+		variations: experiment.variations.map(v => ({ key: v.key, weight: hundredth(v.weight / total * 100) })), traffic: experiment.traffic, audience,
+		enrollment: enrollmentOf(experiment), status: experiment.status, group: experiment.group ?? null,
+	};
 }
 
 const hundredth = value => Math.round(value * 100) / 100;
 
 async function audienceOf(experiment) {
-  if (experiment.audience !== undefined) return experiment.audience;
-  const conditions = experiment.audience_conditions;
-  if (!conditions || conditions.length === 0) return null;
-  try {
-    return resolve(conditions, await api.get("/v1/datafile", null, { sdkKey: experiment.sdk_key, silent: true }));
-  } catch { return conditions; }
+	if (experiment.audience !== undefined) return experiment.audience;
+	const conditions = experiment.audience_conditions;
+	if (!conditions || conditions.length === 0) return null;
+	try {
+		return resolve(conditions, await api.get("/v1/datafile", null, { sdkKey: experiment.sdk_key, silent: true }));
+	} catch { return conditions; }
 }
 
 function describe(body, original) {
-  const split = list => list.map(v => `${v.key} ${decimal(v.weight)}%`).join(", ");
-  const write = {
-    variations: split, traffic: value => `${decimal(value)}%`, audience: value => inWords(value), enrollment: value => value, status: value => value, group: value => value ?? "none",
-  };
-  const names = { variations: "Variations", traffic: "Traffic", audience: "Audience", enrollment: "Enrollment", status: "Status", group: "Group" };
-  return Object.keys(body).map(name => h("li", h("strong", names[name]), " ",
-    original && [h("del", write[name](original[name])), " → "], h("ins", write[name](body[name]))));
+	const split = list => list.map(v => `${v.key} ${decimal(v.weight)}%`).join(", ");
+	const write = {
+		variations: split, traffic: value => `${decimal(value)}%`, audience: value => inWords(value), enrollment: value => value, status: value => value, group: value => value ?? "none",
+	};
+	const names = { variations: "Variations", traffic: "Traffic", audience: "Audience", enrollment: "Enrollment", status: "Status", group: "Group" };
+	return Object.keys(body).map(name => h("li", h("strong", names[name]), " ",
+		original && [h("del", write[name](original[name])), " → "], h("ins", write[name](body[name]))));
 }
 
 /// What a preview says, whichever of its members the server knows.
 function effects(preview) {
-  return [h("pre", JSON.stringify(preview, null, 2))];
+	return [h("pre", JSON.stringify(preview, null, 2))];
 }
-
-// MARK: Controls
 
 function percentField(label, value, options) {
-  const number = h("input", { type: "number", min: 0, max: 100, step: 0.01, value, required: true, oninput: () => { range.value = number.value; } });
-  const range = h("input", { type: "range", min: 0, max: 100, step: 1, value, "aria-label": `${label}, slider`, oninput: () => { number.value = range.value; } });
-  return Object.assign(field(label, number, { ...options, after: [h("span.unit", "%"), range] }), { read: () => Number(number.value) });
-}
-
-function choice(label, options, value, pointer) {
-  const name = `choice-${label}`;
-  const inputs = options.map(([key, text, hint]) => h("label.option", h("input", { type: "radio", name, value: key, checked: key === value }),
-    h("span", h("strong", text), h("span.hint", hint))));
-  const element = h("fieldset.field", h("legend", label), inputs, h("p.error", { hidden: true }));
-  return Object.assign(element, { input: inputs[0].querySelector("input"), pointer, isField: true, read: () => element.querySelector("input:checked").value });
+	const number = h("input", { type: "number", min: 0, max: 100, step: 0.01, value, required: true, oninput: () => { range.value = number.value; } });
+	const range = h("input", { type: "range", min: 0, max: 100, step: 1, value, label: `${label}, slider`, oninput: () => { number.value = range.value; } });
+	return Object.assign(field(label, number, { ...options, after: [h("span.unit", "%"), range] }), { read: () => Number(number.value) });
 }
 
 /// Keys with sliders whose shares always add up to 100.
 function variationsEditor(initial) {
-  let rows = initial.map(v => ({ ...v }));
-  const list = h("ol.variations");
-  const total = h("p.note");
-  const element = Object.assign(h("div.field", list,
-    h("div.adders", button("Add a variation", () => { rows.push({ key: "", weight: 0 }); even(); draw(); list.lastChild.querySelector("input").focus(); }, "quiet"),
-      button("Split evenly", () => { even(); draw(); }, "quiet"), total), h("p.error", { hidden: true })), { pointer: "/variations", isField: true });
+	let rows = initial.map(v => ({ ...v }));
+	const list = h("ol.variations");
+	const total = h("p.note");
+	const element = Object.assign(h("div.field", list,
+		h("div.adders", button("Add a variation", () => { rows.push({ key: "", weight: 0 }); even(); draw(); list.lastChild.querySelector("input").focus(); }, "quiet"),
+			button("Split evenly", () => { even(); draw(); }, "quiet"), total), h("p.error", { hidden: true })), { pointer: "/variations", isField: true });
 
-  const even = () => {
-    const share = Math.floor(10_000 / rows.length) / 100;
-    rows.forEach((row, index) => { row.weight = index === 0 ? hundredth(100 - share * (rows.length - 1)) : share; });
-  };
+	const even = () => {
+		const share = Math.floor(10_000 / rows.length) / 100;
+		rows.forEach((row, index) => { row.weight = index === 0 ? hundredth(100 - share * (rows.length - 1)) : share; });
+	};
 
-  /// Gives one its share, and the others the rest in the proportion that they have.
-  function give(row, share) {
-    share = hundredth(Math.min(100, Math.max(0, share || 0)));
-    const others = rows.filter(r => r !== row), sum = others.reduce((total, r) => total + r.weight, 0);
-    row.weight = others.length ? share : 100;
-    let left = hundredth(100 - row.weight);
-    others.forEach((other, index) => {
-      other.weight = index === others.length - 1 ? hundredth(left) : hundredth(sum > 0 ? (100 - row.weight) * other.weight / sum : (100 - row.weight) / others.length);
-      left -= other.weight;
-    });
-    rows.forEach(r => r.update(r === row));
-  }
+	/// Gives one its share, and the others the rest in the proportion that they have.
+	function give(row, share) {
+		share = hundredth(Math.min(100, Math.max(0, share || 0)));
+		const others = rows.filter(r => r !== row), sum = others.reduce((total, r) => total + r.weight, 0);
+		row.weight = others.length ? share : 100;
+		let left = hundredth(100 - row.weight);
+		others.forEach((other, index) => {
+			other.weight = index === others.length - 1 ? hundredth(left) : hundredth(sum > 0 ? (100 - row.weight) * other.weight / sum : (100 - row.weight) / others.length);
+			left -= other.weight;
+		});
+		rows.forEach(r => r.update(r === row));
+	}
 
-  function draw() {
-    replace(list, rows.map((row, index) => {
-      const label = () => row.key || `variation ${index + 1}`;
-      const key = h("input.key-input", { value: row.key, required: true, maxlength: 255, placeholder: "key", "aria-label": `Key of variation ${index + 1}`, oninput: e => { row.key = e.target.value.trim(); } });
-      const range = h("input", { type: "range", min: 0, max: 100, step: 1, value: row.weight, "aria-label": `Share of ${label()}, slider`, oninput: e => give(row, Number(e.target.value)) });
-      const number = h("input", { type: "number", min: 0, max: 100, step: 0.01, value: row.weight, "aria-label": `Share of ${label()} in percent`, onchange: e => give(row, Number(e.target.value)) });
-      row.update = () => { range.value = row.weight; number.value = row.weight; sum(); };
-      return h("li", swatch(index), key, range, h("span.number-unit", number, h("span.unit", "%")),
-        h("button", { class: "button quiet", "aria-label": `Remove ${label()}`, disabled: rows.length === 1, onclick: () => { rows = rows.filter(r => r !== row); give(rows[0], hundredth(rows[0].weight + row.weight)); draw(); } }, icon("close")));
-    }));
-    element.input = list.querySelector("input");
-    sum();
-  }
+	function draw() {
+		replace(list, rows.map((row, index) => {
+			const label = () => row.key || `variation ${index + 1}`;
+			const key = h("input.key-input", { value: row.key, required: true, maxlength: 255, placeholder: "key", label: `Key of variation ${index + 1}`, oninput: e => { row.key = e.target.value.trim(); } });
+			const range = h("input", { type: "range", min: 0, max: 100, step: 1, value: row.weight, label: `Share of ${label()}, slider`, oninput: e => give(row, Number(e.target.value)) });
+			const number = h("input", { type: "number", min: 0, max: 100, step: 0.01, value: row.weight, label: `Share of ${label()} in percent`, onchange: e => give(row, Number(e.target.value)) });
+			row.update = () => { range.value = row.weight; number.value = row.weight; sum(); };
+			return h("li", swatch(index), key, range, h("span.number-unit", number, h("span.unit", "%")),
+				h("button", { class: "button quiet", label: `Remove ${label()}`, disabled: rows.length === 1, onclick: () => { rows = rows.filter(r => r !== row); give(rows[0], hundredth(rows[0].weight + row.weight)); draw(); } }, icon("close")));
+		}));
+		element.input = list.querySelector("input");
+		sum();
+	}
 
-  const sum = () => { total.textContent = `Together ${decimal(rows.reduce((sum, r) => sum + r.weight, 0))}%`; };
-  for (const row of rows) row.update = () => {};
-  draw();
-  element.read = () => rows.map(({ key, weight }) => ({ key, weight }));
-  return element;
+	const sum = () => { total.textContent = `Together ${decimal(rows.reduce((sum, r) => sum + r.weight, 0))}%`; };
+	for (const row of rows) row.update = () => {};
+	draw();
+	element.read = () => rows.map(({ key, weight }) => ({ key, weight }));
+	return element;
 }

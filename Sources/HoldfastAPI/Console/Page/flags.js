@@ -1,3 +1,128 @@
-import { h } from "./dom.js";
-import { page, empty } from "./parts.js";
-export async function show() { return page("Flags", {}, empty("This server has no flags", "An older release has experiments only.")); }
+// Flags: what their variations are worth, and the rules that choose one.
+
+import { h, replace, icon } from "./dom.js";
+import * as api from "./api.js";
+import { badge, banner, button, card, confirm, empty, field, here, iconButton, link, page, paged, searchField, section, select, showProblem, sideBySide, status, submitButton, table, to } from "./parts.js";
+
+import { conditionsForm, vocabulary } from "./conditions.js";
+
+export async function show(context) {
+	if (context.query.has("new")) return edit(context, null);
+	if (context.parts.length === 0) return list(context);
+	const { data, etag } = await api.call("GET", api.path("flags", context.parts.join("/")));
+	return data.defined_by === "flag" ? edit(context, data, etag) : view(data);
+}
+
+const write = value => typeof value === "string" ? value : JSON.stringify(value);
+
+async function list(context) {
+	const load = async () => {
+		try { return (await api.get("/v1/flags")).flags; } catch (error) {
+			if (error.status === 404) return [];
+			throw error;
+		}
+	};
+	let flags = await load();
+	const actions = h("a.button.primary", { href: "#/flags?new=1" }, icon("plus"), "New flag");
+	const below = "What apps ask for by name. Every experiment is a flag, too; its value is the variation’s key.";
+	if (!flags.length) return page("Flags", { actions, below }, empty("No flag yet", "Make one here, or with one request:", `curl -X PUT ${here("v1/flags/dark-mode")} -d '{"type":"boolean","variations":[{"key":"on","value":true},{"key":"off","value":false}],"otherwise":"off"}'`));
+	const content = h("div");
+	const draw = () => {
+		const text = (context.query.get("search") ?? "").toLowerCase();
+		const found = flags.filter(f => [f.key, ...f.tags].some(t => t.toLowerCase().includes(text)));
+		replace(content, found.length ? paged(found, 25, 1, part => table("Flags", columns, part)) : empty("No flag fits", "Change the search."));
+	};
+	const refresh = async () => { flags = await load(); draw(); };
+	const columns = [["Flag", f => link(to("flags", f.key), h("span.name", f.key)), "wide"], ["Type", f => f.type ?? "several"], ["Values", f => f.variations.slice(0, 4).map(v => write(v.value)).join(", ") + (f.variations.length > 4 ? ", …" : ""), "wrap"],
+		["Rules", f => f.rules.length, "number"], ["Tags", f => f.tags.map(t => badge(t))], ["Defined by", f => h("span.faint", f.defined_by)],
+		["On", f => h("button.switch", { role: "switch", "aria-checked": String(f.enabled), label: `${f.key} is on`, disabled: f.defined_by !== "flag", onclick: async () => { if (await turn(f)) refresh(); } }, h("span"))]];
+	context.onChange(refresh);
+	draw();
+	return page("Flags", { actions, below }, h("div.filters", searchField("Search flags and tags", context.query.get("search") ?? "", search => { context.setQuery({ search }); draw(); })), content);
+}
+
+const turn = flag => confirm(`Turn ${flag.enabled ? "off" : "on"} ${flag.key}?`, h("p", flag.enabled ? "Everybody gets the value of “otherwise”, and its experiments pause. Users keep their assignments." : "Its rules apply again."), {
+	label: flag.enabled ? "Turn off" : "Turn on", done: () => `${flag.key} is ${flag.enabled ? "off" : "on"}.`,
+	action: () => api.call("PUT", api.path("flags", flag.key), { body: { enabled: !flag.enabled } }),
+});
+
+function view(flag) {
+	const isExperiment = flag.defined_by === "experiment";
+	return page(flag.key, { above: link(to("flags"), "Flags"), below: status(flag.enabled ? "on" : "off") },
+		banner("note", isExperiment ? "This flag is an experiment." : "This flag comes from an uploaded datafile.", h("p", isExperiment ? ["Its value is the key of the user’s variation. ", link(to("experiments", flag.key), "Edit the experiment")] : "It is changed by uploading the next datafile.")),
+		section("Definition", {}, card(h("pre", { tabindex: "0" }, JSON.stringify(definition(flag), null, 2)))));
+}
+
+const blank = { key: "", type: "boolean", enabled: true, description: "", tags: [], variations: [{ key: "on", value: true }, { key: "off", value: false }], rules: [], otherwise: "off" };
+const members = ["type", "enabled", "description", "tags", "variations", "rules", "otherwise"];
+const definition = flag => Object.fromEntries(members.map(m => [m, flag[m]]));
+const initial = { boolean: false, string: "", integer: 0, double: 0, json: {} };
+
+async function edit(context, stored, etag) {
+	const words = await vocabulary();
+	const flag = structuredClone(stored ?? blank);
+	const problems = h("div"), values = h("ol.variations"), rules = h("ol.rules"), last = h("div");
+	const key = field("Key", h("input", { required: true, "data-focus": true }), { pointer: "/key", hint: "Apps ask for the flag by its key." });
+	const type = field("Type", select(Object.keys(initial), flag.type, { disabled: Boolean(stored), onchange: e => { flag.type = e.target.value; flag.variations.forEach(v => { v.value = structuredClone(initial[flag.type]); }); draw(); } }), { pointer: "/type" });
+	const description = field("Description", h("input", { value: flag.description, oninput: e => { flag.description = e.target.value; } }), { pointer: "/description" });
+	const tags = field("Tags", h("input", { value: flag.tags.join(", "), oninput: e => { flag.tags = e.target.value.split(",").map(t => t.trim()).filter(Boolean); } }), { pointer: "/tags", hint: "With commas between them." });
+	const enabled = h("label.check", h("input", { type: "checkbox", checked: flag.enabled, onchange: e => { flag.enabled = e.target.checked; } }), "On");
+	const keys = () => flag.variations.map(v => v.key);
+	const remove = (list, index, name) => iconButton("close", `Remove ${name}`, () => { list.splice(index, 1); draw(); });
+
+	function valueInput(v) {
+		const label = { label: `Value of ${v.key || "the variation"}` };
+		if (flag.type === "boolean") return select(["true", "false"], String(v.value), { ...label, onchange: e => { v.value = e.target.value === "true"; } });
+		if (flag.type === "json") return h("textarea.mono", { ...label, rows: 2, value: JSON.stringify(v.value), onchange: e => { try { v.value = JSON.parse(e.target.value); e.target.removeAttribute("aria-invalid"); } catch { e.target.setAttribute("aria-invalid", "true"); } } });
+		const isText = flag.type === "string";
+		return h("input", { ...label, type: isText ? "text" : "number", step: flag.type === "integer" ? 1 : "any", value: v.value, oninput: e => { v.value = isText ? e.target.value : Number(e.target.value); } });
+	}
+
+	function ruleForm(rule, index) {
+		const audience = conditionsForm(rule.audience ?? null, words);
+		rule.read = audience.read;
+		const { experiment } = rule;
+		return h("li.card", h("div.section-head", h("h3", experiment ? "Experiment" : "Delivery"), h("div.actions", remove(flag.rules, index, `rule ${index + 1}`))), audience,
+		experiment ? h("div.weights", keys().map(k => field(`Weight of ${k}`, h("input", { type: "number", min: 0, step: "any", value: experiment.weights?.[k] ?? 0, oninput: e => { experiment.weights[k] = Number(e.target.value); } }))))
+			: h("div.weights", field("Gets", select(keys(), rule.variation, { onchange: e => { rule.variation = e.target.value; } }))),
+		h("div.weights", field("Percent of them", h("input", { type: "number", min: 0, max: 100, step: 0.01, value: (experiment ?? rule).traffic ?? 100, oninput: e => { (experiment ?? rule).traffic = Number(e.target.value); } }))));
+	}
+
+	/// Keeps what the forms of audiences have before they are drawn anew.
+	const keep = () => { for (const rule of flag.rules) if (rule.read) rule.audience = rule.read() ?? null; };
+
+	function draw() {
+		keep();
+		replace(values, flag.variations.map((v, index) => h("li.pair", h("input", { value: v.key, required: true, label: `Key of variation ${index + 1}`, onchange: e => { v.key = e.target.value.trim(); draw(); } }), valueInput(v), flag.variations.length > 1 && remove(flag.variations, index, v.key))));
+		replace(rules, flag.rules.map(ruleForm));
+		replace(last, field("Everybody else gets", select(keys(), flag.otherwise, { onchange: e => { flag.otherwise = e.target.value; } }), { pointer: "/otherwise" }));
+		flag.otherwise = last.querySelector("select").value || keys()[0];
+	}
+
+	const addRule = rule => { keep(); flag.rules.push(rule); draw(); };
+	const fields = [key, type, description, tags];
+	async function submit(event) {
+		event.preventDefault();
+		problems.replaceChildren();
+		keep();
+		const body = structuredClone({ ...definition(flag), rules: flag.rules.map(({ read, ...rule }) => { if (!rule.audience) delete rule.audience; return rule; }) });
+		for (const rule of body.rules) if (rule.experiment) for (const [k, weight] of Object.entries(rule.experiment.weights)) if (!keys().includes(k) || weight === 0) delete rule.experiment.weights[k];
+		const name = stored?.key ?? key.input.value.trim();
+		try {
+			const done = await confirm(stored ? `Save ${name}?` : `Make ${name}?`, sideBySide(stored && definition(stored), body, ["Now", "Then"]), {
+				label: "Save", kind: "wide", done: () => `Saved ${name}.`, action: () => api.call("PUT", api.path("flags", name), { body, ifMatch: etag }) });;
+			if (done) location.hash = to("flags", name) + (stored ? `?at=${Date.now()}` : "");
+		} catch (error) { showProblem(error, fields, problems); }
+	}
+
+	draw();
+	return page(stored?.key ?? "New flag", { above: link(to("flags"), "Flags"), actions: stored && button("Delete…", async () => { if (await removeFlag(stored.key)) location.hash = to("flags"); }, "danger quiet") },
+		h("form.form", { onsubmit: submit }, section("Flag", {}, card(!stored && key, type, description, tags, enabled)),
+			section("Variations", {}, card(values, h("div.adders", button("Add a variation", () => { flag.variations.push({ key: `variation-${flag.variations.length + 1}`, value: structuredClone(initial[flag.type]) }); draw(); }, "quiet")))),
+			section("Rules", { note: "The first one that a user meets decides." }, rules, h("div.adders", button("Add a delivery", () => addRule({ variation: keys()[0], traffic: 100 }), "quiet"),
+				button("Add an experiment", () => addRule({ experiment: { weights: Object.fromEntries(keys().map(k => [k, 1])), traffic: 100 } }), "quiet")), card(last)),
+			problems, h("div.buttons", submitButton("Review"))));
+}
+
+const removeFlag = key => confirm(`Delete ${key}?`, h("p", "Apps that ask for it get their own default. Its experiments are archived; their results stay."), {
+	label: "Delete", danger: true, done: () => `Deleted the flag ${key}.`, action: () => api.call("DELETE", api.path("flags", key)) });

@@ -5,8 +5,8 @@ const whole = new Intl.NumberFormat(locale, { maximumFractionDigits: 0 });
 const compact = new Intl.NumberFormat(locale, { notation: "compact", maximumFractionDigits: 1 });
 const dateTime = new Intl.DateTimeFormat(locale, { dateStyle: "medium", timeStyle: "short" });
 const exact = new Intl.DateTimeFormat(locale, {
-  year: "numeric", month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit",
-  fractionalSecondDigits: 3, timeZoneName: "short",
+	year: "numeric", month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit",
+	fractionalSecondDigits: 3, timeZoneName: "short",
 });
 const day = new Intl.DateTimeFormat(locale, { month: "short", day: "numeric", timeZone: "UTC" });
 const relative = new Intl.RelativeTimeFormat(locale, { numeric: "auto" });
@@ -20,22 +20,22 @@ export const percent = (value, digits = 1) => missing(value) ? none : `${decimal
 export const signed = (value, digits = 1) => missing(value) ? none : `${value > 0 ? "+" : ""}${percent(value, digits)}`;
 
 export function decimal(value, digits = 2) {
-  if (missing(value)) return none;
-  return new Intl.NumberFormat(locale, { maximumFractionDigits: digits }).format(value).replace("-", "−");
+	if (missing(value)) return none;
+	return new Intl.NumberFormat(locale, { maximumFractionDigits: digits }).format(value).replace("-", "−");
 }
 
 /// Three significant digits.
 export const measure = value => missing(value) ? none
-  : new Intl.NumberFormat(locale, { maximumSignificantDigits: Math.abs(value) >= 1000 ? 5 : 3 }).format(value).replace("-", "−");
+	: new Intl.NumberFormat(locale, { maximumSignificantDigits: Math.abs(value) >= 1000 ? 5 : 3 }).format(value).replace("-", "−");
 
 export const pValue = value => missing(value) ? none : value < 0.0001 ? "< 0.0001" : decimal(value, 4);
 
 export function bytes(value) {
-  if (missing(value)) return none;
-  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
-  let index = 0;
-  while (value >= 1024 && index < units.length - 1) { value /= 1024; index += 1; }
-  return `${decimal(value, value < 10 && index > 0 ? 1 : 0)} ${units[index]}`;
+	if (missing(value)) return none;
+	const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+	let index = 0;
+	while (value >= 1024 && index < units.length - 1) { value /= 1024; index += 1; }
+	return `${decimal(value, value < 10 && index > 0 ? 1 : 0)} ${units[index]}`;
 }
 
 export const time = text => text ? dateTime.format(new Date(text)) : none;
@@ -44,13 +44,12 @@ export const exactTime = text => text ? exact.format(new Date(text)) : none;
 export const utcDay = text => day.format(new Date(text.length === 10 ? `${text}T00:00:00Z` : text));
 
 export function ago(text, now = Date.now()) {
-  if (!text) return none;
-  const seconds = (new Date(text).getTime() - now) / 1000;
-  for (const [unit, size] of [["year", 31_536_000], ["month", 2_592_000], ["day", 86_400], ["hour", 3_600], ["minute", 60]]) {
-    if (Math.abs(seconds) >= size) return relative.format(Math.round(seconds / size), unit);
-  }
-  return Math.abs(seconds) < 10 ? "just now" : relative.format(Math.round(seconds), "second");
+	if (!text) return none;
+	const seconds = (new Date(text).getTime() - now) / 1000;
+	for (const [unit, size] of [["year", 31_536_000], ["month", 2_592_000], ["day", 86_400], ["hour", 3_600], ["minute", 60]]) {
+		if (Math.abs(seconds) >= size) return relative.format(Math.round(seconds / size), unit);
+	}
+	return Math.abs(seconds) < 10 ? "just now" : relative.format(Math.round(seconds), "second");
 }
 
 export const plural = (count, one, many = `${one}s`) => `${integer(count)} ${count === 1 ? one : many}`;
-export const zone = () => Intl.DateTimeFormat().resolvedOptions().timeZone;

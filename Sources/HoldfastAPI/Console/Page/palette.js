@@ -7,69 +7,68 @@ import { to } from "./parts.js";
 let isOpen = false;
 
 export function openPalette(screens) {
-  if (isOpen || document.querySelector("dialog[open]")) return;
-  isOpen = true;
-  const id = newID("palette");
-  const opener = document.activeElement;
-  let entries = [], chosen = 0, named = [];
-  const list = h("ul", { id, role: "listbox", "aria-label": "Results" });
-  const input = h("input", { type: "text", role: "combobox", "aria-expanded": "true", "aria-controls": id, "aria-autocomplete": "list",
-    "aria-label": "Find users, experiments, flags and screens", placeholder: "Find users, experiments, flags, screens",
-    oninput: () => { chosen = 0; show(); }, onkeydown: key });
-  const element = h("dialog.palette", { "aria-label": "Find", onclose: () => {
-    isOpen = false;
-    element.remove();
-    if (opener?.isConnected) opener.focus();
-  }, onclick: event => { if (event.target === element) element.close(); } }, h("div.palette-input", icon("search"), input), list,
-    h("p.palette-keys", { "aria-hidden": "true" }, h("kbd", "↑↓"), " choose ", h("kbd", "Enter"), " open ", h("kbd", "Esc"), " close"));
+	if (isOpen || document.querySelector("dialog[open]")) return;
+	isOpen = true;
+	const id = newID("palette");
+	const opener = document.activeElement;
+	let entries = [], chosen = 0, named = [];
+	const list = h("ul", { id, role: "listbox", label: "Results" });
+	const input = h("input", { type: "text", role: "combobox", "aria-expanded": "true", "aria-controls": id, "aria-autocomplete": "list",
+		label: "Find users, experiments, flags and screens", placeholder: "Find users, experiments, flags, screens",
+		oninput: () => { chosen = 0; show(); }, onkeydown: key });
+	const element = h("dialog.palette", { label: "Find", onclose: () => {
+		isOpen = false;
+		element.remove();
+		if (opener?.isConnected) opener.focus();
+	}, onclick: event => { if (event.target === element) element.close(); } }, h("div.palette-input", icon("search"), input), list);
 
-  function key(event) {
-    if (event.key === "ArrowDown" || event.key === "ArrowUp") {
-      event.preventDefault();
-      chosen = (chosen + (event.key === "ArrowDown" ? 1 : -1) + entries.length) % Math.max(1, entries.length);
-      mark();
-    } else if (event.key === "Enter") {
-      event.preventDefault();
-      go(entries[chosen]);
-    }
-  }
+	function key(event) {
+		if (event.key === "ArrowDown" || event.key === "ArrowUp") {
+			event.preventDefault();
+			chosen = (chosen + (event.key === "ArrowDown" ? 1 : -1) + entries.length) % Math.max(1, entries.length);
+			mark();
+		} else if (event.key === "Enter") {
+			event.preventDefault();
+			go(entries[chosen]);
+		}
+	}
 
-  function go(entry) {
-    if (!entry) return;
-    element.close();
-    location.hash = entry.hash;
-  }
+	function go(entry) {
+		if (!entry) return;
+		element.close();
+		location.hash = entry.hash;
+	}
 
-  function show() {
-    const text = input.value.trim(), wanted = text.toLowerCase();
-    const rank = name => { const at = name.toLowerCase().indexOf(wanted); return at < 0 ? -1 : at === 0 ? 2 : 1; };
-    const found = named.map(e => ({ ...e, rank: rank(e.name) })).filter(e => e.rank > 0).sort((a, b) => b.rank - a.rank);
-    entries = [...found.slice(0, 8),
-      ...screens.map(s => ({ name: s.name, kind: "Screen", icon: s.icon, hash: to(s.path) })).filter(e => rank(e.name) > 0)];
-    if (text) entries.push({ name: text, kind: "Look up the user", icon: "user", hash: to("users", text) });
-    replace(list, entries.map((entry, index) => h("li", { id: `${id}-${index}`, role: "option", onclick: () => go(entry),
-      onmousemove: () => { if (chosen !== index) { chosen = index; mark(); } } },
-      icon(entry.icon), h("span.palette-name", entry.name), h("span.faint", entry.kind))));
-    mark();
-  }
+	function show() {
+		const text = input.value.trim(), wanted = text.toLowerCase();
+		const rank = name => { const at = name.toLowerCase().indexOf(wanted); return at < 0 ? -1 : at === 0 ? 2 : 1; };
+		const found = named.map(e => ({ ...e, rank: rank(e.name) })).filter(e => e.rank > 0).sort((a, b) => b.rank - a.rank);
+		entries = [...found.slice(0, 8),
+			...screens.map(s => ({ name: s.name, kind: "Screen", icon: s.icon, hash: to(s.path) })).filter(e => rank(e.name) > 0)];
+		if (text) entries.push({ name: text, kind: "Look up the user", icon: "user", hash: to("users", text) });
+		replace(list, entries.map((entry, index) => h("li", { id: `${id}-${index}`, role: "option", onclick: () => go(entry),
+			onmousemove: () => { if (chosen !== index) { chosen = index; mark(); } } },
+			icon(entry.icon), h("span.palette-name", entry.name), h("span.faint", entry.kind))));
+		mark();
+	}
 
-  function mark() {
-    [...list.children].forEach((item, index) => item.setAttribute("aria-selected", String(index === chosen)));
-    list.children[chosen]?.scrollIntoView({ block: "nearest" });
-    if (entries.length) input.setAttribute("aria-activedescendant", `${id}-${chosen}`); else input.removeAttribute("aria-activedescendant");
-  }
+	function mark() {
+		[...list.children].forEach((item, index) => item.setAttribute("aria-selected", String(index === chosen)));
+		list.children[chosen]?.scrollIntoView({ block: "nearest" });
+		if (entries.length) input.setAttribute("aria-activedescendant", `${id}-${chosen}`); else input.removeAttribute("aria-activedescendant");
+	}
 
-  document.body.append(element);
-  element.showModal();
-  input.focus();
-  show();
-  const load = async (path, member, kind, symbol, screen) => {
-    try {
-      const data = await api.get(path, null, { silent: true });
-      named = [...named, ...data[member].map(e => ({ name: e.key, kind: e.status && e.status !== "Running" ? `${kind} · ${e.status}` : kind, icon: symbol, hash: to(screen, e.key) }))];
-      if (element.open) show();
-    } catch { /* Without experiments and flags there is nothing to find. */ }
-  };
-  load("/v1/experiments", "experiments", "Experiment", "experiment", "experiments");
-  api.hasRoute("/v1/flags").then(has => { if (has) load("/v1/flags", "flags", "Flag", "flag", "flags"); });
+	document.body.append(element);
+	element.showModal();
+	input.focus();
+	show();
+	const load = async (path, member, kind, symbol, screen) => {
+		try {
+			const data = await api.get(path, null, { silent: true });
+			named = [...named, ...data[member].map(e => ({ name: e.key, kind: e.status && e.status !== "Running" ? `${kind} · ${e.status}` : kind, icon: symbol, hash: to(screen, e.key) }))];
+			if (element.open) show();
+		} catch { /* Without experiments and flags there is nothing to find. */ }
+	};
+	load("/v1/experiments", "experiments", "Experiment", "experiment", "experiments");
+	load("/v1/flags", "flags", "Flag", "flag", "flags");
 }

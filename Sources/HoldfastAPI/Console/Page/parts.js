@@ -4,329 +4,298 @@ import { h, append, replace, icon, newID } from "./dom.js";
 import * as api from "./api.js";
 import { ago, exactTime, integer, none } from "./format.js";
 
-// MARK: Page
-
 /// The heading of a screen with its actions, and what is below.
 export function page(title, { above, below, actions = [] } = {}, ...content) {
-  return h("div.page",
-    h("header.head",
-      above && h("p.above", above),
-      h("div.headline",
-        h("h1", { tabindex: "-1" }, title),
-        h("div.actions", actions, curlButton())),
-      below && h("p.below", below)),
-    content);
+	return h("div.page",
+		h("header.head",
+			above && h("p.above", above),
+			h("div.headline",
+				h("h1", { tabindex: "-1" }, title),
+				h("div.actions", actions, curlButton())),
+			below && h("p.below", below)),
+		content);
 }
 
 export const link = (hash, ...content) => h("a", { href: hash }, content);
 export const to = (screen, ...parts) => `#/${[screen, ...parts.map(encodeURIComponent)].join("/")}`;
 
 export function button(label, onclick, kind = "") {
-  const symbol = { add: "plus" }[kind];
-  return h("button", { class: `button ${kind === "add" ? "primary" : kind}`, onclick }, symbol && icon(symbol), label);
+	const symbol = { add: "plus" }[kind];
+	return h("button", { class: `button ${kind === "add" ? "primary" : kind}`, onclick }, symbol && icon(symbol), label);
 }
 
-export function section(title, { actions, note } = {}, ...content) {
-  const id = newID("section");
-  return h("section.section", { "aria-labelledby": id },
-    h("div.section-head", h("h2", { id }, title), note && h("p.note", note), h("div.actions", actions)),
-    content);
+export const submitButton = (label, kind = "primary") => h("button.button", { type: "submit", class: `button ${kind}` }, label);
+export const iconButton = (symbol, label, onclick) => h("button.button.quiet", { label, onclick }, icon(symbol));
+
+export function section(title, { actions, note }, ...content) {
+	const id = newID("section");
+	return h("section.section", { "aria-labelledby": id },
+		h("div.section-head", h("h2", { id }, title), note && h("p.note", note), h("div.actions", actions)),
+		content);
 }
 
+export const dash = () => h("span.faint", none);
 export const card = (...content) => h("div.card", content);
 
 /// Pairs of a name and a value.
 export const facts = pairs => h("dl.facts", pairs.filter(Boolean).map(([name, value]) =>
-  h("div", h("dt", name), h("dd", value ?? none))));
+	h("div", h("dt", name), h("dd", value ?? none))));
 
 export const moment = text => text
-  ? h("time", { datetime: text, title: exactTime(text) }, ago(text)) : h("span.faint", none);
+	? h("time", { datetime: text, title: exactTime(text) }, ago(text)) : h("span.faint", none);
 
 export const code = text => h("code", text);
 
 export function status(name) {
-  const kind = { Running: "good", Paused: "warn", "Not started": "idle", Archived: "idle", on: "good", off: "idle" }[name] ?? "idle";
-  return h("span", { class: `status ${kind}` }, name);
+	const kind = { Running: "good", Paused: "warn", "Not started": "idle", Archived: "idle", on: "good", off: "idle" }[name] ?? "idle";
+	return h("span", { class: `status ${kind}` }, name);
 }
 
 export const badge = (text, kind = "") => h("span", { class: `badge ${kind}` }, text);
 
-// MARK: States
-
 export function empty(title, text, command, ...actions) {
-  return h("div.empty", h("p.empty-title", title), text && h("p", text),
-    command && commandLine(command), actions.length > 0 && h("div.actions", actions));
+	return h("div.empty", h("p.empty-title", title), text && h("p", text),
+		command && commandLine(command), actions.length > 0 && h("div.actions", actions));
 }
 
 /// A command that can be copied.
 export function commandLine(text) {
-  return h("div.command", h("pre", { tabindex: "0" }, h("code", text)),
-    h("button", { class: "button quiet", "aria-label": "Copy the command", onclick: () => copy(text, "The command was copied.") }, icon("copy")));
+	return h("div.command", h("pre", { tabindex: "0" }, h("code", text)),
+		iconButton("copy", "Copy the command", () => copy(text, "The command was copied.")));
 }
 
 export const here = path => new URL("../" + path.replace(/^\//, ""), document.baseURI).href;
 
 export function banner(kind, title, ...content) {
-  return h("div", { class: `banner ${kind}`, role: kind === "bad" ? "alert" : "note" }, icon(kind === "good" ? "check" : "warning"),
-    h("div", h("strong", title), content));
+	return h("div", { class: `banner ${kind}`, role: kind === "bad" ? "alert" : "note" }, icon(kind === "good" ? "check" : "warning"),
+		h("div", h("strong", title), content));
 }
 
 /// What the server said went wrong.
 export function failure(error) {
-  if (error instanceof api.Unreachable) return banner("bad", error.message, h("p", "The console tries again by itself."));
-  const isProblem = error instanceof api.Problem;
-  if (!isProblem) console.error(error);
-  return banner("bad", isProblem && error.status === 403 ? "The token may not do this" : "This did not work",
-    h("p", error.message),
-    isProblem && error.errors.length > 1 && h("ul", error.errors.map(e => h("li", e.pointer && [code(e.pointer), " "], e.detail))));
+	if (error instanceof api.Unreachable) return banner("bad", error.message, h("p", "The console tries again by itself."));
+	const isProblem = error instanceof api.Problem;
+	if (!isProblem) console.error(error);
+	return banner("bad", isProblem && error.status === 403 ? "The token may not do this" : "This did not work",
+		h("p", error.message),
+		isProblem && error.errors.length > 1 && h("ul", error.errors.map(e => h("li", e.pointer && [code(e.pointer), " "], e.detail))));
 }
 
 /// Shows something that has to be fetched, and again when `reload` of the returned element is called.
 export function pending(load, placeholder = "Loading…") {
-  const element = h("div.pending", { "aria-busy": "true" }, h("p.loading", placeholder));
-  element.reload = async () => {
-    try {
-      const content = await load();
-      if (content !== undefined) replace(element, content);
-    } catch (error) {
-      if (error.name === "AbortError") return;
-      replace(element, failure(error));
-    }
-    element.removeAttribute("aria-busy");
-  };
-  element.loaded = element.reload();
-  return element;
+	const element = h("div.pending", { "aria-busy": "true" }, h("p.loading", placeholder));
+	element.reload = async () => {
+		try {
+			const content = await load();
+			if (content !== undefined) replace(element, content);
+		} catch (error) {
+			if (error.name === "AbortError") return;
+			replace(element, failure(error));
+		}
+		element.removeAttribute("aria-busy");
+	};
+	element.loaded = element.reload();
+	return element;
 }
-
-/// Runs an action of a button: it cannot be pressed again meanwhile, and a failure becomes a message.
-export function busy(action) {
-  return async event => {
-    const pressed = event?.currentTarget;
-    pressed?.setAttribute("aria-disabled", "true");
-    try { return await action(event); } catch (error) {
-      if (error.name !== "AbortError") message("bad", error.message);
-    } finally { pressed?.removeAttribute("aria-disabled"); }
-  };
-}
-
-// MARK: Messages
 
 /// Shows a message for a while; a screen reader speaks it.
 export function message(kind, text, request) {
-  const element = h("div", { class: `toast ${kind}` }, icon(kind === "bad" ? "warning" : "check"), h("p", text),
-    request && h("button", { class: "button quiet", onclick: () => copy(api.curl(request), "The command was copied.") }, "Copy as curl"),
-    h("button", { class: "button quiet", "aria-label": "Close the message", onclick: () => element.remove() }, icon("close")));
-  const list = document.getElementById("toasts");
-  while (list.children.length > 2) list.firstChild.remove();
-  list.append(element);
-  setTimeout(() => element.remove(), kind === "bad" ? 15_000 : 7_000);
+	const element = h("div", { class: `toast ${kind}` }, icon(kind === "bad" ? "warning" : "check"), h("p", text),
+		request && h("button", { class: "button quiet", onclick: () => copy(api.curl(request), "The command was copied.") }, "Copy as curl"),
+		iconButton("close", "Close the message", () => element.remove()));
+	const list = document.getElementById("toasts");
+	while (list.children.length > 2) list.firstChild.remove();
+	list.append(element);
+	setTimeout(() => element.remove(), kind === "bad" ? 15_000 : 7_000);
 }
 
 export async function copy(text, done = "Copied.") {
-  try {
-    await navigator.clipboard.writeText(text);
-  } catch {
-    // Without HTTPS there is no clipboard API.
-    const area = h("textarea.hidden", { readonly: true, value: text });
-    (document.querySelector("dialog[open]") ?? document.body).append(area);
-    area.select();
-    document.execCommand("copy");
-    area.remove();
-  }
-  message("good", done);
+	try {
+		await navigator.clipboard.writeText(text);
+	} catch {
+		// Without HTTPS there is no clipboard API.
+		const area = h("textarea.hidden", { readonly: true, value: text });
+		(document.querySelector("dialog[open]") ?? document.body).append(area);
+		area.select();
+		document.execCommand("copy");
+		area.remove();
+	}
+	message("good", done);
 }
 
 function curlButton() {
-  return h("button", { class: "button quiet curl", title: "The requests behind this screen",
-    onclick: () => dialog("As curl", close => [
-      h("p.note", api.token.get() ? ["What this screen shows and did. ", code("HOLDFAST_TOKEN"), " is a variable with your token; the secret is not in the commands."] : "What this screen shows and did."),
-      api.requests.length ? h("ol.commands", [...api.requests].reverse().map(r => h("li", commandLine(api.curl(r))))) : h("p", "No request yet."),
-      h("div.buttons",
-        button("Copy all", () => copy(api.requests.map(api.curl).join("\n"), "The commands were copied.")), button("Close", close, "primary")),
-    ], "wide") }, icon("copy"), "Copy as curl");
+	return h("button", { class: "button quiet curl", title: "The requests behind this screen",
+		onclick: () => dialog("As curl", close => [
+			h("p.note", api.token.get() ? ["What this screen shows and did. ", code("HOLDFAST_TOKEN"), " is a variable with your token; the secret is not in the commands."] : "What this screen shows and did."),
+			api.requests.length ? h("ol.commands", [...api.requests].reverse().map(r => h("li", commandLine(api.curl(r))))) : h("p", "No request yet."),
+			h("div.buttons",
+				button("Copy all", () => copy(api.requests.map(api.curl).join("\n"), "The commands were copied.")), button("Close", close, "primary")),
+		], "wide") }, icon("copy"), "Copy as curl");
 }
-
-// MARK: Dialogs
 
 /// Opens a dialog; `content` receives the function that closes it. Resolves with what that is called with.
 export function dialog(title, content, kind = "") {
-  return new Promise(resolve => {
-    const id = newID("dialog");
-    const opener = document.activeElement;
-    const element = h("dialog", { class: kind, "aria-labelledby": id, onclose: () => {
-      element.remove();
-      if (opener?.isConnected) opener.focus();
-      resolve(element.result);
-    }, onclick: event => { if (event.target === element) element.close(); } });
-    const close = result => { element.result = result instanceof Event ? undefined : result; element.close(); };
-    element.append(append(h("div.dialog-body", h("h2", { id }, title)), [content(close, element)]));
-    document.body.append(element);
-    element.showModal();
-  });
+	return new Promise(resolve => {
+		const id = newID("dialog");
+		const opener = document.activeElement;
+		const element = h("dialog", { class: kind, "aria-labelledby": id, onclose: () => {
+			element.remove();
+			if (opener?.isConnected) opener.focus();
+			resolve(element.result);
+		}, onclick: event => { if (event.target === element) element.close(); } });
+		const close = result => { element.result = result instanceof Event ? undefined : result; element.close(); };
+		element.append(append(h("div.dialog-body", h("h2", { id }, title)), [content(close, element)]));
+		document.body.append(element);
+		element.showModal();
+	});
 }
 
-/// Asks before something is done, and shows what the server says if it refuses. Resolves with whether it was done.
-export function confirm(title, text, { label, danger = false, action, fields = [], word }) {
-  return dialog(title, close => {
-    const problems = h("div");
-    const check = word && field("Type " + word + " to confirm", h("input", { autocomplete: "off", oninput: () => update() }));
-    const submit = h("button", { type: "submit", class: `button ${danger ? "danger" : "primary"}` }, label);
-    const update = () => { if (word) submit.disabled = check.input.value !== word; };
-    update();
-    return h("form", { method: "dialog", onsubmit: async event => {
-      event.preventDefault();
-      submit.setAttribute("aria-disabled", "true");
-      try { close(await action() ?? true); } catch (error) {
-        showProblem(error, fields, problems);
-      } finally { submit.removeAttribute("aria-disabled"); }
-    } },
-      text && h("div.prose", text), fields, check, problems,
-      h("div.buttons", button("Cancel", () => close()), submit));
-  });
+/// Asks before `action` is done, and shows what the server says if it refuses. `done` makes the message of the response;
+/// `word` has to be typed. Resolves with the response, or `undefined`.
+export async function confirm(title, text, { label, danger = false, action, done, fields = [], word, kind }) {
+	const response = await dialog(title, close => {
+		const problems = h("div");
+		const check = word && field("Type " + word + " to confirm", h("input", { autocomplete: "off", oninput: () => update() }));
+		const submit = h("button", { type: "submit", class: `button ${danger ? "danger" : "primary"}` }, label);
+		const update = () => { if (word) submit.disabled = check.input.value !== word; };
+		update();
+		return h("form", { method: "dialog", onsubmit: async event => {
+			event.preventDefault();
+			submit.setAttribute("aria-disabled", "true");
+			try { close(await action()); } catch (error) {
+				showProblem(error, fields, problems);
+			} finally { submit.removeAttribute("aria-disabled"); }
+		} },
+			text && h("div.prose", text), fields, check, problems,
+			h("div.buttons", button("Cancel", () => close()), submit));
+	}, kind);
+	if (response && done) message("good", done(response), response.request);
+	return response;
 }
-
-// MARK: Forms
 
 /// A labelled control. `pointer` is the JSON pointer by which the server names it in an error.
 export function field(label, input, { hint, pointer, after } = {}) {
-  const id = input.id || newID("field");
-  input.id = id;
-  const notes = [hint && `${id}-hint`, `${id}-error`].filter(Boolean).join(" ");
-  input.setAttribute("aria-describedby", notes);
-  const element = h("div.field", h("label", { for: id }, label),
-    h("div.control", input, after),
-    hint && h("p.hint", { id: `${id}-hint` }, hint), h("p.error", { id: `${id}-error`, hidden: true }));
-  return Object.assign(element, { input, pointer, isField: true });
+	const id = input.id || newID("field");
+	input.id = id;
+	const notes = [hint && `${id}-hint`, `${id}-error`].filter(Boolean).join(" ");
+	input.setAttribute("aria-describedby", notes);
+	const element = h("div.field", h("label", { for: id }, label),
+		h("div.control", input, after),
+		hint && h("p.hint", { id: `${id}-hint` }, hint), h("p.error", { id: `${id}-error`, hidden: true }));
+	return Object.assign(element, { input, pointer, isField: true });
 }
 
 export function select(options, value, properties = {}) {
-  const element = h("select", properties, options.map(option => {
-    const [key, label] = Array.isArray(option) ? option : [option, option];
-    return h("option", { value: key, selected: key === value }, label);
-  }));
-  if (value !== undefined) element.value = value;
-  return element;
+	const element = h("select", properties, options.map(option => {
+		const [key, label] = Array.isArray(option) ? option : [option, option];
+		return h("option", { value: key, selected: key === value }, label);
+	}));
+	if (value !== undefined) element.value = value;
+	return element;
 }
 
 /// Shows an error at the fields that its pointers name, and the rest above them.
 export function showProblem(error, fields, rest) {
-  for (const each of fields.flat(Infinity)) if (each?.isField) setError(each, null);
-  const left = [];
-  let first = null;
-  for (const { pointer, detail } of error.errors ?? []) {
-    const match = fields.flat(Infinity).filter(f => f?.isField && f.pointer && (pointer === f.pointer || pointer?.startsWith(f.pointer + "/")))
-      .sort((a, b) => b.pointer.length - a.pointer.length)[0];
-    if (!match) { left.push(detail); continue; }
-    setError(match, detail);
-    first ??= match;
-  }
-  if (!first || left.length) replace(rest, failure(error)); else rest.replaceChildren();
-  if (first) first.input.focus();
-  else rest.scrollIntoView?.({ block: "nearest" });
+	for (const each of fields.flat(Infinity)) if (each?.isField) setError(each, null);
+	const left = [];
+	let first = null;
+	for (const { pointer, detail } of error.errors ?? []) {
+		const match = fields.flat(Infinity).filter(f => f?.isField && f.pointer && (pointer === f.pointer || pointer?.startsWith(f.pointer + "/")))
+			.sort((a, b) => b.pointer.length - a.pointer.length)[0];
+		if (!match) { left.push(detail); continue; }
+		setError(match, detail);
+		first ??= match;
+	}
+	if (!first || left.length) replace(rest, failure(error)); else rest.replaceChildren();
+	if (first) first.input.focus();
+	else rest.scrollIntoView?.({ block: "nearest" });
 }
 
 function setError(field, text) {
-  const note = field.querySelector(".error");
-  note.hidden = !text;
-  note.textContent = text ?? "";
-  if (text) field.input.setAttribute("aria-invalid", "true"); else field.input.removeAttribute("aria-invalid");
+	const note = field.querySelector(".error");
+	note.hidden = !text;
+	note.textContent = text ?? "";
+	if (text) field.input.setAttribute("aria-invalid", "true"); else field.input.removeAttribute("aria-invalid");
 }
+
+/// A select without a visible label.
+export const choose = (label, options, value, set) => select(options, value, { label: label, onchange: e => set(e.target.value) });
 
 /// A field that reports its text after a pause.
 export function searchField(label, value, onchange) {
-  let timer;
-  return h("div.search-field", icon("search"), h("input", { type: "search", value, "aria-label": label, placeholder: label,
-    oninput: event => { clearTimeout(timer); const text = event.target.value; timer = setTimeout(() => onchange(text), 120); } }));
+	let timer;
+	return h("div.search-field", icon("search"), h("input", { type: "search", value, label: label, placeholder: label,
+		oninput: event => { clearTimeout(timer); const text = event.target.value; timer = setTimeout(() => onchange(text), 120); } }));
 }
 
-// MARK: Tables
-
-/// A table. A column is `{ name, cell(row), number, hidden, class }`; the first one names its row.
-export function table(caption, columns, rows, { rowClass } = {}) {
-  const shown = columns.filter(Boolean);
-  return h("div.table", { tabindex: "0", role: "region", "aria-label": caption },
-    h("table", h("caption", caption),
-      h("thead", h("tr", shown.map(c => h("th", { scope: "col", class: [c.number && "number", c.class].filter(Boolean).join(" ") || null }, c.hidden ? h("span.hidden", c.name) : c.name)))),
-      h("tbody", rows.map(row => h("tr", { class: rowClass?.(row) }, shown.map((c, index) =>
-        h(index === 0 ? "th" : "td", { scope: index === 0 ? "row" : null, class: [c.number && "number", c.class].filter(Boolean).join(" ") || null }, c.cell(row))))))));
+/// A table. A column is its name, a function from a row to the content of its cell, and its classes (`number`,
+/// `row-actions`); the first column names its row.
+export function table(caption, columns, rows) {
+	const cell = (tag, [, , kind], content, scope) => h(tag, { class: kind, scope }, content);
+	return h("div.table", { tabindex: "0", role: "region", label: caption }, h("table", h("caption", caption),
+		h("thead", h("tr", columns.map(c => cell("th", c, c[2] === "row-actions" ? h("span.hidden", c[0]) : c[0], "col")))),
+		h("tbody", rows.map(row => h("tr", columns.map((c, index) => index === 0 ? cell("th", c, c[1](row), "row") : cell("td", c, c[1](row))))))));
 }
 
 /// Shows a long list in pages; `render` receives the rows of one.
 export function paged(rows, size, start, render, onpage) {
-  const pages = Math.max(1, Math.ceil(rows.length / size));
-  const element = h("div.paged");
-  const show = (number, isMove) => {
-    number = Math.min(Math.max(1, number || 1), pages);
-    const part = rows.slice((number - 1) * size, number * size);
-    replace(element, render(part), pages > 1 && h("nav.pages", { "aria-label": "Pages" },
-      h("button", { class: "button", disabled: number === 1, onclick: () => show(number - 1, true) }, "Previous"),
-      h("span", `${integer((number - 1) * size + 1)}–${integer((number - 1) * size + part.length)} of ${integer(rows.length)}`),
-      h("button", { class: "button", disabled: number === pages, onclick: () => show(number + 1, true) }, "Next")));
-    if (isMove) {
-      onpage?.(number);
-      const buttons = element.querySelectorAll(".pages button");
-      [...buttons].find(b => !b.disabled)?.focus();
-    }
-  };
-  show(start);
-  return element;
+	const pages = Math.max(1, Math.ceil(rows.length / size));
+	const element = h("div.paged");
+	const show = (number, isMove) => {
+		number = Math.min(Math.max(1, number || 1), pages);
+		const part = rows.slice((number - 1) * size, number * size);
+		replace(element, render(part), pages > 1 && h("nav.pages", { label: "Pages" },
+			h("button", { class: "button", disabled: number === 1, onclick: () => show(number - 1, true) }, "Previous"),
+			h("span", `${integer((number - 1) * size + 1)}–${integer((number - 1) * size + part.length)} of ${integer(rows.length)}`),
+			h("button", { class: "button", disabled: number === pages, onclick: () => show(number + 1, true) }, "Next")));
+		if (isMove) {
+			onpage?.(number);
+			const buttons = element.querySelectorAll(".pages button");
+			[...buttons].find(b => !b.disabled)?.focus();
+		}
+	};
+	show(start);
+	return element;
 }
-
-// MARK: Differences
 
 /// Writes a value as lines, the members of objects in their order.
 export const lines = value => value === undefined || value === null ? [] : JSON.stringify(value, null, 2).split("\n");
 
 /// Before and after side by side, with the lines that differ marked.
 export function sideBySide(before, after, names = ["Before", "After"]) {
-  const left = lines(before), right = lines(after);
-  const rows = compare(left, right);
-  const column = (name, side, index) => h("div.side", h("h3", name),
-    (index === 0 ? left : right).length === 0 ? h("p.faint", "nothing") :
-    h("pre", { tabindex: "0" }, rows.map(row => h("span", { class: `line ${row[side] === null ? "gap" : row.same ? "" : index === 0 ? "removed" : "added"}` },
-      row[side] ?? "", "\n"))));
-  return h("div.sides", column(names[0], "left", 0), column(names[1], "right", 1));
+	const left = lines(before), right = lines(after);
+	const rows = compare(left, right);
+	const column = (name, side, index) => h("div.side", h("h3", name),
+		(index === 0 ? left : right).length === 0 ? h("p.faint", "nothing") :
+		h("pre", { tabindex: "0" }, rows.map(row => h("span", { class: `line ${row[side] === null ? "gap" : row.same ? "" : index === 0 ? "removed" : "added"}` },
+			row[side] ?? "", "\n"))));
+	return h("div.sides", column(names[0], "left", 0), column(names[1], "right", 1));
 }
 
-/// The longest common subsequence, after what is the same at both ends; of very long texts the middle counts as changed.
+/// The lines of two texts beside each other, by their longest common subsequence.
 export function compare(left, right) {
-  let head = 0, tail = 0;
-  while (head < left.length && head < right.length && left[head] === right[head]) head += 1;
-  while (tail < left.length - head && tail < right.length - head && left[left.length - 1 - tail] === right[right.length - 1 - tail]) tail += 1;
-  const same = text => ({ left: text, right: text, same: true });
-  const a = left.slice(head, left.length - tail), b = right.slice(head, right.length - tail);
-  return [...left.slice(0, head).map(same), ...middle(a, b), ...left.slice(left.length - tail).map(same)];
-}
-
-function middle(a, b) {
-  const rows = [];
-  const push = (left, right) => rows.push({ left, right, same: left === right });
-  if (a.length * b.length > 1_000_000) {
-    for (let i = 0; i < Math.max(a.length, b.length); i += 1) push(a[i] ?? null, b[i] ?? null);
-    return rows;
-  }
-  const length = Array.from({ length: a.length + 1 }, () => new Uint32Array(b.length + 1));
-  for (let i = a.length - 1; i >= 0; i -= 1) for (let j = b.length - 1; j >= 0; j -= 1)
-    length[i][j] = a[i] === b[j] ? length[i + 1][j + 1] + 1 : Math.max(length[i + 1][j], length[i][j + 1]);
-  let i = 0, j = 0, removed = [], added = [];
-  const flush = () => {
-    for (let k = 0; k < Math.max(removed.length, added.length); k += 1) push(removed[k] ?? null, added[k] ?? null);
-    removed = []; added = [];
-  };
-  while (i < a.length || j < b.length) {
-    if (i < a.length && j < b.length && a[i] === b[j]) { flush(); push(a[i], b[j]); i += 1; j += 1; }
-    else if (j >= b.length || (i < a.length && length[i + 1][j] >= length[i][j + 1])) removed.push(a[i++]);
-    else added.push(b[j++]);
-  }
-  flush();
-  return rows;
+	const length = Array.from({ length: left.length + 1 }, () => new Uint32Array(right.length + 1));
+	for (let i = left.length - 1; i >= 0; i -= 1) for (let j = right.length - 1; j >= 0; j -= 1)
+		length[i][j] = left[i] === right[j] ? length[i + 1][j + 1] + 1 : Math.max(length[i + 1][j], length[i][j + 1]);
+	const rows = [];
+	let i = 0, j = 0, removed = [], added = [];
+	const flush = () => {
+		while (removed.length || added.length) rows.push({ left: removed.shift() ?? null, right: added.shift() ?? null });
+	};
+	while (i < left.length || j < right.length) {
+		if (i < left.length && left[i] === right[j]) { flush(); rows.push({ left: left[i++], right: right[j++], same: true }); }
+		else if (j >= right.length || (i < left.length && length[i + 1][j] >= length[i][j + 1])) removed.push(left[i++]);
+		else added.push(right[j++]);
+	}
+	flush();
+	return rows;
 }
 
 export function download(name, type, text) {
-  const url = URL.createObjectURL(new Blob([text], { type }));
-  const anchor = h("a", { href: url, download: name });
-  document.body.append(anchor);
-  anchor.click();
-  anchor.remove();
-  setTimeout(() => URL.revokeObjectURL(url), 10_000);
+	const url = URL.createObjectURL(new Blob([text], { type }));
+	const anchor = h("a", { href: url, download: name });
+	document.body.append(anchor);
+	anchor.click();
+	anchor.remove();
+	setTimeout(() => URL.revokeObjectURL(url), 10_000);
 }

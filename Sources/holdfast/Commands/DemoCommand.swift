@@ -1,0 +1,42 @@
+import ArgumentParser
+import Foundation
+import HTTPServer
+import Logging
+
+/// Serves an example with simulated users on a temporary database, to try the console.
+struct DemoCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "demo",
+        abstract: "Shows the console at work: an example with simulated users, on a temporary database.")
+
+    @Option(help: .init("Where to listen (default: 127.0.0.1:8080).", valueName: "host:port"))
+    var listen: String?
+
+    @Option(help: .init("Users who arrive in a second, 0 to 1000 (default: 5).", valueName: "n"))
+    var rate: String?
+
+    func run() throws {
+        let settings = Settings(environment: [:])
+        var users = 5
+        try settings.apply(rate, "rate", in: 0...1_000, to: &users)
+        var configuration = ServeConfiguration()
+        settings.apply(listen, "listen", to: &configuration.listen)
+        configuration.logLevel = .warning
+        let directory = FileManager.default.temporaryDirectory.appendingPathComponent("holdfast-demo-\(getpid())")
+        try FileManager.default.createDirectory(
+            at: directory, withIntermediateDirectories: true, attributes: [.posixPermissions: 0o700])
+        defer { try? FileManager.default.removeItem(at: directory) }
+        configuration.database = directory.appendingPathComponent("holdfast.db").path
+        try ServeCommand().serve(configuration, settings) { address in
+            let host = "\(address)".split(separator: ":").dropLast().joined(separator: ":").filter {
+                !"[]".contains($0)
+            }
+            let traffic = DemoTraffic(HTTPProbe(host: host, port: Int(address.port), seconds: 10))
+            try traffic.prepare()
+            print("The console is at http://\(address)/console/ and needs no token.")
+            print("Users arrive as long as this runs. Ctrl+C ends it and deletes everything.")
+            fflush(nil)
+            Thread.detachNewThread { [users] in traffic.run(usersPerSecond: users) }
+        }
+    }
+}

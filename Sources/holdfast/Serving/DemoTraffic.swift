@@ -1,0 +1,133 @@
+import Foundation
+import JSON
+import Storage
+
+/// The apps and users of `holdfast demo`, who use the API over loopback as real ones do.
+struct DemoTraffic: Sendable {
+    private let server: HTTPProbe
+    private static let pastUsers = 3_000
+    /// The server takes no events of more than seven days ago.
+    private static let pastDays = 6.5
+
+    /// How many in a hundred users reach each goal, for each variation.
+    private static let rates: [String: [String: (purchase: Int, signup: Int)]] = [
+        "checkout": ["control": (10, 6), "one-page": (13, 6)],
+        "search-ranking": ["bm25": (8, 5), "vector": (8, 5), "hybrid": (9, 7)],
+        "newsletter": ["control": (5, 9), "popup": (4, 14)],
+    ]
+
+    init(_ server: HTTPProbe) {
+        self.server = server
+    }
+
+    // MARK: The example
+
+    /// Defines attributes, a segment, experiments and a flag, and lets a week pass.
+    ///
+    /// - Throws: ``Failure`` when the server refuses something.
+    func prepare() throws(Failure) {
+        try put("attributes/country", ["type": "country"])
+        try put("attributes/plan", ["type": "selection", "values": ["free", "pro", "team"]])
+        try put("attributes/age", ["type": "number"])
+        try put(
+            "segments/adults-abroad",
+            [
+                "conditions": [
+                    "and", ["type": "custom_attribute", "name": "age", "match": "ge", "value": 18],
+                    ["not", ["type": "custom_attribute", "name": "country", "value": "us"]],
+                ]
+            ])
+        try put("experiments/checkout", ["variations": ["control", "one-page"]])
+        try put(
+            "experiments/search-ranking",
+            [
+                "variations": [
+                    ["key": "bm25", "weight": 1], ["key": "vector", "weight": 1], ["key": "hybrid", "weight": 2],
+                ], "traffic": 60,
+            ])
+        try put("experiments/newsletter", ["variations": ["control", "popup"]])
+        try put(
+            "experiments/banner", ["variations": ["off", "on"], "audience": ["segment": "adults-abroad"]])
+        try put("experiments/onboarding", ["variations": ["short", "long"], "status": "Paused"])
+        let now = systemWallClock()
+        for first in stride(from: 0, to: Self.pastUsers, by: 100) {
+            try visit(first..<first + 100) { _ in
+                now - Timestamp(Double.random(in: 0.02...1) * Self.pastDays * 86_400_000)
+            }
+        }
+        try put("profiles/user-7/experiments/checkout", ["variation_key": "one-page"])
+    }
+
+    /// Lets users arrive until the process ends.
+    func run(usersPerSecond: Int) {
+        var next = Self.pastUsers
+        while usersPerSecond > 0 {
+            Thread.sleep(forTimeInterval: 0.5)
+            let count = max(1, usersPerSecond / 2)
+            // At the end of the demo the server refuses.
+            guard (try? visit(next..<next + count) { _ in systemWallClock() }) != nil else { return }
+            next += count
+        }
+    }
+
+    // MARK: Users
+
+    /// Users with these numbers come at a time of their own, are assigned, see the experiments, and reach goals. The app
+    /// loses a third of those who see the popup, which is what a sample-ratio check is for.
+    private func visit(_ numbers: Range<Int>, at time: (Int) -> Timestamp) throws(Failure) {
+        let users = numbers.map { (id: "user-\($0)", time: time($0)) }
+        let attributes = users.map { user -> String in
+            let plan = ["free", "free", "pro", "team"].randomElement() ?? "free"
+            let country = ["de", "fr", "us", "jp"].randomElement() ?? "de"
+            return
+                #"{"user_id":"\#(user.id)","attributes":{"country":"\#(country)","plan":"\#(plan)","age":\#(Int.random(in: 14...80))}}"#
+        }
+        try request("POST", "/v1/profiles/attributes", Array(attributes.joined(separator: "\n").utf8))
+        var exposures: [JSONValue] = []
+        var goals: [JSONValue] = []
+        for (experiment, rates) in Self.rates {
+            let asked = JSONValue.array(users.map { ["user_id": .string($0.id), "experiment": .string(experiment)] })
+            let response = try request("POST", "/v1/assign", asked.encoded())
+            guard let assigned = (try? JSONParser().parse(response))?.array else { continue }
+            for (user, assignment) in zip(users, assigned) {
+                guard let variation = assignment.object?["variation_key"]?.string, let rate = rates[variation],
+                    variation != "popup" || Int.random(in: 0..<3) > 0
+                else { continue }
+                exposures.append([
+                    "user_id": .string(user.id), "experiment": .string(experiment),
+                    "timestamp": .string(user.time.rfc3339),
+                ])
+                let later = min(user.time + 60_000, systemWallClock())
+                if Int.random(in: 0..<100) < rate.purchase {
+                    let value = (exp(Double.random(in: 2.5...4.5)) * 100).rounded() / 100
+                    goals.append(goal("purchase", user.id, later, value))
+                }
+                if Int.random(in: 0..<100) < rate.signup { goals.append(goal("signup", user.id, later, nil)) }
+            }
+        }
+        if !exposures.isEmpty { try request("POST", "/v1/exposures", JSONValue.array(exposures).encoded()) }
+        if !goals.isEmpty { try request("POST", "/v1/events", JSONValue.array(goals).encoded()) }
+    }
+
+    private func goal(_ name: String, _ user: String, _ time: Timestamp, _ value: Double?) -> JSONValue {
+        [
+            "user_id": .string(user), "goal": .string(name), "timestamp": .string(time.rfc3339),
+            "value": value.map { .number($0) } ?? .null,
+        ]
+    }
+
+    // MARK: Requests
+
+    private func put(_ path: String, _ body: JSONValue) throws(Failure) {
+        try request("PUT", "/v1/" + path, body.encoded())
+    }
+
+    @discardableResult
+    private func request(_ method: String, _ path: String, _ body: [UInt8]) throws(Failure) -> String {
+        let response = try server.send(method, path, body: body)
+        guard (200..<300).contains(response.status) else {
+            throw Failure("\(method) \(path) responds \(response.status): \(response.body)")
+        }
+        return response.body
+    }
+}

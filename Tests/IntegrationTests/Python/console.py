@@ -1,0 +1,647 @@
+"""Uses the console in Chromium as people do, over servers of its own.
+
+usage: console.py HOLDFAST DIRECTORY
+
+DIRECTORY is for databases. HOLDFAST_CONSOLE_SHOTS names a folder for screenshots of each screen, and
+HOLDFAST_CONSOLE_PAGE one whose files are shown in place of those in the binary, for work on the pages.
+"""
+import http.client
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+import traceback
+from datetime import datetime, timedelta, timezone
+from urllib.parse import quote
+
+from playwright.sync_api import expect, sync_playwright
+
+expect.set_options(timeout=15_000)
+
+BINARY, DIRECTORY = sys.argv[1], sys.argv[2]
+SHOTS, PAGE = os.environ.get("HOLDFAST_CONSOLE_SHOTS"), os.environ.get("HOLDFAST_CONSOLE_PAGE")
+ADMIN, READER = "admin-secret-0123456789", "reader-secret-0123456789"
+EVIL = "<img src=x onerror=alert(1)>\"'&"
+LIMIT = 150 * 1024
+
+
+class Server:
+    def __init__(self, name, *options, port=0):
+        self.name, self.options = name, options
+        self.process = subprocess.Popen(
+            [BINARY, "serve", "--listen", f"127.0.0.1:{port}", "--database", f"{DIRECTORY}/{name}.db",
+             "--log-format", "json", *options], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
+            # On a slow machine nothing must be refused for lack of time.
+            env={**os.environ, "HOLDFAST_MAX_WRITE_WAIT": "120s", "HOLDFAST_MAX_LOOP_DELAY": "120s"})
+        for line in self.process.stderr:
+            if '"listening"' in line:
+                self.port = int(json.loads(line)["address"].rsplit(":", 1)[1])
+                break
+        self.connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        self.token = None
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.port}"
+
+    def __call__(self, method, path, body=None, text=None):
+        headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
+        data = text if text is not None else None if body is None else json.dumps(body)
+        self.connection.request(method, path, data and data.encode(), headers)
+        response = self.connection.getresponse()
+        content = response.read()
+        assert response.status < 300, (method, path, response.status, content[:500])
+        return json.loads(content) if content and content[:1] in b"{[" else content
+
+    def kill(self):
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+
+# MARK: Data
+
+def seed(server):
+    """An experiment with a winner, one that loses users, one for a segment, and names that try to be markup."""
+    generator = random.Random(7)
+    server("PUT", "/v1/attributes/country", {"type": "country"})
+    server("PUT", "/v1/attributes/age", {"type": "number"})
+    server("PUT", "/v1/attributes/plan", {"type": "selection", "values": ["free", "pro", EVIL]})
+    server("PUT", "/v1/segments/adults", {"conditions": ["and", condition("age", "ge", 18), ["not", condition("country", "exact", "us")]]})
+    server("PUT", "/v1/experiments/checkout", {"variations": ["control", "new"]})
+    server("PUT", "/v1/experiments/search-ranking", {"variations": [{"key": "bm25", "weight": 1}, {"key": "vector", "weight": 1}, {"key": "hybrid", "weight": 2}], "traffic": 60})
+    server("PUT", "/v1/experiments/banner", {"variations": ["off", "on"], "audience": {"segment": "adults"}})
+    server("PUT", "/v1/experiments/onboarding", {"variations": ["short", "long"], "status": "Paused"})
+    server("PUT", "/v1/experiments/lossy", {"variations": ["control", "new"]})
+    server("PUT", "/v1/experiments/" + quote(EVIL, safe=""), {"variations": [EVIL, "b"]})
+    users = [f"user-{index:04}" for index in range(1200)]
+    now = datetime.now(timezone.utc)
+    for experiment in ("checkout", "search-ranking", "lossy"):
+        exposures, goals = [], []
+        for part in range(0, len(users), 400):
+            assigned = server("POST", "/v1/assign", [{"user_id": user, "experiment": experiment} for user in users[part:part + 400]])
+            for user, assignment in zip(users[part:part + 400], assigned):
+                variation = assignment.get("variation_key")
+                if variation is None or (experiment == "lossy" and variation == "new" and generator.random() < 0.4):
+                    continue
+                moment = now - timedelta(days=generator.random() * 6, minutes=20)
+                exposures.append({"user_id": user, "experiment": experiment, "timestamp": stamp(moment)})
+                rate = {"control": 0.12, "new": 0.3}.get(variation, 0.2)
+                for goal, factor in (("purchase", 1), ("signup", 0.5)):
+                    if generator.random() < rate * factor and experiment == "checkout":
+                        goals.append({"user_id": user, "goal": goal, "timestamp": stamp(moment + timedelta(minutes=5)), "value": round(generator.lognormvariate(3, 0.5), 2)})
+        for path, events in (("/v1/exposures", exposures), ("/v1/events", goals)):
+            for part in range(0, len(events), 400):
+                server("POST", path, events[part:part + 400])
+    lines = [json.dumps({"user_id": user, "attributes": {"age": generator.randint(10, 70), "country": generator.choice(["de", "fr", "us"])}}) for user in users[:300]]
+    server("POST", "/v1/profiles/attributes", text="\n".join(lines))
+    server("PATCH", "/v1/profiles/" + quote(EVIL, safe="") + "/attributes", {"plan": EVIL})
+    server("PUT", "/v1/profiles/user-0001/experiments/checkout", {"variation_key": "new"})
+
+
+def condition(name, match, value):
+    return {"type": "custom_attribute", "name": name, "match": match, "value": value}
+
+
+def stamp(moment):
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.000Z")
+
+
+def large_datafile(path):
+    def experiment(index):
+        return {
+            "id": f"{index}", "key": f"experiment-{index:05}", "layerId": f"{index}", "status": "Running", "audienceIds": [], "forcedVariations": {},
+            "variations": [{"id": f"{index}a", "key": "a"}, {"id": f"{index}b", "key": "b"}],
+            "trafficAllocation": [{"entityId": f"{index}a", "endOfRange": 5000}, {"entityId": f"{index}b", "endOfRange": 10000}]}
+    with open(path, "w") as file:
+        json.dump({
+            "version": "4", "accountId": "1", "projectId": "1", "revision": "1", "groups": [], "attributes": [], "audiences": [], "typedAudiences": [],
+            "events": [], "featureFlags": [], "rollouts": [], "experiments": [experiment(index) for index in range(10_000)]}, file)
+
+
+# MARK: Checks
+
+class Console:
+    """A tab."""
+
+    def __init__(self, browser, server, width=1280, scheme="light"):
+        self.server = server
+        self.context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, locale="en-GB", timezone_id="Europe/Berlin", accept_downloads=True)
+        self.context.grant_permissions(["clipboard-read", "clipboard-write"])
+        self.page = self.context.new_page()
+        self.page.set_default_timeout(15_000)
+        self.problems = []
+        self.page.on("pageerror", lambda error: self.problems.append(f"page error: {error}"))
+        self.page.on("dialog", lambda dialog: (self.problems.append(f"alert: {dialog.message}"), dialog.dismiss()))
+        self.page.on("console", lambda message: self.problems.append(message.text) if message.type == "error" and "Failed to load resource" not in message.text and "net::ERR" not in message.text else None)
+        if PAGE:
+            self.page.route(re.compile(r"/console/[^?#]*$"), self.serve)
+
+    def serve(self, route):
+        name = route.request.url.rsplit("/", 1)[1] or "index.html"
+        kind = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}[name.rsplit(".", 1)[1]]
+        route.fulfill(body=open(f"{PAGE}/{name}", "rb").read(), content_type=f"{kind}; charset=utf-8")
+
+    def open(self, screen, heading=None):
+        self.page.goto(f"{self.server.url}/console/#/{screen}")
+        self.heading(heading)
+
+    def heading(self, text=None):
+        if text is None:
+            expect(self.page.locator("h1")).to_be_visible()
+        else:
+            expect(self.page.get_by_role("heading", level=1)).to_have_text(text)
+
+    def button(self, name, inside=None):
+        return (inside or self.page).get_by_role("button", name=name, exact=True)
+
+    def link(self, name):
+        return self.page.get_by_role("link", name=name, exact=True)
+
+    def row(self, name):
+        return self.page.locator("main tr", has=self.page.get_by_role("rowheader").filter(has_text=name))
+
+    def dialog(self):
+        return self.page.get_by_role("dialog")
+
+    def toast(self, text):
+        expect(self.page.locator(".toast", has_text=text).first).to_be_visible()
+
+    def shot(self, name):
+        if SHOTS:
+            os.makedirs(SHOTS, exist_ok=True)
+            self.page.wait_for_timeout(150)
+            self.page.screenshot(path=f"{SHOTS}/{name}.png", full_page=True)
+
+    def close(self):
+        problems = self.problems
+        self.context.close()
+        assert not problems, problems
+
+
+SCREENS = {
+    "users": "users", "user": "users/user-0001", "experiments": "experiments", "new-experiment": "experiments?new=1", "edit-experiment": "experiments/banner/edit",
+    "results": "experiments/checkout?goal=purchase&goal=signup", "sample-ratio": "experiments/lossy?goal=purchase", "flags": "flags", "live": "live", "audit": "audit",
+    "attributes": "attributes", "segments": "segments", "segment": "segments/adults", "datafiles": "datafiles", "evil-user": "users/" + quote(EVIL, safe=""),
+    "evil-experiment": "experiments/" + quote(EVIL, safe="") + "?goal=" + quote(EVIL, safe=""),
+}
+
+# Texts whose contrast is too low (WCAG 2.2, 1.4.3), what can be operated and has no name (4.1.2), and missing landmarks.
+AUDIT = """() => {
+  const found = [];
+  const parse = text => { const n = text.match(/[\\d.]+/g).map(Number); return n.length === 3 ? [...n, 1] : n; };
+  const over = (top, under) => [0, 1, 2].map(i => top[i] * top[3] + under[i] * (1 - top[3]));
+  const luminance = c => { const [r, g, b] = c.map(v => v / 255).map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+  const ground = element => {
+    const layers = [];
+    for (let e = element; e; e = e.parentElement) layers.unshift(parse(getComputedStyle(e).backgroundColor));
+    return layers.reduce((under, top) => over(top, under), [255, 255, 255]);
+  };
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    const element = walker.currentNode.parentElement, style = getComputedStyle(element);
+    if (!walker.currentNode.data.trim() || !element.checkVisibility() || element.closest("svg, noscript, .hidden, :disabled, .skip, option")) continue;
+    const under = ground(element), a = luminance(over(parse(style.color), under)), b = luminance(under);
+    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    if (ratio < 4.5) found.push(`contrast ${ratio.toFixed(2)}: ${walker.currentNode.data.trim().slice(0, 40)}`);
+  }
+  for (const element of document.querySelectorAll("a[href], button, input, select, textarea, [role=switch], [tabindex='0']")) {
+    if (!element.checkVisibility()) continue;
+    const name = element.getAttribute("aria-label") || element.labels?.[0]?.textContent || element.textContent || element.title || element.getAttribute("aria-labelledby");
+    if (!name?.trim() && element.tagName !== "PRE") found.push(`no name: ${element.outerHTML.slice(0, 90)}`);
+  }
+  for (const image of document.querySelectorAll("img:not([alt]), svg[role=img]:not([aria-label])")) found.push(`no text: ${image.outerHTML.slice(0, 90)}`);
+  for (const id of new Set([...document.querySelectorAll("[id]")].map(e => e.id))) if (document.querySelectorAll(`[id="${CSS.escape(id)}"]`).length > 1) found.push(`twice: #${id}`);
+  if (document.querySelectorAll("main").length !== 1 || document.querySelectorAll("h1").length !== 1) found.push("not one main and one h1");
+  if (document.querySelectorAll("nav[aria-label] [aria-current=page]").length !== 1) found.push("not one current screen");
+  if (!document.title.endsWith("· Holdfast")) found.push("title");
+  if (document.documentElement.lang !== "en") found.push("language");
+  if (document.documentElement.scrollWidth > innerWidth) found.push(`wider than the window: ${document.documentElement.scrollWidth}`);
+  return [...new Set(found)];
+}"""
+
+
+def settled(console):
+    expect(console.page.locator("[aria-busy=true]")).to_have_count(0)
+    expect(console.page.locator("main .faint", has_text=re.compile("^…$"))).to_have_count(0)
+
+
+def every_screen_has_names_contrast_and_landmarks_and_fits(browser, servers):
+    console = Console(browser, servers["open"])
+    for name, screen in SCREENS.items():
+        console.open(screen)
+        settled(console)
+        for scheme, width in (("light", 1280), ("dark", 1280), ("light", 390)):
+            console.page.emulate_media(color_scheme=scheme)
+            console.page.set_viewport_size({"width": width, "height": 900})
+            found = console.page.evaluate(AUDIT)
+            assert not found, (name, scheme, width, found)
+            console.shot(f"{name}-{scheme}-{width}")
+        assert console.page.locator("img[src=x]").count() == 0, name
+    console.close()
+
+
+def the_first_screen_is_there_soon(browser, servers):
+    console = Console(browser, servers["open"])
+    sizes = []
+    console.page.on("response", lambda response: sizes.append((response.url, response)) if "/console/" in response.url else None)
+    started = time.monotonic()
+    console.open("experiments", "Experiments")
+    expect(console.row("checkout")).to_be_visible()
+    elapsed = time.monotonic() - started
+    print(f"  first screen after {elapsed * 1000:.0f} ms")
+    assert elapsed < 3, elapsed
+    console.close()
+
+
+def a_wrong_token_is_refused_and_a_right_one_lets_in(browser, servers):
+    console = Console(browser, servers["tokens"])
+    console.page.goto(f"{console.server.url}/console/#/experiments")
+    console.page.get_by_label("Access token").fill("not-a-token-of-this-server")
+    console.button("Sign in").click()
+    expect(console.page.get_by_role("alert")).to_contain_text("token")
+    console.shot("sign-in-refused")
+    console.page.get_by_label("Access token").fill(READER)
+    console.page.keyboard.press("Enter")
+    console.heading("Experiments")
+    assert READER not in console.page.url
+    assert console.page.evaluate("[localStorage.length, document.cookie]") == [0, ""]
+    # A reader is told by the server what they may not do.
+    console.open("audit", "Audit log")
+    expect(console.page.get_by_role("alert")).to_contain_text("the scope admin is required; the token 'reader' has the scope read")
+    console.button("Copy as curl").click()
+    command = console.dialog().locator("pre").first.text_content()
+    assert READER not in command and "$HOLDFAST_TOKEN" in command, command
+    console.button("Close", console.dialog()).click()
+    console.button("Sign out").click()
+    console.heading("Holdfast")
+    console.page.reload()
+    expect(console.page.get_by_label("Access token")).to_be_visible()
+    console.close()
+
+
+def ten_thousand_experiments_are_no_burden(browser, servers):
+    console = Console(browser, servers["tokens"])
+    console.page.goto(f"{console.server.url}/console/#/experiments")
+    console.page.get_by_label("Access token").fill(ADMIN)
+    console.button("Sign in").click()
+    console.heading("Experiments")
+    expect(console.page.locator("tbody tr")).to_have_count(25)
+    expect(console.page.get_by_text("1–25 of 10,000")).to_be_visible()
+    console.button("Next").click()
+    expect(console.page.get_by_text("26–50 of 10,000")).to_be_visible()
+    console.page.keyboard.press("/")
+    console.page.keyboard.type("07654")
+    expect(console.page.locator("tbody tr")).to_have_count(1)
+    expect(console.row("experiment-07654")).to_be_visible()
+    assert "search=07654" in console.page.url
+    console.page.keyboard.press("Control+k")
+    console.page.keyboard.type("experiment-00042")
+    expect(console.dialog().get_by_role("option").first).to_contain_text("experiment-00042")
+    console.page.keyboard.press("Escape")
+    # And a user with a thousand assignments.
+    console.open("users/busy", "busy")
+    expect(console.page.get_by_text("1,000 assignments")).to_be_visible()
+    expect(console.page.get_by_text("1–25 of 10,000")).to_be_visible()
+    expect(console.page.locator("tbody tr")).to_have_count(25)
+    settled(console)
+    console.page.get_by_label("Search the user’s experiments").fill("00999")
+    expect(console.page.locator("tbody tr")).to_have_count(1)
+    console.close()
+
+
+def an_admin_overrides_removes_and_erases(browser, servers):
+    console = Console(browser, servers["open"])
+    console.open("users", "Users")
+    console.page.get_by_label("User id").fill("user-0002")
+    console.page.keyboard.press("Enter")
+    console.heading("user-0002")
+    settled(console)
+    row = console.row("checkout")
+    row.get_by_text("why").click()
+    expect(row.locator(".reasons li").first).to_be_visible()
+    former = console.server("GET", "/v1/profiles/user-0002/experiments/checkout")["variation_key"]
+    other = "new" if former == "control" else "control"
+    console.button("Override…", row).click()
+    console.dialog().get_by_label("Variation").select_option(label=other)
+    console.shot("override")
+    console.button("Override", console.dialog()).click()
+    console.toast(f"user-0002 now has {other} in checkout")
+    expect(console.row("checkout")).to_contain_text("override")
+    stored = console.server("GET", "/v1/profiles/user-0002/experiments/checkout")
+    assert (stored["variation_key"], stored["source"]) == (other, "override")
+    expect(console.page.locator(".entries")).to_contain_text("set override")
+    console.button("Remove override…", console.row("checkout")).click()
+    expect(console.dialog()).to_contain_text("The assignment in checkout is deleted.")
+    console.button("Remove", console.dialog()).click()
+    console.toast("Removed the assignment of user-0002 in checkout")
+    expect(console.row("checkout")).to_contain_text("nothing")
+    console.button("Erase…").click()
+    erase = console.button("Erase", console.dialog())
+    expect(erase).to_be_disabled()
+    console.dialog().get_by_label("Type user-0002 to confirm").fill("user-0002")
+    erase.click()
+    console.toast("Erased user-0002")
+    expect(console.page.get_by_text("No profile is stored of this user.")).to_be_visible()
+    console.close()
+
+
+def the_keyboard_is_enough_to_make_an_experiment(browser, servers):
+    console = Console(browser, servers["open"])
+    console.open("live", "Live")
+    keyboard = console.page.keyboard
+    keyboard.press("Control+k")
+    expect(console.dialog()).to_be_visible()
+    keyboard.type("experiments")
+    keyboard.press("Enter")
+    console.heading("Experiments")
+    expect(console.page.locator("h1")).to_be_focused()
+    keyboard.press("Tab")
+    expect(console.link("New experiment")).to_be_focused()
+    keyboard.press("Enter")
+    console.heading("New experiment")
+    expect(console.page.get_by_label("Key", exact=True)).to_be_focused()
+    keyboard.type("by-keyboard")
+    keyboard.press("Tab")
+    keyboard.press("Tab")
+    keyboard.press("ArrowRight")
+    expect(console.page.get_by_label("Share of control in percent")).to_have_value("51")
+    expect(console.page.get_by_label("Share of new in percent")).to_have_value("49")
+    keyboard.press("Enter")
+    expect(console.page.get_by_role("heading", name="Review the experiment")).to_be_focused()
+    expect(console.button("Make the experiment")).to_be_enabled()
+    console.shot("review")
+    for _ in range(4):
+        keyboard.press("Tab")
+        if console.button("Make the experiment").evaluate("e => e === document.activeElement"):
+            break
+    keyboard.press("Enter")
+    console.heading("by-keyboard")
+    made = console.server("GET", "/v1/experiments/by-keyboard")
+    assert [v["share"] for v in made["variations"]] == [51, 49], made
+    # The skip link is the first stop of the page, and leads past the screens.
+    console.page.reload()
+    console.heading("by-keyboard")
+    keyboard.press("Tab")
+    expect(console.link("Skip to content")).to_be_focused()
+    keyboard.press("Enter")
+    expect(console.page.locator("main")).to_be_focused()
+    console.close()
+
+
+def an_error_is_shown_at_its_field(browser, servers):
+    console = Console(browser, servers["open"])
+    console.open("experiments?new=1", "New experiment")
+    console.page.get_by_label("Key", exact=True).fill("twice")
+    console.page.get_by_label("Key of variation 2").fill("control")
+    console.button("Review").click()
+    make = console.button("Make the experiment")
+    error = console.page.locator("main .error:not([hidden]), main [role=alert]").first
+    expect(make.or_(error).first).to_be_visible()
+    if make.is_visible():
+        expect(make).to_be_enabled()
+        make.click()
+    expect(error).to_be_visible()
+    expect(console.page.locator("[aria-invalid=true]").first).to_be_focused()
+    console.shot("error")
+    console.close()
+
+
+def an_edit_of_somebody_else_is_not_overwritten(browser, servers):
+    console = Console(browser, servers["open"])
+    console.server("PUT", "/v1/experiments/shared", {"variations": ["a", "b"]})
+    console.open("experiments/shared/edit", "shared")
+    console.page.get_by_label("Traffic", exact=True).fill("50")
+    # A change of another experiment is no conflict; one of this experiment is.
+    console.server("PUT", "/v1/experiments/checkout", {"traffic": 99})
+    console.server("PUT", "/v1/experiments/shared", {"traffic": 80})
+    console.button("Review").click()
+    save = console.button("Save the changes")
+    expect(save).to_be_enabled()
+    save.click()
+    expect(console.dialog()).to_contain_text("Somebody else has changed it")
+    expect(console.dialog().locator(".removed").first).to_contain_text("100")
+    console.shot("conflict")
+    console.button("Keep editing", console.dialog()).click()
+    assert console.server("GET", "/v1/experiments/shared")["traffic"] == 80
+    save.click()
+    console.button("Save mine over it", console.dialog()).click()
+    console.heading("shared")
+    console.toast("Saved shared.")
+    assert console.server("GET", "/v1/experiments/shared")["traffic"] == 50
+    console.server("PUT", "/v1/experiments/checkout", {"traffic": 100})
+    console.close()
+
+
+def a_switch_pauses_and_changes_arrive_by_themselves(browser, servers):
+    console = Console(browser, servers["open"])
+    console.server("PUT", "/v1/experiments/switched", {"variations": ["a", "b"]})
+    console.open("experiments", "Experiments")
+    switch = console.page.get_by_role("switch", name="switched is running")
+    expect(switch).to_have_attribute("aria-checked", "true")
+    switch.click()
+    expect(console.dialog()).to_contain_text("nobody is given a variation")
+    console.button("Pause", console.dialog()).click()
+    expect(console.page.get_by_role("switch", name="switched is running")).to_have_attribute("aria-checked", "false")
+    assert console.server("GET", "/v1/experiments/switched")["status"] == "Paused"
+    console.server("PUT", "/v1/experiments/from-elsewhere", {"variations": ["a", "b"]})
+    expect(console.row("from-elsewhere")).to_be_visible()
+    console.close()
+
+
+def results_are_drawn_exported_and_shared(browser, servers):
+    console = Console(browser, servers["open"])
+    console.open("experiments/checkout", "checkout")
+    expect(console.page.get_by_role("heading", name="purchase")).to_be_visible()
+    expect(console.page.get_by_text("new is better than the baseline.").first).to_be_visible()
+    assert console.page.locator("svg.interval .reach").count() >= 3
+    console.page.get_by_label("Add a goal").fill("signup")
+    console.button("Add").click()
+    expect(console.page.get_by_role("heading", name="signup")).to_be_visible()
+    assert "goal=purchase&goal=signup" in console.page.url
+    console.page.get_by_label("CUPED").check()
+    expect(console.page.get_by_text(re.compile("before the(ir)? exposure")).first).to_be_visible()
+    with console.page.expect_download() as download:
+        console.button("CSV").click()
+    assert download.value.suggested_filename == "checkout-purchase.csv"
+    assert "variation_key" in open(download.value.path()).readline()
+    console.button("Copy link").click()
+    console.toast("The link was copied.")
+    link = console.page.evaluate("navigator.clipboard.readText()")
+    assert "cuped=1" in link and "goal=signup" in link, link
+    # Ten variations of ten goals.
+    spent = console.page.evaluate("""async () => {
+      const { goalSection } = await import("./results.js");
+      const comparison = { lift: 0.1, lift_interval: [0, 0.2], sequential_lift_interval: [-0.1, 0.3], chance_to_win: 0.9, cuped: null };
+      const results = { baseline: "v0", confidence: 0.95, users: { counted: 9000 }, variations: Array.from({ length: 10 }, (_, i) => ({ variation_key: `v${i}`, users: 900, converted: 90, conversion: { rate: 0.1, standard_deviation: 0.3, comparison: i ? comparison : null }, value: null })) };
+      const started = performance.now(), box = document.createElement("div");
+      for (let goal = 0; goal < 10; goal += 1) box.append(goalSection(`goal ${goal}`, results, { metric: "conversion", cuped: false }, null));
+      document.querySelector("main").append(box);
+      box.getBoundingClientRect();
+      return performance.now() - started;
+    }""")
+    print(f"  10 variations of 10 goals drawn in {spent:.0f} ms")
+    assert spent < 500, spent
+    console.open("experiments/lossy?goal=purchase", "lossy")
+    alert = console.page.get_by_role("alert")
+    expect(alert).to_contain_text("The users are not split as the experiment says")
+    expect(alert.get_by_role("row", name=re.compile("^new"))).to_contain_text("−")
+    console.close()
+
+
+def live_draws_rates(browser, servers):
+    console = Console(browser, servers["open"])
+    console.open("live", "Live")
+    expect(console.page.locator("svg.chart").first).to_be_visible()
+    expect(console.page.locator(".tile", has_text="Profiles")).to_contain_text(re.compile(r"Profiles1,\d\d\d"))
+    console.shot("live-rates")
+    console.close()
+
+
+def the_audit_log_has_before_and_after(browser, servers):
+    console = Console(browser, servers["open"])
+    console.open("audit", "Audit log")
+    console.page.get_by_label("User", exact=True).fill("user-0001")
+    console.button("Filter").click()
+    expect(console.page.locator(".entries li")).to_have_count(1)
+    assert "user_id=user-0001" in console.page.url
+    console.page.get_by_text("Before and after").click()
+    expect(console.page.locator(".line.added", has_text="override")).to_be_visible()
+    console.shot("audit-entry")
+    console.open("datafiles", "Datafiles")
+    console.button("What changed").first.click()
+    expect(console.page.locator(".side").first).to_be_visible()
+    console.shot("datafile-change")
+    console.close()
+
+
+def attributes_and_segments_are_defined(browser, servers):
+    console = Console(browser, servers["open"])
+    console.open("attributes", "Attributes")
+    console.button("New attribute…").click()
+    console.dialog().get_by_label("Name").fill("team")
+    console.dialog().get_by_label("Type").select_option("selection")
+    console.dialog().get_by_label("Values").fill("red\nblue")
+    console.button("Save", console.dialog()).click()
+    expect(console.row("team")).to_contain_text("red, blue")
+    console.open("segments?new=1", "New segment")
+    console.page.get_by_label("Name").fill("germans")
+    console.button("Attribute").click()
+    console.page.get_by_label("Attribute").select_option("country")
+    console.page.get_by_label("Value").fill("de")
+    console.button("Save").click()
+    console.heading("germans")
+    assert console.server("GET", "/v1/segments/germans")["conditions"] == condition("country", "exact", "de")
+    expect(console.page.get_by_text(re.compile(r"of 3\d\d users with attributes"))).to_be_visible()
+    expect(console.page.get_by_text("country is \"de\"").first).to_be_visible()
+    console.close()
+
+
+def a_command_does_what_the_screen_does(browser, servers):
+    console = Console(browser, servers["open"])
+    console.open("users/user-0003", "user-0003")
+    settled(console)
+    console.button("Copy as curl").click()
+    command = next(text for text in console.dialog().locator("pre").all_text_contents() if "detail=true" in text)
+    output = subprocess.run(["sh", "-c", command.replace("curl", "curl -s", 1)], capture_output=True, text=True, check=True).stdout
+    assert json.loads(output)["user_id"] == "user-0003", output
+    console.page.keyboard.press("Escape")
+    expect(console.button("Copy as curl")).to_be_focused()
+    console.close()
+
+
+def names_are_never_markup(browser, servers):
+    console = Console(browser, servers["open"])
+    console.open("experiments")
+    expect(console.link(EVIL)).to_be_visible()
+    console.page.keyboard.press("Control+k")
+    console.page.keyboard.type("<img")
+    expect(console.dialog().get_by_role("option").first).to_contain_text(EVIL)
+    console.page.keyboard.press("Enter")
+    console.heading(EVIL)
+    console.open("users/" + quote(EVIL, safe=""), EVIL)
+    settled(console)
+    assert console.page.locator("img[src=x]").count() == 0
+    console.close()
+
+
+def a_lost_server_is_told_and_found_again(browser, servers):
+    server = Server("lost")
+    server("PUT", "/v1/experiments/checkout", {"variations": ["control", "new"]})
+    console = Console(browser, server)
+    console.open("experiments", "Experiments")
+    server.kill()
+    expect(console.page.locator("#connection")).to_contain_text("The server does not answer.")
+    expect(console.row("checkout")).to_be_visible()
+    console.shot("lost")
+    server = Server("lost", port=server.port)
+    expect(console.page.locator("#connection")).to_be_empty(timeout=15_000)
+    console.toast("The server answers again.")
+    server.kill()
+    console.close()
+
+
+def an_empty_server_says_what_to_do(browser, servers):
+    server = Server("empty")
+    console = Console(browser, server)
+    for screen in ("experiments", "users/nobody", "flags", "audit", "attributes", "segments", "datafiles", "live"):
+        console.open(screen)
+        settled(console)
+        assert not console.page.locator("main .banner.bad").count(), (screen, console.page.locator("main").inner_text())
+        console.shot("empty-" + screen.split("/")[0])
+    console.open("experiments")
+    expect(console.page.get_by_text("curl -X PUT")).to_be_visible()
+    server.kill()
+    console.close()
+
+
+CHECKS = [
+    the_first_screen_is_there_soon, a_wrong_token_is_refused_and_a_right_one_lets_in, every_screen_has_names_contrast_and_landmarks_and_fits,
+    ten_thousand_experiments_are_no_burden, an_admin_overrides_removes_and_erases, the_keyboard_is_enough_to_make_an_experiment, an_error_is_shown_at_its_field,
+    an_edit_of_somebody_else_is_not_overwritten, a_switch_pauses_and_changes_arrive_by_themselves, results_are_drawn_exported_and_shared, live_draws_rates,
+    the_audit_log_has_before_and_after, attributes_and_segments_are_defined, a_command_does_what_the_screen_does, names_are_never_markup,
+    an_empty_server_says_what_to_do, a_lost_server_is_told_and_found_again,
+]
+
+
+def main():
+    tokens = f"{DIRECTORY}/tokens"
+    with open(os.open(tokens, os.O_CREAT | os.O_WRONLY, 0o600), "w") as file:
+        file.write(f"admin boss {ADMIN}\nread reader {READER}\n")
+    large_datafile(f"{DIRECTORY}/large.json")
+    servers = {"open": Server("open"), "tokens": Server("tokens", "--tokens-file", tokens, "--datafile", f"{DIRECTORY}/large.json")}
+    failed = 0
+    try:
+        seed(servers["open"])
+        servers["tokens"].token = ADMIN
+        servers["tokens"]("PUT", "/v1/profiles/busy", {"user_id": "busy", "experiment_bucket_map": {f"{i}": {"variation_id": f"{i}a"} for i in range(1000)}})
+        only = os.environ.get("HOLDFAST_CONSOLE_ONLY", "")
+        with sync_playwright() as playwright:
+            browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox", "--disable-dev-shm-usage"])
+            for check in CHECKS:
+                name = check.__name__.replace("_", " ")
+                if only not in name:
+                    continue
+                started = time.monotonic()
+                try:
+                    check(browser, servers)
+                    print(f"passed: {name} ({time.monotonic() - started:.1f} s)", flush=True)
+                except Exception:
+                    failed += 1
+                    # Without the whole tree of the page, which Playwright appends.
+                    print(f"FAILED: {name}\n{traceback.format_exc().split('Aria snapshot')[0]}", flush=True)
+                    for context in browser.contexts:
+                        if SHOTS and context.pages:
+                            context.pages[0].screenshot(path=f"{SHOTS}/failed-{name.replace(' ', '-')}.png")
+                        context.close()
+            browser.close()
+    finally:
+        for server in servers.values():
+            server.kill()
+    sys.exit(1 if failed else 0)
+
+
+main()
