@@ -29,10 +29,8 @@ function parse(hash) {
 	return { parts: path.split("/").filter(Boolean).map(decode), query: new URLSearchParams(query) };
 }
 
-/// What happens by itself must not disturb: a failure is seen at the next change, or told by the connection.
-async function quietly(action) {
-	try { await action(); } catch { /* See above. */ }
-}
+/// What happens by itself must not disturb when it fails.
+const quietly = async action => { try { await action(); } catch { /* It is tried again. */ } };
 
 async function navigate(isReload) {
 	const { parts, query } = parse(location.hash);
@@ -103,7 +101,9 @@ function signOut() {
 	showSignIn();
 }
 
-function start() {
+/// Shows the screens if the token is one of the server's. What it may not do, each screen says.
+async function enter() {
+	await api.get("/v1/attributes", null, { silent: true }).catch(error => error.status === 403 || Promise.reject(error));
 	bar.hidden = false;
 	showAccount();
 	api.follow();
@@ -122,15 +122,10 @@ function showSignIn(problem) {
 	const form = h("form.sign-in", { onsubmit: async event => {
 		event.preventDefault();
 		api.token.set(input.value.trim());
-		try {
-			await api.get("/v1/attributes", null, { silent: true });
-			isFirst = false;
-			start();
-		} catch (error) {
-			// A token of any scope may look around; each screen says what it lacks.
-			if (error instanceof api.Problem && error.status === 403) return start();
-			if (!(error instanceof api.Problem)) { api.token.forget(); replace(notice, failure(error)); }
-			input.select();
+		isFirst = false;
+		try { await enter(); } catch (error) {
+			if (!(error instanceof api.Problem)) api.token.forget();
+			replace(notice, failure(error));
 		}
 	} },
 		h("img", { src: "icon.svg", alt: "", width: 40, height: 40 }),
@@ -175,20 +170,12 @@ addEventListener("keydown", event => {
 	if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k" && !bar.hidden) {
 		event.preventDefault();
 		openPalette(screens);
-	} else if (event.key === "/" && !event.ctrlKey && !event.metaKey && !event.target.closest("input, textarea, dialog")) {
-		const search = main.querySelector("input[type=search]");
-		if (search) { event.preventDefault(); search.focus(); }
 	}
 });
 document.getElementById("open-palette").addEventListener("click", () => openPalette(screens));
 document.querySelector(".skip").addEventListener("click", event => { event.preventDefault(); main.focus(); });
 
 // A server without tokens lets everybody in.
-try {
-	await api.get("/v1/attributes", null, { silent: true });
-	start();
-} catch (error) {
-	if (!(error instanceof api.Problem)) {
-		replace(main, h("div.page", failure(error), button("Try again", () => location.reload(), "primary")));
-	} else if (error.status === 403) start();
+try { await enter(); } catch (error) {
+	if (error.status !== 401) replace(main, failure(error), button("Try again", () => location.reload(), "primary"));
 }

@@ -44,7 +44,7 @@ export async function show(context) {
 			context.reload();
 		} }, input("author", "By"), field("Action", select([["", "any"], ...actions.map(a => [a, inWords(a)])], filters.action ?? "", { name: "action" })),
 		input("user_id", "User"), input("target", "Target"), input("since", "From", "datetime-local"), input("until", "Until", "datetime-local"),
-		h("div.filter-buttons", submitButton("Filter", ""), isFiltered && h("a.button.quiet", { href: "#/audit", onclick: () => { if (location.hash === "#/audit") context.reload(); } }, "Clear"))),
+		h("div", submitButton("Filter", ""), isFiltered && h("a.button.quiet", { href: "#/audit", onclick: () => { if (location.hash === "#/audit") context.reload(); } }, "Clear"))),
 		content.appendChild(place) && content);
 }
 

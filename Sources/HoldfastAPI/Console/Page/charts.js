@@ -31,13 +31,11 @@ export function interval({ low, high, middle, inner, scale, tone, zero, label })
 	const width = 200, height = 24, center = height / 2;
 	const x = value => round(4 + (Math.min(Math.max(value, scale.low), scale.high) - scale.low) / (scale.high - scale.low) * (width - 8));
 	const isDrawn = [low, high, middle].every(Number.isFinite);
-	return h("svg", { viewBox: `0 0 ${width} ${height}`, class: `interval ${tone ?? ""}`, role: "img", label: label, preserveAspectRatio: "none" },
+	return h("svg", { viewBox: `0 0 ${width} ${height}`, class: `interval ${tone ?? ""}`, role: "img", label, preserveAspectRatio: "none" },
 		zero && h("line.zero", { x1: x(0), x2: x(0), y1: 0, y2: height }),
 		isDrawn && [
-			h("line.reach", { x1: x(low), x2: x(high), y1: center, y2: center }),
-			h("line.end", { x1: x(low), x2: x(low), y1: center - 4, y2: center + 4 }),
-			h("line.end", { x1: x(high), x2: x(high), y1: center - 4, y2: center + 4 }),
-			inner && inner.every(Number.isFinite) && h("line.inner", { x1: x(inner[0]), x2: x(inner[1]), y1: center, y2: center }),
+			h("path", { d: `M${x(low)} ${center}H${x(high)}M${x(low)} 8v8M${x(high)} 8v8` }),
+			inner?.every(Number.isFinite) && h("path.inner", { d: `M${x(inner[0])} ${center}H${x(inner[1])}` }),
 			h("rect.middle", { x: round(x(middle) - 2), y: center - 5, width: 4, height: 10, rx: 2 }),
 		]);
 }
@@ -46,7 +44,7 @@ export function interval({ low, high, middle, inner, scale, tone, zero, label })
 export function marks(low, high, count = 4) {
 	if (!(high > low)) return [low];
 	const rough = (high - low) / count, power = 10 ** Math.floor(Math.log10(rough));
-	const step = [1, 2, 2.5, 5, 10].map(f => f * power).find(s => (high - low) / s <= count + 0.5) ?? power * 10;
+	const step = [1, 2, 5, 10].map(f => f * power).find(s => (high - low) / s <= count + 0.5) ?? power * 10;
 	const found = [];
 	for (let mark = Math.ceil(low / step) * step; mark <= high + step * 1e-6; mark += step) found.push(Math.abs(mark) < step * 1e-6 ? 0 : mark);
 	return found;
@@ -58,8 +56,8 @@ export function marks(low, high, count = 4) {
 /// `labels`.
 export function lineChart({ title, labels, series, format = decimal, height = 200, fromZero = true, hasNumbers = true }) {
 	const place = h("div.chart-place");
-	const readout = h("div.readout", { "aria-hidden": "true" });
-	const legend = h("ul.legend", series.map(s => h("li", swatch(s.color), s.name)));
+	const readings = series.map(() => h("b")), moment = h("li");
+	const read = index => series.forEach((s, i) => { readings[i].textContent = index === null ? "" : format(s.values[index]); });
 	let drawn = 0;
 	const observer = new ResizeObserver(entries => {
 		const width = Math.round(entries[0].contentRect.width);
@@ -69,12 +67,11 @@ export function lineChart({ title, labels, series, format = decimal, height = 20
 
 	function draw(width) {
 		const values = series.flatMap(s => [...s.values, ...(s.low ?? []), ...(s.high ?? [])]).filter(Number.isFinite);
-		let low = fromZero ? 0 : Math.min(...values), high = Math.max(...values, fromZero ? 1e-9 : -Infinity);
+		let low = fromZero ? 0 : Math.min(...values), high = Math.max(...values) || 1;
 		if (!Number.isFinite(low) || !Number.isFinite(high)) { low = 0; high = 1; }
 		if (low === high) high = low + (Math.abs(low) || 1);
 		if (!fromZero) { const room = (high - low) * 0.08; low -= room; high += room; }
 		const rows = marks(low, high);
-		if (rows.at(-1) < high) high = Math.max(high, rows.at(-1));
 		const left = Math.max(...rows.map(r => format(r).length)) * 6.6 + 14, right = 8, top = 8, bottom = 22;
 		const x = index => round(left + (labels.length < 2 ? 0.5 : index / (labels.length - 1)) * (width - left - right));
 		const y = value => round(top + (1 - (value - low) / (high - low)) * (height - top - bottom));
@@ -97,9 +94,10 @@ export function lineChart({ title, labels, series, format = decimal, height = 20
 				const at = (event.offsetX - left) / (width - left - right) * (labels.length - 1);
 				const index = Math.min(Math.max(0, Math.round(at)), labels.length - 1);
 				cursor.setAttribute("x1", x(index)); cursor.setAttribute("x2", x(index));
-				replace(readout, h("strong", labels[index]), series.map(s => h("span", swatch(s.color), s.name, " ", h("b", format(s.values[index])))));
+				moment.textContent = labels[index];
+				read(index);
 			},
-			onpointerleave: () => { cursor.setAttribute("x1", -9); cursor.setAttribute("x2", -9); readout.replaceChildren(); } },
+			onpointerleave: () => { cursor.setAttribute("x1", -9); cursor.setAttribute("x2", -9); moment.textContent = ""; read(null); } },
 			rows.map(r => [h("line.grid", { x1: left, x2: width - right, y1: y(r), y2: y(r) }), h("text.tick", { x: left - 8, y: y(r) + 4, "text-anchor": "end" }, format(r))]),
 			labels.map((label, index) => index % steps === 0 && h("text.tick", { x: x(index), y: height - 5, "text-anchor": labels.length > 1 && index === 0 ? "start" : index > labels.length - 1 - steps / 2 ? "end" : "middle" }, label)),
 			series.map(s => s.low && h("path.band.fill", { style: tint(s.color), d: area(s.high, s.low) })),
@@ -108,7 +106,7 @@ export function lineChart({ title, labels, series, format = decimal, height = 20
 			cursor);
 	}
 
-	return h("figure.figure", h("figcaption", h("span", title), series.length > 1 && legend), place, readout,
+	return h("figure", h("figcaption", title, h("ul.legend", moment, series.map((s, i) => h("li", swatch(s.color), s.name, " ", readings[i])))), place,
 		hasNumbers && h("details.numbers", h("summary", "Numbers"), table(title, [["Time", i => labels[i]], ...series.map(s => [s.name, i => format(s.values[i]), "number"])], labels.map((_, i) => i))));
 }
 

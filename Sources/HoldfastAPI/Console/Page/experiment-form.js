@@ -45,7 +45,7 @@ export async function show(context, key) {
 	}
 	countUsers();
 
-	const review = h("div.review");
+	const review = h("div");
 	const problems = h("div");
 
 	function read() {
@@ -173,9 +173,13 @@ function describe(body, original) {
 		original && [h("del", write[name](original[name])), " → "], h("ins", write[name](body[name]))));
 }
 
-/// What a preview says, whichever of its members the server knows.
-function effects(preview) {
-	return [h("pre", JSON.stringify(preview, null, 2))];
+/// What the server says beforehand.
+function effects({ creates, new_users: newUsers, enrolled, warnings }) {
+	const share = value => `${decimal(value)}%`;
+	return [warnings.map(w => banner("warn", w.message.charAt(0).toUpperCase() + w.message.slice(1) + ".")),
+		creates ? h("p.note", "It is new, so it changes nothing for anybody.") : h("ul.changes",
+			h("li", h("strong", "New users "), newUsers.changed > 0 ? `${share(newUsers.changed)} would get something else than now: ${newUsers.moves.map(m => `${share(m.share)} ${m.to ?? "nothing"} instead of ${m.from ?? "nothing"}`).join(", ")}.` : "get the same as now."),
+			h("li", h("strong", "Enrolled users "), `${integer(enrolled.keep)} of ${integer(enrolled.users)} keep their variation, ${integer(enrolled.change)} get another, ${integer(enrolled.lose)} lose it${enrolled.gain ? `, ${integer(enrolled.gain)} get it back` : ""}.`))];
 }
 
 function percentField(label, value, options) {
@@ -214,7 +218,7 @@ function variationsEditor(initial) {
 	function draw() {
 		replace(list, rows.map((row, index) => {
 			const label = () => row.key || `variation ${index + 1}`;
-			const key = h("input.key-input", { value: row.key, required: true, maxlength: 255, placeholder: "key", label: `Key of variation ${index + 1}`, oninput: e => { row.key = e.target.value.trim(); } });
+			const key = h("input", { value: row.key, required: true, maxlength: 255, placeholder: "key", label: `Key of variation ${index + 1}`, oninput: e => { row.key = e.target.value.trim(); } });
 			const range = h("input", { type: "range", min: 0, max: 100, step: 1, value: row.weight, label: `Share of ${label()}, slider`, oninput: e => give(row, Number(e.target.value)) });
 			const number = h("input", { type: "number", min: 0, max: 100, step: 0.01, value: row.weight, label: `Share of ${label()} in percent`, onchange: e => give(row, Number(e.target.value)) });
 			row.update = () => { range.value = row.weight; number.value = row.weight; sum(); };

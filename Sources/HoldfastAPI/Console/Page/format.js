@@ -24,7 +24,6 @@ export function decimal(value, digits = 2) {
 	return new Intl.NumberFormat(locale, { maximumFractionDigits: digits }).format(value).replace("-", "−");
 }
 
-/// Three significant digits.
 export const measure = value => missing(value) ? none
 	: new Intl.NumberFormat(locale, { maximumSignificantDigits: Math.abs(value) >= 1000 ? 5 : 3 }).format(value).replace("-", "−");
 

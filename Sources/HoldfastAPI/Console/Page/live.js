@@ -107,7 +107,7 @@ function charts() {
 			chart({ title: "Requests a second, by protocol", series: by("protocols"), format: short }),
 			chart({ title: "Decisions a second, by reason", series: by("decisions"), format: short }),
 			chart({ title: "Exposures and goals a minute", series: by("events", 60), format: short }),
-			chart({ title: "Errors a minute", series: by("errors", 60).map((s, index) => ({ ...s, color: s.name === "5xx" ? 3 : index })), format: short }),
+			chart({ title: "Errors a minute", series: by("errors", 60), format: short }),
 			chart({ title: "Milliseconds of a commit", series: [{ name: "commit", values: commits, color: 0 }], format: v => decimal(v, 1) }),
 			chart({ title: "Waiting for a commit", series: [{ name: "changes", values: samples.slice(1).map(value("store_waiting_changes")), color: 0 }, { name: "events", values: samples.slice(1).map(value("events_waiting")), color: 1 }], format: short })));
 }

@@ -6,7 +6,7 @@ import { ago, exactTime, integer, none } from "./format.js";
 
 /// The heading of a screen with its actions, and what is below.
 export function page(title, { above, below, actions = [] } = {}, ...content) {
-	return h("div.page",
+	return h("div",
 		h("header.head",
 			above && h("p.above", above),
 			h("div.headline",
@@ -37,7 +37,6 @@ export function section(title, { actions, note }, ...content) {
 export const dash = () => h("span.faint", none);
 export const card = (...content) => h("div.card", content);
 
-/// Pairs of a name and a value.
 export const facts = pairs => h("dl.facts", pairs.filter(Boolean).map(([name, value]) =>
 	h("div", h("dt", name), h("dd", value ?? none))));
 
@@ -58,7 +57,6 @@ export function empty(title, text, command, ...actions) {
 		command && commandLine(command), actions.length > 0 && h("div.actions", actions));
 }
 
-/// A command that can be copied.
 export function commandLine(text) {
 	return h("div.command", h("pre", { tabindex: "0" }, h("code", text)),
 		iconButton("copy", "Copy the command", () => copy(text, "The command was copied.")));
@@ -83,7 +81,7 @@ export function failure(error) {
 
 /// Shows something that has to be fetched, and again when `reload` of the returned element is called.
 export function pending(load, placeholder = "Loading…") {
-	const element = h("div.pending", { "aria-busy": "true" }, h("p.loading", placeholder));
+	const element = h("div", { "aria-busy": "true" }, h("p.loading", placeholder));
 	element.reload = async () => {
 		try {
 			const content = await load();
@@ -129,7 +127,7 @@ function curlButton() {
 			h("p.note", api.token.get() ? ["What this screen shows and did. ", code("HOLDFAST_TOKEN"), " is a variable with your token; the secret is not in the commands."] : "What this screen shows and did."),
 			api.requests.length ? h("ol.commands", [...api.requests].reverse().map(r => h("li", commandLine(api.curl(r))))) : h("p", "No request yet."),
 			h("div.buttons",
-				button("Copy all", () => copy(api.requests.map(api.curl).join("\n"), "The commands were copied.")), button("Close", close, "primary")),
+				button("Close", close, "primary")),
 		], "wide") }, icon("copy"), "Copy as curl");
 }
 
@@ -221,7 +219,6 @@ function setError(field, text) {
 /// A select without a visible label.
 export const choose = (label, options, value, set) => select(options, value, { label: label, onchange: e => set(e.target.value) });
 
-/// A field that reports its text after a pause.
 export function searchField(label, value, onchange) {
 	let timer;
 	return h("div.search-field", icon("search"), h("input", { type: "search", value, label: label, placeholder: label,
@@ -240,7 +237,7 @@ export function table(caption, columns, rows) {
 /// Shows a long list in pages; `render` receives the rows of one.
 export function paged(rows, size, start, render, onpage) {
 	const pages = Math.max(1, Math.ceil(rows.length / size));
-	const element = h("div.paged");
+	const element = h("div");
 	const show = (number, isMove) => {
 		number = Math.min(Math.max(1, number || 1), pages);
 		const part = rows.slice((number - 1) * size, number * size);

@@ -17,7 +17,7 @@ export async function show(context, key) {
 	const known = await knownGoals(experiment);
 	if (goals.length === 0 && known.length > 0) goals.push(known[0]);
 
-	const body = h("div.results");
+	const body = h("div");
 	const overview = h("div");
 	const options = () => ({ baseline: query.get("baseline"), confidence: query.get("confidence") });
 	const view = { metric: query.get("metric") ?? "conversion", cuped: query.get("cuped") === "1" };
@@ -228,9 +228,9 @@ function power(results, metric, rows) {
 	const { users_per_day: rate, mde } = results.power;
 	const wait = days.length ? Math.ceil(Math.max(...days)) : null;
 	const sees = lifts.length > 0 && `With the users so far, a lift of ${percent(Math.max(...lifts))} would be seen four times out of five.`;
-	if (wait === null) return sees && h("p.note.power", sees);
+	if (wait === null) return sees && h("p.note", sees);
 	return wait > 0 ? banner("warn", `Not enough users yet for a lift of ${percent(mde)}: about ${plural(wait, "day")} at this rate.`, h("p", `${short(rate)} users a day. `, sees))
-		: h("p.note.power", `Enough users for a lift of ${percent(mde)}. `, sees);
+		: h("p.note", `Enough users for a lift of ${percent(mde)}. `, sees);
 }
 
 /// The rate of all users so far, at the end of each day.

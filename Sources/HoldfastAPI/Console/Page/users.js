@@ -15,7 +15,7 @@ function lookup() {
 	const input = h("input", { type: "search", label: "User id", placeholder: "User id", required: true, "data-focus": true });
 	return page("Users", { below: "See what a user has, what they would get now and why, and change it." },
 		h("form.lookup", { onsubmit: event => { event.preventDefault(); if (input.value) location.hash = to("users", input.value); } },
-			h("div.search-field.large", icon("search"), input), submitButton("Look up")),
+			h("div.search-field", icon("search"), input), submitButton("Look up")),
 		empty("Look somebody up", "By the id that your apps send. With curl:", `curl ${here("v1/profiles/ann?detail=true")}`));
 }
 
@@ -99,23 +99,25 @@ function assignmentTable(context, id, state, refresh) {
 
 const variationName = row => row.experiment?.variations.find(v => v.id === row.assignment.variation_id)?.key ?? row.assignment.variation_id;
 
-let explains = true;
-
 /// What an assignment would give now, with the steps that lead to it. Nobody is enrolled by asking.
-async function answer(id, experiment) {
+function answer(id, experiment) {
 	const options = { sdkKey: experiment.sdk_key };
-	if (explains) {
-		try { return await api.get(`${experimentPath(id, experiment.key)}/explain`, null, options); } catch (error) {
-			if (!error.isUnknownRoute) throw error;
-			explains = false;
-		}
-	}
-	return api.get("/v1/assign", { user_id: id, experiment: experiment.key }, options);
+	return api.get(`${experimentPath(id, experiment.key)}/explain`, null, options)
+		.catch(error => error.isUnknownRoute ? api.get("/v1/assign", { user_id: id, experiment: experiment.key }, options) : Promise.reject(error));
 }
 
-function reasonsOf(found) {
-	const steps = found.steps ?? found.reasons ?? [];
-	return h("ol.reasons", steps.map(step => h("li", typeof step === "string" ? step : step.detail ?? step.text ?? JSON.stringify(step))));
+const readable = text => text.replaceAll("_", " ");
+
+/// The steps of an explanation in words, or the reasons of an older server.
+function reasonsOf({ steps, reasons }) {
+	return h("ol.reasons", steps ? steps.map(s => h("li", h("strong", readable(s.step)), `: ${readable(s.result)}`, s.variation_key && ` ${s.variation_key}`, s.status && ` (${s.status})`,
+		Number.isFinite(s.bucket_value) && ` (bucket ${s.bucket_value})`, s.audience && h("ul", explained(s.audience)))) : reasons.map(r => h("li", r)));
+}
+
+/// A condition with whether the user meets it and why.
+function explained(c) {
+	const what = c.attribute ? `${c.attribute} ${c.match} ${JSON.stringify(c.value) ?? ""}${"actual" in c ? `, is ${JSON.stringify(c.actual)}` : ""}` : c.segment ? `segment ${c.segment}` : c.operator ?? "audience";
+	return h("li", `${c.result === null ? "unknown" : c.result ? "met" : "not met"}: ${what}`, c.conditions && h("ul", c.conditions.map(explained)));
 }
 
 async function attributesOf(id) {
