@@ -50,7 +50,7 @@ let package = Package(
     targets: [
         // C
         .target(name: "CSystem"),
-        .target(name: "CConsole"),
+        .target(name: "CEmbedded"),
         .systemLibrary(name: "CSQLite", pkgConfig: "sqlite3", providers: [.apt(["libsqlite3-dev"])]),
         .target(name: "CSQLiteSupport", dependencies: ["CSQLite"]),
 
@@ -85,39 +85,20 @@ let package = Package(
         .target(
             name: "HoldfastAPI",
             dependencies: [
-                "HTTPServer", "HoldfastCore", "Bucketing", "JSON", "Statistics", "Storage", "CConsole",
+                "HTTPServer", "HoldfastCore", "Bucketing", "JSON", "Statistics", "Storage", "CEmbedded",
                 .product(name: "Logging", package: "swift-log"),
             ],
-            // CConsole embeds them.
-            exclude: ["Console/Page"],
-            resources: [.embedInCode("openapi.json")],
+            // CEmbedded carries them, and the manual.
+            exclude: ["Console/Page", "openapi.json"],
             swiftSettings: server
         ),
         .executableTarget(
             name: "holdfast",
             dependencies: [
                 "HTTPServer", "Bucketing", "JSON", "Storage", "StorageSQLite", "HoldfastCore", "HoldfastAPI",
+                "CEmbedded",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "Logging", package: "swift-log"),
-            ],
-            // The manual without its landing page.
-            resources: [
-                .embedInCode("holdfast.docc/Access.md"), .embedInCode("holdfast.docc/API.md"),
-                .embedInCode("holdfast.docc/Architecture.md"), .embedInCode("holdfast.docc/AttributesAndSegments.md"),
-                .embedInCode("holdfast.docc/Backups.md"), .embedInCode("holdfast.docc/Deployment.md"),
-                .embedInCode("holdfast.docc/Kubernetes.md"), .embedInCode("holdfast.docc/Monitoring.md"),
-                .embedInCode("holdfast.docc/MovingFromGrowthBook.md"), .embedInCode("holdfast.docc/MovingFromRedis.md"),
-                .embedInCode("holdfast.docc/MovingFromTables.md"), .embedInCode("holdfast.docc/MovingIn.md"),
-                .embedInCode("holdfast.docc/Sizing.md"),
-                .embedInCode("holdfast.docc/Changes.md"), .embedInCode("holdfast.docc/ClientLibrary.md"),
-                .embedInCode("holdfast.docc/Configuration.md"), .embedInCode("holdfast.docc/Contributing.md"),
-                .embedInCode("holdfast.docc/EventsAndResults.md"), .embedInCode("holdfast.docc/Experiments.md"),
-                .embedInCode("holdfast.docc/Flags.md"),
-                .embedInCode("holdfast.docc/Limits.md"), .embedInCode("holdfast.docc/OpenFeature.md"),
-                .embedInCode("holdfast.docc/Operations.md"), .embedInCode("holdfast.docc/OptimizelySDK.md"),
-                .embedInCode("holdfast.docc/Performance.md"), .embedInCode("holdfast.docc/Profiles.md"),
-                .embedInCode("holdfast.docc/Proof.md"), .embedInCode("holdfast.docc/SDKs.md"),
-                .embedInCode("holdfast.docc/Threats.md"),
             ],
             swiftSettings: server
         ),

@@ -14,7 +14,9 @@ import Testing
         #expect(try server.request("PUT", "/v1/datafile", datafile, token: "admin-secret-0123456789").status == 201)
     }
 
-    private func preflight(_ path: String, _ method: String, origin: String = CrossOriginTests.origin) throws -> TestResponse {
+    private func preflight(_ path: String, _ method: String, origin: String = CrossOriginTests.origin) throws
+        -> TestResponse
+    {
         try server.request(
             "OPTIONS", path,
             fields: [

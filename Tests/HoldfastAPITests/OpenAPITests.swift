@@ -24,7 +24,7 @@ import Testing
     private let routes: [APIRoute]
 
     init() throws {
-        document = try #require(try JSONParser(duplicateKeys: .refused).parse(PackageResources.openapi_json).object)
+        document = try #require(try JSONParser(duplicateKeys: .refused).parse(OperationsEndpoints.openAPIText).object)
         let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
         let path = NSTemporaryDirectory() + "/holdfast-" + UUID().uuidString
         let store = try SQLiteStore(SQLiteConfiguration(path: path))

@@ -1,4 +1,4 @@
-import CConsole
+import CEmbedded
 import HTTPServer
 
 /// The console: a page for people, served as static files. It calls the public API with the token that its user enters,
@@ -61,12 +61,13 @@ private struct ConsoleFile: Sendable {
     /// All files by name.
     static let responses: [String: ConsoleFile] = {
         var files: [String: ConsoleFile] = [:]
-        for index in 0..<cconsole_count() {
-            guard let file = cconsole_file(index)?.pointee else { continue }
-            let name = String(cString: file.name)
-            let bytes = UnsafeRawBufferPointer(start: file.bytes, count: Int(clamping: file.length))
+        var file = embedded_console()
+        while let next = file, let name = next.pointee.name.map({ String(cString: $0) }), let text = next.pointee.text {
+            let bytes = Array(String(cString: text).utf8)
             files[name] = ConsoleFile(
-                contentType: contentType(of: name), entityTag: EntityTag(hashing: bytes), bytes: Array(bytes))
+                contentType: contentType(of: name), entityTag: bytes.withUnsafeBytes { EntityTag(hashing: $0) },
+                bytes: bytes)
+            file = next + 1
         }
         return files
     }()

@@ -1,3 +1,4 @@
+import CEmbedded
 import Bucketing
 import HTTPServer
 import HoldfastCore
@@ -66,7 +67,7 @@ struct OperationsEndpoints {
     }
 
     /// Shared by all responses.
-    private static let openAPIText = PackageResources.openapi_json + [UInt8(ascii: "\n")]
+    static let openAPIText = Array(String(cString: embedded_openapi()).utf8)
 
-    private static let openAPITag = PackageResources.openapi_json.withUnsafeBytes { EntityTag(hashing: $0) }
+    private static let openAPITag = openAPIText.withUnsafeBytes { EntityTag(hashing: $0) }
 }

@@ -1,4 +1,5 @@
 import ArgumentParser
+import CEmbedded
 import Foundation
 import HoldfastCore
 
@@ -23,10 +24,9 @@ enum Manual {
         /// As Markdown, with links that a reader in a terminal can follow.
         let text: String
 
-        init(_ topic: String, _ content: [UInt8]) {
+        init(_ topic: String, _ content: String) {
             self.topic = topic
-            let text = String(decoding: content, as: UTF8.self)
-            self.text = text.replacing(#/<doc:(\w+)>/#) { "`holdfast manual \($0.output.1)`" }
+            text = content.replacing(#/<doc:(\w+)>/#) { "`holdfast manual \($0.output.1)`" }
                 .trimmingCharacters(in: .newlines)
         }
 
@@ -37,37 +37,15 @@ enum Manual {
         }
     }
 
-    static let articles = [
-        Article("Experiments", PackageResources.Experiments_md),
-        Article("Flags", PackageResources.Flags_md),
-        Article("Profiles", PackageResources.Profiles_md),
-        Article("AttributesAndSegments", PackageResources.AttributesAndSegments_md),
-        Article("EventsAndResults", PackageResources.EventsAndResults_md),
-        Article("SDKs", PackageResources.SDKs_md),
-        Article("OptimizelySDK", PackageResources.OptimizelySDK_md),
-        Article("OpenFeature", PackageResources.OpenFeature_md),
-        Article("ClientLibrary", PackageResources.ClientLibrary_md),
-        Article("API", PackageResources.API_md),
-        Article("Configuration", PackageResources.Configuration_md),
-        Article("Access", PackageResources.Access_md),
-        Article("Operations", PackageResources.Operations_md),
-        Article("Deployment", PackageResources.Deployment_md),
-        Article("Kubernetes", PackageResources.Kubernetes_md),
-        Article("Monitoring", PackageResources.Monitoring_md),
-        Article("Backups", PackageResources.Backups_md),
-        Article("MovingIn", PackageResources.MovingIn_md),
-        Article("MovingFromRedis", PackageResources.MovingFromRedis_md),
-        Article("MovingFromTables", PackageResources.MovingFromTables_md),
-        Article("MovingFromGrowthBook", PackageResources.MovingFromGrowthBook_md),
-        Article("Sizing", PackageResources.Sizing_md),
-        Article("Performance", PackageResources.Performance_md),
-        Article("Limits", PackageResources.Limits_md),
-        Article("Threats", PackageResources.Threats_md),
-        Article("Proof", PackageResources.Proof_md),
-        Article("Architecture", PackageResources.Architecture_md),
-        Article("Contributing", PackageResources.Contributing_md),
-        Article("Changes", PackageResources.Changes_md),
-    ]
+    static let articles: [Article] = {
+        var articles: [Article] = []
+        var file = embedded_manual()
+        while let next = file, let name = next.pointee.name, let text = next.pointee.text {
+            articles.append(Article(String(cString: name), String(cString: text)))
+            file = next + 1
+        }
+        return articles
+    }()
 
     /// The topics with a line on each.
     static var contents: String {

@@ -1,0 +1,21 @@
+// Text files that the program carries. The C preprocessor copies their bytes in no time, where the compiler of Swift would
+// check an array number by number with each build.
+#ifndef HOLDFAST_CEMBEDDED_H
+#define HOLDFAST_CEMBEDDED_H
+
+struct embedded_file {
+    const char *name;
+    /// Ends with a zero byte.
+    const unsigned char *text;
+};
+
+/// Returns the files of the console; the last one is followed by one without a name.
+const struct embedded_file *embedded_console(void);
+
+/// Returns the articles of the manual; the last one is followed by one without a name.
+const struct embedded_file *embedded_manual(void);
+
+/// Returns the OpenAPI document. Ends with a zero byte.
+const unsigned char *embedded_openapi(void);
+
+#endif
