@@ -20,6 +20,9 @@ static const struct embedded_file files[] = {
     {"EventsAndResults", (const unsigned char[]){
 #embed "../holdfast/holdfast.docc/EventsAndResults.md" suffix(, 0)
     }},
+    {"Console", (const unsigned char[]){
+#embed "../holdfast/holdfast.docc/Console.md" suffix(, 0)
+    }},
     {"SDKs", (const unsigned char[]){
 #embed "../holdfast/holdfast.docc/SDKs.md" suffix(, 0)
     }},

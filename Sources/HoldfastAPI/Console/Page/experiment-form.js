@@ -45,7 +45,7 @@ export async function show(context, key) {
 	}
 	countUsers();
 
-	const review = h("div");
+	const review = h("div.form");
 	const problems = h("div");
 
 	function read() {
@@ -93,7 +93,7 @@ export async function show(context, key) {
 	}
 
 	async function submit(name, body, pressed) {
-		pressed.setAttribute("aria-disabled", "true");
+		pressed.disabled = true;
 		try {
 			const done = original ? await put(name, body) : await api.call("PUT", api.path("experiments", name), { body: { ...body, key: name } });
 			if (!done) return;
@@ -103,7 +103,7 @@ export async function show(context, key) {
 			review.replaceChildren();
 			showProblem(error, fields, problems);
 			problems.scrollIntoView({ block: "center" });
-		} finally { pressed.removeAttribute("aria-disabled"); }
+		} finally { pressed.disabled = false; }
 	}
 
 	/// The ETag is that of the whole datafile: if only other experiments were changed meanwhile, nothing is lost by saving.

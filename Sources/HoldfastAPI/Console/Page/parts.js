@@ -159,10 +159,10 @@ export async function confirm(title, text, { label, danger = false, action, done
 		update();
 		return h("form", { method: "dialog", onsubmit: async event => {
 			event.preventDefault();
-			submit.setAttribute("aria-disabled", "true");
+			submit.disabled = true;
 			try { close(await action()); } catch (error) {
 				showProblem(error, fields, problems);
-			} finally { submit.removeAttribute("aria-disabled"); }
+			} finally { submit.disabled = false; }
 		} },
 			text && h("div.prose", text), fields, check, problems,
 			h("div.buttons", button("Cancel", () => close()), submit));
