@@ -57,6 +57,13 @@ class Server:
         assert response.status < 300, (method, path, response.status, content[:500])
         return json.loads(content) if content and content[:1] in b"{[" else content
 
+    def has(self, path):
+        """Whether the server has a route; pages of a newer console do without."""
+        self.connection.request("OPTIONS", path)
+        response = self.connection.getresponse()
+        response.read()
+        return response.status != 404
+
     def kill(self):
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
@@ -322,6 +329,8 @@ def an_admin_overrides_removes_and_erases(browser, servers):
     row = console.row("checkout")
     row.get_by_text("why").click()
     expect(row.locator(".reasons li").first).to_be_visible()
+    if console.server.has("/v1/profiles/a/experiments/b/explain"):
+        expect(row.locator(".reasons")).to_contain_text("stored assignment")
     former = console.server("GET", "/v1/profiles/user-0002/experiments/checkout")["variation_key"]
     other = "new" if former == "control" else "control"
     console.button("Override…", row).click()
@@ -420,6 +429,8 @@ def an_edit_of_somebody_else_is_not_overwritten(browser, servers):
     console.button("Review").click()
     save = console.button("Save the changes")
     expect(save).to_be_enabled()
+    if console.server.has("/v1/experiments/shared/preview"):
+        expect(console.page.get_by_text("Enrolled users")).to_be_visible()
     save.click()
     expect(console.dialog()).to_contain_text("Somebody else has changed it")
     expect(console.dialog().locator(".removed").first).to_contain_text("100")
@@ -457,6 +468,8 @@ def results_are_drawn_exported_and_shared(browser, servers):
     expect(console.page.get_by_role("heading", name="purchase")).to_be_visible()
     expect(console.page.get_by_text("new is better than the baseline.").first).to_be_visible()
     assert console.page.locator("svg.interval .middle").count() >= 3
+    if "days" in console.server("GET", "/openapi.json")["components"]["schemas"]["ExperimentResults"]["properties"]:
+        expect(console.page.get_by_text("Rate of all users so far")).to_be_visible()
     console.page.get_by_label("Add a goal").fill("signup")
     console.button("Add").click()
     expect(console.page.get_by_role("heading", name="signup")).to_be_visible()
@@ -488,6 +501,53 @@ def results_are_drawn_exported_and_shared(browser, servers):
     alert = console.page.get_by_role("alert")
     expect(alert).to_contain_text("The users are not split as the experiment says")
     expect(alert.get_by_role("row", name=re.compile("^new"))).to_contain_text("−")
+    console.close()
+
+
+def flags_are_made_turned_off_and_deleted(browser, servers):
+    console = Console(browser, servers["open"])
+    if not console.server.has("/v1/flags"):
+        return console.close()
+    console.open("flags?new=1", "New flag")
+    console.page.get_by_label("Key", exact=True).fill("dark-mode")
+    console.button("Add a delivery").click()
+    rule = console.page.locator(".rules > li")
+    console.button("Segment", rule).click()
+    rule.get_by_label("Segment").select_option("adults")
+    console.button("Review").click()
+    expect(console.dialog()).to_contain_text('"variation": "on"')
+    console.button("Save", console.dialog()).click()
+    console.heading("dark-mode")
+    flag = console.server("GET", "/v1/flags/dark-mode")
+    assert (flag["type"], flag["otherwise"], flag["rules"][0]["audience"]) == ("boolean", "off", {"segment": "adults"}), flag
+    console.shot("flag")
+    console.open("flags", "Flags")
+    expect(console.row("checkout")).to_contain_text("experiment")
+    console.shot("flags-list")
+    console.page.get_by_role("switch", name="dark-mode is on").click()
+    console.button("Turn off", console.dialog()).click()
+    console.toast("dark-mode is off.")
+    assert console.server("GET", "/v1/flags/dark-mode")["enabled"] is False
+    console.link("dark-mode").click()
+    console.heading("dark-mode")
+    console.button("Delete…").click()
+    console.button("Delete", console.dialog()).click()
+    console.heading("Flags")
+    expect(console.link("dark-mode")).to_have_count(0)
+    console.close()
+
+
+def an_anonymous_user_is_merged(browser, servers):
+    console = Console(browser, servers["open"])
+    if not console.server.has("/v1/profiles/a/merge"):
+        return console.close()
+    console.server("POST", "/v1/assign", {"user_id": "anonymous", "experiment": "checkout"})
+    console.open("users/account", "account")
+    console.button("Merge…").click()
+    console.dialog().get_by_label("From").fill("anonymous")
+    console.button("Merge", console.dialog()).click()
+    console.toast("Merged anonymous into account.")
+    expect(console.row("checkout")).to_contain_text("merged")
     console.close()
 
 
@@ -602,7 +662,7 @@ def an_empty_server_says_what_to_do(browser, servers):
 CHECKS = [
     the_first_screen_is_there_soon, a_wrong_token_is_refused_and_a_right_one_lets_in, every_screen_has_names_contrast_and_landmarks_and_fits,
     ten_thousand_experiments_are_no_burden, an_admin_overrides_removes_and_erases, the_keyboard_is_enough_to_make_an_experiment, an_error_is_shown_at_its_field,
-    an_edit_of_somebody_else_is_not_overwritten, a_switch_pauses_and_changes_arrive_by_themselves, results_are_drawn_exported_and_shared, live_draws_rates,
+    an_edit_of_somebody_else_is_not_overwritten, a_switch_pauses_and_changes_arrive_by_themselves, results_are_drawn_exported_and_shared, flags_are_made_turned_off_and_deleted, an_anonymous_user_is_merged, live_draws_rates,
     the_audit_log_has_before_and_after, attributes_and_segments_are_defined, a_command_does_what_the_screen_does, names_are_never_markup,
     an_empty_server_says_what_to_do, a_lost_server_is_told_and_found_again,
 ]
