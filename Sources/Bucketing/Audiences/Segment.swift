@@ -27,6 +27,9 @@ public protocol AttributeSource: Sendable {
     /// Returns the result of a test on the stored value of an attribute; `nil` if it is unknown.
     func evaluate(_ test: AttributeTest, attribute: Identifier) -> Bool?
 
+    /// Returns the stored value of an attribute; `nil` if there is none.
+    func value(of attribute: Identifier) -> JSONValue?
+
     /// Returns the segment with a name; `nil` if none is defined.
     func segment(_ name: Identifier) -> Segment?
 }

@@ -34,6 +34,14 @@ public struct SemanticVersion: Sendable {
         }
     }
 
+    /// The version as it was parsed.
+    var text: String {
+        guard isPreRelease || isBuild, let suffix = parts.last else {
+            return parts.map(\.text).joined(separator: ".")
+        }
+        return parts.dropLast().map(\.text).joined(separator: ".") + (isPreRelease ? "-" : "+") + suffix.text
+    }
+
     public init?(_ text: String) {
         let bytes = text.utf8
         guard !bytes.contains(UInt8(ascii: " ")) else { return nil }

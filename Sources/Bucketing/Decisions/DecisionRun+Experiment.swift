@@ -19,6 +19,7 @@ extension DecisionRun {
     private func holdout(of experiment: Experiment) -> Holdout? {
         for holdout in datafile.globalHoldouts where variation(of: holdout, rule: nil) != nil {
             if !(holdout.excludesTargetedDeliveries && experiment.isTargetedDelivery) { return holdout }
+            record(.holdoutExemption(holdout))
             break
         }
         return localHoldout(ofRule: experiment)?.holdout
@@ -35,6 +36,7 @@ extension DecisionRun {
     ///
     /// Forced decisions of the request and holdouts take precedence over all of them, and are up to the caller.
     func evaluate(_ experiment: Experiment) -> Outcome {
+        record(.status(experiment.status, isRunning: experiment.isRunning))
         guard experiment.isRunning else {
             reasons.add("Experiment \"\(experiment.key)\" is not running.")
             return .none
@@ -49,7 +51,9 @@ extension DecisionRun {
             return outcome
         case .none(let stores, let staleID): (storesNewVariation, staleVariationID) = (stores, staleID)
         }
-        guard audienceAdmits(to: experiment) else {
+        let isAdmitted = audienceAdmits(to: experiment)
+        record(.audience(step(experiment.audience, admits: isAdmitted)))
+        guard isAdmitted else {
             reasons.add("User \"\(user.id)\" does not meet conditions to be in experiment \"\(experiment.key)\".")
             return .none
         }
@@ -87,20 +91,30 @@ extension DecisionRun {
     func heldVariation(of experiment: Experiment) -> HeldVariation {
         // 1. A variation forced for a test; it hides whatever the profile has.
         // 2. An override, which an admin has set in the profile.
-        let assignment = forcedAssignment(in: experiment) ?? assignment(in: experiment)
+        let forced = forcedAssignment(in: experiment)
+        let assignment = forced ?? assignment(in: experiment)
         let isOverridden = assignment?.isOverride ?? false
-        if isOverridden, let variation = overridingVariation(assignment, of: experiment) {
+        let overriding = isOverridden ? overridingVariation(assignment, of: experiment) : nil
+        record(.forcedVariation(.init(name: forced?.variationID, variation: forced == nil ? nil : overriding)))
+        if forced == nil {
+            record(.override(.init(name: isOverridden ? assignment?.variationID : nil, variation: overriding)))
+        }
+        if let variation = overriding {
             let isBorrowed = usesProfile && assignment?.isBorrowed == true
             return .held(Outcome(variation: variation, source: .override, isBorrowed: isBorrowed))
         }
         // 3. The whitelist of the datafile.
-        if let variation = whitelistedVariation(of: experiment) {
+        let whitelisted = whitelistedVariation(of: experiment)
+        record(.whitelist(.init(name: experiment.forcedVariations[user.id], variation: whitelisted)))
+        if let variation = whitelisted {
             return .held(Outcome(variation: variation, source: .whitelist))
         }
         // 4. The stored assignment. A stale override is kept, and nothing is stored in its place, so that an admin can
         // resolve it.
         guard usesProfile, !isOverridden else { return .none(storesNewVariation: false, staleVariationID: nil) }
-        if let assignment, let variation = storedVariation(assignment, of: experiment) {
+        let stored = assignment.flatMap { storedVariation($0, of: experiment) }
+        record(.storedAssignment(.init(name: assignment?.variationID, variation: stored)))
+        if let assignment, let variation = stored {
             return .held(Outcome(variation: variation, source: .stored, isBorrowed: assignment.isBorrowed))
         }
         return .none(storesNewVariation: true, staleVariationID: assignment?.variationID)
@@ -174,6 +188,7 @@ extension DecisionRun {
             return .none
         }
         reasons.add(Self.unavailablePredictionReason(experiment))
+        record(.prediction)
         return Outcome(variation: nil, source: .none, hasFailed: true)
     }
 
@@ -194,7 +209,11 @@ extension DecisionRun {
     /// group must have chosen it.
     private func bucketedID(in experiment: Experiment) -> Identifier? {
         if let group = experiment.exclusionGroup {
-            let chosen = bucket(below: group.id, group.trafficAllocation)
+            let result = bucket(below: group.id, group.trafficAllocation)
+            let chosen = result.entityID
+            record(
+                .group(group, step(result, below: group.id, group.trafficAllocation), isChosen: chosen == experiment.id)
+            )
             guard let chosen else {
                 reasons.addDetail("User \"\(user.id)\" is in no experiment.")
                 return nil
@@ -207,10 +226,15 @@ extension DecisionRun {
             }
             reasons.addDetail("User \"\(user.id)\" is in experiment \(experiment.key) of group \(group.id).")
         }
-        return bucket(below: experiment.id, experiment.trafficAllocation)
+        let result = bucket(below: experiment.id, experiment.trafficAllocation)
+        record(
+            .bucketing(
+                step(result, below: experiment.id, experiment.trafficAllocation),
+                result.entityID.flatMap(experiment.variation(id:))))
+        return result.entityID
     }
 
-    func bucket(below parentID: Identifier, _ allocation: TrafficAllocation) -> Identifier? {
-        Bucketer.bucket(bucketingID: bucketingID, parentID: parentID, trafficAllocation: allocation).entityID
+    func bucket(below parentID: Identifier, _ allocation: TrafficAllocation) -> BucketingResult {
+        Bucketer.bucket(bucketingID: bucketingID, parentID: parentID, trafficAllocation: allocation)
     }
 }

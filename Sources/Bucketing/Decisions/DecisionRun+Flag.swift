@@ -164,12 +164,17 @@ extension DecisionRun {
         reasons.add("Audiences for holdout \(key) collectively evaluated to \(admits).")
         guard admits else {
             reasons.add("User \(user.id) does not meet conditions for \(kind) \(key).")
+            record(.holdout(holdout, step(holdout.audience, admits: false), nil, nil))
             return nil
         }
         reasons.add("User \(user.id) meets conditions for \(kind) \(key).")
         explainInvalidBucketingID(for: "\(kind) \"\(key)\"")
-        let id = holdout.isBucketed ? bucket(below: holdout.id, holdout.trafficAllocation) : nil
-        let variation = id.flatMap { holdout.variations.variation(id: $0) }
+        let result = holdout.isBucketed ? bucket(below: holdout.id, holdout.trafficAllocation) : nil
+        let variation = result?.entityID.flatMap { holdout.variations.variation(id: $0) }
+        record(
+            .holdout(
+                holdout, step(holdout.audience, admits: true),
+                result.map { step($0, below: holdout.id, holdout.trafficAllocation) }, variation))
         switch (variation, rule) {
         case (let variation?, let rule?):
             reasons.add("User \(user.id) is in variation \(variation.key) of \(kind) \(key) for rule \(rule.id).")

@@ -21,6 +21,8 @@ final class DecisionRun {
     private static let linearSearchLimit = 8
     private(set) var impressions: [Impression] = []
     private(set) var hasStaleAssignment = false
+    /// The steps of the decision; `nil` unless somebody wants to know.
+    var trace: DecisionTrace?
 
     init(
         datafile: Datafile, user: User, stored: (any StoredAssignments)?, options: DecideOptions,

@@ -65,6 +65,18 @@ public struct DecisionService: Sendable {
         experimentRun(user, stored, options).decideUnlessHeldOut(experiment)
     }
 
+    /// Decides one experiment like ``assign(_:for:stored:options:)``, and records the steps of the decision.
+    ///
+    /// - Parameter showsValues: whether the steps have the values of the user's attributes.
+    public func explain(
+        _ experiment: Experiment, for user: User, stored: any StoredAssignments, showingValues showsValues: Bool
+    ) -> (decision: ExperimentDecision, steps: [DecisionStep]) {
+        let run = experimentRun(user, stored, .includeReasons)
+        run.trace = DecisionTrace(showsValues: showsValues)
+        let decision = run.decideUnlessHeldOut(experiment)
+        return (decision, run.trace?.steps ?? [])
+    }
+
     /// Returns the variation that a user already has in an experiment: forced for a test, set by an override,
     /// whitelisted or stored. Does not check whether the experiment is running, nor its audience and traffic.
     ///

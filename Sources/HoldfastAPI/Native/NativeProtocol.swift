@@ -24,6 +24,7 @@ struct NativeProtocol: WireProtocol {
             decisions: loop.decisions, projects: projects, metrics: services.decisions,
             limit: services.options.elementLimit)
         let evaluation = EvaluationEndpoint(decisions: loop.decisions, projects: projects, metrics: services.decisions)
+        let explain = ExplainEndpoint(decisions: loop.decisions, projects: projects)
         let changes = ChangesEndpoint(feed: services.changes, projects: projects)
         let datafile = DatafileEndpoints(services: services, store: session, projects: projects)
         let experiment = ExperimentEndpoints(catalog: services.projects, projects: projects)
@@ -52,6 +53,9 @@ struct NativeProtocol: WireProtocol {
             APIRoute(
                 .delete, "/v1/profiles/{user_id}/experiments/{experiment}", scope: .token(.admin), isConditional: true,
                 assignment.delete),
+            APIRoute(
+                .get, "/v1/profiles/{user_id}/experiments/{experiment}/explain", scope: .token(.read),
+                respondsLater: true, readsQuery: true, explain.get),
 
             APIRoute(.get, "/v1/sticky/{attribute}/{value}", scope: .token(.read), sticky.get),
             APIRoute(

@@ -39,9 +39,9 @@ public final class StickyDecisionService {
         }
     }
 
-    private let session: any ProfileStore & AttributeStore
-    private let projects: ProjectView
-    private let executor: any StoreExecutor
+    let session: any ProfileStore & AttributeStore
+    let projects: ProjectView
+    let executor: any StoreExecutor
 
     /// How often a decision is made before the caller is told to try again later.
     private static let attempts = 5

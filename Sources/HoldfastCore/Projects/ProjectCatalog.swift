@@ -144,7 +144,7 @@ public final class ProjectCatalog: Sendable {
 
 /// The catalog as one event loop sees it: without a lock, but for the moments after a change.
 public final class ProjectView {
-    private let catalog: ProjectCatalog
+    let catalog: ProjectCatalog
     private var generation: UInt64 = 0
     private var snapshot = ProjectCatalog.Snapshot()
     private var projects: [String: Project] { snapshot.projects }

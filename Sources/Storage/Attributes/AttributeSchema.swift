@@ -1,4 +1,5 @@
 public import Bucketing
+public import JSON
 
 /// An immutable snapshot of the attributes and segments that admins have defined.
 public final class AttributeSchema: Sendable {
@@ -50,6 +51,18 @@ public struct StoredAttributes: AttributeSource {
         guard let record, let definition = schema.attribute(name) else { return test.evaluate(AttributeField?.none) }
         return record.bytes.withUnsafeBytes { bytes in
             test.evaluate(AttributeFields(bytes)?.field(definition.number))
+        }
+    }
+
+    public func value(of name: Identifier) -> JSONValue? {
+        guard let definition = schema.attribute(name), let value = record?[definition.number] else { return nil }
+        return switch value {
+        case .bool(let bool): .bool(bool)
+        case .number(let number): Int64(exactly: number).map { .integer($0) } ?? .number(number)
+        case .text(let text), .moment(let text): .string(text.string)
+        case .selection(let values):
+            definition.isMultiple
+                ? .array(values.map { .string($0.string) }) : values.first.map { .string($0.string) } ?? .null
         }
     }
 

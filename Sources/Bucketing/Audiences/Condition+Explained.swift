@@ -1,0 +1,99 @@
+import JSON
+
+extension Condition {
+    /// The maximum number of conditions that one explanation lists.
+    private static let listed = 1_000
+
+    /// Describes the conditions as a JSON object, each with its own `result` for a user: `true`, `false`, or `null` for
+    /// unknown.
+    ///
+    /// - Parameter showsValues: whether to add the user's `actual` values of attributes.
+    func explained(for user: User, showingValues showsValues: Bool) -> JSONValue {
+        var left = Self.listed
+        return explained(user, showsValues, &left)
+    }
+
+    /// - Parameter left: how many conditions may still be listed.
+    private func explained(_ user: User, _ showsValues: Bool, _ left: inout Int) -> JSONValue {
+        var json = JSONObject()
+        var operands: [Condition] = []
+        switch self {
+        case .cached(_, let condition): return condition.explained(user, showsValues, &left)
+        case .and(let conditions), .or(let conditions):
+            // A list of one is that one.
+            if conditions.count == 1, let only = conditions.first { return only.explained(user, showsValues, &left) }
+            if case .and = self { json["operator"] = "and" } else { json["operator"] = "or" }
+            operands = conditions
+        case .not(let condition): (json["operator"], operands) = ("not", condition.map { [$0] } ?? [])
+        case .audience(let id, let condition): (json["audience_id"], operands) = (.string(id.string), [condition])
+        case .missingAudience(let id): json["audience_id"] = .string(id)
+        case .segment(let name):
+            json["segment"] = .string(name.string)
+            operands = user.storedAttributes?.segment(name).map { [$0.condition] } ?? []
+        case .attribute(let condition): condition.explain(user, showsValues, in: &json)
+        case .invalid: json["operator"] = "invalid"
+        }
+        left -= 1
+        var reasons = Reasons(.none)
+        json["result"] = evaluate(for: user, &reasons).map { .bool($0) } ?? .null
+        guard !operands.isEmpty else { return .object(json) }
+        var list: [JSONValue] = []
+        for operand in operands where left > 0 { list.append(operand.explained(user, showsValues, &left)) }
+        json["conditions"] = .array(list)
+        if list.count < operands.count { json["left_out"] = .integer(Int64(operands.count - list.count)) }
+        return .object(json)
+    }
+}
+
+extension AttributeCondition {
+    fileprivate func explain(_ user: User, _ showsValues: Bool, in json: inout JSONObject) {
+        json["attribute"] = name.map { .string($0) } ?? .null
+        switch kind {
+        case .test(let test):
+            let (match, value) = test.json
+            json["match"] = match
+            if !value.isNull { json["value"] = value }
+            if showsValues, let name {
+                json["actual"] = user.attributes[name] ?? user.storedAttributes?.value(of: Identifier(name)) ?? .null
+            }
+        case .qualified(let segment):
+            json["match"] = "qualified"
+            json["value"] = .string(segment.string)
+        case .unknownMatch(let match): json["match"] = .string(match)
+        case .unknownType(let type): json["type"] = .string(type)
+        }
+    }
+}
+
+extension AttributeTest {
+    /// The `match` and `value` of a condition, as a datafile has them; `null` for a value that does not suit its match.
+    fileprivate var json: (match: JSONValue, value: JSONValue) {
+        switch self {
+        case .exists: ("exists", .null)
+        case .equalsString(let text): ("exact", .string(text))
+        case .equalsBool(let bool): ("exact", .bool(bool))
+        case .equalsNumber(let number): ("exact", Self.json(number))
+        case .number(let comparison, let number): (.string(comparison.name), Self.json(number))
+        case .moment(let comparison, let text): (.string(comparison.name), .string(text))
+        case .contains(let text): ("substring", .string(text))
+        case .version(let comparison, let version): (.string("semver_\(comparison.name)"), .string(version.text))
+        case .unsupportedValue: (.null, .null)
+        }
+    }
+
+    private static func json(_ number: Double) -> JSONValue {
+        Int64(exactly: number).map { .integer($0) } ?? .number(number)
+    }
+}
+
+extension AttributeTest.Comparison {
+    fileprivate var name: String {
+        switch self {
+        case .equal: "eq"
+        case .greater: "gt"
+        case .greaterOrEqual: "ge"
+        case .less: "lt"
+        case .lessOrEqual: "le"
+        }
+    }
+}

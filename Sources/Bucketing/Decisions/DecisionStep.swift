@@ -1,0 +1,186 @@
+public import JSON
+
+/// A step of a decision about one experiment, for people who ask why a user gets a variation. The code that decides
+/// records them, in order, up to the one that decided.
+public enum DecisionStep: Sendable {
+    /// A holdout was looked at, which keeps users of its variations out.
+    case holdout(Holdout, AudienceStep, BucketStep?, Variation?)
+    /// The holdout keeps the user out of other rules, but not out of targeted deliveries such as this one.
+    case holdoutExemption(Holdout)
+    case status(String, isRunning: Bool)
+    /// A variation forced on the user for a test.
+    case forcedVariation(HeldStep)
+    case override(HeldStep)
+    /// The variation that the datafile forces on the user.
+    case whitelist(HeldStep)
+    case storedAssignment(HeldStep)
+    case audience(AudienceStep)
+    /// The group chose one of its experiments for the user.
+    case group(Group, BucketStep, isChosen: Bool)
+    case bucketing(BucketStep, Variation?)
+    /// A contextual bandit would have to be asked, which this server does not do.
+    case prediction
+
+    /// A variation that the user may have, regardless of audience and bucketing.
+    public struct HeldStep: Sendable {
+        /// The id, or the key of a whitelist; `nil` if there is none.
+        public let name: Identifier?
+        /// `nil` if there is none, or if it is gone from the datafile.
+        public let variation: Variation?
+    }
+
+    public struct AudienceStep: Sendable {
+        public let admits: Bool
+        /// See ``Condition/explained(for:showingValues:)``; `null` without conditions, which admits everyone.
+        public let conditions: JSONValue
+    }
+
+    public struct BucketStep: Sendable {
+        public let bucketingID: Identifier
+        /// What is hashed together with the bucketing id.
+        public let parentID: Identifier
+        public let result: BucketingResult
+        /// The range of bucket values that contains the user's, whoever owns it; `nil` beyond the last one.
+        public let range: Range<Int>?
+    }
+}
+
+extension DecisionStep {
+    /// The name of the step in the API.
+    public var name: String {
+        switch self {
+        case .holdout: "holdout"
+        case .holdoutExemption: "holdout_exemption"
+        case .status: "status"
+        case .forcedVariation: "forced_variation"
+        case .override: "override"
+        case .whitelist: "whitelist"
+        case .storedAssignment: "stored_assignment"
+        case .audience: "audience"
+        case .group: "group"
+        case .bucketing: "bucketing"
+        case .prediction: "prediction"
+        }
+    }
+
+    /// The step as a JSON object: its name as `step`, its `result`, and the values that led to it.
+    public var json: JSONObject {
+        var json = JSONObject()
+        json["step"] = .string(name)
+        switch self {
+        case .holdout(let holdout, let audience, let bucket, let variation):
+            json["result"] = .string(
+                variation != nil ? "held_out" : audience.admits ? "outside_traffic" : "outside_audience")
+            json.describe(holdout)
+            json["audience"] = audience.conditions
+            if let bucket { json.describe(bucket) }
+        case .holdoutExemption(let holdout):
+            json["result"] = "exempt"
+            json.describe(holdout)
+        case .status(let status, let isRunning):
+            json["result"] = isRunning ? "running" : "not_running"
+            json["status"] = .string(status)
+        case .forcedVariation(let held), .override(let held), .whitelist(let held), .storedAssignment(let held):
+            json["result"] = held.name == nil ? "none" : held.variation == nil ? "gone" : "applies"
+            guard let name = held.name else { break }
+            if let variation = held.variation {
+                json.describe(variation)
+            } else if case .whitelist = self {
+                json["variation_key"] = .string(name.string)
+            } else {
+                json["variation_id"] = .string(name.string)
+            }
+        case .audience(let audience):
+            json["result"] = audience.admits ? "admits" : "excludes"
+            json["audience"] = audience.conditions
+        case .group(let group, let bucket, let isChosen):
+            json["result"] =
+                isChosen ? "this_experiment" : bucket.result.entityID == nil ? "no_experiment" : "other_experiment"
+            json["group_id"] = .string(group.id.string)
+            json["experiment_id"] = bucket.result.entityID.map { .string($0.string) } ?? .null
+            json.describe(bucket)
+        case .bucketing(let bucket, let variation):
+            json["result"] = variation == nil ? "outside_traffic" : "in_variation"
+            if let variation { json.describe(variation) }
+            json.describe(bucket)
+        case .prediction:
+            json["result"] = "not_available"
+        }
+        return json
+    }
+}
+
+extension JSONObject {
+    fileprivate mutating func describe(_ holdout: Holdout) {
+        self["holdout_id"] = .string(holdout.id.string)
+        self["holdout_key"] = .string(holdout.key.string)
+    }
+
+    fileprivate mutating func describe(_ variation: Variation) {
+        self["variation_id"] = .string(variation.id.string)
+        self["variation_key"] = .string(variation.key.string)
+    }
+
+    fileprivate mutating func describe(_ bucket: DecisionStep.BucketStep) {
+        self["bucketing_id"] = .string(bucket.bucketingID.string)
+        self["parent_id"] = .string(bucket.parentID.string)
+        self["hash"] = .integer(Int64(bucket.result.hash))
+        self["bucket_value"] = .integer(Int64(bucket.result.bucketValue))
+        self["range"] =
+            bucket.range.map {
+                ["start": .integer(Int64($0.lowerBound)), "end": .integer(Int64($0.upperBound))]
+            } ?? .null
+    }
+}
+
+// MARK: - Recording
+
+/// The steps of a run that records them.
+struct DecisionTrace {
+    private(set) var steps: [DecisionStep] = []
+    /// Whether the values of the user's attributes are part of the steps.
+    let showsValues: Bool
+
+    init(showsValues: Bool) {
+        self.showsValues = showsValues
+    }
+
+    mutating func add(_ step: DecisionStep) {
+        steps.append(step)
+    }
+}
+
+extension DecisionRun {
+    /// Records a step if somebody wants to know.
+    @inline(__always)
+    func record(_ step: @autoclosure () -> DecisionStep) {
+        if trace != nil { trace?.add(step()) }
+    }
+
+    func step(_ audience: Condition?, admits: Bool) -> DecisionStep.AudienceStep {
+        .init(
+            admits: admits,
+            conditions: audience?.explained(for: user, showingValues: trace?.showsValues ?? false) ?? .null)
+    }
+
+    func step(
+        _ result: BucketingResult, below parentID: Identifier, _ allocation: TrafficAllocation
+    ) -> DecisionStep.BucketStep {
+        .init(
+            bucketingID: bucketingID, parentID: parentID, result: result,
+            range: allocation.range(at: result.bucketValue))
+    }
+}
+
+extension TrafficAllocation {
+    /// Returns the range that contains a bucket value, whoever owns it.
+    func range(at bucketValue: Int) -> Swift.Range<Int>? {
+        var start = 0
+        for range in ranges {
+            // A range that ends before the former one is empty.
+            if bucketValue < range.end { return start..<range.end }
+            start = max(start, range.end)
+        }
+        return nil
+    }
+}

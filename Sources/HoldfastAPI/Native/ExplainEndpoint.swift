@@ -1,0 +1,78 @@
+import Bucketing
+import HTTPServer
+import HoldfastCore
+import JSON
+import Storage
+
+/// `GET /v1/profiles/{user_id}/experiments/{experiment}/explain`: why the user gets what they get, step by step. Stores
+/// nothing.
+struct ExplainEndpoint {
+    let decisions: StickyDecisionService
+    let projects: ProjectView
+
+    /// The query has `sdk_key`, and `at` for the datafile that was active then.
+    func get(_ request: borrowing Request, _ call: Call) throws(CoreError) {
+        let userID = try request.userID()
+        guard let name = request.parameter(1) else {
+            throw CoreError(.invalid, "the experiment in the path must be UTF-8")
+        }
+        let query = try request.query(knowing: ["at", "sdk_key"])
+        var time: Timestamp?
+        if let text = query["at"] {
+            time = Timestamp(rfc3339: text)
+            guard time != nil else {
+                throw CoreError(.invalid, "`at` must be an RFC 3339 time such as 2026-01-31T12:00:00Z; got '\(text)'")
+            }
+        }
+        let project = try projects.project(named: query["sdk_key"])
+        // As at `GET /v1/profiles/{user_id}/attributes`.
+        let showsValues = call.admission.token?.scope.allows(.attributes) ?? true
+        decisions.explain(Identifier(name), for: userID, in: project, at: time, showingValues: showsValues) { result in
+            switch result {
+            case .success(let explanation): call.respond(json: Self.encode(explanation, of: userID))
+            case .failure(let error): call.fail(error)
+            }
+        }
+    }
+
+    private static func encode(_ explanation: Explanation, of userID: Identifier) -> [UInt8] {
+        let (experiment, decision) = (explanation.experiment, explanation.decision)
+        var writer = JSONWriter()
+        writer.beginObject()
+        writer.member("user_id", userID.string)
+        writer.member("experiment_id", experiment.id.string)
+        writer.member("experiment_key", experiment.key.string)
+        writer.member("sdk_key", explanation.sdkKey)
+        writer.key("datafile")
+        writer.beginObject()
+        writer.member("version", explanation.version)
+        writer.member("revision", explanation.revision)
+        writer.member("active", explanation.isActive)
+        writer.endObject()
+        writer.member("variation_id", decision.variation?.id.string)
+        writer.member("variation_key", decision.variation?.key.string)
+        writer.member("source", decision.source.rawValue)
+        writer.key("steps")
+        writer.beginArray()
+        for step in explanation.steps { append(step, explanation.profile?[experiment.id], to: &writer) }
+        writer.endArray()
+        writer.member("reasons", decision.reasons)
+        writer.endObject()
+        return writer.finish()
+    }
+
+    /// - Parameter assignment: the user's in the experiment, whose origin belongs to the step that looks at it.
+    private static func append(_ step: DecisionStep, _ assignment: Assignment?, to writer: inout JSONWriter) {
+        writer.beginObject()
+        for member in step.json {
+            writer.key(text: member.key)
+            writer.value(member.value)
+        }
+        switch step {
+        case .override(let held), .storedAssignment(let held):
+            if let assignment, held.name == assignment.variationID { ProfileJSON.appendOrigin(assignment, to: &writer) }
+        default: break
+        }
+        writer.endObject()
+    }
+}
