@@ -23,6 +23,7 @@ public final class Services: Sendable {
     let refusedSDKEvents = Atomic<UInt64>(0)
     public let changes: ChangeFeed
     let knownExposures = KnownExposures()
+    let previews: PreviewCounter
     /// Where results are computed, one at a time, while event loops go on.
     let computations = DispatchQueue(label: "computations", qos: .userInitiated)
 
@@ -57,6 +58,7 @@ public final class Services: Sendable {
     ) {
         self.store = store
         self.projects = projects
+        previews = PreviewCounter(projects)
         self.events = events
         self.access = access
         refusals = RefusalLog(logger, access: access, proxies: options.trustedProxies)

@@ -1,5 +1,6 @@
 import APITestSupport
 import JSON
+import Storage
 import Testing
 
 /// Results of exposures and goals that were recorded.
@@ -23,11 +24,11 @@ import Testing
         func results() throws -> JSONValue {
             try server.request("GET", "/v1/experiments/checkout/results?goal=buy").json
         }
-        #expect(try results()["users"] == ["counted": 3, "crossed": 1, "forced": 1])
+        #expect(try results()["users"] == ["counted": 3, "crossed": 1, "forced": 1, "left_out": 0])
         let control = try #require(try results()["variations"].array?.first)
         #expect(control["users"] == 2 && control["converted"] == 2 && control["value"]["mean"] == 10.0)
         #expect(try server.request("DELETE", "/v1/profiles/a").status == 204)
-        #expect(try results()["users"] == ["counted": 2, "crossed": 1, "forced": 1])
+        #expect(try results()["users"] == ["counted": 2, "crossed": 1, "forced": 1, "left_out": 0])
         #expect(try results()["variations"].array?.first?["events"] == 1)
     }
 
@@ -71,6 +72,97 @@ import Testing
             ("/v1/experiments/e/results.svg?goal=g&format=csv", 400),
         ] {
             #expect(try server.request("GET", target).status == status, "\(target)")
+        }
+    }
+
+    @Test func `A change of weights is no mismatch, and each period is compared with its own allocation`() throws {
+        let server = try startTestServer()
+        func put(_ control: Int, _ new: Int) throws {
+            let variations = [("control", control), ("new", new)].map { #"{"key":"\#($0.0)","weight":\#($0.1)}"# }
+            let body = #"{"id":"7","variations":[\#(variations.joined(separator: ","))]}"#
+            #expect(try server.request("PUT", "/v1/experiments/checkout", body).status < 300)
+        }
+        func expose(_ users: Range<Int>) throws {
+            let assigned = users.map { #"{"user_id":"u\#($0)","experiment":"checkout"}"# }.joined(separator: ",")
+            for target in ["/v1/assign", "/v1/exposures"] {
+                #expect(try server.request("POST", target, "[\(assigned)]").status == 200)
+            }
+        }
+        try put(1, 1)
+        try expose(0..<200)
+        // Assigned under the first allocation, and exposed under the second.
+        let late = (200..<220).map { #"{"user_id":"u\#($0)","experiment":"checkout"}"# }.joined(separator: ",")
+        #expect(try server.request("POST", "/v1/assign", "[\(late)]").status == 200)
+        try put(19, 1)
+        try expose(220..<900)
+        #expect(try server.request("POST", "/v1/exposures", "[\(late)]").status == 200)
+        let results = try server.request("GET", "/v1/experiments/checkout/results?goal=buy")
+        #expect(results["sample_ratio"]["mismatch"] == false)
+        let periods = try #require(results["sample_ratio"]["periods"].array)
+        #expect(periods.map { $0["variations"].array?.compactMap { $0["users"].integer }.reduce(0, +) } == [220, 680])
+        #expect(
+            periods.map { $0["variations"].array?.compactMap { $0["expected_share"].double } } == [
+                [0.5, 0.5], [0.95, 0.05],
+            ])
+        #expect(periods.allSatisfy { $0["since"].string != nil && $0["p_value"].double != nil })
+        let codes = results["warnings"].array?.compactMap { $0["code"].string } ?? []
+        #expect(codes.contains("weights_changed") && !codes.contains("sample_ratio_mismatch"), "\(codes)")
+    }
+
+    @Test func `Users of a variation that is left out are left out until it is put back`() throws {
+        let server = try startTestServer()
+        func put(_ variations: String) throws {
+            let body = #"{"id":"7","variations":[\#(variations)]}"#
+            #expect(try server.request("PUT", "/v1/experiments/checkout", body).status < 300)
+        }
+        try put(#""control","new","other""#)
+        for (user, variation) in [("a", "control"), ("b", "new"), ("c", "other"), ("d", "other")] {
+            let body = #"{"user_id":"\#(user)","experiment":"checkout","variation_key":"\#(variation)"}"#
+            #expect(try server.request("POST", "/v1/exposures", body).status == 200)
+        }
+        func results() throws -> TestResponse { try server.request("GET", "/v1/experiments/checkout/results?goal=buy") }
+        try put(#""control","new""#)
+        let without = try results()
+        #expect(without["users"] == ["counted": 2, "crossed": 0, "forced": 0, "left_out": 2])
+        #expect(without["left_out"].array?.first?["variation_key"] == "other")
+        #expect(without["left_out"].array?.first?["users"] == 2)
+        #expect(without["variations"].array?.count == 2)
+        try put(#""control","new","other""#)
+        let again = try results()
+        #expect(again["users"] == ["counted": 4, "crossed": 0, "forced": 0, "left_out": 0])
+        #expect(again["left_out"] == [])
+    }
+
+    @Test func `The days of enrolment add up to the totals`() throws {
+        let server = try startTestServer()
+        #expect(try server.request("PUT", "/v1/experiments/e", #"{"variations":["control","new"]}"#).status == 201)
+        let today = systemWallClock()
+        for (user, variation, daysAgo) in [("a", "control", 2), ("b", "new", 2), ("c", "new", 1), ("d", "control", 0)] {
+            let time = (today - Int64(daysAgo) * 86_400_000).rfc3339
+            let exposure =
+                #"{"user_id":"\#(user)","experiment":"e","variation_key":"\#(variation)","timestamp":"\#(time)"}"#
+            #expect(try server.request("POST", "/v1/exposures", exposure).status == 200)
+            let event = #"{"user_id":"\#(user)","goal":"buy","value":2.5}"#
+            #expect(try server.request("POST", "/v1/events", event).status == 200)
+        }
+        let results = try server.request("GET", "/v1/experiments/e/results?goal=buy&by=day&mde=0.5")
+        let days = try #require(results["days"].array)
+        #expect(
+            days.map { $0["day"].string } == [2, 1, 0].map { String((today - $0 * 86_400_000).rfc3339.prefix(10)) })
+        for (index, key) in ["control", "new"].enumerated() {
+            let total = results["variations"].array?[index]
+            let rows = days.flatMap { $0["variations"].array ?? [] }.filter { $0["variation_key"].string == key }
+            for member in ["users", "events", "converted"] {
+                #expect(rows.compactMap { $0[member].integer }.reduce(0, +) == total?[member].integer)
+            }
+            #expect(rows.compactMap { $0["value"].double }.reduce(0, +) == 5)
+        }
+        #expect(results["power"] == ["users_per_day": 1.5, "days_counted": 2, "mde": 0.5])
+        let csv = try server.request("GET", "/v1/experiments/e/results?goal=buy&by=day&format=csv")
+        #expect(csv.text.split(separator: "\r\n").count == 5)
+        #expect(csv.text.hasPrefix("experiment_key,goal,day,variation_key,"))
+        for query in ["by=week", "mde=0", "mde=x", "mde=nan", "mde=11"] {
+            #expect(try server.request("GET", "/v1/experiments/e/results?goal=buy&\(query)").status == 400, "\(query)")
         }
     }
 }

@@ -55,7 +55,15 @@ import Testing
         _ tallies: [VariationTally], _ query: [String: String] = [:], of experiment: Experiment? = nil
     ) throws -> ExperimentResults {
         let query = try ResultsQuery(["goal": "buy"].merging(query) { $1 })
-        return try ExperimentResults(experiment ?? Self.experiment(), sdkKey: "sdk", query, tallies)
+        return try ExperimentResults(
+            experiment ?? Self.experiment(), sdkKey: "sdk", query, Self.tally(of: tallies), now: 0)
+    }
+
+    /// What was tallied on one day, under an allocation that is not known.
+    private static func tally(of tallies: [VariationTally]) -> ExperimentTally {
+        ExperimentTally(
+            users: tallies.map { (Cohort(variationID: $0.variationID, period: 0, day: 0), $0.users) },
+            goals: tallies.map { ($0.variationID, 0, $0.goal) })
     }
 
     private func codes(_ results: ExperimentResults) -> [String] {
@@ -136,7 +144,7 @@ import Testing
             Self.tally("control", users: 5_000, converted: 500), Self.tally("new", users: 4_600, converted: 460),
         ]
         #expect(try codes(results(uneven)) == ["sample_ratio_mismatch"])
-        #expect(try results(uneven).hasSampleRatioMismatch)
+        #expect(try results(uneven).sampleRatio.isMismatch)
         let planned = try Self.experiment(weights: [5_200, 4_800])
         #expect(try codes(results(uneven, of: planned)).isEmpty)
         let stopped = try Self.experiment(weights: [10_000, 0])
@@ -168,13 +176,42 @@ import Testing
         #expect(try codes(results(nobody)) == ["few_users", "no_conversions"])
     }
 
-    @Test func `Users of a variation that is gone are told of`() throws {
+    @Test func `Users of a variation that is gone are left out`() throws {
         let results = try results([
             Self.tally("old", users: 10, converted: 1), Self.tally("control", users: 10, converted: 1),
         ])
-        #expect(results.arms.map(\.name) == ["control", "new", "id of old"])
-        #expect(results.arms[2].key == nil)
-        #expect(results.counted == 20)
+        #expect(results.arms.map(\.name) == ["control", "new"])
+        #expect(results.formerVariations.map(\.id) == ["id of old"])
+        #expect((results.counted, results.leftOut) == (10, 10))
+    }
+
+    @Test func `Power tells the smallest lift that would be found, and when a wanted one would be`() throws {
+        let days = (0..<10).map { Int64($0) }
+        let tally = ExperimentTally(
+            users: days.flatMap { day in
+                ["control", "new"].map {
+                    (
+                        Cohort(variationID: Identifier("id of \($0)"), period: 0, day: day),
+                        UserCounts(counted: day < 5 ? 1_600 : 400)
+                    )
+                }
+            },
+            goals: ["control", "new"].map { name in
+                var tally = GoalTally()
+                tally.converted = 1_000
+                return (Identifier("id of \(name)"), 0, tally)
+            })
+        let query = try ResultsQuery(["goal": "buy", "mde": "0.1"])
+        let results = try ExperimentResults(
+            Self.experiment(), sdkKey: "sdk", query, tally, now: 10 * 86_400_000 + 5)
+        // Two of the last seven days have 1,600 users of each variation, five have 400.
+        #expect(results.enrollment.days == 7)
+        #expect(abs((results.enrollment.usersPerDay ?? 0) - 2 * 5_200.0 / 7) < 1e-9)
+        #expect(results.arms[0].conversion.power == nil)
+        let power = try #require(results.arms[1].conversion.power)
+        // statsmodels: power_proportions_2indep(0.1 * smallest, 0.1, 10000) is 0.8; so it is of 0.01 with 14750.754435 users.
+        #expect(abs((power.smallestLift ?? 0) - 0.12201009805611283) < 1e-9)
+        #expect(abs((power.days ?? 0) - (14_750.754435127797 - 10_000) / (5_200.0 / 7)) < 1e-6)
     }
 
     @Test(arguments: [

@@ -33,7 +33,7 @@ import Testing
                 #expect(isNear, "\(vector.function)\(vector.arguments): \(found) instead of \(expected)")
             }
         }
-        #expect(functions.count == 14)
+        #expect(functions.count == 17)
     }
 
     /// The magnitude below which the references are inexact themselves: gbstats subtracts p-values from 1, scipy stops
@@ -64,8 +64,32 @@ import Testing
             ChiSquare.goodnessOfFit(x.prefix(x.count / 2).map { Int($0) }, weights: Array(x.suffix(x.count / 2))).map {
                 [$0]
             }
+        case "sample ratio of periods": sampleRatioOfPeriods(x)
+        case "power of rates": power(Power(of: .rate(x[0]), alpha: x[1]), effect: x[2], x[3], x[4])
+        case "power of means":
+            power(Power(of: .mean(x[0], standardDeviation: x[1]), alpha: x[2]), effect: x[3], x[4], x[5])
         default: nil
         }
+    }
+
+    private func sampleRatioOfPeriods(_ x: [Double]) -> [Double]? {
+        let (variations, periods) = (Int(x[0]), Int(x[1]))
+        let numbers = Array(x.dropFirst(2))
+        let test = SampleRatio(
+            (0..<periods).map { period in
+                let start = 2 * variations * period
+                return SampleRatio.Period(
+                    counts: numbers[start..<start + variations].map { Int($0) },
+                    expected: [Array(numbers[start + variations..<start + 2 * variations])])
+            })
+        return test.pValue.map { [$0] }
+    }
+
+    private func power(_ power: Power, effect: Double, _ users: Double, _ baselineUsers: Double) -> [Double]? {
+        guard let found = power.power(effect: effect, users: users, baselineUsers: baselineUsers),
+            let smallest = power.smallestEffect(users: users, baselineUsers: baselineUsers)
+        else { return nil }
+        return [found, smallest]
     }
 
     private func comparison(_ x: [Double]) -> Comparison {

@@ -14,8 +14,9 @@ from gbstats.bayesian.tests import EffectBayesianABTest, EffectBayesianConfig
 from gbstats.frequentist.tests import FrequentistConfig, SequentialConfig, SequentialTwoSidedTTest, TwoSidedTTest
 from gbstats.models.statistics import RegressionAdjustedStatistic, SampleMeanStatistic, compute_theta
 from gbstats.utils import check_srm
-from scipy import integrate, stats
-from statsmodels.stats.proportion import confint_proportions_2indep, proportions_ztest
+from scipy import integrate, optimize, stats
+from statsmodels.stats.power import NormalIndPower
+from statsmodels.stats.proportion import confint_proportions_2indep, power_proportions_2indep, proportions_ztest
 
 random = np.random.default_rng(int(sys.argv[1]) if len(sys.argv) > 1 else 20261121)
 
@@ -138,8 +139,40 @@ def sample_ratio():
         write("sample ratio", [*counts, *weights], [p])
 
 
+def sample_ratio_of_periods():
+    for _ in range(20):
+        k, periods = int(random.integers(2, 5)), int(random.integers(1, 6))
+        arguments, statistic = [k, periods], 0
+        for _ in range(periods):
+            shares = random.dirichlet(np.full(k, 5)) * 10000 + 100
+            counts = random.multinomial(int(10 ** random.uniform(3, 6)), shares / shares.sum())
+            statistic += stats.chisquare(counts, shares / shares.sum() * counts.sum()).statistic
+            arguments += [*counts, *shares]
+        write("sample ratio of periods", arguments, [stats.chi2.sf(statistic, (k - 1) * periods)])
+
+
+def power():
+    for _ in range(40):
+        n1, n0 = (int(10 ** random.uniform(2.5, 6)) for _ in range(2))
+        alpha, rate = random.choice([0.1, 0.05, 0.01]), 10 ** random.uniform(-2, -0.3)
+
+        def of_rates(effect):
+            return power_proportions_2indep(effect * rate, rate, n1, n0 / n1, alpha, return_results=False)
+
+        smallest = optimize.brentq(lambda effect: of_rates(effect) - 0.8, 1e-6, (1 - rate) / rate, xtol=1e-15)
+        effect = smallest * random.uniform(0.2, 1.2)
+        write("power of rates", [rate, alpha, effect, n1, n0], [of_rates(effect), smallest])
+        mean, deviation = 10 ** random.uniform(-2, 3), 10 ** random.uniform(-2, 3)
+        size = optimize.brentq(lambda size: NormalIndPower().power(size, n1, alpha, n0 / n1) - 0.8, 1e-6, 10, xtol=1e-15)
+        effect = size * random.uniform(0.2, 1.2)
+        write("power of means", [mean, deviation, alpha, effect * deviation / mean, n1, n0],
+              [NormalIndPower().power(effect, n1, alpha, n0 / n1), size * deviation / mean])
+
+
 distributions()
 proportions()
 means()
 cuped()
 sample_ratio()
+sample_ratio_of_periods()
+power()

@@ -10,6 +10,7 @@ import Storage
 struct ExperimentEndpoints {
     let catalog: ProjectCatalog
     let projects: ProjectView
+    let previews: PreviewCounter
 
     func list(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         let project = try projects.project(named: request.field("x-optimizely-sdk-key"))
@@ -34,15 +35,10 @@ struct ExperimentEndpoints {
         let author = call.author(request)
         catalog.inBackground { [catalog] _ in
             call.attempt {
-                let definition = try ExperimentDefinition(JSONInput.parse(content), key: key)
-                try Self.checkSegments(definition, catalog.snapshot().schema)
-                ProjectEditor(catalog).edit(sdkKey, Self.note(.experimentPut, key, sdkKey), by: author) {
-                    editor, project throws(CoreError) in
-                    let datafile = project?.datafile
-                    try preconditions.check(Self.entityTag(of: key, project))
-                    try definition.apply(to: &editor, datafile)
-                    return datafile?.experiment(key: Identifier(key)) == nil ? Status.created : .ok
-                } completion: { result in
+                let change = try Self.change(content, key, preconditions, catalog.snapshot().schema)
+                ProjectEditor(catalog).edit(
+                    sdkKey, Self.note(.experimentPut, key, sdkKey), by: author, change
+                ) { result in
                     call.attempt {
                         let (project, status) = try result.get()
                         guard let experiment = project.datafile.experiment(key: Identifier(key)) else {
@@ -53,6 +49,52 @@ struct ExperimentEndpoints {
                     }
                 }
             }
+        }
+    }
+
+    /// Tells what ``put(_:_:)`` with the same body would do, and changes nothing.
+    func preview(_ request: borrowing Request, _ call: Call) throws(CoreError) {
+        let key = try Self.key(request)
+        let content = request.withBody { Array($0) }
+        let sdkKey = try projects.sdkKeyToChange(request.field("x-optimizely-sdk-key"))
+        let preconditions = Preconditions(request)
+        catalog.inBackground { [catalog, previews] _ in
+            call.attempt {
+                let change = try Self.change(content, key, preconditions, catalog.snapshot().schema)
+                ProjectEditor(catalog).preview(sdkKey, change) { result in
+                    call.attempt {
+                        let draft = try result.get()
+                        guard
+                            let preview = ExperimentPreview(
+                                Identifier(key), from: draft.project?.datafile, to: draft.datafile)
+                        else { throw Self.unknown(key) }
+                        previews.count(preview) { result in
+                            call.attempt {
+                                let description = preview.edited.description(
+                                    sdkKey: sdkKey, revision: draft.datafile.revision)
+                                call.respond(json: preview.json(try result.get(), after: description).encoded())
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Returns the change that a body asks for.
+    ///
+    /// - Throws: 400 or 422 if the body is wrong. The change itself throws 412 if a condition does not hold, and what
+    ///   ``ExperimentDefinition/apply(to:_:)`` throws.
+    private static func change(
+        _ content: [UInt8], _ key: String, _ preconditions: Preconditions, _ schema: AttributeSchema
+    ) throws(CoreError) -> ProjectEditor.Change<Status> {
+        let definition = try ExperimentDefinition(JSONInput.parse(content), key: key)
+        try checkSegments(definition, schema)
+        return { editor, project throws(CoreError) in
+            let datafile = project?.datafile
+            try preconditions.check(entityTag(of: key, project))
+            try definition.apply(to: &editor, datafile)
+            return datafile?.experiment(key: Identifier(key)) == nil ? Status.created : .ok
         }
     }
 

@@ -18,17 +18,20 @@ extension ExperimentResults {
         writer.member("counted", counted)
         writer.member("crossed", crossed)
         writer.member("forced", forced)
+        writer.member("left_out", leftOut)
         writer.endObject()
-        writer.key("sample_ratio")
-        writer.beginObject()
-        writer.member("p_value", sampleRatioPValue)
-        writer.member("mismatch", hasSampleRatioMismatch)
-        writer.endObject()
+        writeSampleRatio(to: &writer)
+        writePower(to: &writer)
         writeControlCheck(to: &writer)
         writer.key("variations")
         writer.beginArray()
         for arm in arms { write(arm, to: &writer) }
         writer.endArray()
+        writer.key("left_out")
+        writer.beginArray()
+        for former in formerVariations { write(former, to: &writer) }
+        writer.endArray()
+        if query.isByDay { writeDays(to: &writer) }
         writer.key("warnings")
         writer.beginArray()
         for warning in warnings {
@@ -52,14 +55,86 @@ extension ExperimentResults {
         writer.endObject()
     }
 
+    private func writeSampleRatio(to writer: inout JSONWriter) {
+        writer.key("sample_ratio")
+        writer.beginObject()
+        writer.member("p_value", sampleRatio.pValue)
+        writer.member("mismatch", sampleRatio.isMismatch)
+        writer.key("periods")
+        writer.beginArray()
+        for period in sampleRatio.periods {
+            writer.beginObject()
+            writer.member("since", period.since?.rfc3339)
+            writer.member("p_value", period.pValue)
+            writer.key("variations")
+            writer.beginArray()
+            for (index, arm) in arms.enumerated() {
+                writer.beginObject()
+                writer.member("variation_id", arm.id.string)
+                writer.member("variation_key", arm.key.string)
+                writer.member("users", period.users[index])
+                writer.member("expected_share", period.shares?[index])
+                writer.endObject()
+            }
+            writer.endArray()
+            writer.endObject()
+        }
+        writer.endArray()
+        writer.endObject()
+    }
+
+    private func writePower(to writer: inout JSONWriter) {
+        writer.key("power")
+        writer.beginObject()
+        writer.member("users_per_day", enrollment.usersPerDay)
+        writer.member("days_counted", enrollment.days)
+        writer.member("mde", query.effect)
+        writer.endObject()
+    }
+
+    private func write(_ former: FormerVariation, to writer: inout JSONWriter) {
+        writer.beginObject()
+        writer.member("variation_id", former.id.string)
+        writer.member("variation_key", former.key?.string)
+        writer.member("users", former.users.counted)
+        writer.member("crossed", former.users.crossed)
+        writer.member("forced", former.users.forced)
+        writer.endObject()
+    }
+
+    private func writeDays(to writer: inout JSONWriter) {
+        writer.key("days")
+        writer.beginArray()
+        for day in days where !day.variations.isEmpty {
+            writer.beginObject()
+            writer.member("day", day.date)
+            writer.key("variations")
+            writer.beginArray()
+            for tally in day.variations {
+                writer.beginObject()
+                writer.member("variation_id", tally.variationID.string)
+                writer.member("variation_key", experiment.variation(id: tally.variationID)?.key.string)
+                writer.member("users", tally.counted)
+                writer.member("crossed", tally.crossed)
+                writer.member("forced", tally.forced)
+                writer.member("events", tally.goal.events)
+                writer.member("converted", tally.goal.converted)
+                writer.member("value", tally.goal.y.value)
+                writer.endObject()
+            }
+            writer.endArray()
+            writer.endObject()
+        }
+        writer.endArray()
+    }
+
     private func write(_ arm: Arm, to writer: inout JSONWriter) {
-        let weights = arms.reduce(0) { $0 + $1.weight }
         writer.beginObject()
         writer.member("variation_id", arm.id.string)
-        writer.member("variation_key", arm.key?.string)
+        writer.member("variation_key", arm.key.string)
         writer.member("users", arm.tally.counted)
         writer.member("share", counted > 0 ? Double(arm.tally.counted) / Double(counted) : nil)
-        writer.member("expected_share", weights > 0 ? Double(arm.weight) / Double(weights) : nil)
+        writer.member("expected_share", arm.expectedShare)
         writer.member("crossed", arm.tally.crossed)
         writer.member("forced", arm.tally.forced)
         writer.member("events", arm.tally.goal.events)
@@ -77,6 +152,15 @@ extension ExperimentResults {
         writer.member("standard_deviation", estimate.standardDeviation)
         writer.key("comparison")
         if let comparison = estimate.comparison { write(comparison, to: &writer) } else { writer.null() }
+        writer.key("power")
+        if let power = estimate.power {
+            writer.beginObject()
+            writer.member("smallest_lift", power.smallestLift)
+            writer.member("days_to_mde", power.days)
+            writer.endObject()
+        } else {
+            writer.null()
+        }
         writer.endObject()
     }
 
@@ -124,19 +208,47 @@ extension JSONWriter {
 }
 
 extension ExperimentResults {
-    /// The results as CSV (RFC 4180), one line for each variation and metric; unknown or infinite numbers are empty.
+    /// The results as CSV (RFC 4180), one line for each variation and metric, or for each day and variation; unknown or
+    /// infinite numbers are empty.
     var csv: String {
+        query.isByDay ? csvByDay : csvByMetric
+    }
+
+    private var csvByDay: String {
+        let header = [
+            "experiment_key", "goal", "day", "variation_key", "variation_id", "is_baseline", "users", "crossed",
+            "forced",
+            "events", "converted", "value",
+        ]
+        let rows = days.flatMap { day in
+            day.variations.map { tally in
+                [
+                    experiment.key.string, query.goal.string, day.date,
+                    experiment.variation(id: tally.variationID)?.key.string ?? "", tally.variationID.string,
+                    "\(tally.variationID == baseline?.id)", "\(tally.counted)", "\(tally.crossed)", "\(tally.forced)",
+                    "\(tally.goal.events)", "\(tally.goal.converted)", tally.goal.y.value.description,
+                ]
+            }
+        }
+        return Self.csv(header, rows)
+    }
+
+    private var csvByMetric: String {
         let header = [
             "experiment_key", "goal", "variation_key", "variation_id", "is_baseline", "users", "crossed", "forced",
             "events", "converted", "metric", "mean", "standard_deviation", "difference", "difference_low",
             "difference_high", "lift", "lift_low", "lift_high", "p_value", "chance_to_win", "expected_loss",
             "sequential_lift_low", "sequential_lift_high", "sequential_p_value", "cuped_lift", "cuped_lift_low",
-            "cuped_lift_high", "cuped_p_value", "sample_ratio_p_value",
+            "cuped_lift_high", "cuped_p_value", "sample_ratio_p_value", "smallest_lift",
         ]
         let rows = arms.flatMap { arm in
             [row(arm, "conversion", arm.conversion)] + (arm.value.map { [row(arm, "value", $0)] } ?? [])
         }
-        return ([header] + rows).map { $0.map(Self.quoted).joined(separator: ",") + "\r\n" }.joined()
+        return Self.csv(header, rows)
+    }
+
+    private static func csv(_ header: [String], _ rows: [[String]]) -> String {
+        ([header] + rows).map { $0.map(quoted).joined(separator: ",") + "\r\n" }.joined()
     }
 
     private func row(_ arm: Arm, _ metric: String, _ estimate: Estimate) -> [String] {
@@ -148,11 +260,11 @@ extension ExperimentResults {
             comparison?.chanceToWin, comparison?.expectedLoss, comparison?.sequentialLiftInterval?.lowerBound,
             comparison?.sequentialLiftInterval?.upperBound, comparison?.sequentialPValue, comparison?.adjusted?.lift,
             comparison?.adjusted?.liftInterval?.lowerBound, comparison?.adjusted?.liftInterval?.upperBound,
-            comparison?.adjusted?.pValue, sampleRatioPValue,
+            comparison?.adjusted?.pValue, sampleRatio.pValue, estimate.power?.smallestLift,
         ]
         let tally = arm.tally
         return [
-            experiment.key.string, query.goal.string, arm.key?.string ?? "", arm.id.string, "\(arm.isBaseline)",
+            experiment.key.string, query.goal.string, arm.key.string, arm.id.string, "\(arm.isBaseline)",
             "\(tally.counted)", "\(tally.crossed)", "\(tally.forced)", "\(tally.goal.events)",
             "\(tally.goal.converted)",
             metric,

@@ -27,7 +27,8 @@ struct NativeProtocol: WireProtocol {
         let explain = ExplainEndpoint(decisions: loop.decisions, projects: projects)
         let changes = ChangesEndpoint(feed: services.changes, projects: projects)
         let datafile = DatafileEndpoints(services: services, store: session, projects: projects)
-        let experiment = ExperimentEndpoints(catalog: services.projects, projects: projects)
+        let experiment = ExperimentEndpoints(
+            catalog: services.projects, projects: projects, previews: services.previews)
         let flag = FlagEndpoints(catalog: services.projects, projects: projects)
         let results = ResultsEndpoints(services: services, store: session, projects: projects)
         let event = EventEndpoints(services: services, store: session, projects: projects)
@@ -92,6 +93,9 @@ struct NativeProtocol: WireProtocol {
             APIRoute(.get, "/v1/experiments/{key}", scope: .token(.read), experiment.get),
             APIRoute(.put, "/v1/experiments/{key}", scope: .token(.admin), isConditional: true, experiment.put),
             APIRoute(.delete, "/v1/experiments/{key}", scope: .token(.admin), isConditional: true, experiment.delete),
+            APIRoute(
+                .post, "/v1/experiments/{key}/preview", scope: .token(.admin), isConditional: true,
+                experiment.preview),
             APIRoute(
                 .get, "/v1/experiments/{key}/results", scope: .token(.read), respondsLater: true, readsQuery: true,
                 results.get),

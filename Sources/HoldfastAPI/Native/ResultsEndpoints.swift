@@ -25,7 +25,8 @@ struct ResultsEndpoints {
 
     /// A plot of the lifts with their intervals.
     func getChart(_ request: borrowing Request, _ call: Call) throws(CoreError) {
-        try respond(request, knowing: ResultsQuery.parameters.filter { $0 != "format" }, call) { results in
+        try respond(request, knowing: ResultsQuery.parameters.filter { !["format", "by"].contains($0) }, call) {
+            results in
             let chart = ResultsChart(results).svg
             call.respond(Response(.ok, contentType: "image/svg+xml", body: .bytes(Array(chart.utf8))))
         }
@@ -42,12 +43,13 @@ struct ResultsEndpoints {
         guard let experiment = project.datafile.experiment(key: name) ?? project.datafile.experiment(id: name) else {
             throw CoreError(.notFound, "no experiment has the key '\(key)'")
         }
-        read(experiment, query, call) { [services] tallies, others in
+        read(experiment, query, call) { [services] tally, others in
             services.computations.async {
                 call.attempt {
                     send(
                         try ExperimentResults(
-                            experiment, sdkKey: project.sdkKey, query, tallies, otherGoals: others))
+                            experiment, sdkKey: project.sdkKey, query, tally, otherGoals: others,
+                            formerKeys: project.retiredVariations(of: experiment), now: systemWallClock()))
                 }
             }
         }
@@ -59,18 +61,18 @@ struct ResultsEndpoints {
     /// Reads the tallies and, if nobody has reached the goal, which other goals there are.
     private func read(
         _ experiment: Experiment, _ query: ResultsQuery, _ call: Call,
-        _ compute: @escaping (_ tallies: [VariationTally], _ otherGoals: [Identifier]) -> Void
+        _ compute: @escaping (_ tally: ExperimentTally, _ otherGoals: [Identifier]) -> Void
     ) {
         store.tally(experimentID: experiment.id, goal: query.goal) { [store] result in
-            switch result.map(\.variations) {
-            case .success(let tallies) where tallies.allSatisfy({ $0.goal.events == 0 }):
+            switch result {
+            case .success(let tally) where tally.variations.allSatisfy({ $0.goal.events == 0 }):
                 store.goals(experimentID: experiment.id, limit: Self.namedGoals) { result in
                     switch result {
-                    case .success(let others): compute(tallies, others)
+                    case .success(let others): compute(tally, others)
                     case .failure(let error): call.fail(error)
                     }
                 }
-            case .success(let tallies): compute(tallies, [])
+            case .success(let tally): compute(tally, [])
             case .failure(let error): call.fail(error)
             }
         }

@@ -108,6 +108,16 @@ extension ExperimentDefinition {
         experiment[Self.retiredVariations] = entries.isEmpty ? nil : .array(entries)
     }
 
+    /// Returns the keys of the variations that an experiment of a datafile had, by id.
+    static func retiredVariations(of experiment: JSONObject) -> [Identifier: Identifier] {
+        var keys: [Identifier: Identifier] = [:]
+        for variation in experiment[retiredVariations]?.array ?? [] {
+            guard let id = variation.object?["id"]?.string, let key = variation.object?["key"]?.string else { continue }
+            keys[Identifier(id)] = Identifier(key)
+        }
+        return keys
+    }
+
     /// Returns a random id. It must not be the id of a deleted experiment, whose stored assignments would apply again.
     private static func freshID() -> String {
         String(UInt64.random(in: 1_000_000_000_000_000..<1_000_000_000_000_000_000))
@@ -174,6 +184,13 @@ enum DerivedID {
             UInt64(MurmurHash3.hash(bytes, seed: 1)) << 32 | UInt64(MurmurHash3.hash(bytes, seed: 2))
         }
         return String(hash)
+    }
+}
+
+extension Project {
+    /// Returns the keys of the variations that an experiment had, by id.
+    public func retiredVariations(of experiment: Experiment) -> [Identifier: Identifier] {
+        DatafileEditor(datafile).experiment(key: experiment.key).map(ExperimentDefinition.retiredVariations) ?? [:]
     }
 }
 

@@ -7,8 +7,6 @@ public final class Project: Sendable {
     public let sdkKey: String
     /// The version of the stored datafile. One counter numbers the datafiles of all projects.
     public let version: Int64
-    /// When that datafile was stored.
-    private let storedAt: Timestamp
     /// The version of the newest datafile of all projects when this value was created. An assignment that was decided
     /// with it is stored only while that datafile is still the newest.
     let catalogVersion: Int64
@@ -51,7 +49,6 @@ public final class Project: Sendable {
     public init(_ stored: StoredDatafile, _ datafile: Datafile) {
         sdkKey = stored.sdkKey
         version = stored.version
-        storedAt = stored.storedAt
         catalogVersion = stored.version
         isSuperseded = false
         content = stored.content
@@ -69,7 +66,6 @@ public final class Project: Sendable {
     ) {
         sdkKey = former.sdkKey
         version = former.version
-        storedAt = former.storedAt
         self.catalogVersion = catalogVersion
         self.isSuperseded = isSuperseded
         content = former.content
@@ -86,7 +82,7 @@ public final class Project: Sendable {
     /// - Returns: `nil` if the datafile does not have the experiment.
     public func allocation(experimentID: Identifier) -> AllocationPeriod? {
         datafile.experiment(id: experimentID).map {
-            AllocationPeriod(number: version, sdkKey: sdkKey, since: storedAt, allocation: $0.trafficAllocation)
+            AllocationPeriod(number: version, sdkKey: sdkKey, since: storedAt, allocation: $0.plannedAllocation)
         }
     }
 

@@ -70,23 +70,63 @@ public struct ProjectEditor: Sendable {
         }
     }
 
+    /// A datafile as a change would leave it.
+    public struct Draft<Outcome: Sendable>: Sendable {
+        /// The project before the change; `nil` if it has no datafile yet.
+        public var project: Project?
+        public var datafile: Datafile
+        public var outcome: Outcome
+    }
+
+    /// Makes a change as ``edit(_:_:by:_:completion:)`` does, and stores nothing.
+    ///
+    /// - Parameter completion: called on any thread.
+    public func preview<Outcome: Sendable>(
+        _ sdkKey: String, _ change: @escaping Change<Outcome>,
+        completion: @escaping @Sendable (Result<Draft<Outcome>, CoreError>) -> Void
+    ) {
+        catalog.refresh { result in
+            if case .failure(let error) = result { return completion(.failure(CoreError(error))) }
+            catalog.inBackground { _ in
+                do throws(CoreError) {
+                    let project = catalog.snapshot().projects[sdkKey]
+                    let (outcome, datafile, _) = try Self.draft(sdkKey, change, of: project)
+                    completion(.success(Draft(project: project, datafile: datafile, outcome: outcome)))
+                } catch {
+                    completion(.failure(error))
+                }
+            }
+        }
+    }
+
+    /// - Returns: the compiled datafile, and its content; `nil` if the change makes no difference.
+    private static func draft<Outcome>(
+        _ sdkKey: String, _ change: Change<Outcome>, of project: Project?
+    ) throws(CoreError) -> (outcome: Outcome, datafile: Datafile, content: JSONValue?) {
+        var editor = project.map { DatafileEditor($0.datafile) } ?? DatafileEditor(projectID: sdkKey, sdkKey: sdkKey)
+        let former = editor.value
+        let outcome = try change(&editor, project)
+        ServedExperiments.serve(in: &editor)
+        if let project, editor.value == former { return (outcome, project.datafile, nil) }
+        editor.incrementRevision()
+        FlagVersions.stamp(&editor, former: project.map { DatafileEditor($0.datafile) })
+        return (outcome, try Project.compile(editor.value), editor.value)
+    }
+
     private func apply<Outcome>(
         _ edit: Edit<Outcome>, to project: Project?, _ session: any StoreSession, retries: Int
     ) throws(CoreError) {
-        var editor =
-            project.map { DatafileEditor($0.datafile) } ?? DatafileEditor(projectID: edit.sdkKey, sdkKey: edit.sdkKey)
-        let former = editor.value
-        let outcome = try edit.change(&editor, project)
-        ServedExperiments.serve(in: &editor)
-        if let project, editor.value == former { return edit.completion(.success((project, outcome))) }
-        editor.incrementRevision()
-        FlagVersions.stamp(&editor, former: project.map { DatafileEditor($0.datafile) })
-        let edited = try Project.compile(editor.value)
+        let (outcome, edited, content) = try Self.draft(edit.sdkKey, edit.change, of: project)
+        guard let content else {
+            // Only a change of a stored datafile can make no difference.
+            if let project { edit.completion(.success((project, outcome))) }
+            return
+        }
         let note = AuditNote(
             edit.note.action, of: edit.note.subject, before: edit.note.describe(project?.datafile),
             after: edit.note.describe(edited))
         session.putDatafile(
-            editor.value.encoded(), sdkKey: edit.sdkKey, revision: edited.revision, replacing: project?.version ?? 0,
+            content.encoded(), sdkKey: edit.sdkKey, revision: edited.revision, replacing: project?.version ?? 0,
             note: note, by: edit.author
         ) { result in
             switch result {

@@ -19,18 +19,36 @@ extension ExperimentResults {
         guard counted > 0 else {
             return [Warning(code: "no_exposures", message: "nobody who counts has been exposed to this experiment yet")]
         }
-        return [sampleRatioWarning, trafficWarning, controlCheckWarning, fewUsersWarning, crossedWarning, goalWarning]
-            .compactMap { $0 }
+        return [
+            sampleRatioWarning, trafficWarning, changeWarning, controlCheckWarning, fewUsersWarning, crossedWarning,
+            goalWarning,
+        ]
+        .compactMap { $0 }
     }
 
     private var sampleRatioWarning: Warning? {
-        guard hasSampleRatioMismatch, let p = sampleRatioPValue else { return nil }
-        let counts = arms.filter { $0.weight > 0 }.map { "\($0.name) \($0.tally.counted)" }.joined(separator: ", ")
+        guard sampleRatio.isMismatch, let p = sampleRatio.pValue else { return nil }
+        let counts = arms.filter { $0.expectedShare ?? 0 > 0 }.map { "\($0.name) \($0.tally.counted)" }
+        let broken = sampleRatio.periods.filter { $0.pValue.map { $0 < SampleRatioCheck.threshold } ?? false }
+        let places = sampleRatio.periods.count > 1 ? broken.compactMap(\.since).map(\.rfc3339) : []
+        let since = places.isEmpty ? "" : ", most of all under the allocation since \(places.joined(separator: ", "))"
         return Warning(
             code: "sample_ratio_mismatch",
-            message: "the users are not split as the traffic allocation says (\(counts); p \(Self.short(p))): "
-                + "unless the weights were changed since the first exposure, something loses or adds users of one "
-                + "variation, and no figure here can be trusted until it is found")
+            message:
+                "the users are not split as the traffic allocation says (\(counts.joined(separator: ", ")); "
+                + "p \(Self.short(p))\(since)): something loses or adds users of one variation, and no figure here can be "
+                + "trusted until it is found")
+    }
+
+    private var changeWarning: Warning? {
+        let times = sampleRatio.changes.map(\.rfc3339)
+        guard !times.isEmpty else { return nil }
+        return Warning(
+            code: "weights_changed",
+            message:
+                "the ratio of the variations was changed (\(times.joined(separator: ", "))): if users of the times before "
+                + "and after differ, the comparison is biased, as the variations have other shares of both; compare by day"
+        )
     }
 
     private var trafficWarning: Warning? {
@@ -39,8 +57,8 @@ extension ExperimentResults {
         return Warning(
             code: "traffic_changed",
             message:
-                "\(without.joined(separator: ", ")) has users but no traffic any more; the split is compared with the "
-                + "present allocation, among the variations that have traffic")
+                "\(without.joined(separator: ", ")) has users but no traffic any more: they keep it and are still measured, "
+                + "but nobody new gets it")
     }
 
     private var controlCheckWarning: Warning? {

@@ -7,17 +7,26 @@ public struct ExperimentResults: Sendable {
     /// One variation.
     public struct Arm: Sendable {
         public var id: Identifier
-        /// `nil` if the experiment no longer has the variation.
-        public var key: Identifier?
+        public var key: Identifier
         public var isBaseline: Bool
-        /// Its share of the traffic, in hundredths of a percent.
+        /// Its share of the present traffic, in hundredths of a percent.
         public var weight: Int
+        /// The share of the counted users that the allocations under which they came give to it; `nil` if none does.
+        public var expectedShare: Double?
         public var tally: VariationTally
         public var conversion: Estimate
         /// `nil` if no event of the goal has a value.
         public var value: Estimate?
 
-        public var name: String { key?.string ?? id.string }
+        public var name: String { key.string }
+    }
+
+    /// A variation that the experiment had. Its users are left out until it is put back.
+    public struct FormerVariation: Sendable {
+        public var id: Identifier
+        /// `nil` if the datafile does not tell.
+        public var key: Identifier?
+        public var users: UserCounts
     }
 
     /// The rate of converted users, or the mean value over all users, converted or not.
@@ -26,6 +35,8 @@ public struct ExperimentResults: Sendable {
         public var standardDeviation: Double
         /// `nil` for the baseline.
         public var comparison: ResultsComparison?
+        /// What the comparison could find; `nil` for the baseline.
+        public var power: ResultsPower?
     }
 
     /// An A/A test: `control` compared with `control-check`, whose users get the same.
@@ -44,23 +55,26 @@ public struct ExperimentResults: Sendable {
     public let experiment: Experiment
     public let sdkKey: String
     public let query: ResultsQuery
-    /// The experiment's variations in their order, then removed ones.
+    /// The experiment's variations in their order.
     public let arms: [Arm]
-    /// The p-value of the counted split, under the active traffic allocation.
-    public let sampleRatioPValue: Double?
+    public let formerVariations: [FormerVariation]
+    public let sampleRatio: SampleRatioCheck
+    /// What was tallied of each day of enrolment, in order.
+    public let days: [ExperimentTally.Day]
+    /// How fast users are enrolled.
+    public let enrollment: EnrollmentRate
     /// `nil` unless the experiment has both `control` and `control-check`.
     public let controlCheck: ControlCheck?
     /// Goals that exposed users reached. Set only if nobody reached the requested goal.
     public let otherGoals: [Identifier]
 
-    /// A p-value below this means that the split is broken. One correct split in a thousand raises a false alarm.
-    static let sampleRatioThreshold = 0.001
-
-    /// - Parameter tallies: the tallies of all variations to which anybody was exposed.
+    /// - Parameters:
+    ///   - formerKeys: the keys of variations that the experiment had, by id.
+    ///   - now: the time of the query.
     /// - Throws: 422 if the baseline does not exist.
     public init(
-        _ experiment: Experiment, sdkKey: String, _ query: ResultsQuery, _ tallies: [VariationTally],
-        otherGoals: [Identifier] = []
+        _ experiment: Experiment, sdkKey: String, _ query: ResultsQuery, _ tally: ExperimentTally,
+        otherGoals: [Identifier] = [], formerKeys: [Identifier: Identifier] = [:], now: Timestamp
     ) throws(CoreError) {
         self.experiment = experiment
         self.sdkKey = sdkKey
@@ -68,24 +82,40 @@ public struct ExperimentResults: Sendable {
         self.otherGoals = otherGoals
         let baseline = try Self.baseline(of: experiment, query.baseline)
         let shares = experiment.shares
+        let known = Set(experiment.variations.map(\.id))
+        let all = tally.variations
+        let tallies = all.filter { known.contains($0.variationID) }
+        formerVariations = all.filter { !known.contains($0.variationID) && $0.users != UserCounts() }
+            .map { FormerVariation(id: $0.variationID, key: formerKeys[$0.variationID], users: $0.users) }
+        days = tally.days.map { day in
+            ExperimentTally.Day(
+                day: day.day, variations: day.variations.filter { known.contains($0.variationID) })
+        }
+        let enrollment = EnrollmentRate(days, at: now)
+        self.enrollment = enrollment
+        let sampleRatio = SampleRatioCheck(tally, of: experiment)
+        self.sampleRatio = sampleRatio
         let hasValues = tallies.contains { $0.goal.yy.value > 0 }
         let tallyByID = Dictionary(tallies.map { ($0.variationID, $0) }, uniquingKeysWith: { first, _ in first })
         let reference = VariationData(tallyByID[baseline.id] ?? VariationTally(variationID: baseline.id))
-        func arm(_ id: Identifier, _ key: Identifier?) -> Arm {
+        let arms = experiment.variations.enumerated().map { index, variation in
+            let id = variation.id
             let tally = tallyByID[id] ?? VariationTally(variationID: id)
             let data = VariationData(tally)
             let against = id == baseline.id ? nil : reference
-            return Arm(
-                id: id, key: key, isBaseline: id == baseline.id, weight: shares[id] ?? 0, tally: tally,
+            var arm = Arm(
+                id: id, key: variation.key, isBaseline: id == baseline.id, weight: shares[id] ?? 0,
+                expectedShare: sampleRatio.expectedShares?[index], tally: tally,
                 conversion: data.conversionEstimate(against: against, query),
                 value: hasValues ? data.valueEstimate(against: against, query) : nil)
+            if against != nil {
+                let rates = (variation: enrollment[id], baseline: enrollment[baseline.id])
+                arm.conversion.power = data.conversionPower(against: reference, rates, query)
+                if hasValues { arm.value?.power = data.valuePower(against: reference, rates, query) }
+            }
+            return arm
         }
-        let known = Set(experiment.variations.map(\.id))
-        let arms =
-            experiment.variations.map { arm($0.id, $0.key) }
-            + tallies.filter { !known.contains($0.variationID) }.map { arm($0.variationID, nil) }
         self.arms = arms
-        sampleRatioPValue = ChiSquare.goodnessOfFit(arms.map(\.tally.counted), weights: arms.map { Double($0.weight) })
         controlCheck = Self.controlCheck(arms, hasValues: hasValues)
     }
 
@@ -121,7 +151,8 @@ public struct ExperimentResults: Sendable {
     public var crossed: Int { arms.reduce(0) { $0 + $1.tally.crossed } }
     public var forced: Int { arms.reduce(0) { $0 + $1.tally.forced } }
 
-    public var hasSampleRatioMismatch: Bool { sampleRatioPValue.map { $0 < Self.sampleRatioThreshold } ?? false }
+    /// Counted users of variations that the experiment does not have any more.
+    public var leftOut: Int { formerVariations.reduce(0) { $0 + $1.users.counted } }
 }
 
 extension Experiment {
@@ -146,6 +177,8 @@ struct VariationData {
     /// Values since the exposure, paired with values before it.
     let value: PairedSample
     private let converted: Double
+
+    var users: Double { conversion.count }
 
     init(_ tally: VariationTally) {
         let goal = tally.goal

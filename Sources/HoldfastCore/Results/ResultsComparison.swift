@@ -16,6 +16,10 @@ public struct ResultsQuery: Sendable {
     /// The number of users at which always-valid intervals are narrowest.
     var tuning = 5_000.0
     public var format = Format.json
+    /// Whether the days of enrolment are listed.
+    public var isByDay = false
+    /// The effect of interest, as a share of the baseline's mean.
+    public var effect: Double?
 
     /// - Throws: 400 with the parameter that is wrong.
     public init(_ query: [String: String]) throws(CoreError) {
@@ -42,9 +46,20 @@ public struct ResultsQuery: Sendable {
             }
             format = known
         }
+        if let text = query["by"] {
+            guard text == "day" else { throw CoreError(.invalid, "`by` must be 'day'; got '\(text)'") }
+            isByDay = true
+        }
+        if let text = query["mde"] {
+            guard let number = Double(text), (0.0001...10).contains(number) else {
+                throw CoreError(
+                    .invalid, "`mde` must be a number from 0.0001 to 10, such as 0.05 for a lift of 5%; got '\(text)'")
+            }
+            effect = number
+        }
     }
 
-    public static let parameters = ["goal", "baseline", "confidence", "sequential_tuning", "format"]
+    public static let parameters = ["goal", "baseline", "confidence", "sequential_tuning", "format", "by", "mde"]
 }
 
 /// A variation compared with the baseline.

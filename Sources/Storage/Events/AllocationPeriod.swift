@@ -67,6 +67,17 @@ public struct ExperimentTally: Sendable {
         public var day: Int64
         /// Variations with users of that day, in the byte order of their ids.
         public var variations: [VariationTally]
+
+        public init(day: Int64, variations: [VariationTally]) {
+            self.day = day
+            self.variations = variations
+        }
+
+        /// The day as `2026-01-31`.
+        public var date: String {
+            let (noon, overflow) = day.multipliedReportingOverflow(by: 86_400_000)
+            return String((overflow ? 0 : noon).rfc3339.prefix(10))
+        }
     }
 
     /// In the order of ``AllocationPeriod/since``.

@@ -1,0 +1,286 @@
+public import Bucketing
+import JSON
+public import Storage
+
+/// What a change of an experiment would do to users.
+public struct ExperimentPreview: Sendable {
+    /// A share of new users who would get another variation than now.
+    public struct Move: Sendable, Equatable {
+        /// The key of the variation now and after the change; `nil` for those who do not take part.
+        public var from: Identifier?
+        public var to: Identifier?
+        /// A percentage of all users whom the audience admits.
+        public var share: Double
+    }
+
+    /// `nil` if the change creates the experiment.
+    public let former: Experiment?
+    public let edited: Experiment
+    /// How the audience changes; `nil` if it does not, or the experiment is new.
+    private let audienceWarning: Warning?
+    /// The new users who would get another variation, in the order of the variations.
+    public let moves: [Move]
+
+    /// - Returns: `nil` if `edited` does not have the experiment.
+    public init?(_ key: Identifier, from former: Datafile?, to edited: Datafile) {
+        guard let experiment = edited.experiment(key: key) else { return nil }
+        self.edited = experiment
+        self.former = former?.experiment(key: key)
+        audienceWarning =
+            if let former, let before = self.former {
+                Self.audienceWarning(
+                    before: former.resolved(before.audienceConditions),
+                    after: edited.resolved(experiment.audienceConditions))
+            } else {
+                nil
+            }
+        moves = Self.moves(from: self.former, to: experiment)
+    }
+
+    public var changesAudience: Bool { audienceWarning != nil }
+
+    /// The percentage of new users who would get another variation, or none, or one instead of none.
+    public var changedShare: Double {
+        // Shares are multiples of a hundred-millionth, so that their sum has no rounding error to show.
+        (moves.reduce(0) { $0 + $1.share } * 1e6).rounded() / 1e6
+    }
+
+    // MARK: New users
+
+    private struct Pair: Hashable {
+        var from: Identifier?
+        var to: Identifier?
+    }
+
+    /// Counts over the whole bucket space. Users of a group are bucketed twice, independently: into an experiment of the
+    /// group, and into a variation.
+    private static func moves(from former: Experiment?, to edited: Experiment) -> [Move] {
+        let inGroup = shares(membership(former), membership(edited), areSame: groupID(former) == groupID(edited))
+        let ofVariations = shares(owners(former), owners(edited), areSame: former?.id ?? edited.id == edited.id)
+        var moves: [Pair: Double] = [:]
+        for (member, memberShare) in inGroup {
+            for (owner, share) in ofVariations {
+                let pair = Pair(
+                    from: member.from == nil ? nil : owner.from, to: member.to == nil ? nil : owner.to)
+                if pair.from != pair.to { moves[pair, default: 0] += memberShare * share * 100 }
+            }
+        }
+        func rank(_ id: Identifier?) -> Int {
+            let ids = edited.variations.map(\.id) + (former?.variations.map(\.id) ?? [])
+            return id.flatMap { ids.firstIndex(of: $0) } ?? ids.count
+        }
+        func key(_ id: Identifier?) -> Identifier? {
+            id.map { edited.variation(id: $0)?.key ?? former?.variation(id: $0)?.key ?? $0 }
+        }
+        return moves.sorted { (rank($0.key.from), rank($0.key.to)) < (rank($1.key.from), rank($1.key.to)) }.map {
+            Move(from: key($0.key.from), to: key($0.key.to), share: ($0.value * 1e6).rounded() / 1e6)
+        }
+    }
+
+    /// Returns the share of users for each combination of owners now and after the change.
+    ///
+    /// - Parameter areSame: whether users have the same bucket values in both.
+    private static func shares(
+        _ former: [Identifier?], _ edited: [Identifier?], areSame: Bool
+    ) -> [Pair: Double] {
+        var shares: [Pair: Double] = [:]
+        let unit = 1 / Double(Bucketer.bucketCount)
+        if areSame {
+            for (from, to) in zip(former, edited) { shares[Pair(from: from, to: to), default: 0] += unit }
+        } else {
+            for (from, count) in Dictionary(grouping: former, by: { $0 }).mapValues(\.count) {
+                for (to, other) in Dictionary(grouping: edited, by: { $0 }).mapValues(\.count) {
+                    shares[Pair(from: from, to: to)] = Double(count) * unit * Double(other) * unit
+                }
+            }
+        }
+        return shares
+    }
+
+    /// The variation that new users of each bucket value get.
+    private static func owners(_ experiment: Experiment?) -> [Identifier?] {
+        (0..<Bucketer.bucketCount).map { value in
+            guard let experiment, experiment.isRunning, let id = experiment.trafficAllocation.entity(at: value) else {
+                return nil
+            }
+            return experiment.variation(id: id)?.id
+        }
+    }
+
+    /// For each bucket value of the group, an id if its users may take part.
+    private static func membership(_ experiment: Experiment?) -> [Identifier?] {
+        (0..<Bucketer.bucketCount).map { value in
+            guard let experiment else { return nil }
+            guard let group = experiment.exclusionGroup else { return experiment.id }
+            return group.trafficAllocation.entity(at: value) == experiment.id ? experiment.id : nil
+        }
+    }
+
+    private static func groupID(_ experiment: Experiment?) -> Identifier? {
+        experiment?.exclusionGroup?.id
+    }
+
+    // MARK: Enrolled users
+
+    /// What would become of the users who have an assignment.
+    public struct Enrolled: Sendable, Equatable {
+        public var users = 0
+        public var keep = 0
+        /// Get another variation.
+        public var change = 0
+        /// Have a variation now, and would have none.
+        public var lose = 0
+        /// Have none now, and would have one.
+        public var gain = 0
+
+        public init() {}
+    }
+
+    /// Counts a user, if the profile has an assignment of the experiment.
+    ///
+    /// Users whose variation is gone are bucketed, as if the audience admitted them and their bucketing id were the user
+    /// id.
+    public func count(_ profile: ProfileRecord, of userID: Identifier, in enrolled: inout Enrolled) {
+        guard let assignment = profile[edited.id] else { return }
+        enrolled.users += 1
+        let now = former.flatMap { Self.variation(of: userID, assignment, in: $0) }
+        switch (now, Self.variation(of: userID, assignment, in: edited)) {
+        case (nil, _?): enrolled.gain += 1
+        case (_?, nil): enrolled.lose += 1
+        case (let now, let next): if now == next { enrolled.keep += 1 } else { enrolled.change += 1 }
+        }
+    }
+
+    private static func variation(
+        of userID: Identifier, _ assignment: Assignment, in experiment: Experiment
+    ) -> Identifier? {
+        guard experiment.isRunning else { return nil }
+        let stored = experiment.variation(id: assignment.variationID)?.id
+        if assignment.source == .override, let stored { return stored }
+        if let key = experiment.forcedVariations[userID], let variation = experiment.variation(key: key) {
+            return variation.id
+        }
+        if let stored { return stored }
+        if let group = experiment.exclusionGroup {
+            let chosen = Bucketer.bucket(
+                bucketingID: userID, parentID: group.id, trafficAllocation: group.trafficAllocation)
+            guard chosen.entityID == experiment.id else { return nil }
+        }
+        let bucketed = Bucketer.bucket(
+            bucketingID: userID, parentID: experiment.id, trafficAllocation: experiment.trafficAllocation)
+        return bucketed.entityID.flatMap { experiment.variation(id: $0)?.id }
+    }
+}
+
+// MARK: - Warnings
+
+extension ExperimentPreview {
+    /// What may disturb the results or the users.
+    public enum Warning: String, Sendable, CaseIterable {
+        case weightsChangedMidflight = "weights_changed_midflight"
+        case variationRemoved = "variation_removed"
+        case variationAdded = "variation_added"
+        case audienceNarrowed = "audience_narrowed"
+        case audienceWidened = "audience_widened"
+        case audienceChanged = "audience_changed"
+        case trafficLowered = "traffic_lowered"
+        case trafficRaised = "traffic_raised"
+        case groupChanged = "group_changed"
+        case enrollmentClosed = "enrollment_closed"
+        case enrollmentOpened = "enrollment_opened"
+        case paused
+        case archived
+        case resumed
+
+        /// For people.
+        public var message: String {
+            switch self {
+            case .weightsChangedMidflight:
+                "the ratio of the variations changes while users take part: results count them by the allocation under "
+                    + "which they came, but compare averages over both times, which are biased if users differ between them"
+            case .variationRemoved:
+                "users of the variation get another one when they are next asked for, and results leave them out until it "
+                    + "is put back"
+            case .variationAdded:
+                "only users who come from now on get the new variation, so that it is compared with users of another time"
+            case .audienceNarrowed:
+                "the experiment has an audience from now on; whoever takes part stays in, so that results mix both kinds of users"
+            case .audienceWidened: "everybody is admitted from now on, so that results mix both kinds of users"
+            case .audienceChanged:
+                "other users are admitted from now on; whoever takes part stays in, so that results mix both kinds of users"
+            case .trafficLowered: "fewer new users take part; whoever takes part stays in"
+            case .trafficRaised:
+                "more users take part, also such as came before and did not; if weights are changed too, these get the "
+                    + "variations in another ratio than new users"
+            case .groupChanged: "the experiment excludes other experiments than before, and gets other users"
+            case .enrollmentClosed: "nobody new takes part; whoever takes part stays in and goes on being measured"
+            case .enrollmentOpened:
+                "users take part again, also such as came while enrollment was closed, so that results mix users of both times"
+            case .paused: "nobody gets a variation until the experiment runs again; assignments are kept"
+            case .archived: "nobody gets a variation any more; assignments and results are kept"
+            case .resumed: "the experiment runs again; whoever took part has the former variation again"
+            }
+        }
+    }
+
+    /// The warnings that apply.
+    ///
+    /// - Parameter hasUsers: whether anybody has an assignment or was exposed.
+    public func warnings(hasUsers: Bool) -> [Warning] {
+        guard let former else { return [] }
+        var warnings = statusWarnings(former)
+        let (before, after) = (Set(former.variations.map(\.id)), Set(edited.variations.map(\.id)))
+        if hasUsers, ratio(former, of: before.intersection(after)) != ratio(edited, of: before.intersection(after)) {
+            warnings.append(.weightsChangedMidflight)
+        }
+        if !before.isSubset(of: after) { warnings.append(.variationRemoved) }
+        if hasUsers, !after.isSubset(of: before) { warnings.append(.variationAdded) }
+        if let audienceWarning { warnings.append(audienceWarning) }
+        if edited.traffic < former.traffic { warnings.append(.trafficLowered) }
+        if hasUsers, edited.traffic > former.traffic { warnings.append(.trafficRaised) }
+        if Self.groupID(former) != Self.groupID(edited) { warnings.append(.groupChanged) }
+        if former.enrollment != edited.enrollment {
+            warnings.append(edited.enrollment == .closed ? .enrollmentClosed : .enrollmentOpened)
+        }
+        return warnings
+    }
+
+    /// - Parameters:
+    ///   - before: the conditions of the audience now.
+    ///   - after: those after the change; empty or null admits everybody.
+    private static func audienceWarning(before: JSONValue, after: JSONValue) -> Warning? {
+        func admitsAll(_ conditions: JSONValue) -> Bool { conditions.isNull || conditions.array?.isEmpty ?? false }
+        switch (admitsAll(before), admitsAll(after)) {
+        case (true, true): return nil
+        case (true, false): return .audienceNarrowed
+        case (false, true): return .audienceWidened
+        case (false, false): return before == after ? nil : .audienceChanged
+        }
+    }
+
+    private func statusWarnings(_ former: Experiment) -> [Warning] {
+        if former.status == edited.status { return [] }
+        if edited.isRunning { return [.resumed] }
+        if edited.status == ExperimentDefinition.archived { return [.archived] }
+        return former.isRunning ? [.paused] : []
+    }
+
+    /// The shares among these variations, in percent.
+    private func ratio(_ experiment: Experiment, of variations: Set<Identifier>) -> [Identifier: Int] {
+        let shares = experiment.shares.filter { variations.contains($0.key) }
+        let sum = shares.values.reduce(0, +)
+        // Rounding of the allocation is no change of weights.
+        return shares.mapValues { sum > 0 ? Int((Double($0) / Double(sum) * 1_000).rounded()) : 0 }
+    }
+}
+
+extension Datafile {
+    /// Replaces the ids of audiences in conditions by what they stand for.
+    fileprivate func resolved(_ conditions: JSONValue) -> JSONValue {
+        if let list = conditions.array { return .array(list.map(resolved)) }
+        guard let id = conditions.string, let audience = audiences.last(where: { $0.id.string == id }) else {
+            return conditions
+        }
+        return audience.conditions
+    }
+}

@@ -1,0 +1,75 @@
+public import Bucketing
+import Statistics
+import Storage
+
+/// What a comparison could find with the users so far, and when it could find what is wanted.
+public struct ResultsPower: Sendable {
+    /// The smallest lift that is found with a probability of 80%; `nil` if there is none.
+    public var smallestLift: Double?
+    /// How many days it takes at the present rate of enrolment until the wanted lift is found with that probability;
+    /// `nil` if none is wanted, or it takes more than ``dayLimit``.
+    public var days: Double?
+
+    /// Ten years.
+    static let dayLimit = 3_650.0
+
+    init(
+        _ power: Power, users: (variation: Double, baseline: Double), rates: (variation: Double, baseline: Double),
+        effect: Double?
+    ) {
+        smallestLift = power.smallestEffect(users: users.variation, baselineUsers: users.baseline)
+        days = effect.flatMap { effect in
+            power.time(toFind: effect, until: Self.dayLimit) { days in
+                (users.variation + days * rates.variation, users.baseline + days * rates.baseline)
+            }
+        }
+    }
+}
+
+/// How many users a day are enrolled: the mean of the last seven whole UTC days, or of those since the first exposure if
+/// they are fewer.
+public struct EnrollmentRate: Sendable {
+    /// The number of days; 0 if the first user was enrolled today.
+    public let days: Int
+    /// Users a day, by variation.
+    private let rates: [Identifier: Double]
+
+    private static let window: Int64 = 7
+
+    init(_ days: [ExperimentTally.Day], at now: Timestamp) {
+        let today = now.day
+        let start = max(today - Self.window, days.first?.day ?? today)
+        let length = max(0, today - start)
+        self.days = Int(length)
+        var users: [Identifier: Int] = [:]
+        for day in days where length > 0 && (start..<today).contains(day.day) {
+            for tally in day.variations { users[tally.variationID, default: 0] += tally.counted }
+        }
+        rates = users.mapValues { Double($0) / Double(length) }
+    }
+
+    public subscript(variationID: Identifier) -> Double { rates[variationID] ?? 0 }
+
+    /// All users a day; `nil` if there is no whole day yet.
+    public var usersPerDay: Double? { days == 0 ? nil : rates.values.reduce(0, +) }
+}
+
+extension VariationData {
+    func conversionPower(
+        against baseline: VariationData, _ rates: (variation: Double, baseline: Double), _ query: ResultsQuery
+    ) -> ResultsPower {
+        ResultsPower(
+            Power(of: .rate(baseline.conversion.mean), alpha: 1 - query.confidence),
+            users: (users, baseline.users), rates: rates, effect: query.effect)
+    }
+
+    func valuePower(
+        against baseline: VariationData, _ rates: (variation: Double, baseline: Double), _ query: ResultsQuery
+    ) -> ResultsPower {
+        let sample = baseline.value.sample
+        return ResultsPower(
+            Power(
+                of: .mean(sample.mean, standardDeviation: sample.variance.squareRoot()), alpha: 1 - query.confidence),
+            users: (users, baseline.users), rates: rates, effect: query.effect)
+    }
+}

@@ -1,0 +1,119 @@
+import APITestSupport
+import JSON
+import Testing
+
+/// `POST /v1/experiments/{key}/preview`: what a change would do, without doing it.
+@Suite struct PreviewTests {
+    private let server: any TestServer
+
+    init() throws {
+        server = try startTestServer()
+        let definition = #"{"id":"7","variations":[{"key":"control","id":"71"},{"key":"new","id":"72"}]}"#
+        #expect(try server.request("PUT", "/v1/experiments/checkout", definition).status == 201)
+    }
+
+    private func preview(_ body: String, key: String = "checkout", _ fields: [String] = []) throws -> TestResponse {
+        try server.request("POST", "/v1/experiments/\(key)/preview", body, fields: fields)
+    }
+
+    private func codes(_ response: TestResponse) -> [String] {
+        response["warnings"].array?.compactMap { $0["code"].string } ?? []
+    }
+
+    private func enroll(_ users: Int) throws {
+        for user in 0..<users {
+            let body = #"{"user_id":"u\#(user)","experiment":"checkout"}"#
+            #expect(try server.request("POST", "/v1/assign", body).status == 200)
+        }
+    }
+
+    @Test func `A preview stores nothing, and says what the change then does`() throws {
+        try enroll(40)
+        let before = try server.request("GET", "/v1/experiments/checkout")
+        let body = #"{"variations":[{"key":"control","weight":9},{"key":"new","weight":1}]}"#
+        let preview = try preview(body)
+        #expect(preview.status == 200, "\(preview.text)")
+        #expect(preview["new_users"] == ["changed": 40.0, "moves": [["from": "new", "to": "control", "share": 40.0]]])
+        #expect(
+            preview["enrolled"] == ["users": 40, "keep": 40, "change": 0, "lose": 0, "gain": 0, "exposed": 0])
+        #expect(codes(preview) == ["weights_changed_midflight"])
+        #expect(preview["creates"] == false && preview["audience_changed"] == false)
+        #expect(try server.request("GET", "/v1/experiments/checkout").json == before.json)
+        #expect(try server.request("PUT", "/v1/experiments/checkout", body).json == preview["experiment"])
+        #expect(try self.preview(body)["new_users"]["changed"] == 0.0)
+    }
+
+    @Test func `Users of a variation that is left out change, and get it back with the variation`() throws {
+        try enroll(40)
+        let control = try (0..<40).count {
+            try server.request("POST", "/v1/assign", #"{"user_id":"u\#($0)","experiment":"checkout"}"#)["variation_key"]
+                == "control"
+        }
+        let removal = try preview(#"{"variations":["control"]}"#)
+        #expect(removal["enrolled"]["keep"].integer == Int64(control))
+        #expect(removal["enrolled"]["change"].integer == Int64(40 - control))
+        #expect(codes(removal) == ["variation_removed"])
+        #expect(try server.request("PUT", "/v1/experiments/checkout", #"{"variations":["control"]}"#).status == 200)
+        let back = try preview(#"{"variations":["control","new"]}"#)
+        #expect(back["enrolled"]["change"].integer == Int64(40 - control))
+        #expect(codes(back) == ["variation_added"])
+    }
+
+    @Test func `A pause takes variations away, and a restart gives them back`() throws {
+        try enroll(5)
+        let pause = try preview(#"{"status":"Paused"}"#)
+        #expect(pause["enrolled"]["lose"] == 5 && codes(pause) == ["paused"])
+        #expect(pause["new_users"]["changed"] == 100.0)
+        _ = try server.request("PUT", "/v1/experiments/checkout", #"{"status":"Paused"}"#)
+        let restart = try preview(#"{"status":"Running"}"#)
+        #expect(restart["enrolled"]["gain"] == 5 && codes(restart) == ["resumed"])
+        #expect(try codes(preview(#"{"status":"Archived"}"#)) == ["archived"])
+    }
+
+    @Test func `Audience and traffic are told of`() throws {
+        try enroll(5)
+        let audience = #"{"type":"custom_attribute","name":"age","match":"ge","value":18}"#
+        let narrowed = try preview(#"{"traffic":50,"audience":["and",\#(audience)]}"#)
+        #expect(codes(narrowed) == ["audience_narrowed", "traffic_lowered"])
+        #expect(narrowed["new_users"]["changed"] == 50.0 && narrowed["audience_changed"] == true)
+        #expect(narrowed["enrolled"]["keep"] == 5)
+        _ = try server.request("PUT", "/v1/experiments/checkout", #"{"traffic":50,"audience":["and",\#(audience)]}"#)
+        #expect(try codes(preview(#"{"audience":["and",\#(audience)]}"#)).isEmpty)
+        #expect(try codes(preview(#"{"audience":["not",\#(audience)]}"#)) == ["audience_changed"])
+        #expect(try codes(preview(#"{"audience":null,"traffic":100}"#)) == ["audience_widened", "traffic_raised"])
+    }
+
+    @Test func `A new experiment is previewed without warnings`() throws {
+        let new = try preview(#"{"variations":["a","b"],"traffic":50}"#, key: "other")
+        #expect(new["creates"] == true && codes(new).isEmpty)
+        #expect(new["new_users"]["changed"] == 50.0)
+        #expect(try server.request("GET", "/v1/experiments/other").status == 404)
+    }
+
+    @Test func `What PUT refuses is refused alike`() throws {
+        let tag = try #require(try server.request("GET", "/v1/experiments/checkout").field("etag"))
+        let wrong = [
+            (#"{"variations":[]}"#, "checkout", []), (#"{"traffic":101}"#, "checkout", []), ("{}", "other", []),
+            (#"{"id":"8"}"#, "checkout", []), (#"{"nope":1}"#, "checkout", []), ("[", "checkout", []),
+            (#"{"audience":[{"segment":"nobody"}]}"#, "checkout", []), ("{}", "checkout", ["If-Match: \"other\""]),
+            ("{}", "checkout", ["If-None-Match: \(tag)"]),
+        ]
+        for (body, key, fields) in wrong {
+            let previewed = try preview(body, key: key, fields)
+            let put = try server.request("PUT", "/v1/experiments/\(key)", body, fields: fields)
+            #expect(put.status >= 400 && previewed.status == put.status, "\(body): \(previewed.text)")
+            #expect(previewed["detail"] == put["detail"] && previewed["pointer"] == put["pointer"])
+        }
+        #expect(try preview("{}", ["If-Match: \(tag)"]).status == 200)
+    }
+
+    @Test func `Overrides and users who were only exposed count`() throws {
+        #expect(
+            try server.request("PUT", "/v1/profiles/ada/experiments/7", #"{"variation_id":"72"}"#).status == 200)
+        let exposure = #"{"user_id":"eve","experiment":"checkout","variation_key":"new"}"#
+        #expect(try server.request("POST", "/v1/exposures", exposure).status == 200)
+        let preview = try preview(#"{"traffic":0}"#)
+        #expect(
+            preview["enrolled"] == ["users": 1, "keep": 1, "change": 0, "lose": 0, "gain": 0, "exposed": 1])
+    }
+}
