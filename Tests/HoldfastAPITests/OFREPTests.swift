@@ -224,7 +224,7 @@ import Testing
         #expect(response.status == 200)
         for (fields, status) in [
             ([], 401), (["X-API-Key: nobody"], 401), (["X-API-Key: read-secret-0123456789"], 403),
-        ] {
+        ] as [([String], Int)] {
             let refused = try server.request("POST", path, body, fields: fields)
             #expect(refused.status == status)
             #expect(refused["errorCode"] == "GENERAL")
