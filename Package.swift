@@ -155,6 +155,7 @@ let package = Package(
             dependencies: [
                 "HoldfastAPI", "HoldfastCore", "HTTPServer", "Bucketing", "JSON", "Storage", "APITestSupport",
             ],
+            exclude: ["Golden"],
             swiftSettings: strict
         ),
         .executableTarget(

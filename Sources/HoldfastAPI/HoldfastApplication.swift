@@ -30,6 +30,7 @@ public final class HoldfastApplication: Application {
                 AgentProtocol(loopServices),
                 OptimizelySDKProtocol(loopServices),
                 OFREPProtocol(loopServices),
+                BucketeerProtocol(loopServices),
             ] + (services.options.servesConsole ? [ConsoleProtocol()] : [])
         routes = protocols.flatMap(\.routes)
         let origins = services.options.allowedOrigins

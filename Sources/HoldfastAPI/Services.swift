@@ -21,6 +21,7 @@ public final class Services: Sendable {
     let attributeMetrics = AttributeMetrics()
     /// Events that the SDKs sent and that were left out; their protocol does not tell the sender.
     let refusedSDKEvents = Atomic<UInt64>(0)
+    let bucketeer = BucketeerMetrics()
     public let changes: ChangeFeed
     let knownExposures = KnownExposures()
     let previews: PreviewCounter

@@ -143,6 +143,10 @@ struct MetricsEndpoint {
         page.single(
             "holdfast_events_dropped_total", .counter, "Exposures of decisions for which there was no room.",
             events.dropped)
+        page.single(
+            "holdfast_bucketeer_metrics_events_total", .counter,
+            "Events in which Bucketeer's SDKs report latency, sizes and errors; they are only counted.",
+            services.bucketeer.reported)
     }
 
     private static func appendAttributes(_ services: Services, to page: inout MetricsPage) {

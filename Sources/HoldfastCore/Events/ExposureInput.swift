@@ -37,6 +37,18 @@ public struct ExposureInput {
         }
     }
 
+    /// An exposure to a variation of an experiment in the datafile of a project.
+    public init(
+        userID: Identifier, happenedAt: Timestamp, project: Project, experiment: Experiment, variation: Variation
+    ) {
+        self.userID = userID
+        self.happenedAt = happenedAt
+        self.project = project
+        self.experiment = experiment
+        self.variation = variation
+        place = []
+    }
+
     private static func variation(_ body: EventInput, of experiment: Experiment) throws(CoreError) -> Variation? {
         let id = try body.object.optionalText("variation_id", in: body.place)
         let key = try body.object.optionalText("variation_key", in: body.place)

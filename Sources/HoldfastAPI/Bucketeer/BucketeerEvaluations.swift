@@ -1,0 +1,241 @@
+import Bucketing
+import HTTPServer
+import HoldfastCore
+import JSON
+import Storage
+
+/// `POST /get_evaluations` and `POST /get_evaluation`: evaluate flags for one user. New assignments are stored, as by
+/// `/v1/decide`; exposures come with the SDK's evaluation events.
+struct BucketeerEvaluationEndpoints {
+    let decisions: StickyDecisionService
+    let projects: ProjectView
+    let metrics: DecisionMetrics
+
+    /// The id of the evaluations of a server that has no flags.
+    private static let noEvaluations = "no_evaluations"
+
+    /// All flags with the tag, or only that they are those that the SDK has.
+    func postAll(_ request: borrowing Request, _ call: Call) throws(CoreError) {
+        let input = try request.withBody { bytes throws(CoreError) in
+            try BucketeerEvaluationRequest(JSONInput.parse(bytes))
+        }
+        guard let project = try project() else {
+            return call.respond(json: Self.encode([], id: Self.noEvaluations, isChanged: false))
+        }
+        let known = input.evaluationsID
+        decide(for: input.user(project.schema), in: project) { datafile in
+            input.tag.isEmpty ? nil : datafile.flags.filter { $0.isTagged(input.tag) }.map(\.key)
+        } completion: { result in
+            switch result {
+            case .success(let evaluations):
+                let list = Self.encode(evaluations, of: input.userID)
+                // Names the list with all that decided it, such as assignments and overrides.
+                let id = String(EntityTag(of: list).value)
+                call.respond(json: Self.encode(id == known ? [] : list, id: id, isChanged: id != known))
+            case .failure(let error):
+                call.respond(BucketeerError(error).response)
+            }
+        }
+    }
+
+    /// One flag, for server SDKs that evaluate remotely.
+    func postOne(_ request: borrowing Request, _ call: Call) throws {
+        let input = try request.withBody { bytes throws(CoreError) in
+            try BucketeerEvaluationRequest(JSONInput.parse(bytes))
+        }
+        guard !input.featureID.isEmpty else { throw CoreError(.invalid, "`featureId` is required", at: ["featureId"]) }
+        let key = Identifier(input.featureID)
+        let notFound = BucketeerError(.notFound, "no flag has the key '\(input.featureID)' and the tag '\(input.tag)'")
+        guard let project = try project(), let flag = project.datafile.flag(key: key),
+            input.tag.isEmpty || flag.isTagged(input.tag)
+        else { throw notFound }
+        decide(for: input.user(project.schema), in: project) { _ in
+            [key]
+        } completion: { result in
+            switch result {
+            case .success(let evaluations):
+                guard let evaluation = evaluations.first, let value = evaluation.bucketeerValue else {
+                    return call.respond(
+                        BucketeerError(.notFound, "the user has no variation of '\(input.featureID)'").response)
+                }
+                var writer = JSONWriter()
+                writer.beginObject()
+                writer.key("evaluation")
+                Self.append(evaluation, value, of: input.userID, to: &writer)
+                writer.endObject()
+                call.respond(json: writer.finish())
+            case .failure(let error):
+                call.respond(BucketeerError(error).response)
+            }
+        }
+    }
+
+    /// - Returns: `nil` if the server has none.
+    private func project() throws(CoreError) -> Project? {
+        do throws(CoreError) {
+            return try projects.project(named: nil)
+        } catch {
+            guard error.kind == .notFound else { throw error }
+            return nil
+        }
+    }
+
+    /// - Parameter keys: the flags to evaluate; `nil` for all.
+    private func decide(
+        for user: User, in project: Project, keys: @escaping @Sendable (Datafile) -> [Identifier]?,
+        completion: @escaping @Sendable (Result<[FlagEvaluation], StorageError>) -> Void
+    ) {
+        let metrics = metrics
+        decisions.decide(for: user, in: project) { project, stored in
+            let service = DecisionService(datafile: project.datafile)
+            guard let keys = keys(project.datafile) else {
+                return service.decideAll(for: user, stored: stored, options: .disableDecisionEvent)
+            }
+            return service.decide(keys, for: user, stored: stored, options: .disableDecisionEvent)
+        } completion: { result in
+            completion(
+                result.map { decided in
+                    decided.result.value.map { decision in
+                        metrics.count(decision.source)
+                        return FlagEvaluation(decision, decided.project.datafile)
+                    }
+                })
+        }
+    }
+
+    // MARK: Responses
+
+    /// - Parameter list: the elements of an array, encoded.
+    private static func encode(_ list: [UInt8], id: String, isChanged: Bool) -> [UInt8] {
+        var writer = JSONWriter(capacity: list.count + 256)
+        writer.beginObject()
+        writer.member("state", "FULL")
+        writer.key("evaluations")
+        writer.beginObject()
+        writer.member("id", id)
+        writer.key("evaluations")
+        writer.raw(list.isEmpty ? Array("[]".utf8) : list)
+        writer.member(seconds: "createdAt", systemWallClock())
+        // With forceUpdate the SDK forgets all that it had.
+        writer.member("archivedFeatureIds", [])
+        writer.member("forceUpdate", isChanged)
+        writer.endObject()
+        writer.member("userEvaluationsId", id)
+        writer.endObject()
+        return writer.finish()
+    }
+
+    /// A flag without a value is left out: the SDK then returns the default of its caller.
+    private static func encode(_ evaluations: [FlagEvaluation], of userID: Identifier) -> [UInt8] {
+        var writer = JSONWriter()
+        writer.beginArray()
+        for evaluation in evaluations {
+            if let value = evaluation.bucketeerValue { append(evaluation, value, of: userID, to: &writer) }
+        }
+        writer.endArray()
+        return writer.finish()
+    }
+
+    private static func append(
+        _ evaluation: FlagEvaluation, _ value: String, of userID: Identifier, to writer: inout JSONWriter
+    ) {
+        let version = Int32(clamping: evaluation.flagVersion)
+        writer.beginObject()
+        writer.member("id", "\(evaluation.flagKey):\(version):\(userID)")
+        writer.member("featureId", evaluation.flagKey.string)
+        writer.member("featureVersion", version)
+        writer.member("userId", userID.string)
+        // Never empty: events with an empty one are refused by some servers, and so not sent by some SDKs.
+        writer.member("variationId", evaluation.variationID?.string ?? "default")
+        writer.key("reason")
+        writer.beginObject()
+        writer.member("type", evaluation.reason.bucketeerName)
+        writer.member("ruleId", evaluation.reason == .default ? "" : evaluation.ruleKey?.string ?? "")
+        writer.endObject()
+        writer.member("variationValue", value)
+        writer.member("variationName", evaluation.variationKey?.string ?? "default")
+        writer.endObject()
+    }
+}
+
+/// A request of either kind: `{"tag","user":{"id","data"},"userEvaluationsId","featureId",…}`. Unknown members are
+/// ignored, as the contract wants.
+private struct BucketeerEvaluationRequest: Sendable {
+    /// Empty for flags with any tag or none.
+    let tag: String
+    let userID: Identifier
+    let data: JSONObject
+    /// What the SDK has; empty if nothing.
+    let evaluationsID: String
+    let featureID: String
+
+    init(_ body: JSONValue) throws(CoreError) {
+        guard let object = body.object else {
+            throw CoreError(.invalid, "a request must be an object; got \(body.kind)", at: [])
+        }
+        tag = try object.protobufText("tag")
+        evaluationsID = try object.protobufText("userEvaluationsId")
+        featureID = try object.protobufText("featureId")
+        let place: JSONPointer = ["user"]
+        guard let user = try object.protobufMessage("user") else {
+            throw CoreError(.invalid, "`user` is required", at: place)
+        }
+        userID = try ProfileInput.checkUserID(
+            try user.protobufText("id", in: place), at: place.appending("id"))
+        data = try user.protobufMessage("data", in: place) ?? JSONObject()
+        try ProfileInput.check(attributes: data, at: place.appending("data"))
+        for member in data where member.value.string == nil {
+            throw CoreError(
+                .invalid, "`data` must have strings as values; got \(member.value.kind)",
+                at: place.appending("data").appending(member.key))
+        }
+    }
+
+    /// Returns the user with the data as attributes. All data are texts: those of attributes that are defined as
+    /// numbers or booleans are read as such.
+    func user(_ schema: AttributeSchema) -> User {
+        var attributes = data
+        for member in data {
+            guard let text = member.value.string, let type = schema.attribute(Identifier(member.key))?.type else {
+                continue
+            }
+            switch type {
+            case .number:
+                if let number = Double(text), number.isFinite { attributes[member.key] = .number(number) }
+            case .boolean:
+                if let bool = Bool(text) { attributes[member.key] = .bool(bool) }
+            case .string, .country, .date, .time, .timestamp, .selection: break
+            }
+        }
+        return User(id: userID, attributes: attributes)
+    }
+}
+
+extension Flag {
+    fileprivate func isTagged(_ tag: String) -> Bool {
+        annotations.tags.contains(Identifier(tag))
+    }
+}
+
+extension FlagEvaluation {
+    /// The value as a text, the only type that the contract has; `nil` if there is none.
+    fileprivate var bucketeerValue: String? {
+        switch value {
+        case nil, .some(.null): nil
+        case .some(.string(let text)): text
+        case .some(let value): String(decoding: value.encoded(), as: UTF8.self)
+        }
+    }
+}
+
+extension EvaluationReason {
+    /// The name in `bucketeer.feature.Reason.Type`.
+    fileprivate var bucketeerName: String {
+        switch self {
+        case .override, .whitelist, .forced: "TARGET"
+        case .targeted, .experiment, .sticky, .holdout: "RULE"
+        case .default, .error: "DEFAULT"
+        case .disabled: "OFF_VARIATION"
+        }
+    }
+}

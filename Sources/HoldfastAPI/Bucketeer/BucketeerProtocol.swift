@@ -1,0 +1,156 @@
+import HTTPServer
+import HoldfastCore
+import JSON
+import Storage
+import Synchronization
+
+/// The API that Bucketeer's SDKs call: the JSON form of its gRPC gateway. The key of an SDK is the secret of a token,
+/// sent without the name of a scheme; a tag chooses flags.
+///
+/// - SeeAlso: `proto/gateway/service.proto` and `proto/event/client/event.proto` of bucketeer-io/bucketeer.
+struct BucketeerProtocol: WireProtocol {
+    let routes: [APIRoute]
+
+    init(_ loop: LoopServices) {
+        let services = loop.services
+        let evaluation = BucketeerEvaluationEndpoints(
+            decisions: loop.decisions, projects: loop.projects, metrics: services.decisions)
+        let event = BucketeerEventEndpoint(services: services, store: loop.session, projects: loop.projects)
+        routes = [
+            APIRoute(.post, "/get_evaluations", scope: .token(.write), evaluation.postAll),
+            APIRoute(.post, "/get_evaluation", scope: .token(.write), evaluation.postOne),
+            APIRoute(.post, "/register_events", scope: .token(.write), event.post),
+            APIRoute(.get, "/ping", scope: .none, Self.ping),
+        ]
+    }
+
+    func credential(of request: borrowing Request) -> Substring? {
+        guard let value = request.field("authorization"), !value.isEmpty else { return nil }
+        return bearerSecret(value) ?? value[...]
+    }
+
+    func response(to error: any Error) -> Response {
+        BucketeerError(error).response
+    }
+
+    private static func ping(_ request: borrowing Request, _ call: Call) {
+        var writer = JSONWriter()
+        writer.beginObject()
+        writer.member(seconds: "time", systemWallClock())
+        writer.endObject()
+        call.respond(json: writer.finish())
+    }
+}
+
+/// An error as grpc-gateway renders it: `{"code","message","details"}`.
+struct BucketeerError: Error {
+    let status: Status
+    let message: String
+    /// Further header fields of the response.
+    var fields: [(name: StaticString, value: String)] = []
+
+    init(_ status: Status, _ message: String) {
+        self.status = status
+        self.message = message.shortened(to: Problem.longestDetail)
+    }
+
+    init(_ error: any Error) {
+        if let error = error as? BucketeerError {
+            self = error
+            return
+        }
+        let problem = Problem(error)
+        let place = problem.pointer.map { $0.string.isEmpty ? "" : ", at \($0)" } ?? ""
+        // The SDKs tell a missing key, 401, from an unknown one, 403. RFC 6750 §3.1 names the latter in the challenge.
+        let isUnknownKey = problem.fields.contains { $0.value.contains("invalid_token") }
+        self.init(isUnknownKey ? .forbidden : Self.status(problem.status), problem.detail + place)
+        fields = isUnknownKey ? [] : problem.fields
+    }
+
+    /// The SDKs know no 409, 412, 415 and 422: the request is at fault.
+    private static func status(_ status: Status) -> Status {
+        switch status {
+        case .conflict, .preconditionFailed, .unsupportedMediaType, .unprocessableContent: .badRequest
+        default: status
+        }
+    }
+
+    /// The code of gRPC that corresponds to the status (google/rpc/code.proto).
+    private var code: Int {
+        switch status {
+        case .badRequest: 3
+        case .requestTimeout: 4
+        case .notFound: 5
+        case .forbidden: 7
+        case .contentTooLarge: 8
+        case .methodNotAllowed, .notImplemented: 12
+        case .serviceUnavailable: 14
+        case .unauthorized: 16
+        default: status.code < 500 ? 3 : 13
+        }
+    }
+
+    var response: Response {
+        var writer = JSONWriter()
+        writer.beginObject()
+        writer.member("code", code)
+        writer.member("message", message)
+        writer.key("details")
+        writer.beginArray()
+        writer.endArray()
+        writer.endObject()
+        writer.endLine()
+        var response = Response(status, contentType: MediaType.json, body: .bytes(writer.finish()))
+        response.fields = fields
+        return response
+    }
+}
+
+/// Counts what SDKs report of themselves. Thread-safe.
+final class BucketeerMetrics: Sendable {
+    private let events = Atomic<UInt64>(0)
+
+    /// Events about latency, sizes and errors.
+    var reported: UInt64 { events.load(ordering: .relaxed) }
+
+    func countReport() {
+        events.add(1, ordering: .relaxed)
+    }
+}
+
+// The JSON mapping of Protocol Buffers: a member that is absent or null has the default of its type, and 64-bit integers
+// are strings; either form is read.
+extension JSONObject {
+    /// Returns a string, by default empty.
+    func protobufText(_ name: String, in place: JSONPointer = []) throws(CoreError) -> String {
+        try optionalText(name, in: place) ?? ""
+    }
+
+    /// Returns a message; `nil` if there is none.
+    func protobufMessage(_ name: String, in place: JSONPointer = []) throws(CoreError) -> JSONObject? {
+        guard let value = self[name], !value.isNull else { return nil }
+        guard let object = value.object else {
+            throw CoreError(.invalid, "`\(name)` must be an object; got \(value.kind)", at: place.appending(name))
+        }
+        return object
+    }
+
+    /// Returns a 64-bit integer, by default 0.
+    func protobufInteger(_ name: String, in place: JSONPointer = []) throws(CoreError) -> Int64 {
+        guard let value = self[name], !value.isNull else { return 0 }
+        guard
+            let number = value.integer ?? value.string.flatMap({ Int64($0) })
+                ?? value.double.flatMap({ Int64(exactly: $0) })
+        else {
+            throw CoreError(.invalid, "`\(name)` must be a whole number; got \(value.kind)", at: place.appending(name))
+        }
+        return number
+    }
+}
+
+extension JSONWriter {
+    /// Writes a time in milliseconds as whole seconds since 1970.
+    mutating func member(seconds name: StaticString, _ time: Timestamp) {
+        member(name, String(time / 1_000))
+    }
+}
