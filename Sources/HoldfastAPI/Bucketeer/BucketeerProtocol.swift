@@ -17,9 +17,9 @@ struct BucketeerProtocol: WireProtocol {
             decisions: loop.decisions, projects: loop.projects, metrics: services.decisions)
         let event = BucketeerEventEndpoint(services: services, store: loop.session, projects: loop.projects)
         routes = [
-            APIRoute(.post, "/get_evaluations", scope: .token(.write), evaluation.postAll),
-            APIRoute(.post, "/get_evaluation", scope: .token(.write), evaluation.postOne),
-            APIRoute(.post, "/register_events", scope: .token(.write), event.post),
+            APIRoute(.post, "/get_evaluations", scope: .token(.client), evaluation.postAll),
+            APIRoute(.post, "/get_evaluation", scope: .token(.client), evaluation.postOne),
+            APIRoute(.post, "/register_events", scope: .token(.client), event.post),
             APIRoute(.get, "/ping", scope: .none, Self.ping),
         ]
     }
