@@ -40,7 +40,8 @@ let package = Package(
     ],
     traits: [
         .trait(name: "Macros", description: "The macros of HoldfastClient's remote values; they build swift-syntax."),
-        .default(enabledTraits: ["Macros"]),
+        .trait(name: "PostgreSQL", description: "The store in a PostgreSQL database; it needs libpq."),
+        .default(enabledTraits: ["Macros", "PostgreSQL"]),
     ],
     dependencies: [
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.0"),
@@ -53,6 +54,7 @@ let package = Package(
         .target(name: "CEmbedded"),
         .systemLibrary(name: "CSQLite", pkgConfig: "sqlite3", providers: [.apt(["libsqlite3-dev"])]),
         .target(name: "CSQLiteSupport", dependencies: ["CSQLite"]),
+        .systemLibrary(name: "CPostgreSQL", pkgConfig: "libpq", providers: [.apt(["libpq-dev"])]),
 
         // The server, from what depends on nothing to what depends on all.
         .target(name: "JSON", swiftSettings: server),
@@ -68,12 +70,16 @@ let package = Package(
                 .embedInCode("sqlite/0003_exposures_and_goals.sql"), .embedInCode("sqlite/0004_audit.sql"),
                 .embedInCode("sqlite/0005_attributes.sql"), .embedInCode("sqlite/0006_erasures_and_history.sql"),
                 .embedInCode("sqlite/0007_periods_and_days.sql"), .embedInCode("sqlite/0008_sticky_documents.sql"),
+                .embedInCode("postgresql/0001_holdfast.sql"),
             ],
             swiftSettings: strict
         ),
         .target(
             name: "StorageSQLite",
             dependencies: ["Storage", "Bucketing", "JSON", "CSQLite", "CSQLiteSupport", "Migrations"],
+            swiftSettings: server),
+        .target(
+            name: "StoragePostgreSQL", dependencies: ["Storage", "Bucketing", "JSON", "CPostgreSQL", "Migrations"],
             swiftSettings: server),
         .target(
             name: "HoldfastCore",
@@ -97,6 +103,7 @@ let package = Package(
             dependencies: [
                 "HTTPServer", "Bucketing", "JSON", "Storage", "StorageSQLite", "HoldfastCore", "HoldfastAPI",
                 "CEmbedded",
+                .target(name: "StoragePostgreSQL", condition: .when(traits: ["PostgreSQL"])),
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "Logging", package: "swift-log"),
             ],
@@ -136,8 +143,8 @@ let package = Package(
         .target(
             name: "APITestSupport",
             dependencies: [
-                "HoldfastAPI", "HoldfastCore", "HTTPServer", "JSON", "StorageSQLite", "TestSupport",
-                .product(name: "Logging", package: "swift-log"),
+                "HoldfastAPI", "HoldfastCore", "HTTPServer", "JSON", "Storage", "StorageSQLite", "StoragePostgreSQL",
+                "PostgreSQLTestSupport", "TestSupport", .product(name: "Logging", package: "swift-log"),
             ],
             path: "Tests/APITestSupport", swiftSettings: strict),
         .testTarget(name: "JSONTests", dependencies: ["JSON", "TestSupport"], swiftSettings: strict),
@@ -195,6 +202,15 @@ let package = Package(
         .testTarget(
             name: "StorageSQLiteTests",
             dependencies: ["StorageSQLite", "Storage", "Bucketing", "JSON", "CSQLite", "Migrations", "TestSupport"],
+            swiftSettings: strict),
+        .target(
+            name: "PostgreSQLTestSupport", dependencies: ["CPostgreSQL"], path: "Tests/PostgreSQLTestSupport",
+            swiftSettings: strict),
+        .testTarget(
+            name: "StoragePostgreSQLTests",
+            dependencies: [
+                "StoragePostgreSQL", "Storage", "Bucketing", "JSON", "PostgreSQLTestSupport", "TestSupport",
+            ],
             swiftSettings: strict),
         .testTarget(
             name: "StorageTests", dependencies: ["Storage", "Bucketing", "JSON", "TestSupport"], swiftSettings: strict),

@@ -11,4 +11,9 @@ public enum Migrations {
         PackageResources._007_periods_and_days_sql,
         PackageResources._008_sticky_documents_sql,
     ]
+
+    /// The steps of a PostgreSQL database, likewise.
+    public static let postgreSQL: [[UInt8]] = [
+        PackageResources._001_holdfast_sql
+    ]
 }

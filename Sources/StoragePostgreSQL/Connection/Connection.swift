@@ -1,0 +1,360 @@
+import CPostgreSQL
+import Dispatch
+import Storage
+
+/// A connection to the server that belongs to one executor. It sends exchanges in pipeline mode, one after the other, and
+/// never blocks. A connection that is lost is made again when it is needed.
+final class Connection: @unchecked Sendable {
+    // Safe: used on its executor only.
+
+    typealias Completion = (Result<[Rows], PostgreSQLError>) -> Void
+
+    /// Statements that are sent together and end with one Sync. All have succeeded, or the first that failed is reported.
+    private struct Exchange {
+        let queries: [Query]
+        /// Monotonic nanoseconds.
+        let deadline: UInt64
+        let completion: Completion
+    }
+
+    /// What the server still has to answer of the exchange under way.
+    private enum Step {
+        case prepare(String)
+        case query
+    }
+
+    private enum State {
+        /// Not connected; the next exchange connects.
+        case idle
+        case connecting
+        case open(Handle)
+        case closed
+    }
+
+    private let executor: any StoreExecutor
+    private let connector: Connector
+    private let configuration: PostgreSQLConfiguration
+    /// Called after completions, which may have submitted more.
+    private let afterwards: () -> Void
+    private var state = State.idle
+    private var schedule = ReconnectSchedule()
+    private var watch: (any DescriptorWatch)?
+    private var prepared: Set<String> = []
+    private var waiting: [Exchange] = []
+    private var current: Exchange?
+    private var steps: [Step] = []
+    private var nextStep = 0
+    private var rows: [Rows] = []
+    private var error: PostgreSQLError?
+    private var endedStep = false
+    private var isRollingBack = false
+    private var isTicking = false
+    private var closesWhenIdle = false
+    /// Whether the owner has a transaction open that goes on after an exchange.
+    var isInTransaction = false
+
+    init(
+        on executor: any StoreExecutor, _ connector: Connector, _ configuration: PostgreSQLConfiguration,
+        afterwards: @escaping () -> Void
+    ) {
+        self.executor = executor
+        self.connector = connector
+        self.configuration = configuration
+        self.afterwards = afterwards
+    }
+
+    deinit {
+        watch?.cancel()
+    }
+
+    /// Whether an exchange is under way or waits.
+    var isBusy: Bool { current != nil || !waiting.isEmpty }
+
+    /// Sends statements after those submitted earlier.
+    ///
+    /// - Parameter completion: called with the rows of each statement, later or before the call returns.
+    func run(_ queries: [Query], _ completion: @escaping Completion) {
+        if case .closed = state { return completion(.failure(PostgreSQLError(connection: "the session is closed"))) }
+        let deadline = now &+ UInt64(configuration.statementTimeout * 1e9)
+        waiting.append(Exchange(queries: queries, deadline: deadline, completion: completion))
+        sendNext()
+    }
+
+    /// Closes the connection once the submitted exchanges are done.
+    func close() {
+        closesWhenIdle = true
+        if !isBusy { shutDown() }
+    }
+
+    /// Closes the connection at once.
+    func abort() {
+        closesWhenIdle = true
+        lose(PostgreSQLError(connection: "the session is closed"))
+    }
+
+    private func shutDown() {
+        watch?.cancel()
+        watch = nil
+        state = .closed
+    }
+
+    private var now: UInt64 { DispatchTime.now().uptimeNanoseconds }
+
+    // MARK: Connecting
+
+    private func connect() {
+        guard schedule.mayConnect(at: now) else {
+            let error = schedule.lastError ?? PostgreSQLError(connection: "it was lost")
+            return failWaiting(error)
+        }
+        state = .connecting
+        tickSoon()
+        connector.connect { [self] result in
+            executor.submit { self.connected(result) }
+        }
+    }
+
+    private func connected(_ result: Result<Handle, PostgreSQLError>) {
+        guard case .connecting = state else { return }
+        do throws(PostgreSQLError) {
+            let handle = try result.get()
+            watch = try watch(handle)
+            state = .open(handle)
+            prepared = []
+            schedule.succeeded()
+            if waiting.isEmpty, closesWhenIdle { shutDown() } else { sendNext() }
+        } catch {
+            state = .idle
+            schedule.failed(error, at: now, jitter: .random(in: 0...1))
+            failWaiting(error)
+            if closesWhenIdle { shutDown() }
+        }
+        afterwards()
+    }
+
+    private func watch(_ handle: Handle) throws(PostgreSQLError) -> any DescriptorWatch {
+        do throws(StorageError) {
+            return try executor.watch(PQsocket(handle.pointer)) { [weak self] in self?.ready() }
+        } catch {
+            throw PostgreSQLError(connection: error.description)
+        }
+    }
+
+    // MARK: Sending
+
+    private func sendNext() {
+        guard current == nil, let next = waiting.first else { return }
+        switch state {
+        case .idle: connect()
+        case .connecting, .closed: break
+        case .open(let handle):
+            waiting.removeFirst()
+            current = next
+            tickSoon()
+            send(next.queries, handle)
+        }
+    }
+
+    private func send(_ queries: [Query], _ handle: Handle) {
+        (steps, nextStep, rows, error, endedStep) = ([], 0, [], nil, false)
+        for query in queries {
+            guard send(query, handle) else { return lose(lastError(handle)) }
+        }
+        guard PQpipelineSync(handle.pointer) == 1 else { return lose(lastError(handle)) }
+        flush(handle)
+    }
+
+    private func send(_ query: Query, _ handle: Handle) -> Bool {
+        let count = Int32(query.parameters.count)
+        let statement = query.statement
+        let types = query.parameters.map { Oid($0.type) }
+        if !configuration.isPooled, !prepared.contains(statement.name), !isPreparing(statement.name) {
+            guard PQsendPrepare(handle.pointer, statement.name, statement.sql, count, types) == 1 else { return false }
+            steps.append(.prepare(statement.name))
+        }
+        steps.append(.query)
+        return Self.withValues(query.parameters) { values, lengths in
+            let formats = [Int32](repeating: 1, count: Int(count))
+            return configuration.isPooled
+                ? PQsendQueryParams(handle.pointer, statement.sql, count, types, values, lengths, formats, 1) == 1
+                : PQsendQueryPrepared(handle.pointer, statement.name, count, values, lengths, formats, 1) == 1
+        }
+    }
+
+    private func isPreparing(_ name: String) -> Bool {
+        steps.contains { if case .prepare(name) = $0 { true } else { false } }
+    }
+
+    /// Passes the bytes of all parameters without copying each.
+    private static func withValues(
+        _ parameters: [Parameter], _ body: ([UnsafePointer<CChar>?], [Int32]) -> Bool
+    ) -> Bool {
+        var values: [UnsafePointer<CChar>?] = []
+        var lengths: [Int32] = []
+        func add(_ rest: ArraySlice<Parameter>) -> Bool {
+            guard let parameter = rest.first else { return body(values, lengths) }
+            guard let bytes = parameter.bytes else {
+                values.append(nil)
+                lengths.append(0)
+                return add(rest.dropFirst())
+            }
+            return bytes.withUnsafeBytes { buffer in
+                // Not NULL, even if empty.
+                values.append((buffer.baseAddress ?? empty).assumingMemoryBound(to: CChar.self))
+                lengths.append(Int32(clamping: buffer.count))
+                return add(rest.dropFirst())
+            }
+        }
+        return add(parameters[...])
+    }
+
+    // Safe: nothing is written there, nor read.
+    private nonisolated(unsafe) static let empty = UnsafeRawPointer(
+        UnsafeMutableRawPointer.allocate(byteCount: 1, alignment: 1))
+
+    private func flush(_ handle: Handle) {
+        switch PQflush(handle.pointer) {
+        case 0: watch?.awaitsWriting = false
+        case 1: watch?.awaitsWriting = true
+        default: lose(lastError(handle))
+        }
+    }
+
+    // MARK: Receiving
+
+    private func ready() {
+        guard case .open(let handle) = state else { return }
+        guard PQconsumeInput(handle.pointer) == 1 else {
+            receive(handle)
+            lose(error ?? lastError(handle))
+            return afterwards()
+        }
+        if watch?.awaitsWriting == true { flush(handle) }
+        receive(handle)
+        if case .open(let open) = state, open === handle, PQstatus(handle.pointer) == CONNECTION_BAD {
+            lose(error ?? lastError(handle))
+        }
+        afterwards()
+    }
+
+    private func receive(_ handle: Handle) {
+        while current != nil, PQisBusy(handle.pointer) == 0 {
+            guard let result = PQgetResult(handle.pointer) else {
+                // The end of a statement. Twice means that the server owes nothing, though it does.
+                guard !endedStep, PQstatus(handle.pointer) == CONNECTION_OK else { return lose(lastError(handle)) }
+                endedStep = true
+                nextStep += 1
+                continue
+            }
+            endedStep = false
+            guard take(result, handle) else { return }
+        }
+    }
+
+    /// - Returns: whether to look for more.
+    private func take(_ result: OpaquePointer, _ handle: Handle) -> Bool {
+        switch PQresultStatus(result) {
+        case PGRES_PIPELINE_SYNC:
+            PQclear(result)
+            finish(handle)
+            return true
+        case PGRES_TUPLES_OK, PGRES_COMMAND_OK:
+            guard nextStep < steps.count else { break }
+            switch steps[nextStep] {
+            case .prepare(let name): prepared.insert(name)
+            case .query:
+                rows.append(Rows(result))
+                return true
+            }
+        case PGRES_PIPELINE_ABORTED: break
+        default:
+            // Commits may fail behind the last statement.
+            if error == nil { error = PostgreSQLError(result) }
+        }
+        PQclear(result)
+        return true
+    }
+
+    /// Everything up to the Sync has been received.
+    private func finish(_ handle: Handle) {
+        let status = PQtransactionStatus(handle.pointer)
+        if status == PQTRANS_INERROR || status == PQTRANS_INTRANS && !isInTransaction {
+            guard !isRollingBack else { return lose(error ?? lastError(handle)) }
+            // A failed transaction skipped its COMMIT. The error stays for the completion.
+            isRollingBack = true
+            isInTransaction = false
+            let cause = error ?? PostgreSQLError(connection: "a transaction did not end")
+            send([Statement.rollback()], handle)
+            error = cause
+            return
+        }
+        isRollingBack = false
+        let result: Result<[Rows], PostgreSQLError> = error.map { .failure($0) } ?? .success(rows)
+        if case .failure(let error) = result, error.remedy == .reconnect { return lose(error) }
+        complete(result)
+        if !isBusy, closesWhenIdle { return shutDown() }
+        sendNext()
+    }
+
+    private func complete(_ result: Result<[Rows], PostgreSQLError>) {
+        guard let exchange = current else { return }
+        current = nil
+        rows = []
+        exchange.completion(result)
+    }
+
+    // MARK: Failing
+
+    private func lastError(_ handle: Handle) -> PostgreSQLError {
+        PostgreSQLError(connection: PostgreSQLError.line(String(cString: PQerrorMessage(handle.pointer))))
+    }
+
+    /// Gives the connection up. Exchanges that have not been sent fail, too: they would wait for as long as it takes to
+    /// connect.
+    private func lose(_ error: PostgreSQLError) {
+        watch?.cancel()
+        watch = nil
+        state = closesWhenIdle ? .closed : .idle
+        isRollingBack = false
+        isInTransaction = false
+        steps = []
+        complete(.failure(error))
+        failWaiting(error)
+    }
+
+    private func failWaiting(_ error: PostgreSQLError) {
+        let failed = waiting
+        waiting = []
+        for exchange in failed { exchange.completion(.failure(error)) }
+    }
+
+    /// Looks for overdue exchanges now and then, while there are any.
+    private func tickSoon() {
+        guard !isTicking else { return }
+        isTicking = true
+        DispatchQueue.global().asyncAfter(deadline: .now() + 0.25) { [weak self] in
+            guard let self else { return }
+            executor.submit { self.tick() }
+        }
+    }
+
+    private func tick() {
+        isTicking = false
+        guard isBusy else { return }
+        tickSoon()
+        let late = PostgreSQLError(
+            connection: "it has not responded within \(configuration.statementTimeout) seconds")
+        if let current, now > current.deadline {
+            // The server may still do it; it must not be sent anything else.
+            lose(late)
+            return afterwards()
+        }
+        guard case .connecting = state else { return }
+        let time = now
+        let overdue = waiting.filter { time > $0.deadline }
+        guard !overdue.isEmpty else { return }
+        waiting.removeAll { time > $0.deadline }
+        for exchange in overdue { exchange.completion(.failure(late)) }
+        afterwards()
+    }
+}

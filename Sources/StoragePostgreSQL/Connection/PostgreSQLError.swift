@@ -1,0 +1,77 @@
+import CPostgreSQL
+import Storage
+
+/// An error of the server, or of the connection to it.
+struct PostgreSQLError: Error, CustomStringConvertible {
+    /// The SQLSTATE; empty if the connection failed.
+    let state: String
+    let message: String
+
+    init(state: String, message: String) {
+        self.state = state
+        self.message = message
+    }
+
+    /// The connection failed.
+    init(connection message: String) {
+        self.init(state: "", message: message)
+    }
+
+    init(_ result: OpaquePointer) {
+        state = cpostgresql_sqlstate(result).map { String(cString: $0) } ?? ""
+        let text = cpostgresql_message(result) ?? PQresultErrorMessage(result)
+        message = text.map { Self.line(String(cString: $0)) } ?? "the connection was lost"
+    }
+
+    /// Messages of libpq end with a line feed, and may have several lines.
+    static func line(_ message: String) -> String {
+        message.split(whereSeparator: \.isNewline).joined(separator: "; ")
+    }
+
+    /// What to do about the error.
+    enum Remedy {
+        /// Somebody else has changed a record meanwhile: read and apply again.
+        case applyAgain
+        /// Serialization failure or deadlock: the same once more.
+        case retry
+        /// Connect again; a failover may have made another server the primary.
+        case reconnect
+        case none
+    }
+
+    /// The condition of a guard does not hold. The statements of this module raise it by dividing by zero.
+    static let lostRace = "22012"
+
+    // https://www.postgresql.org/docs/15/errcodes-appendix.html
+    var remedy: Remedy {
+        switch state {
+        case Self.lostRace: .applyAgain
+        case "40001", "40P01": .retry
+        // Shutdown, crash, start-up; a read-only server, such as a standby; statements that the session lacks or has.
+        case "", "57P01", "57P02", "57P03", "57P05", "25006", "26000", "42P05": .reconnect
+        default: state.hasPrefix("08") ? .reconnect : .none
+        }
+    }
+
+    /// Whether the fault may lie in the data of one change, so that others may succeed without it.
+    var mayConcernOneChange: Bool {
+        ["21", "22", "23", "54"].contains { state.hasPrefix($0) } && state != Self.lostRace
+    }
+
+    var description: String {
+        state.isEmpty ? "the database cannot be reached: \(message)" : "\(message) (SQLSTATE \(state))"
+    }
+
+    /// The error as users of the store see it.
+    var asStorageError: StorageError {
+        switch state {
+        case "53100": .unavailable(reason: "the disk of the database is full")
+        case "25006": .unavailable(reason: "the database is read-only; a primary is required")
+        case "42P01", "42703", "3F000":
+            .unavailable(reason: "the tables of the database are missing or of another release: \(message)")
+        case "57014", "55P03": .unavailable(reason: "the database took too long: \(message)")
+        case "40001", "40P01", Self.lostRace: .overloaded
+        default: .unavailable(reason: description)
+        }
+    }
+}

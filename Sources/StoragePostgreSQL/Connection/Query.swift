@@ -1,0 +1,120 @@
+/// A statement of SQL.
+struct Statement {
+    /// Under this name a connection prepares it once.
+    let name: String
+    let sql: String
+
+    init(_ name: String, _ sql: String) {
+        self.name = name
+        self.sql = sql
+    }
+
+    func callAsFunction(_ parameters: Parameter...) -> Query {
+        Query(statement: self, parameters: parameters)
+    }
+
+    /// The statement, which must have an effect on as many rows as its first parameter has elements; otherwise it fails with
+    /// ``PostgreSQLError/lostRace``, and with it the transaction.
+    var guarded: Statement {
+        Statement(
+            "\(name)_guarded",
+            "WITH touched AS (\(sql)) SELECT 1 / (count(*) = cardinality($1))::integer FROM touched")
+    }
+
+    static let begin = Statement("begin", "BEGIN ISOLATION LEVEL READ COMMITTED")
+    static let beginSnapshot = Statement("begin_snapshot", "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+    static let commit = Statement("commit", "COMMIT")
+    static let rollback = Statement("rollback", "ROLLBACK")
+}
+
+/// A statement with its parameters.
+struct Query {
+    let statement: Statement
+    let parameters: [Parameter]
+}
+
+/// A parameter in PostgreSQL's binary format.
+///
+/// The formats are those of the `*recv` functions of its types: integers in network byte order, texts in UTF-8; arrays as
+/// `array_recv` reads them.
+struct Parameter {
+    /// The object id of its type, as in `pg_type.dat`.
+    let type: UInt32
+    /// `nil` is NULL.
+    let bytes: [UInt8]?
+
+    private static let (bytea, int8, int4, text, float8): (UInt32, UInt32, UInt32, UInt32, UInt32) = (
+        17, 20, 23, 25, 701
+    )
+    private static let (bytea1, int41, text1, int81, float81): (UInt32, UInt32, UInt32, UInt32, UInt32) =
+        (1001, 1007, 1009, 1016, 1022)
+
+    static func text(_ value: String?) -> Parameter {
+        Parameter(type: text, bytes: value.map { Array($0.utf8) })
+    }
+
+    static func bytes(_ value: [UInt8]?) -> Parameter {
+        Parameter(type: bytea, bytes: value)
+    }
+
+    static func integer(_ value: Int64?) -> Parameter {
+        Parameter(type: int8, bytes: value.map { bigEndian(UInt64(bitPattern: $0)) })
+    }
+
+    static func integer(_ value: Int) -> Parameter {
+        integer(Int64(value))
+    }
+
+    static func double(_ value: Double) -> Parameter {
+        Parameter(type: float8, bytes: bigEndian(value.bitPattern))
+    }
+
+    static func texts(_ values: some Collection<String?>) -> Parameter {
+        array(of: text, as: text1, values) { value, output in output.append(contentsOf: value.utf8) }
+    }
+
+    static func blobs(_ values: some Collection<[UInt8]?>) -> Parameter {
+        array(of: bytea, as: bytea1, values) { value, output in output.append(contentsOf: value) }
+    }
+
+    static func integers(_ values: some Collection<Int64?>) -> Parameter {
+        array(of: int8, as: int81, values) { value, output in append(UInt64(bitPattern: value), to: &output) }
+    }
+
+    static func doubles(_ values: some Collection<Double?>) -> Parameter {
+        array(of: float8, as: float81, values) { value, output in append(value.bitPattern, to: &output) }
+    }
+
+    private static func array<Element>(
+        of element: UInt32, as type: UInt32, _ values: some Collection<Element?>,
+        _ encode: (Element, inout [UInt8]) -> Void
+    ) -> Parameter {
+        var output: [UInt8] = []
+        output.reserveCapacity(20 + 24 * values.count)
+        let hasNull: UInt32 = values.contains { $0 == nil } ? 1 : 0
+        // An empty array has no dimension.
+        guard !values.isEmpty else {
+            for word in [0, 0, element] { append(word, to: &output) }
+            return Parameter(type: type, bytes: output)
+        }
+        // One dimension, whose indices begin at 1.
+        for word in [1, hasNull, element, UInt32(truncatingIfNeeded: values.count), 1] { append(word, to: &output) }
+        for value in values {
+            let start = output.count
+            append(UInt32.max, to: &output)
+            guard let value else { continue }
+            encode(value, &output)
+            let length = bigEndian(UInt32(truncatingIfNeeded: output.count - start - 4))
+            output.replaceSubrange(start..<start + 4, with: length)
+        }
+        return Parameter(type: type, bytes: output)
+    }
+
+    private static func append(_ number: some FixedWidthInteger, to output: inout [UInt8]) {
+        withUnsafeBytes(of: number.bigEndian) { output.append(contentsOf: $0) }
+    }
+
+    private static func bigEndian(_ number: some FixedWidthInteger) -> [UInt8] {
+        withUnsafeBytes(of: number.bigEndian) { Array($0) }
+    }
+}

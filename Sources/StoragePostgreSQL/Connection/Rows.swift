@@ -1,0 +1,116 @@
+import Bucketing
+import CPostgreSQL
+
+/// The rows that a statement returned, in PostgreSQL's binary format. It trusts no byte: a value of an unexpected form reads
+/// as zero or empty.
+final class Rows: @unchecked Sendable {
+    // Safe: libpq does not change a result.
+    private let result: OpaquePointer
+    let count: Int
+    private let columns: Int32
+
+    /// - Parameter result: owned from now on.
+    init(_ result: OpaquePointer) {
+        self.result = result
+        count = Int(PQntuples(result))
+        columns = PQnfields(result)
+    }
+
+    deinit {
+        PQclear(result)
+    }
+
+    var indices: Range<Int> { 0..<count }
+
+    func isNull(_ row: Int, _ column: Int32) -> Bool {
+        guard row < count, column < columns else { return true }
+        return PQgetisnull(result, Int32(row), column) == 1
+    }
+
+    func withBytes<Value>(_ row: Int, _ column: Int32, _ body: (UnsafeRawBufferPointer) -> Value) -> Value {
+        guard row < count, column < columns else { return body(.init(start: nil, count: 0)) }
+        let length = Int(max(0, PQgetlength(result, Int32(row), column)))
+        return body(UnsafeRawBufferPointer(start: PQgetvalue(result, Int32(row), column), count: length))
+    }
+
+    func bytes(_ row: Int, _ column: Int32) -> [UInt8] {
+        withBytes(row, column) { Array($0) }
+    }
+
+    func text(_ row: Int, _ column: Int32) -> String {
+        withBytes(row, column) { String(decoding: $0, as: UTF8.self) }
+    }
+
+    func identifier(_ row: Int, _ column: Int32) -> Identifier {
+        Identifier(text(row, column))
+    }
+
+    /// `nil` for NULL.
+    func optionalText(_ row: Int, _ column: Int32) -> String? {
+        isNull(row, column) ? nil : text(row, column)
+    }
+
+    /// Of any integer type, and 1 for true.
+    func integer(_ row: Int, _ column: Int32) -> Int64 {
+        withBytes(row, column) { bytes in
+            switch bytes.count {
+            case 8: Int64(bigEndian: bytes.loadUnaligned(as: Int64.self))
+            case 4: Int64(Int32(bigEndian: bytes.loadUnaligned(as: Int32.self)))
+            case 2: Int64(Int16(bigEndian: bytes.loadUnaligned(as: Int16.self)))
+            case 1: Int64(bytes[0])
+            default: 0
+            }
+        }
+    }
+
+    func bool(_ row: Int, _ column: Int32) -> Bool {
+        integer(row, column) != 0
+    }
+
+    /// An integer that can be added to others without overflow.
+    func bounded(_ row: Int, _ column: Int32) -> Int64 {
+        Self.bounded(integer(row, column))
+    }
+
+    func double(_ row: Int, _ column: Int32) -> Double {
+        withBytes(row, column, Self.double)
+    }
+
+    /// The elements of an array of `bigint`, bounded.
+    func integers(_ row: Int, _ column: Int32) -> [Int64] {
+        elements(row, column) { $0.count == 8 ? Self.bounded(Int64(bigEndian: $0.loadUnaligned(as: Int64.self))) : 0 }
+    }
+
+    /// The elements of an array of `double precision`.
+    func doubles(_ row: Int, _ column: Int32) -> [Double] {
+        elements(row, column, Self.double)
+    }
+
+    private func elements<Element>(
+        _ row: Int, _ column: Int32, _ decode: (UnsafeRawBufferPointer) -> Element
+    ) -> [Element] {
+        withBytes(row, column) { bytes in
+            // Dimensions, flags, element type, size, lower bound; then each element with its length.
+            var found: [Element] = []
+            var position = 20
+            while position <= bytes.count - 4 {
+                let length = Int(Int32(bigEndian: bytes.loadUnaligned(fromByteOffset: position, as: Int32.self)))
+                position += 4
+                guard length >= 0, length <= bytes.count - position else { break }
+                found.append(decode(UnsafeRawBufferPointer(rebasing: bytes[position..<position + length])))
+                position += length
+            }
+            return found
+        }
+    }
+
+    private static func double(_ bytes: UnsafeRawBufferPointer) -> Double {
+        guard bytes.count == 8 else { return 0 }
+        let value = Double(bitPattern: UInt64(bigEndian: bytes.loadUnaligned(as: UInt64.self)))
+        return value.isFinite ? value : 0
+    }
+
+    private static func bounded(_ number: Int64) -> Int64 {
+        min(max(number, -(1 << 62)), 1 << 62)
+    }
+}

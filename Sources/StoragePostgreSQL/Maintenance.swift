@@ -1,0 +1,215 @@
+import Bucketing
+import Dispatch
+import Storage
+
+/// Deletes expired assignments, old goal events and audit entries, and values of deleted attributes, folds tallies, and counts
+/// profiles: in small transactions, and by one server at a time. Readers do not depend on it.
+final class Maintenance: @unchecked Sendable {
+    // Safe: mutable state is used on the executor only.
+    private let store: PostgreSQLStore
+    private let executor = DispatchExecutor(label: "postgresql-maintenance", qos: .utility)
+    private let session: PostgreSQLSession
+    private let timer: any DispatchSourceTimer
+    private var isSweeping = false
+    private var ticks = 0
+
+    /// Rows of `tallies` that are folded at once.
+    private static let foldedRows: Int64 = 10_000
+    /// Sweeps between two counts.
+    private static let ticksPerCount = 12
+
+    /// One host sweeps, until it has not for a while. No advisory lock: a pooler in transaction mode would lose it.
+    private static let takeLease = Statement(
+        "take_lease",
+        """
+        INSERT INTO leases (name, holder, ends_at)
+        VALUES ('maintenance', $1, clock_timestamp() + make_interval(secs => $2))
+        ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, ends_at = excluded.ends_at
+        WHERE leases.holder = excluded.holder OR leases.ends_at < clock_timestamp()
+        RETURNING 1
+        """)
+
+    init(_ store: PostgreSQLStore) throws(StorageError) {
+        self.store = store
+        session = PostgreSQLSession(store, on: executor)
+        timer = DispatchSource.makeTimerSource(queue: DispatchQueue(label: "postgresql-timer", qos: .utility))
+        let interval = DispatchTimeInterval.milliseconds(Int(store.configuration.retentionInterval * 1_000))
+        timer.schedule(deadline: .now() + interval, repeating: interval, leeway: .milliseconds(100))
+        timer.setEventHandler { [weak self] in
+            guard let self else { return }
+            executor.submit { self.tick() }
+        }
+        timer.resume()
+    }
+
+    /// Schedules work with the session.
+    func run(_ work: @escaping @Sendable (PostgreSQLSession) -> Void) {
+        executor.submit { [session] in work(session) }
+    }
+
+    /// Blocks until what is under way is done.
+    func close() {
+        timer.cancel()
+        let isClosed = DispatchSemaphore(value: 0)
+        executor.submit { [session] in
+            session.close()
+            isClosed.signal()
+        }
+        isClosed.wait()
+    }
+
+    private func tick() {
+        guard !store.isClosed else { return }
+        ticks += 1
+        if ticks.isMultiple(of: Self.ticksPerCount) { count() }
+        guard store.configuration.deletesOld, !isSweeping else { return }
+        isSweeping = true
+        let seconds = 3 * store.configuration.retentionInterval + store.configuration.statementTimeout
+        write([Self.takeLease(.integer(store.server), .double(seconds))]) { [self] rows in
+            guard let rows, rows[0].count > 0 else { return isSweeping = false }
+            sweep(Sweep.allCases[...])
+        }
+    }
+
+    /// Counts what all servers have stored.
+    private func count() {
+        session.read([ProfileCount.size()]) { [self] result in
+            guard case .success(let rows) = result else { return }
+            let percentage = ProfileCount.percentage(rows: rows[0].double(0, 0))
+            session.read([ProfileCount.sample(.double(percentage))]) { [self] result in
+                guard case .success(let rows) = result, rows[0].count > 0 else { return }
+                store.recounted(
+                    profiles: ProfileCount.scaled(rows[0].double(0, 0), percentage),
+                    assignments: ProfileCount.scaled(rows[0].double(0, 1), percentage))
+            }
+        }
+    }
+
+    // MARK: Sweeping
+
+    private enum Sweep: CaseIterable {
+        case profiles, audit, erasures, goalEvents, attributes, tallies
+    }
+
+    /// Sweeps one thing after the other, each as long as there is more. A failure is left to the next time.
+    private func sweep(_ rest: ArraySlice<Sweep>) {
+        guard let first = rest.first, !store.isClosed else { return isSweeping = false }
+        let done: (_ isMore: Bool) -> Void = { [self] isMore in sweep(isMore ? rest : rest.dropFirst()) }
+        let configuration = store.configuration
+        let (now, batch) = (configuration.clock(), configuration.retentionBatch)
+        switch first {
+        case .profiles: deleteExpired(at: now, done)
+        case .audit:
+            let time = now - configuration.auditRetention.wholeMilliseconds
+            delete(AuditRows.prune(.integer(time), .integer(batch))) { [store] count in
+                store.countDeleted(expiredAssignments: 0, auditEntries: count)
+                done(count == batch)
+            }
+        case .erasures: delete(ErasureRows.prune(.double(ErasureRows.memory))) { _ in done(false) }
+        case .goalEvents:
+            guard let retention = configuration.eventRetention else { return done(false) }
+            let time = now - max(retention, EventRules.minimumRetention)
+            delete(GoalEventRows.deleteOldest(.integer(time), .integer(batch))) { done($0 == batch) }
+        case .attributes: removeAttributes(done)
+        case .tallies: foldTallies(done)
+        }
+    }
+
+    private func delete(_ query: Query, _ completion: @escaping (_ count: Int) -> Void) {
+        write([query]) { completion($0?[0].count ?? 0) }
+    }
+
+    /// - Parameter completion: called with `nil` after a failure, which readiness and metrics report by others.
+    private func write(_ queries: [Query], _ completion: @escaping ([Rows]?) -> Void) {
+        session.read([Statement.begin()] + queries + [Statement.commit()]) { result in
+            completion((try? result.get()).map { Array($0.dropFirst().dropLast()) })
+        }
+    }
+
+    private func deleteExpired(at now: Timestamp, _ done: @escaping (Bool) -> Void) {
+        let batch = store.configuration.retentionBatch
+        session.read([UserRows.expired(.integer(now), .integer(batch))]) { [self] result in
+            guard case .success(let rows) = result, rows[0].count > 0 else { return done(false) }
+            let users = rows[0].indices.map { rows[0].identifier($0, 0) }
+            var removed: [Identifier: Int] = [:]
+            let steps = users.map { userID in
+                ChangeStep(userID) { round in
+                    guard let user = round.user(userID) else { return false }
+                    // A damaged profile stays, so that reading it reports the damage.
+                    guard case .present(let record) = user.profile else { return true }
+                    let rest = record.visible(at: round.now)
+                    guard rest != record else { return true }
+                    user.set(rest)
+                    removed[userID] = record.count - (rest?.count ?? 0)
+                    return true
+                }
+            }
+            session.submit(
+                PendingChange(.profile, steps) { [self] failure in
+                    let assignments = removed.values.reduce(0, +)
+                    if failure == nil { store.countDeleted(expiredAssignments: assignments, auditEntries: 0) }
+                    done(failure == nil && users.count == batch && assignments > 0)
+                })
+        }
+    }
+
+    /// Deletes values of attributes that were removed from the schema. Each step records its progress, so that another
+    /// server may go on.
+    private func removeAttributes(_ done: @escaping (Bool) -> Void) {
+        session.read([AttributeSchemaRows.removals()]) { [self] result in
+            guard case .success(let rows) = result, rows[0].count > 0 else { return done(false) }
+            let number = rows[0].integer(0, 0)
+            removeValues(of: number, after: rows[0].text(0, 1), done)
+        }
+    }
+
+    private func removeValues(of number: Int64, after userID: String, _ done: @escaping (Bool) -> Void) {
+        let batch = store.configuration.retentionBatch
+        session.read([UserRows.attributePage(.text(userID), .integer(batch))]) { [self] result in
+            guard case .success(let rows) = result else { return done(false) }
+            guard rows[0].count > 0 else {
+                return delete(AttributeSchemaRows.endRemoval(.integer(number))) { _ in done(true) }
+            }
+            let advance = AttributeSchemaRows.advanceRemoval(
+                .integer(number), .text(rows[0].text(rows[0].count - 1, 0)))
+            let attribute = UInt32(clamping: number)
+            let steps = rows[0].indices.compactMap { row -> ChangeStep? in
+                guard AttributeRecord(checking: rows[0].bytes(row, 1))?[attribute] != nil else { return nil }
+                return Self.removal(of: attribute, from: rows[0].identifier(row, 0))
+            }
+            guard !steps.isEmpty else { return delete(advance) { _ in done(true) } }
+            session.submit(
+                PendingChange(.attributes, steps) { [self] failure in
+                    guard failure == nil else { return done(false) }
+                    delete(advance) { _ in done(true) }
+                })
+        }
+    }
+
+    private static func removal(of attribute: UInt32, from userID: Identifier) -> ChangeStep {
+        ChangeStep(userID) { round in
+            guard let user = round.user(userID) else { return false }
+            // A damaged record stays, so that reading it reports the damage.
+            guard let bytes = user.attributes, let record = AttributeRecord(checking: bytes),
+                record[attribute] != nil
+            else { return true }
+            let rest = record.applying([attribute: .remove]) { _ in }
+            user.set(rest.isEmpty ? nil : rest)
+            return true
+        }
+    }
+
+    /// Makes one row of many of the same key.
+    private func foldTallies(_ done: @escaping (Bool) -> Void) {
+        session.read([TallyRows.canFold()]) { [self] result in
+            guard case .success(let rows) = result, rows[0].bool(0, 0) else { return done(false) }
+            session.submit(
+                ProjectChange(reads: [TallyRows.take(.integer(Self.foldedRows))]) { _, rows in
+                    let folded = TallyRow.folded(rows[0])
+                    return (folded.isEmpty ? [] : [TallyRows.insert(folded)], 0)
+                } complete: { _ in
+                    done(false)
+                })
+        }
+    }
+}

@@ -1,0 +1,214 @@
+import Bucketing
+import JSON
+import Storage
+
+/// The result of a change, which is decided anew in each attempt.
+private final class Decided<Value> {
+    var value: Value
+
+    init(_ value: Value) {
+        self.value = value
+    }
+}
+
+extension PostgreSQLSession {
+    // MARK: Projects
+
+    func projects(
+        ifChangedSince changes: Int64, datafilesAfter version: Int64, _ completion: @escaping Completion<ProjectState?>
+    ) {
+        guard !store.isClosed else { return completion(.failure(.closed)) }
+        read([ProjectStateRow.readIfChanged(.integer(changes))]) { [self] result in
+            switch result {
+            case .success(let rows) where rows[0].count == 0: completion(.success(nil))
+            case .success: readProjects(datafilesAfter: version, completion)
+            case .failure(let error): completion(.failure(error))
+            }
+        }
+    }
+
+    /// Reads all tables in one snapshot.
+    private func readProjects(datafilesAfter version: Int64, _ completion: @escaping Completion<ProjectState?>) {
+        read([
+            Statement.beginSnapshot(), ProjectStateRow.read(), DatafileRows.active(.integer(version)),
+            ForcedVariationRows.all(), AttributeSchemaRows.all(), SegmentRows.all(), Statement.commit(),
+        ]) { result in
+            completion(
+                result.map { rows in
+                    ProjectState(
+                        changes: ProjectStateRow(rows[1], 0).changes,
+                        datafiles: rows[2].indices.map { DatafileRows.decode(rows[2], $0) },
+                        forcedVariations: rows[3].indices.map { ForcedVariationRows.decode(rows[3], $0) },
+                        schema: AttributeSchema(
+                            attributes: rows[4].indices.compactMap { AttributeSchemaRows.decode(rows[4], $0) },
+                            segments: Self.segments(rows[5])))
+                })
+        }
+    }
+
+    private static func segments(_ rows: Rows) -> [Segment] {
+        rows.indices.compactMap { row in
+            guard let conditions = SegmentRows.decodeConditions(rows, row), !conditions.isNull else { return nil }
+            return Segment(name: rows.identifier(row, 0), conditions: conditions)
+        }
+    }
+
+    func datafileHistory(sdkKey: String, limit: Int, _ completion: @escaping Completion<[StoredDatafile]>) {
+        scan(DatafileRows.history(.text(sdkKey), .integer(limit)), completion) { rows in
+            rows.indices.map { DatafileRows.decode(rows, $0) }
+        }
+    }
+
+    func lastDatafile(sdkKey: String, by author: Author, _ completion: @escaping Completion<StoredDatafile?>) {
+        scan(DatafileRows.last(.text(sdkKey), .text(author.name)), completion) { rows in
+            rows.count > 0 ? DatafileRows.decode(rows, 0) : nil
+        }
+    }
+
+    func putDatafile(
+        _ content: [UInt8], sdkKey: String, revision: String, replacing: Int64?, note: AuditNote, by author: Author,
+        _ completion: @escaping Completion<StoredDatafile?>
+    ) {
+        let now = store.configuration.clock()
+        let history = max(1, store.configuration.datafileHistory)
+        let active = DatafileRows.history(.text(sdkKey), .integer(1))
+        change(changesDatafiles: true, [active], StoredDatafile?.none, completion) { state, rows, result in
+            let former = rows[0].count > 0 ? DatafileRows.decode(rows[0], 0) : nil
+            result = nil
+            if let replacing, former?.version ?? 0 != replacing { return nil }
+            let stored = StoredDatafile(
+                version: state.newestDatafile + 1, sdkKey: sdkKey, revision: revision, content: content, storedAt: now,
+                author: author.name)
+            result = stored
+            // The next start compares `--datafile` with the last datafile from this option.
+            let queries = [
+                DatafileRows.insert(stored),
+                DatafileRows.prune(.text(sdkKey), .integer(history), .text(Author.processUser.name)),
+                ProjectStateRow.newestDatafile(.integer(stored.version)),
+            ]
+            return (queries, AuditEntry(note.activating(stored, replacing: former), by: author, at: now))
+        }
+    }
+
+    func setForcedVariation(
+        _ variationKey: Identifier?, experimentKey: Identifier, userID: Identifier, sdkKey: String, by author: Author,
+        _ completion: @escaping Completion<Identifier?>
+    ) {
+        let former = Decided(Result<Identifier?, StorageError>.failure(.closed))
+        let step = ChangeStep(userID) { round in
+            let result = round.apply(to: userID) { records, tallies in
+                StoreRules.force(
+                    variationKey, experimentKey: experimentKey, sdkKey: sdkKey, by: author, in: &records, &tallies)
+            }
+            guard let result else { return false }
+            former.value = result.map(\.former)
+            return true
+        }
+        submit(PendingChange(.records, [step]) { failure in completion(failure.map { .failure($0) } ?? former.value) })
+    }
+
+    // MARK: Attributes and segments
+
+    func putAttribute(
+        _ definition: AttributeDefinition, by author: Author,
+        _ completion: @escaping Completion<AttributeDefinitionResult>
+    ) {
+        let now = store.configuration.clock()
+        let find = AttributeSchemaRows.find(.text(definition.name.string))
+        change([find], AttributeDefinitionResult.unchanged(definition), completion) { state, rows, result in
+            let former = AttributeSchemaRows.decode(rows[0], 0)
+            var queries: [Query] = []
+            result = AttributeRules.define(definition, replacing: former)
+            switch result {
+            case .created(let wanted):
+                let number = state.newestAttribute + 1
+                result = .created(wanted.numbered(UInt32(clamping: number)))
+                queries = [
+                    AttributeSchemaRows.insert(
+                        .integer(number), .text(wanted.name.string), AttributeSchemaRows.encoded(wanted)),
+                    ProjectStateRow.newestAttribute(.integer(number)),
+                ]
+            case .changed(let definition):
+                queries = [
+                    AttributeSchemaRows.update(
+                        .integer(Int64(definition.number)), AttributeSchemaRows.encoded(definition)),
+                    ProjectStateRow.changed(),
+                ]
+            case .unchanged, .otherType: return nil
+            }
+            guard let note = AuditNote(result, replacing: former) else { return nil }
+            return (queries, AuditEntry(note, by: author, at: now))
+        }
+    }
+
+    func removeAttribute(_ name: Identifier, by author: Author, _ completion: @escaping Completion<Bool>) {
+        let now = store.configuration.clock()
+        change([AttributeSchemaRows.find(.text(name.string))], false, completion) { _, rows, result in
+            guard let former = AttributeSchemaRows.decode(rows[0], 0) else { return nil }
+            result = true
+            let number = Parameter.integer(Int64(former.number))
+            return (
+                [
+                    AttributeSchemaRows.delete(number), AttributeSchemaRows.insertRemoval(number),
+                    ProjectStateRow.changed(),
+                ], AuditEntry(AuditNote(removing: former), by: author, at: now)
+            )
+        }
+    }
+
+    func putSegment(_ segment: Segment, by author: Author, _ completion: @escaping Completion<Bool>) {
+        let now = store.configuration.clock()
+        change([SegmentRows.find(.text(segment.name.string))], false, completion) { _, rows, result in
+            let former = SegmentRows.decodeConditions(rows[0], 0)
+            result = former == nil
+            guard former != segment.conditions else { return nil }
+            return (
+                [SegmentRows.put(segment), ProjectStateRow.changed()],
+                AuditEntry(AuditNote(segment, replacing: former), by: author, at: now)
+            )
+        }
+    }
+
+    func removeSegment(_ name: Identifier, by author: Author, _ completion: @escaping Completion<Bool>) {
+        let now = store.configuration.clock()
+        change([SegmentRows.find(.text(name.string))], false, completion) { _, rows, result in
+            guard let former = SegmentRows.decodeConditions(rows[0], 0) else { return nil }
+            result = true
+            return (
+                [SegmentRows.delete(.text(name.string)), ProjectStateRow.changed()],
+                AuditEntry(AuditNote(.segmentDelete, of: name.string, before: former), by: author, at: now)
+            )
+        }
+    }
+
+    // MARK: The audit log
+
+    func record(_ note: AuditNote, by author: Author, _ completion: @escaping Completion<Void>) {
+        let now = store.configuration.clock()
+        change([], (), completion) { _, _, _ in ([], AuditEntry(note, by: author, at: now)) }
+    }
+
+    func auditEntries(_ query: AuditQuery, _ completion: @escaping Completion<[AuditEntry]>) {
+        scan(AuditRows.find(query), completion) { rows in rows.indices.map { AuditRows.decode(rows, $0) } }
+    }
+
+    /// Makes a change of what all users share.
+    ///
+    /// - Parameters:
+    ///   - initial: the result if nothing changes.
+    ///   - decide: sets the result, and returns what to write with its audit entry; `nil` to write nothing.
+    private func change<Value>(
+        changesDatafiles: Bool = false, _ reads: [Query], _ initial: Value, _ completion: @escaping Completion<Value>,
+        _ decide: @escaping (ProjectStateRow, [Rows], inout Value) -> (queries: [Query], entry: AuditEntry)?
+    ) {
+        let result = Decided(initial)
+        submit(
+            ProjectChange(changesDatafiles: changesDatafiles, reads: reads) { state, rows in
+                result.value = initial
+                guard let decision = decide(state, rows, &result.value) else { return ([], 0) }
+                return (decision.queries + [AuditRows.insert([decision.entry])], 1)
+            } complete: { failure in
+                completion(failure.map { .failure($0) } ?? .success(result.value))
+            })
+    }
+}

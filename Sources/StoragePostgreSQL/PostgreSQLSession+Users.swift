@@ -1,0 +1,249 @@
+import Bucketing
+import Storage
+
+/// The result of a step, which is applied anew in each attempt of its round.
+private final class Outcome<Value> {
+    var result: Result<Value, StorageError> = .failure(.closed)
+}
+
+extension PostgreSQLSession {
+    // MARK: Profiles
+
+    func profiles(after: Identifier?, limit: Int, _ completion: @escaping Completion<ProfilePage>) {
+        let clock = store.configuration.clock
+        // User ids are not empty, so that all follow the empty text.
+        let query = UserRows.page(.text(after?.string ?? ""), .integer(limit))
+        guard !store.isClosed else { return completion(.failure(.closed)) }
+        read([query]) { result in
+            completion(
+                result.flatMap { rows in
+                    Result { () throws(StorageError) in try Self.page(rows[0], limit: limit, at: clock()) }
+                })
+        }
+    }
+
+    private static func page(_ rows: Rows, limit: Int, at now: Timestamp) throws(StorageError) -> ProfilePage {
+        var page = ProfilePage(profiles: [], end: nil)
+        for row in rows.indices {
+            let userID = rows.identifier(row, 0)
+            if let profile = try UserRows.decodeProfile(rows, row, 1).profile()?.visible(at: now) {
+                page.profiles.append((userID, profile))
+            }
+            if row == limit - 1 { page.end = userID }
+        }
+        return page
+    }
+
+    func submit(_ change: ProfileChange, by author: Author?, _ completion: @escaping Completion<ProfileChangeResult>) {
+        let outcome = Outcome<ProfileChangeResult>()
+        let kind: PendingChange.Kind = change.concernsProfileOnly ? .profile : .records
+        submit(
+            PendingChange(kind, [step(change, by: author, outcome)]) { failure in
+                completion(failure.map { .failure($0) } ?? outcome.result)
+            })
+    }
+
+    func submit(
+        _ changes: [ProfileChange], _ completion: @escaping ([Result<ProfileChangeResult, StorageError>]) -> Void
+    ) {
+        guard !changes.isEmpty else { return completion([]) }
+        let outcomes = changes.map { _ in Outcome<ProfileChangeResult>() }
+        let kind: PendingChange.Kind = changes.allSatisfy(\.concernsProfileOnly) ? .profile : .records
+        submit(
+            PendingChange(kind, zip(changes, outcomes).map { step($0, by: nil, $1) }) { failure in
+                completion(outcomes.map { outcome in failure.map { .failure($0) } ?? outcome.result })
+            })
+    }
+
+    private func step(
+        _ change: ProfileChange, by author: Author?, _ outcome: Outcome<ProfileChangeResult>
+    ) -> ChangeStep {
+        let rules = StoreRules(profiles: store.configuration.rules)
+        return ChangeStep(change.userID) { round in
+            if case .assign(_, let version) = change.operation {
+                guard let newest = round.newestDatafile() else {
+                    // Both are read at once.
+                    _ = round.user(change.userID)
+                    return false
+                }
+                guard newest == version else {
+                    outcome.result = .failure(.staleDatafile)
+                    round.refused()
+                    return true
+                }
+                round.expectNewestDatafile(version)
+            }
+            guard
+                let result = change.concernsProfileOnly
+                    ? Self.apply(change, rules.profiles, in: round)
+                    : round.apply(
+                        to: change.userID,
+                        { records, tallies throws(StorageError) in
+                            try rules.apply(change, by: author, to: &records, at: round.now, &tallies)
+                        })
+            else { return false }
+            if case .failure = result { round.refused() }
+            if case .erase = change.operation, case .success = result, let user = round.user(change.userID) {
+                round.erased(user)
+            }
+            outcome.result = result
+            return true
+        }
+    }
+
+    private static func apply(
+        _ change: ProfileChange, _ rules: ProfileRules, in round: WriteRound
+    ) -> Result<ProfileChangeResult, StorageError>? {
+        guard let user = round.user(change.userID) else { return nil }
+        return Result { () throws(StorageError) in
+            let outcome = try rules.apply(change, to: try user.profile.profile(), at: round.now)
+            switch outcome.effect {
+            case .none: break
+            case .put(let record): user.set(record)
+            case .delete: user.set(ProfileRecord?.none)
+            }
+            return outcome.result
+        }
+    }
+
+    // MARK: Attributes
+
+    func submit(_ change: AttributeChange, _ completion: @escaping Completion<AttributeChangeResult>) {
+        let outcome = Outcome<AttributeChangeResult>()
+        submit(
+            PendingChange(.attributes, [Self.step(change, outcome)]) { failure in
+                completion(failure.map { .failure($0) } ?? outcome.result)
+            })
+    }
+
+    func submit(
+        _ changes: [AttributeChange], _ completion: @escaping ([Result<AttributeChangeResult, StorageError>]) -> Void
+    ) {
+        guard !changes.isEmpty else { return completion([]) }
+        let outcomes = changes.map { _ in Outcome<AttributeChangeResult>() }
+        submit(
+            PendingChange(.attributes, zip(changes, outcomes).map { Self.step($0, $1) }) { failure in
+                completion(outcomes.map { outcome in failure.map { .failure($0) } ?? outcome.result })
+            })
+    }
+
+    private static func step(_ change: AttributeChange, _ outcome: Outcome<AttributeChangeResult>) -> ChangeStep {
+        ChangeStep(change.userID) { round in
+            let user = round.user(change.userID)
+            guard let defined = round.definedAttributes(), let user else { return false }
+            outcome.result = Result { () throws(StorageError) in
+                let stored = try stored(for: change, user)
+                let applied = AttributeRules.apply(change, to: stored, isDefined: defined.contains)
+                switch applied.effect {
+                case .none: break
+                case .put(let record): user.set(record)
+                case .delete: user.set(AttributeRecord?.none)
+                }
+                return applied.result
+            }
+            if case .failure = outcome.result { round.refused() }
+            return true
+        }
+    }
+
+    private static func stored(
+        for change: AttributeChange, _ user: UserState
+    ) throws(StorageError) -> AttributeRecord? {
+        guard let bytes = user.attributes else { return nil }
+        // An unreadable record can still be removed.
+        if case .removeAll = change.operation { return AttributeRecord(checking: bytes) ?? .empty }
+        return try UserRows.decodeAttributes(bytes, of: change.userID)
+    }
+
+    /// The number of rows that a step of a scan reads.
+    private static let scanRows = 512
+
+    func scan(_ matcher: SegmentMatcher, _ scope: SegmentScan, _ completion: @escaping Completion<SegmentPage>) {
+        var page = SegmentPage()
+        if case .users(let after) = scope { page.last = after }
+        resume(matcher, scope, page, completion)
+    }
+
+    private func resume(
+        _ matcher: SegmentMatcher, _ scope: SegmentScan, _ former: SegmentPage,
+        _ completion: @escaping Completion<SegmentPage>
+    ) {
+        let query = UserRows.attributePage(.text(former.last?.string ?? ""), .integer(Self.scanRows))
+        scan(
+            query,
+            { [self] (result: Result<SegmentPage, StorageError>) in
+                if case .success(let page) = result, page.last != nil, page.userIDs.isEmpty {
+                    resume(matcher, scope, page, completion)
+                } else {
+                    completion(result)
+                }
+            }
+        ) { rows in
+            var page = former
+            page.last = rows.count == Self.scanRows ? rows.identifier(rows.count - 1, 0) : nil
+            page.examined += rows.count
+            let isListing = if case .users = scope { true } else { false }
+            for row in rows.indices where rows.withBytes(row, 1, matcher.matches) {
+                page.matches += 1
+                if isListing { page.userIDs.append(rows.identifier(row, 0)) }
+            }
+            return page
+        }
+    }
+
+    // MARK: Events
+
+    func record(_ events: [ReceivedEvent], _ completion: @escaping Completion<[EventOutcome]>) {
+        guard !events.isEmpty else { return completion(.success([])) }
+        let outcomes = events.map { _ in Outcome<EventOutcome>() }
+        submit(
+            PendingChange(.records, zip(events, outcomes).map { Self.step($0, $1) }) { failure in
+                completion(
+                    Result { () throws(StorageError) in
+                        if let failure { throw failure }
+                        var found: [EventOutcome] = []
+                        for outcome in outcomes { found.append(try outcome.result.get()) }
+                        return found
+                    })
+            })
+    }
+
+    private static func step(_ received: ReceivedEvent, _ outcome: Outcome<EventOutcome>) -> ChangeStep {
+        let event = received.event
+        return ChangeStep(event.userID) { round in
+            let wasErased = round.wasErased(event.userID, since: received.receivedAt)
+            if wasErased == true {
+                outcome.result = .success(.stored)
+                return true
+            }
+            let result = round.apply(to: event.userID) { EventRules.apply(event, to: &$0, &$1) }
+            guard wasErased != nil, let result else { return false }
+            outcome.result = result
+            return true
+        }
+    }
+
+    func exposures(after number: Int64, limit: Int, _ completion: @escaping Completion<[StoredExposure]>) {
+        scan(ExposureRows.page(.integer(number), .integer(limit)), completion) { rows in
+            rows.indices.map { ExposureRows.decode(rows, $0) }
+        }
+    }
+
+    func goalEvents(after number: Int64, limit: Int, _ completion: @escaping Completion<[StoredGoalEvent]>) {
+        scan(GoalEventRows.page(.integer(number), .integer(limit)), completion) { rows in
+            rows.indices.map { GoalEventRows.decode(rows, $0) }
+        }
+    }
+
+    func tallies(experimentID: Identifier, goal: Identifier, _ completion: @escaping Completion<[VariationTally]>) {
+        scan(TallyRows.ofExperiment(.text(experimentID.string), .text(goal.string)), completion) {
+            TallyRows.tallies($0)
+        }
+    }
+
+    func goals(experimentID: Identifier, limit: Int, _ completion: @escaping Completion<[Identifier]>) {
+        scan(TallyRows.goals(.text(experimentID.string), .integer(limit)), completion) { rows in
+            rows.indices.map { rows.identifier($0, 0) }
+        }
+    }
+}

@@ -1,0 +1,203 @@
+import Bucketing
+import Dispatch
+public import Storage
+import Synchronization
+
+/// Stores everything in a PostgreSQL database, which any number of servers on any number of hosts may share.
+///
+/// Each session has connections of its own, driven by its executor. Nothing is cached: what one server has acknowledged,
+/// all servers read from then on.
+public final class PostgreSQLStore: Store {
+    private struct State {
+        var metrics = StoreMetrics()
+        var failure: StorageError?
+        /// What this process has changed in the number of profiles and assignments since they were last counted.
+        var profiles: Int64 = 0
+        var assignments: Int64 = 0
+        var counted = (profiles: Int64(0), assignments: Int64(0))
+        var isClosed = false
+    }
+
+    let configuration: PostgreSQLConfiguration
+    let connector: Connector
+    private let state = Mutex(State())
+    /// Checked by each operation.
+    private let closed = Atomic<Bool>(false)
+    /// Entered while a change waits or is under way.
+    private let pending = DispatchGroup()
+    private let waitingChanges = Atomic<Int>(0)
+    private let maintenance = Mutex<Maintenance?>(nil)
+    /// A random number of this process's store.
+    let server = Int64.random(in: .min ... .max)
+    private let probeSlot = Int64.random(in: 0..<16)
+
+    /// Opens the database; creates or migrates it if needed. Blocks until done.
+    ///
+    /// - Throws: ``DatabaseError``
+    public init(_ configuration: PostgreSQLConfiguration) throws(DatabaseError) {
+        self.configuration = configuration
+        connector = Connector(configuration)
+        do throws(PostgreSQLError) {
+            let handle = try Connector.open(configuration)
+            _ = try Schema.migrate(handle)
+            let counted = try ProfileCount.read(handle)
+            state.withLock { $0.counted = counted }
+        } catch {
+            throw DatabaseError(configuration.url, error)
+        }
+        do throws(StorageError) {
+            let maintenance = try Maintenance(self)
+            self.maintenance.withLock { $0 = maintenance }
+        } catch {
+            throw DatabaseError(configuration.url, reason: "\(error)")
+        }
+    }
+
+    /// Makes the tables, or brings them to this release's version. Blocks until done.
+    ///
+    /// - Returns: the version before and after.
+    /// - Throws: ``DatabaseError``
+    public static func migrate(
+        _ configuration: PostgreSQLConfiguration
+    ) throws(DatabaseError) -> (from: Int, to: Int) {
+        do throws(PostgreSQLError) {
+            return try Schema.migrate(try Connector.open(configuration))
+        } catch {
+            throw DatabaseError(configuration.url, error)
+        }
+    }
+
+    public func makeSession(on executor: any StoreExecutor) throws(StorageError) -> sending any StoreSession {
+        guard !isClosed else { throw .closed }
+        return PostgreSQLSession(self, on: executor)
+    }
+
+    public func probe(_ completion: @escaping @Sendable (Result<Void, StorageError>) -> Void) {
+        guard let maintenance = maintenance.withLock({ $0 }), !isClosed else { return completion(.failure(.closed)) }
+        maintenance.run { [probeSlot] session in session.probe(slot: probeSlot, completion) }
+    }
+
+    public var writeFailure: StorageError? { state.withLock(\.failure) }
+
+    public func metrics() -> StoreMetrics {
+        state.withLock { state in
+            var metrics = state.metrics
+            metrics.profiles = Int(max(0, state.counted.profiles + state.profiles))
+            metrics.assignments = Int(max(0, state.counted.assignments + state.assignments))
+            metrics.waitingChanges = waitingChanges.load(ordering: .relaxed)
+            return metrics
+        }
+    }
+
+    public func close() {
+        closed.store(true, ordering: .sequentiallyConsistent)
+        // Changes have a deadline themselves; an executor that has ended calls nobody.
+        _ = pending.wait(timeout: .now() + configuration.waitingSeconds + 2 * configuration.statementTimeout)
+        let maintenance = maintenance.withLock { maintenance in
+            defer { maintenance = nil }
+            return maintenance
+        }
+        maintenance?.close()
+    }
+
+    // MARK: For sessions
+
+    var isClosed: Bool { closed.load(ordering: .relaxed) }
+
+    /// Admits a change.
+    ///
+    /// - Returns: `nil`, and ``settled(_:)`` must follow, or why it is refused.
+    func admit(_ changes: Int) -> StorageError? {
+        pending.enter()
+        guard !closed.load(ordering: .sequentiallyConsistent) else {
+            pending.leave()
+            return .closed
+        }
+        waitingChanges.add(changes, ordering: .relaxed)
+        return nil
+    }
+
+    func settled(_ changes: Int) {
+        waitingChanges.subtract(changes, ordering: .relaxed)
+        pending.leave()
+    }
+
+    func refused(_ changes: Int) {
+        state.withLock { $0.metrics.refusedChanges += UInt64(changes) }
+    }
+
+    func failed(_ changes: Int) {
+        state.withLock { $0.metrics.failedChanges += UInt64(changes) }
+    }
+
+    func committed(_ transaction: CommittedTransaction) {
+        let hasRecovered = state.withLock { state in
+            state.metrics.commits += 1
+            state.metrics.changes += UInt64(transaction.changes)
+            state.metrics.commitSeconds.observe(transaction.seconds)
+            state.metrics.batchSizes.observe(Double(transaction.changes))
+            state.metrics.auditEntries += UInt64(transaction.auditEntries)
+            state.profiles += transaction.profiles
+            state.assignments += transaction.assignments
+            defer { state.failure = nil }
+            return state.failure != nil
+        }
+        if hasRecovered { configuration.report(nil) }
+    }
+
+    /// A probe has been written.
+    func hasProven() {
+        let hasRecovered = state.withLock { state in
+            defer { state.failure = nil }
+            return state.failure != nil
+        }
+        if hasRecovered { configuration.report(nil) }
+    }
+
+    /// A transaction failed for a reason that does not lie in its changes.
+    func writesFail(_ error: StorageError) {
+        let isFirst = state.withLock { state in
+            defer { state.failure = error }
+            return state.failure == nil
+        }
+        if isFirst { configuration.report(error.description) }
+    }
+
+    func countDeleted(expiredAssignments: Int, auditEntries: Int) {
+        state.withLock { state in
+            state.metrics.expiredAssignments += UInt64(expiredAssignments)
+            state.metrics.deletedAuditEntries += UInt64(auditEntries)
+        }
+    }
+
+    /// Takes over a count of what all servers have stored.
+    func recounted(profiles: Int64, assignments: Int64) {
+        state.withLock { state in
+            state.counted = (profiles, assignments)
+            (state.profiles, state.assignments) = (0, 0)
+        }
+    }
+}
+
+/// What metrics need of a transaction.
+struct CommittedTransaction {
+    var changes = 0
+    var seconds = 0.0
+    var auditEntries = 0
+    /// By how much the numbers of profiles and assignments change.
+    var profiles: Int64 = 0
+    var assignments: Int64 = 0
+}
+
+/// Why a database cannot be opened.
+public struct DatabaseError: Error, Sendable, CustomStringConvertible {
+    public let description: String
+
+    init(_ url: String, _ error: PostgreSQLError) {
+        self.init(url, reason: error.state.isEmpty ? error.message : error.description)
+    }
+
+    init(_ url: String, reason: String) {
+        description = "the database \(ConnectionString(url).withoutSecrets) cannot be used: \(reason)"
+    }
+}

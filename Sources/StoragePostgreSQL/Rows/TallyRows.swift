@@ -1,0 +1,156 @@
+import Bucketing
+import Storage
+
+/// A row of the `tallies` table: an addend. A transaction adds some, readers add them up, and a sweep folds many into one.
+struct TallyRow {
+    /// What rows have in common that are one when added.
+    struct Key: Hashable {
+        var experimentID: Identifier
+        var variationID: Identifier
+        var period: Int64 = 0
+        var day: Int64 = 0
+        /// `nil` for a count of users.
+        var goal: Identifier?
+    }
+
+    var key: Key
+    /// Users: counted, crossed, forced. A goal: events, converted, converted before, converted both.
+    var counts: [Int64]
+    /// Of a goal; exact products and sums need more than one number.
+    var sums: [CompensatedSum]
+
+    init(_ key: Key, users tally: VariationTally) {
+        self.key = key
+        counts = [tally.counted, tally.crossed, tally.forced, 0].map { Int64($0) }
+        sums = Array(repeating: .zero, count: 5)
+    }
+
+    init(_ key: Key, _ tally: GoalTally) {
+        self.key = key
+        counts = [tally.events, tally.converted, tally.convertedBefore, tally.convertedBoth].map { Int64($0) }
+        sums = [tally.y, tally.yy, tally.x, tally.xx, tally.xy]
+    }
+
+    /// - Returns: `nil` for a row of an unexpected form.
+    init?(_ rows: Rows, _ row: Int) {
+        key = Key(
+            experimentID: rows.identifier(row, 0), variationID: rows.identifier(row, 1), period: rows.integer(row, 2),
+            day: rows.integer(row, 3), goal: rows.optionalText(row, 4).map { Identifier($0) })
+        counts = rows.integers(row, 5)
+        let numbers = rows.doubles(row, 6)
+        guard counts.count == 4, numbers.count == 10 else { return nil }
+        sums = (0..<5).map { CompensatedSum(numbers[2 * $0], rest: numbers[2 * $0 + 1]) }
+    }
+
+    mutating func add(_ other: TallyRow) {
+        for index in counts.indices { counts[index] &+= other.counts[index] }
+        for index in sums.indices { sums[index] = sums[index] + other.sums[index] }
+    }
+
+    /// Adds up the rows of each key.
+    static func folded(_ rows: Rows) -> [TallyRow] {
+        var folded: [Key: TallyRow] = [:]
+        for index in rows.indices {
+            guard let row = TallyRow(rows, index) else { continue }
+            folded[row.key, default: TallyRow(zero: row.key)].add(row)
+        }
+        return Array(folded.values)
+    }
+
+    private init(zero key: Key) {
+        self.init(key, GoalTally())
+    }
+
+    var goalTally: GoalTally {
+        var tally = GoalTally()
+        (tally.events, tally.converted) = (Int(counts[0]), Int(counts[1]))
+        (tally.convertedBefore, tally.convertedBoth) = (Int(counts[2]), Int(counts[3]))
+        (tally.y, tally.yy, tally.x, tally.xx, tally.xy) = (sums[0], sums[1], sums[2], sums[3], sums[4])
+        return tally
+    }
+}
+
+/// The `tallies` table.
+enum TallyRows {
+    private static let columns = "experiment_id, variation_id, period, day, goal, counts, sums"
+
+    static let ofExperiment = Statement(
+        "tallies",
+        "SELECT \(columns) FROM tallies WHERE experiment_id = $1 AND (goal IS NULL OR goal = $2) ORDER BY number")
+    static let goals = Statement(
+        "goals",
+        "SELECT DISTINCT goal FROM tallies WHERE experiment_id = $1 AND goal IS NOT NULL ORDER BY goal LIMIT $2")
+    /// Whether several rows could be one.
+    static let canFold = Statement(
+        "can_fold_tallies",
+        """
+        SELECT EXISTS (SELECT FROM tallies GROUP BY experiment_id, variation_id, period, day, goal HAVING count(*) > 1)
+        """)
+    /// Takes rows out, to be put back as fewer.
+    static let take = Statement(
+        "take_tallies",
+        """
+        DELETE FROM tallies WHERE number IN (
+            SELECT number FROM (
+                SELECT number, count(*) OVER (PARTITION BY experiment_id, variation_id, period, day, goal) AS rows
+                FROM tallies
+            ) AS counted
+            WHERE rows > 1 ORDER BY number LIMIT $1
+        )
+        RETURNING \(columns)
+        """)
+    private static let insertAll = Statement(
+        "insert_tallies",
+        """
+        INSERT INTO tallies (\(columns))
+        SELECT experiment_id, variation_id, period, day, goal, ARRAY[c0, c1, c2, c3],
+            ARRAY[s0, s1, s2, s3, s4, s5, s6, s7, s8, s9]
+        FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::text[],
+            $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[], $10::float8[], $11::float8[], $12::float8[],
+            $13::float8[], $14::float8[], $15::float8[], $16::float8[], $17::float8[], $18::float8[], $19::float8[])
+            AS new (experiment_id, variation_id, period, day, goal, c0, c1, c2, c3,
+            s0, s1, s2, s3, s4, s5, s6, s7, s8, s9)
+        """)
+
+    static func insert(_ rows: [TallyRow]) -> Query {
+        var parameters: [Parameter] = [
+            .texts(rows.map(\.key.experimentID.string)), .texts(rows.map(\.key.variationID.string)),
+            .integers(rows.map(\.key.period)), .integers(rows.map(\.key.day)),
+            .texts(rows.map { $0.key.goal?.string }),
+        ]
+        for column in 0..<4 { parameters.append(.integers(rows.map { $0.counts[column] })) }
+        for column in 0..<5 {
+            parameters.append(.doubles(rows.map { $0.sums[column].value }))
+            parameters.append(.doubles(rows.map { $0.sums[column].rest }))
+        }
+        return Query(statement: insertAll, parameters: parameters)
+    }
+
+    static func insert(_ changes: TallyChanges) -> Query {
+        insert(
+            changes.users.map { variation, tally in
+                TallyRow(.init(experimentID: variation.experimentID, variationID: variation.variationID), users: tally)
+            }
+                + changes.goals.map { key, tally in
+                    TallyRow(
+                        .init(
+                            experimentID: key.variation.experimentID, variationID: key.variation.variationID,
+                            goal: key.goal), tally)
+                })
+    }
+
+    /// The tally of each variation for a goal, from the rows of ``ofExperiment``.
+    static func tallies(_ rows: Rows) -> [VariationTally] {
+        let folded = TallyRow.folded(rows)
+        let goals = Dictionary(
+            folded.filter { $0.key.goal != nil }.map { ($0.key.variationID, $0.goalTally) }, uniquingKeysWith: +)
+        return folded.filter { $0.key.goal == nil }.map { row in
+            var tally = VariationTally(variationID: row.key.variationID)
+            (tally.counted, tally.crossed, tally.forced) = (
+                Int(row.counts[0]), Int(row.counts[1]), Int(row.counts[2])
+            )
+            tally.goal = goals[row.key.variationID] ?? GoalTally()
+            return tally
+        }.sorted { $0.variationID < $1.variationID }
+    }
+}

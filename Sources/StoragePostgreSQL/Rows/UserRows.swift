@@ -1,0 +1,105 @@
+import Bucketing
+import Storage
+
+/// The `users` table.
+enum UserRows {
+    static let profiles = Statement("profiles", "SELECT user_id, profile FROM users WHERE user_id = ANY($1)")
+    static let attributes = Statement("attributes", "SELECT user_id, attributes FROM users WHERE user_id = ANY($1)")
+    static let profileRows = Statement(
+        "profile_rows", "SELECT user_id, version, profile FROM users WHERE user_id = ANY($1)")
+    static let wholeRows = Statement(
+        "whole_rows", "SELECT user_id, version, profile, attributes FROM users WHERE user_id = ANY($1)")
+    /// In the order of the ids, as all statements lock.
+    static let lockedRows = Statement(
+        "locked_rows",
+        """
+        SELECT user_id, version, profile, attributes FROM users WHERE user_id = ANY($1) ORDER BY user_id FOR UPDATE
+        """)
+
+    /// Each statement touches only rows whose version is still the one that was read, and returns the users whose row it
+    /// has touched.
+    static let updateProfiles = Statement(
+        "update_profiles",
+        """
+        UPDATE users SET version = new.version, profile = new.profile, assignments = new.assignments,
+            expires_at = new.expires_at
+        FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bytea[], $5::bigint[], $6::bigint[])
+            AS new (user_id, expected, version, profile, assignments, expires_at)
+        WHERE users.user_id = new.user_id AND users.version = new.expected
+        RETURNING users.user_id
+        """)
+    static let updateAttributes = Statement(
+        "update_attributes",
+        """
+        UPDATE users SET version = new.version, attributes = new.attributes
+        FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bytea[]) AS new (user_id, expected, version, attributes)
+        WHERE users.user_id = new.user_id AND users.version = new.expected
+        RETURNING users.user_id
+        """)
+    static let updateVersions = Statement(
+        "update_versions",
+        """
+        UPDATE users SET version = new.version
+        FROM unnest($1::text[], $2::bigint[], $3::bigint[]) AS new (user_id, expected, version)
+        WHERE users.user_id = new.user_id AND users.version = new.expected
+        RETURNING users.user_id
+        """)
+    static let deleteRows = Statement(
+        "delete_rows",
+        """
+        DELETE FROM users USING unnest($1::text[], $2::bigint[]) AS old (user_id, expected)
+        WHERE users.user_id = old.user_id AND users.version = old.expected
+        RETURNING users.user_id
+        """)
+    /// A user who has a row by now keeps it.
+    static let insertRows = Statement(
+        "insert_rows",
+        """
+        INSERT INTO users (user_id, version, profile, assignments, expires_at, attributes)
+        SELECT * FROM unnest($1::text[], $2::bigint[], $3::bytea[], $4::bigint[], $5::bigint[], $6::bytea[])
+        ON CONFLICT (user_id) DO NOTHING
+        RETURNING user_id
+        """)
+
+    static let page = Statement(
+        "profile_page",
+        """
+        SELECT user_id, profile FROM users WHERE user_id > $1 AND profile IS NOT NULL ORDER BY user_id LIMIT $2
+        """)
+    static let attributePage = Statement(
+        "attribute_page",
+        """
+        SELECT user_id, attributes FROM users WHERE user_id > $1 AND attributes IS NOT NULL ORDER BY user_id LIMIT $2
+        """)
+    static let expired = Statement(
+        "expired_profiles",
+        "SELECT user_id FROM users WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2")
+
+    static func decodeProfile(_ rows: Rows, _ row: Int, _ column: Int32) -> UserRecords.StoredProfile {
+        guard !rows.isNull(row, column) else { return .absent }
+        do throws(ProfileRecordDamage) {
+            return .present(try ProfileRecord(checking: rows.bytes(row, column)))
+        } catch {
+            let userID = rows.text(row, 0)
+            return .damaged(.damaged(reason: "the stored profile of '\(userID)' is damaged: \(error)"))
+        }
+    }
+
+    /// - Throws: ``StorageError/damaged(reason:)`` if the record is damaged, which concerns only this user.
+    static func decodeAttributes(_ bytes: [UInt8], of userID: Identifier) throws(StorageError) -> AttributeRecord {
+        guard let record = AttributeRecord(checking: bytes) else {
+            throw .damaged(reason: "the stored attributes of '\(userID)' are damaged")
+        }
+        return record
+    }
+}
+
+extension UserRecords.StoredProfile {
+    func profile() throws(StorageError) -> ProfileRecord? {
+        switch self {
+        case .absent: return nil
+        case .present(let record): return record
+        case .damaged(let error): throw error
+        }
+    }
+}

@@ -1,0 +1,180 @@
+import Bucketing
+import Storage
+
+/// What a round writes beside the rows of users and what belongs to one of them.
+struct RoundEffects {
+    var tallies = TallyChanges()
+    /// The newest datafile that the changes depend on.
+    var newestDatafile: Int64?
+    var erasedUsers: [Identifier] = []
+    private(set) var auditEntries: [AuditEntry] = []
+    /// In the order in which they arrived.
+    private var exposures: [StoredExposure] = []
+    private var goalEvents: [GoalEvent] = []
+    private var changesProjects = false
+    /// The number of changes that a rule refused.
+    var refusals = 0
+
+    /// The advisory lock under which events are numbered, so that their numbers rise in the order of commits: a reader who
+    /// has seen a number has seen all before it.
+    private static let numbering: Int64 = 4_739_118_003
+    private static let lockNumbers = Statement("event_lock", "SELECT pg_advisory_xact_lock($1)")
+
+    /// Whether there is nothing to write.
+    var isEmpty: Bool {
+        tallies.isEmpty && erasedUsers.isEmpty && auditEntries.isEmpty && exposures.isEmpty && goalEvents.isEmpty
+            && !changesProjects
+    }
+
+    /// Notes a write of a rule, as far as it is not about the user's state.
+    mutating func perform(_ write: UserRecords.Write, of user: UserState, at now: Timestamp) {
+        let userID = user.userID
+        switch write {
+        case .putProfile, .deleteProfile, .putTotal, .deleteTotals: break
+        case .putForcedVariation, .deleteForcedVariation: changesProjects = true
+        case .putExposure(let stored):
+            // A statement may touch a row only once.
+            exposures.removeAll {
+                $0.exposure.userID == userID && $0.exposure.experimentID == stored.exposure.experimentID
+            }
+            exposures.append(stored)
+        case .insertGoalEvent(let event): goalEvents.append(event)
+        case .eraseOtherRecords:
+            if !user.forcedVariations.isEmpty { changesProjects = true }
+            exposures.removeAll { $0.exposure.userID == userID }
+            goalEvents.removeAll { $0.userID == userID }
+            for index in auditEntries.indices where auditEntries[index].userID == userID {
+                auditEntries[index].anonymize()
+            }
+        case .recordAudit(let note, let author):
+            auditEntries.append(AuditEntry(note, by: author, at: now))
+        }
+    }
+
+    /// The statements after those that write the users' rows, erasures first.
+    ///
+    /// - Parameter users: those that have changed, in the order of their ids.
+    func queries(_ users: [UserState], server: Int64) -> [Query] {
+        var queries: [Query] = []
+        func add<Element>(_ elements: [Element], _ query: ([Element]) -> Query) {
+            if !elements.isEmpty { queries.append(query(elements)) }
+        }
+        add(users.filter(\.isErased).map(\.userID.string)) { erased in
+            for statement in [
+                ExposureRows.delete, GoalEventRows.delete, UserGoalRows.deleteAll, ForcedVariationRows.deleteAll,
+            ] { queries.append(statement(.texts(erased))) }
+            return AuditRows.anonymize(.texts(erased))
+        }
+        add(users.flatMap { user in user.deletedTotals.map { (user.userID, $0) } }) { totals in
+            UserGoalRows.delete(.texts(totals.map(\.0.string)), .texts(totals.map(\.1.string)))
+        }
+        add(users.flatMap { user in user.putTotals.map { (user.userID, $0.key, $0.value) } }) { totals in
+            UserGoalRows.put(totals.map { (userID: $0.0, key: $0.1, total: $0.2) })
+        }
+        add(users.flatMap(\.deletedForcedVariations), ForcedVariationRows.delete)
+        add(users.flatMap(\.putForcedVariations), ForcedVariationRows.put)
+        if !exposures.isEmpty || !goalEvents.isEmpty { queries.append(Self.lockNumbers(.integer(Self.numbering))) }
+        add(exposures, ExposureRows.put)
+        add(goalEvents, GoalEventRows.insert)
+        if !tallies.isEmpty { queries.append(TallyRows.insert(tallies)) }
+        add(auditEntries, AuditRows.insert)
+        add(Set(erasedUsers.map(ErasureRows.hash)).sorted()) { ErasureRows.insert(.integers($0), .integer(server)) }
+        if changesProjects { queries.append(ProjectStateRow.changed()) }
+        return queries
+    }
+}
+
+/// The statements that write users' rows.
+struct UserRowWrites {
+    private(set) var queries: [Query] = []
+    /// The users of each statement.
+    private var touched: [[Identifier]] = []
+
+    /// - Parameters:
+    ///   - users: in the order of their ids, in which rows are locked.
+    ///   - isGuarded: whether the transaction fails if a row is not as it was read.
+    init(_ users: [UserState], isGuarded: Bool) {
+        func add(
+            _ some: [UserState], _ statement: Statement, _ parameters: [Parameter]
+        ) {
+            guard !some.isEmpty else { return }
+            let statement = isGuarded ? statement.guarded : statement
+            queries.append(
+                Query(statement: statement, parameters: [.texts(some.map(\.userID.string))] + parameters))
+            touched.append(some.map(\.userID))
+        }
+        let kept = users.filter { $0.version != nil && !$0.deletesRow }
+        let profiles = kept.filter(\.profileChanged)
+        var versions: [Identifier: Int64] = [:]
+        for user in kept { versions[user.userID] = user.version }
+        func expected(_ some: [UserState]) -> Parameter { .integers(some.map { versions[$0.userID] }) }
+        func renewed(_ some: [UserState]) -> Parameter {
+            for user in some { versions[user.userID] = Self.newVersion() }
+            return .integers(some.map { versions[$0.userID] })
+        }
+        let (formerProfiles, newProfiles) = (expected(profiles), renewed(profiles))
+        add(
+            profiles, UserRows.updateProfiles,
+            [
+                formerProfiles, newProfiles, .blobs(profiles.map { $0.record?.bytes }),
+                .integers(profiles.map { Int64($0.record?.count ?? 0) }),
+                .integers(profiles.map { $0.record?.earliestExpiry }),
+            ])
+        let attributes = kept.filter(\.attributesChanged)
+        let (formerAttributes, newAttributes) = (expected(attributes), renewed(attributes))
+        add(
+            attributes, UserRows.updateAttributes,
+            [formerAttributes, newAttributes, .blobs(attributes.map(\.attributes))])
+        let others = kept.filter { !$0.profileChanged && !$0.attributesChanged }
+        let (formerOthers, newOthers) = (expected(others), renewed(others))
+        add(others, UserRows.updateVersions, [formerOthers, newOthers])
+        let deleted = users.filter(\.deletesRow)
+        add(deleted, UserRows.deleteRows, [.integers(deleted.map(\.version))])
+        let inserted = users.filter { ($0.version == nil || $0.deletesRow) && $0.needsRow }
+        add(
+            inserted, UserRows.insertRows,
+            [
+                .integers(inserted.map { _ in Self.newVersion() }), .blobs(inserted.map { $0.record?.bytes }),
+                .integers(inserted.map { Int64($0.record?.count ?? 0) }),
+                .integers(inserted.map { $0.record?.earliestExpiry }), .blobs(inserted.map(\.attributes)),
+            ])
+    }
+
+    /// Random, so that a row that was deleted and made again does not get a version that somebody has read.
+    private static func newVersion() -> Int64 {
+        .random(in: .min ... .max)
+    }
+
+    /// The users whose rows were not as they were read.
+    ///
+    /// - Parameter results: of ``queries``.
+    func losers(_ results: ArraySlice<Rows>) -> Set<Identifier> {
+        var losers: Set<Identifier> = []
+        for (users, rows) in zip(touched, results) where rows.count < users.count {
+            let winners = Set(rows.indices.map { rows.identifier($0, 0) })
+            losers.formUnion(users.filter { !winners.contains($0) })
+        }
+        return losers
+    }
+}
+
+extension UserState {
+    /// The profile to store; `nil` for none.
+    var record: ProfileRecord? {
+        if case .present(let record) = profile { record } else { nil }
+    }
+
+    /// By how much the change alters the numbers of profiles and assignments.
+    var profileDifference: (profiles: Int64, assignments: Int64) {
+        guard profileChanged else { return (0, 0) }
+        func numbers(_ profile: UserRecords.StoredProfile) -> (profiles: Int64, assignments: Int64) {
+            switch profile {
+            case .absent: (0, 0)
+            case .present(let record): (1, Int64(record.count))
+            case .damaged: (1, 0)
+            }
+        }
+        let (before, after) = (numbers(readProfile), numbers(profile))
+        return (after.profiles - before.profiles, after.assignments - before.assignments)
+    }
+}

@@ -1,0 +1,169 @@
+import Bucketing
+import Dispatch
+import Storage
+
+/// What a round has to read before its rules can go on. All of it is read at once.
+struct RoundNeeds {
+    private struct Sender: Hashable {
+        let userID: Identifier
+        let senderID: Identifier
+    }
+
+    var rows: Set<Identifier> = []
+    var newestDatafile = false
+    var definedAttributes = false
+    var erasures: Set<Identifier> = []
+    private var exposures: Set<Identifier> = []
+    private var totals: Set<Identifier> = []
+    private var forcedVariations: Set<Identifier> = []
+    private var otherRecords: Set<Identifier> = []
+    private var goalEvents: [Identifier: Timestamp] = [:]
+    private var senders: Set<Sender> = []
+
+    private static let otherRecordsExist = Statement(
+        "other_records",
+        """
+        SELECT user_id FROM unnest($1::text[]) AS asked (user_id)
+        WHERE EXISTS (SELECT FROM goal_events WHERE goal_events.user_id = asked.user_id)
+            OR EXISTS (SELECT FROM audit WHERE audit.user_id = asked.user_id)
+        """)
+
+    mutating func add(_ part: UserRecords.Part, of userID: Identifier) {
+        switch part {
+        case .profile: break
+        case .otherRecords: otherRecords.insert(userID)
+        case .forcedVariations: forcedVariations.insert(userID)
+        case .exposures, .exposure: exposures.insert(userID)
+        case .totals, .goalTotals: totals.insert(userID)
+        case .goalEvents(let since): goalEvents[userID] = min(goalEvents[userID] ?? since, since)
+        case .goalEvent(let senderID): senders.insert(Sender(userID: userID, senderID: senderID))
+        }
+    }
+
+    var isEmpty: Bool {
+        rows.isEmpty && !newestDatafile && !definedAttributes && erasures.isEmpty && exposures.isEmpty
+            && totals.isEmpty && forcedVariations.isEmpty && otherRecords.isEmpty && goalEvents.isEmpty
+            && senders.isEmpty
+    }
+
+    /// A query, and what to do with its rows.
+    typealias Reading = (query: Query, take: (Rows, WriteRound) -> Void)
+
+    /// The queries, those of users' rows first: what is read after a version was current when it was, or the write fails.
+    ///
+    /// - Parameters:
+    ///   - rowStatement: selects users' rows.
+    ///   - server: whose own erasures do not count.
+    func readings(_ rowStatement: Statement, server: Int64) -> [Reading] {
+        var readings: [Reading] = []
+        if !rows.isEmpty {
+            let sorted = rows.sorted()
+            readings.append((rowStatement(.texts(sorted.map(\.string))), { $1.takeRows($0, of: sorted) }))
+        }
+        if newestDatafile {
+            readings.append(
+                (
+                    ProjectStateRow.read(),
+                    { $1.newestDatafileVersion = $0.count > 0 ? ProjectStateRow($0, 0).newestDatafile : 0 }
+                ))
+        }
+        if definedAttributes {
+            readings.append(
+                (
+                    AttributeSchemaRows.numbers(),
+                    { rows, round in
+                        round.attributeNumbers = Set(rows.indices.map { UInt32(clamping: rows.integer($0, 0)) })
+                    }
+                ))
+        }
+        readings += readingsOfErasures(server) + readingsOfParts()
+        return readings
+    }
+
+    private func readingsOfErasures(_ server: Int64) -> [Reading] {
+        guard !erasures.isEmpty else { return [] }
+        let hashes = Dictionary(erasures.map { (ErasureRows.hash($0), $0) }, uniquingKeysWith: { first, _ in first })
+        return [
+            (
+                ErasureRows.ages(.integers(hashes.keys.map { $0 }), .integer(server)),
+                { [erasures] rows, round in
+                    // A little later than the database has looked: rather an event too many is dropped than an erased user
+                    // restored.
+                    round.erasures.checkedAt = DispatchTime.now().uptimeNanoseconds
+                    for userID in erasures { round.erasures.ages[userID] = .infinity }
+                    for row in rows.indices {
+                        if let userID = hashes[rows.integer(row, 0)] {
+                            round.erasures.ages[userID] = rows.double(row, 1)
+                        }
+                    }
+                }
+            )
+        ]
+    }
+
+    private func readingsOfParts() -> [Reading] {
+        var readings: [Reading] = []
+        func read(_ users: Set<Identifier>, _ statement: Statement, _ take: @escaping (Rows, WriteRound) -> Void) {
+            guard !users.isEmpty else { return }
+            readings.append((statement(.texts(users.sorted().map(\.string))), take))
+        }
+        read(exposures, ExposureRows.ofUsers) { [exposures] rows, round in
+            for userID in exposures { round.users[userID]?.readExposures = [] }
+            for row in rows.indices {
+                let stored = ExposureRows.decode(rows, row)
+                round.users[stored.exposure.userID]?.readExposures?.append(stored)
+            }
+        }
+        read(totals, UserGoalRows.ofUsers) { [totals] rows, round in
+            for userID in totals { round.users[userID]?.readTotals = [:] }
+            for row in rows.indices {
+                let (key, total) = UserGoalRows.decode(rows, row)
+                round.users[rows.identifier(row, 0)]?.readTotals?[key] = total
+            }
+        }
+        read(forcedVariations, ForcedVariationRows.ofUsers) { [forcedVariations] rows, round in
+            for userID in forcedVariations { round.users[userID]?.readForcedVariations = [] }
+            for row in rows.indices {
+                let variation = ForcedVariationRows.decode(rows, row)
+                round.users[variation.userID]?.readForcedVariations?.append(variation)
+            }
+        }
+        read(otherRecords, Self.otherRecordsExist) { [otherRecords] rows, round in
+            for userID in otherRecords { round.users[userID]?.readOtherRecords = false }
+            for row in rows.indices { round.users[rows.identifier(row, 0)]?.readOtherRecords = true }
+        }
+        if !goalEvents.isEmpty {
+            let asked = goalEvents.sorted { $0.key < $1.key }
+            let query = GoalEventRows.ofUsers(.texts(asked.map(\.key.string)), .integers(asked.map(\.value)))
+            readings.append(
+                (
+                    query,
+                    { rows, round in
+                        for (userID, since) in asked { round.users[userID]?.readGoalEvents = (since, []) }
+                        for row in rows.indices {
+                            round.users[rows.identifier(row, 0)]?.readGoalEvents?.events.append(
+                                .init(
+                                    goal: rows.identifier(row, 1), value: rows.double(row, 2),
+                                    happenedAt: rows.integer(row, 3)))
+                        }
+                    }
+                ))
+        }
+        if !senders.isEmpty {
+            let asked = Array(senders)
+            let query = GoalEventRows.known(
+                .texts(asked.map(\.userID.string)), .texts(asked.map(\.senderID.string)))
+            readings.append(
+                (
+                    query,
+                    { rows, round in
+                        for sender in asked { round.users[sender.userID]?.readSenderIDs[sender.senderID] = false }
+                        for row in rows.indices {
+                            round.users[rows.identifier(row, 0)]?.readSenderIDs[rows.identifier(row, 1)] = true
+                        }
+                    }
+                ))
+        }
+        return readings
+    }
+}

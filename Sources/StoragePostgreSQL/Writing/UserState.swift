@@ -1,0 +1,188 @@
+import Bucketing
+import Storage
+
+/// What a round knows of one user: what was read, and what the rules made of it.
+final class UserState {
+    let userID: Identifier
+
+    // MARK: As read
+
+    /// The version of the row; `nil` if there is none.
+    private(set) var version: Int64?
+    private(set) var readProfile = UserRecords.StoredProfile.absent
+    private var readAttributes: [UInt8]?
+    /// Parts that have been read; `nil` if not.
+    var readExposures: [StoredExposure]?
+    var readTotals: [UserRecords.TotalKey: UserGoal]?
+    var readForcedVariations: [ForcedVariation]?
+    var readGoalEvents: (since: Timestamp, events: [UserRecords.GoalValue])?
+    var readSenderIDs: [Identifier: Bool] = [:]
+    var readOtherRecords: Bool?
+
+    // MARK: As changed
+
+    private(set) var profile = UserRecords.StoredProfile.absent
+    private(set) var attributes: [UInt8]?
+    private(set) var profileChanged = false
+    private(set) var attributesChanged = false
+    /// Whether the row that was read is to be deleted.
+    private(set) var deletesRow = false
+    /// Whether the rows in other tables are to be deleted.
+    private(set) var isErased = false
+    private var exposures: [StoredExposure] = []
+    private var totals: [UserRecords.TotalKey: UserGoal] = [:]
+    private(set) var forcedVariations: [ForcedVariation] = []
+    private var goalEvents: [UserRecords.GoalValue] = []
+    private var senderIDs: [Identifier: Bool] = [:]
+    private var hasOtherRecords = false
+    /// The experiments whose totals are to be deleted before others are put.
+    private(set) var deletedTotals: Set<Identifier> = []
+    private(set) var putTotals: [UserRecords.TotalKey: UserGoal] = [:]
+    private(set) var putForcedVariations: [ForcedVariation] = []
+    private(set) var deletedForcedVariations: [ForcedVariation] = []
+    /// Whether rows in other tables change, so that the row of the user must guard them.
+    private(set) var needsGuard = false
+
+    init(_ userID: Identifier) {
+        self.userID = userID
+    }
+
+    /// Takes over the user's row.
+    func read(version: Int64?, profile: UserRecords.StoredProfile, attributes: [UInt8]?) {
+        self.version = version
+        readProfile = profile
+        readAttributes = attributes
+    }
+
+    /// Begins anew with what was read.
+    func reset() {
+        (profile, attributes) = (readProfile, readAttributes)
+        (profileChanged, attributesChanged, needsGuard, isErased, deletesRow) = (false, false, false, false, false)
+        exposures = readExposures ?? []
+        totals = readTotals ?? [:]
+        forcedVariations = readForcedVariations ?? []
+        goalEvents = readGoalEvents?.events ?? []
+        senderIDs = readSenderIDs
+        hasOtherRecords = readOtherRecords ?? false
+        (deletedTotals, putTotals, putForcedVariations, deletedForcedVariations) = ([], [:], [], [])
+    }
+
+    var hasChanged: Bool { profileChanged || attributesChanged || needsGuard }
+    /// Whether more changes than the contents of the user's row.
+    var changesOtherTables: Bool { isErased || needsGuard || deletesRow }
+    /// Whether the user has a row after the change.
+    var needsRow: Bool {
+        if case .absent = profile { attributes != nil || needsGuard } else { true }
+    }
+
+    /// Deletes the row, unless a later change needs it.
+    func deleteRow() {
+        if version != nil { deletesRow = true }
+    }
+
+    func set(_ profile: ProfileRecord?) {
+        self.profile = profile.map { .present($0) } ?? .absent
+        profileChanged = true
+    }
+
+    func set(_ attributes: AttributeRecord?) {
+        self.attributes = attributes?.bytes
+        attributesChanged = true
+    }
+
+    // MARK: For the rules
+
+    /// Gives a rule a part of the records.
+    ///
+    /// - Returns: `false` if the part has not been read.
+    func fill(_ part: UserRecords.Part, _ records: inout UserRecords) -> Bool {
+        switch part {
+        case .profile: records.profile = profile
+        case .otherRecords:
+            guard readOtherRecords != nil else { return false }
+            records.hasOtherRecords = hasOtherRecords || attributes != nil || !goalEvents.isEmpty
+        case .forcedVariations:
+            guard readForcedVariations != nil else { return false }
+            records.forcedVariations = forcedVariations
+        case .exposures:
+            guard readExposures != nil else { return false }
+            records.exposures = exposures
+        case .exposure(let experimentID):
+            guard readExposures != nil else { return false }
+            records.exposures = exposures.filter { $0.exposure.experimentID == experimentID }
+        case .totals(let experimentID):
+            guard readTotals != nil else { return false }
+            for (key, total) in totals where key.experimentID == experimentID { records.totals[key] = total }
+        case .goalTotals(let goal, let experimentIDs):
+            guard readTotals != nil else { return false }
+            for experimentID in experimentIDs {
+                let key = UserRecords.TotalKey(experimentID: experimentID, goal: goal)
+                records.totals[key] = totals[key]
+            }
+        case .goalEvents(let since):
+            guard let readGoalEvents, readGoalEvents.since <= since else { return false }
+            records.goalEvents = goalEvents.filter { $0.happenedAt >= since }
+        case .goalEvent(let senderID):
+            guard let isKnown = senderIDs[senderID] else { return false }
+            records.hasGoalEvent = isKnown
+        }
+        return true
+    }
+
+    /// Performs a write of a rule, as far as it concerns this user's state.
+    func perform(_ write: UserRecords.Write) {
+        switch write {
+        case .putProfile(let record, _): set(record)
+        case .deleteProfile: set(ProfileRecord?.none)
+        case .putForcedVariation(let variation):
+            remove(variation)
+            forcedVariations.append(variation)
+            putForcedVariations.append(variation)
+            needsGuard = true
+        case .deleteForcedVariation(let variation):
+            remove(variation)
+            deletedForcedVariations.append(variation)
+            needsGuard = true
+        case .putExposure(let stored):
+            exposures.removeAll { $0.exposure.experimentID == stored.exposure.experimentID }
+            exposures.append(stored)
+            needsGuard = true
+        case .putTotal(let total, let key):
+            totals[key] = total
+            putTotals[key] = total
+            needsGuard = true
+        case .deleteTotals(let experimentID):
+            totals = totals.filter { $0.key.experimentID != experimentID }
+            putTotals = putTotals.filter { $0.key.experimentID != experimentID }
+            deletedTotals.insert(experimentID)
+            needsGuard = true
+        case .insertGoalEvent(let event):
+            goalEvents.append(.init(goal: event.goal, value: event.value, happenedAt: event.happenedAt))
+            if let senderID = event.senderID { senderIDs[senderID] = true }
+            needsGuard = true
+        case .eraseOtherRecords: eraseOtherRecords()
+        case .recordAudit: hasOtherRecords = true
+        }
+    }
+
+    private func remove(_ variation: ForcedVariation) {
+        func isSame(_ other: ForcedVariation) -> Bool {
+            other.sdkKey == variation.sdkKey && other.experimentKey == variation.experimentKey
+        }
+        forcedVariations.removeAll(where: isSame)
+        putForcedVariations.removeAll(where: isSame)
+        deletedForcedVariations.removeAll(where: isSame)
+    }
+
+    /// Whatever was to be written of the user before is gone, too. What follows is written after the erasure.
+    private func eraseOtherRecords() {
+        attributes = nil
+        attributesChanged = true
+        (exposures, totals, forcedVariations, goalEvents) = ([], [:], [], [])
+        senderIDs = senderIDs.mapValues { _ in false }
+        hasOtherRecords = false
+        (deletedTotals, putTotals, putForcedVariations, deletedForcedVariations) = ([], [:], [], [])
+        isErased = true
+        needsGuard = false
+    }
+}

@@ -1,0 +1,112 @@
+import Foundation
+public import Glibc
+
+/// A PostgreSQL server of the tests' own, in a temporary directory. It listens on a socket there, and on a port that the
+/// kernel chose. It ends with the last reference, or with the process.
+///
+/// PostgreSQL refuses to run as root: then it runs as the user `postgres`, which Debian's package makes.
+public final class PostgreSQLServer: @unchecked Sendable {
+    // Safe: all state is constant after the start.
+    public let directory: String
+    public let port: UInt16
+    private let supervisor: Process
+    private let input = Pipe()
+
+    /// One server for all tests that do not need one of their own. It does not sync: nobody cuts its power.
+    public static let shared = Result { try PostgreSQLServer(["fsync=off", "full_page_writes=off"]) }
+
+    public struct NotStarted: Error, CustomStringConvertible {
+        public let description: String
+    }
+
+    /// Starts a server and blocks until it accepts connections.
+    ///
+    /// - Parameter settings: lines for its configuration.
+    public init(_ settings: [String] = []) throws {
+        port = try Self.freePort()
+        directory = "/tmp/holdfast-postgresql-\(getpid())-\(port)"
+        supervisor = Process()
+        supervisor.executableURL = URL(fileURLWithPath: "/bin/sh")
+        supervisor.arguments = ["-c", Self.script, "sh", directory, "\(port)"] + settings
+        supervisor.standardInput = input
+        let output = Pipe()
+        supervisor.standardOutput = output
+        // Other children must not keep it open.
+        fcntl(input.fileHandleForWriting.fileDescriptor, F_SETFD, FD_CLOEXEC)
+        try supervisor.run()
+        let line = output.fileHandleForReading.availableData
+        guard String(decoding: line, as: UTF8.self).hasPrefix("ready") else {
+            throw NotStarted(description: "the server did not start; see \(directory)/log")
+        }
+    }
+
+    deinit {
+        stop()
+    }
+
+    /// Ends the server at once, as it does when its host shuts down, and removes its directory.
+    public func stop() {
+        try? input.fileHandleForWriting.close()
+        supervisor.waitUntilExit()
+    }
+
+    /// Waits for the end of the test process, which closes the standard input, whatever it dies of.
+    private static let script = """
+        directory=$1 port=$2
+        shift 2
+        as_user() {
+            if [ "$(id -u)" = 0 ]; then setpriv --reuid=postgres --regid=postgres --init-groups "$@"; else "$@"; fi
+        }
+        rm -rf "$directory" && mkdir -m 755 "$directory" || exit 1
+        [ "$(id -u)" != 0 ] || chown postgres "$directory"
+        cd "$directory" || exit 1
+        programs=$(ls -d /usr/lib/postgresql/*/bin | sort -V | tail -1)
+        as_user "$programs/initdb" -D data -U postgres -A trust -E UTF8 --locale=C.UTF-8 --no-sync > log 2>&1 || exit 1
+        {
+            echo "listen_addresses = '127.0.0.1'"
+            echo "unix_socket_directories = '$directory'"
+            echo "max_connections = 400"
+            echo "shared_buffers = 64MB"
+            for setting in "$@"; do echo "$setting"; done
+        } >> data/postgresql.conf
+        as_user "$programs/postgres" -D data -p "$port" >> log 2>&1 &
+        server=$!
+        until as_user "$programs/pg_isready" -q -h "$directory" -p "$port"; do
+            kill -0 $server 2> /dev/null || exit 1
+            sleep 0.05
+        done
+        echo ready
+        read -r _
+        # Not the shell in between, which ignores this signal. A server that crashed has no file.
+        kill -INT "$(head -n 1 data/postmaster.pid)"
+        wait $server
+        cd / && rm -rf "$directory"
+        """
+
+    private static func freePort() throws -> UInt16 {
+        let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
+        guard descriptor >= 0 else { throw NotStarted(description: "no socket is left") }
+        defer { close(descriptor) }
+        var address = sockaddr_in()
+        address.sin_family = sa_family_t(AF_INET)
+        address.sin_addr.s_addr = inet_addr("127.0.0.1")
+        var length = socklen_t(MemoryLayout<sockaddr_in>.size)
+        let isBound = withUnsafeMutablePointer(to: &address) { pointer in
+            pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { address in
+                bind(descriptor, address, length) == 0 && getsockname(descriptor, address, &length) == 0
+            }
+        }
+        guard isBound else { throw NotStarted(description: "no port is left") }
+        return UInt16(bigEndian: address.sin_port)
+    }
+
+    /// The process id of the server.
+    public var processID: pid_t? {
+        let file = try? String(contentsOfFile: "\(directory)/data/postmaster.pid", encoding: .utf8)
+        return file?.split(separator: "\n").first.flatMap { pid_t($0) }
+    }
+
+    public func url(_ database: String) -> String {
+        "postgresql://postgres@127.0.0.1:\(port)/\(database)"
+    }
+}

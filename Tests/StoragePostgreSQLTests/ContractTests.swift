@@ -1,0 +1,51 @@
+import PostgreSQLTestSupport
+import StoragePostgreSQL
+import TestSupport
+import Testing
+
+@Suite("PostgreSQL")
+struct PostgreSQLTests {}
+
+extension PostgreSQLTests {
+    @Suite("Contract")
+    struct ContractTests {
+        @Test("Keeps the contract of profiles", arguments: StoreContract.profiles)
+        func profiles(_ contract: StoreContract) async throws { try await run(contract) }
+
+        @Test("Keeps the contract of attributes", arguments: StoreContract.attributes)
+        func attributes(_ contract: StoreContract) async throws { try await run(contract) }
+
+        @Test("Keeps the contract of events", arguments: StoreContract.events)
+        func events(_ contract: StoreContract) async throws { try await run(contract) }
+
+        @Test("Keeps the contract of projects", arguments: StoreContract.projects)
+        func projects(_ contract: StoreContract) async throws { try await run(contract) }
+
+        @Test("Keeps the contract of the audit log", arguments: StoreContract.audit)
+        func audit(_ contract: StoreContract) async throws { try await run(contract) }
+
+        private func run(_ contract: StoreContract) async throws {
+            let database = try TestDatabase()
+            try await contract.run { options in
+                try PostgreSQLStore.make(in: database) {
+                    $0.rules = options.rules
+                    $0.clock = options.clock.wallClock
+                    $0.datafileHistory = options.datafileHistory
+                }
+            }
+        }
+    }
+}
+
+extension PostgreSQLStore {
+    static func make(
+        in database: TestDatabase, _ adjust: (inout PostgreSQLConfiguration) -> Void = { _ in }
+    ) throws -> PostgreSQLStore {
+        var configuration = PostgreSQLConfiguration(url: database.url)
+        // On a slow machine nothing must be refused for lack of time.
+        configuration.statementTimeout = 60
+        configuration.waitingSeconds = 60
+        adjust(&configuration)
+        return try PostgreSQLStore(configuration)
+    }
+}

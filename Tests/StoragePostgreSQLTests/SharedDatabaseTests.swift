@@ -1,0 +1,219 @@
+import Bucketing
+import Dispatch
+import PostgreSQLTestSupport
+import Storage
+import TestSupport
+import Testing
+
+@testable import StoragePostgreSQL
+
+extension PostgreSQLTests {
+    /// Several stores on one database, as servers on several hosts have it.
+    @Suite("Shared database")
+    struct SharedDatabaseTests {
+        private func withStores(
+            _ count: Int = 2, _ adjust: (inout PostgreSQLConfiguration) -> Void = { _ in },
+            _ body: (TestDatabase, [PostgreSQLStore]) async throws -> Void
+        ) async throws {
+            let database = try TestDatabase()
+            let stores = try (0..<count).map { _ in try PostgreSQLStore.make(in: database, adjust) }
+            try await body(database, stores)
+            for store in stores { store.close() }
+        }
+
+        @Test("Saves of one user by several stores are all kept", arguments: [false, true])
+        func contendedUser(_ isPooled: Bool) async throws {
+            try await withStores(3) {
+                $0.isPooled = isPooled
+            } _: { _, stores in
+                try await withThrowingTaskGroup(of: Void.self) { group in
+                    for (index, store) in stores.enumerated() {
+                        group.addTask {
+                            for number in 0..<40 {
+                                let changes = (0..<5).map { part in
+                                    let experiment = Identifier("s\(index)n\(number)p\(part)")
+                                    return ProfileChange(
+                                        userID: part < 4 ? "hot" : Identifier("u\(number % 7)"),
+                                        operation: .merge([experiment: "v"], onConflict: .replace))
+                                }
+                                for result in await store.applyTogether(changes) { _ = try result.get() }
+                            }
+                        }
+                    }
+                    try await group.waitForAll()
+                }
+                let reader = try stores[0].makeReader()
+                defer { reader.close() }
+                #expect(try reader.profile(of: "hot")?.count == 3 * 40 * 4)
+                #expect(
+                    try (0..<7).reduce(0) { try $0 + (reader.profile(of: Identifier("u\($1)"))?.count ?? 0) } == 120)
+            }
+        }
+
+        @Test("Of proposals of several stores for one user one is kept, and all learn it")
+        func contendedAssignment() async throws {
+            try await withStores(3) { _, stores in
+                for round in 0..<20 {
+                    let userID = Identifier("u\(round)")
+                    let kept = try await withThrowingTaskGroup(of: Identifier?.self) { group in
+                        for index in stores.indices {
+                            group.addTask {
+                                let proposal = ProfileChange.Proposal(
+                                    experimentID: "e", variationID: Identifier("v\(index)"))
+                                return try await stores[index].apply(.assign([proposal]), to: userID).profile?
+                                    .variationID(for: "e")
+                            }
+                        }
+                        return try await group.reduce(into: Set<Identifier?>()) { $0.insert($1) }
+                    }
+                    #expect(kept.count == 1 && !kept.contains(nil))
+                }
+            }
+        }
+
+        @Test("No assignment is stored after a newer datafile is acknowledged, unless it was decided with that")
+        func datafileRace() async throws {
+            try await withStores { _, stores in
+                var newest: Int64 = 0
+                for round in 0..<15 {
+                    let version = newest
+                    async let activated = stores[0].activate("\(round)")
+                    let results = await stores[1].applyTogether(
+                        (0..<20).map { number in
+                            ProfileChange(
+                                userID: Identifier("r\(round)n\(number)"),
+                                operation: .assign(
+                                    [.init(experimentID: "e", variationID: "v")], decidedWith: version))
+                        })
+                    for result in results {
+                        if case .failure(let error) = result { #expect(error == .staleDatafile) }
+                    }
+                    newest = try #require(try await activated).version
+                    await #expect(throws: StorageError.staleDatafile) {
+                        try await stores[1].apply(
+                            .assign([.init(experimentID: "e", variationID: "v")], decidedWith: version), to: "late")
+                    }
+                }
+            }
+        }
+
+        @Test("Events of the same users from several stores are tallied once each")
+        func contendedEvents() async throws {
+            try await withStores(3) { database, stores in
+                let users = (0..<10).map { Identifier("u\($0)") }
+                _ = try await stores[0].record(users.map { StoreContract.exposure($0) })
+                try await withThrowingTaskGroup(of: Void.self) { group in
+                    for (index, store) in stores.enumerated() {
+                        group.addTask {
+                            for number in 0..<20 {
+                                _ = try await store.record(
+                                    users.shuffled().map {
+                                        StoreContract.goal($0, 2, at: 5, id: Identifier("\(index)-\(number)"))
+                                    })
+                                // As another store has sent it, too.
+                                _ = try await store.record([
+                                    StoreContract.goal("u0", 2, at: 5, id: Identifier("shared \(number)"))
+                                ])
+                            }
+                        }
+                    }
+                    try await group.waitForAll()
+                }
+                let tally = try #require(try stores[1].tallies(experimentID: "e", goal: "g").first)
+                #expect(tally.counted == 10)
+                #expect(tally.goal.events == 3 * 20 * 10 + 20)
+                let numbers = try stores[2].goalEvents(after: 0, limit: 10_000).map(\.number)
+                #expect(numbers == numbers.sorted() && Set(numbers).count == 620)
+                let rows = try database.execute("SELECT sum(after_count) FROM user_goals")
+                #expect(rows == [["620"]])
+            }
+        }
+
+        @Test("An erased user does not come back with a save that was under way")
+        func erasureRace() async throws {
+            try await withStores { database, stores in
+                for round in 0..<20 {
+                    let userID = Identifier("u\(round)")
+                    try await stores[0].apply(.merge(["secret": "v"], onConflict: .replace), to: userID)
+                    async let erased = stores[0].apply(.erase, to: userID)
+                    async let saved = stores[1].apply(.merge(["other": "v"], onConflict: .replace), to: userID)
+                    _ = try await (erased, saved)
+                    let reader = try stores[1].makeReader()
+                    defer { reader.close() }
+                    // Whichever came first, nothing of before the erasure is left.
+                    #expect(try reader.variations(of: userID)?["secret"] == nil)
+                }
+                for round in 0..<20 { try await stores[1].apply(.erase, to: Identifier("u\(round)")) }
+                #expect(try database.execute("SELECT count(*) FROM users") == [["0"]])
+            }
+        }
+
+        @Test("Events received before an erasure by another store are not stored after it")
+        func erasedEvents() async throws {
+            try await withStores { _, stores in
+                let receivedAt = DispatchTime.now().uptimeNanoseconds
+                try await stores[0].apply(.erase, to: "u")
+                #expect(
+                    try await stores[1].record([StoreContract.exposure("u")], receivedAt: receivedAt) == [.stored])
+                #expect(try stores[1].exposures(after: 0, limit: 9).isEmpty)
+                #expect(try await stores[1].record([StoreContract.exposure("u")]) == [.stored])
+                #expect(try stores[1].exposures(after: 0, limit: 9).count == 1)
+            }
+        }
+
+        @Test("All is kept if the database's default is serializable")
+        func serializable() async throws {
+            let database = try TestDatabase()
+            try database.execute(
+                "ALTER DATABASE \(database.name) SET default_transaction_isolation = 'serializable'")
+            let stores = try (0..<2).map { _ in try PostgreSQLStore.make(in: database) }
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                for (index, store) in stores.enumerated() {
+                    group.addTask {
+                        for number in 0..<60 {
+                            try await store.apply(
+                                .merge([Identifier("s\(index)n\(number)"): "v"], onConflict: .replace), to: "hot")
+                        }
+                    }
+                }
+                try await group.waitForAll()
+            }
+            let reader = try stores[0].makeReader()
+            #expect(try reader.profile(of: "hot")?.count == 120)
+            reader.close()
+            for store in stores { store.close() }
+        }
+
+        @Test("Servers that start together migrate once, and a newer schema is refused")
+        func migration() async throws {
+            let database = try TestDatabase()
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                for _ in 0..<4 { group.addTask { try PostgreSQLStore.make(in: database).close() } }
+                try await group.waitForAll()
+            }
+            #expect(try database.execute("SELECT count(*) FROM holdfast_schema") == [["1"]])
+            try database.execute("UPDATE holdfast_schema SET version = version + 1")
+            let error = #expect(throws: DatabaseError.self) { _ = try PostgreSQLStore.make(in: database) }
+            #expect(error?.description.contains("its version must be at most") == true)
+        }
+
+        @Test("A role without rights to define tables serves once they are there")
+        func plainRole() async throws {
+            let database = try TestDatabase()
+            try PostgreSQLStore.make(in: database).close()
+            let role = "role_\(database.name)"
+            try database.execute(
+                """
+                CREATE ROLE \(role) LOGIN;
+                GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO \(role);
+                GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO \(role)
+                """)
+            let url = database.url.replacing("postgres@", with: "\(role)@")
+            let store = try PostgreSQLStore(PostgreSQLConfiguration(url: url))
+            try await store.apply(.replace(["e": "v"]), to: "user")
+            _ = try await store.record([StoreContract.exposure("user"), StoreContract.goal("user")])
+            store.close()
+            try database.execute("DROP OWNED BY \(role); DROP ROLE \(role)")
+        }
+    }
+}
