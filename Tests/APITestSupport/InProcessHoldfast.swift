@@ -3,13 +3,13 @@ import HTTPServer
 import HoldfastAPI
 import HoldfastCore
 import Logging
-import StorageSQLite
+import Storage
 import TestSupport
 import Testing
 
-/// The application over SQLite, without sockets: one event loop, driven by the test's thread.
+/// The application without sockets: one event loop, driven by the test's thread.
 final class InProcessHoldfast: TestServer {
-    private let store: SQLiteStore
+    private let store: any Store
     private let services: Services
     private let server: InProcessServer
     /// Removed after the store is closed.
@@ -21,11 +21,8 @@ final class InProcessHoldfast: TestServer {
         corsOrigins: String?, keeping directory: TemporaryDirectory
     ) throws {
         self.directory = directory
-        var configuration = SQLiteConfiguration(path: database)
-        // On a slow machine nothing must be refused for lack of time.
-        configuration.waitingSeconds = 120
-        configuration.cacheBytes = 1 << 20
-        store = try SQLiteStore(configuration)
+        let store = try TestStore.open(database)
+        self.store = store
         var limits = Limits()
         if let maxBodyBytes { limits.bodyBytes = maxBodyBytes }
         var options = Services.Options()

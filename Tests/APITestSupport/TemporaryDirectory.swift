@@ -1,8 +1,11 @@
 import Foundation
+import Synchronization
 
 /// A directory for one test, removed with its last reference.
 public final class TemporaryDirectory: Sendable {
     public let path: String
+    /// What belongs to the directory by name, and lives as long.
+    let attachments = Mutex<[String: any Sendable]>([:])
 
     /// A file system in memory, if it has room: a commit on a disk takes milliseconds, and a test makes many.
     private static let memory: String? = {

@@ -53,7 +53,7 @@ public func startTestServer(
     maxBodyBytes: Int? = nil, changeHeartbeat: Int? = nil, corsOrigins: String? = nil
 ) throws -> any TestServer {
     let directory = try directory ?? TemporaryDirectory(inMemory: true)
-    let path = directory.file(database)
+    let path = try TestStore.location(database, in: directory)
     guard ProcessInfo.processInfo.environment["HOLDFAST_TEST_OVER_SOCKETS"] == "1" else {
         return try InProcessHoldfast(
             database: path, tokens: tokens, maxBodyBytes: maxBodyBytes, changeHeartbeat: changeHeartbeat,

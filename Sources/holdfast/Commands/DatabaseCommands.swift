@@ -14,7 +14,7 @@ struct BackupCommand: ParsableCommand {
     var file: String
 
     func run() throws {
-        let path = try database.path(environment: ProcessInfo.processInfo.environment)
+        let path = try database.path(environment: ProcessInfo.processInfo.environment, instead: "pg_dump")
         let progress = CopyProgress(of: path, to: DatabaseMaintenance.partialName(of: file))
         defer { progress.finish() }
         try DatabaseMaintenance.backUp(path: path, to: file)
@@ -30,12 +30,12 @@ struct MigrateCommand: ParsableCommand {
     @OptionGroup var database: DatabaseOptions
 
     func run() throws {
-        let path = try database.path(environment: ProcessInfo.processInfo.environment)
-        let versions = try DatabaseMaintenance.migrate(path: path)
+        let location = try database.location(environment: ProcessInfo.processInfo.environment)
+        let versions = try StoreFactory.migrate(location)
         print(
             versions.from == versions.to
-                ? "\(path) has version \(versions.to) already"
-                : "\(path) was brought from version \(versions.from) to \(versions.to)")
+                ? "\(location) has version \(versions.to) already"
+                : "\(location) was brought from version \(versions.from) to \(versions.to)")
     }
 }
 

@@ -19,10 +19,13 @@ struct ExportCommand: ParsableCommand {
     private static let page = 1_000
 
     func run() throws {
-        let path = try database.path(environment: ProcessInfo.processInfo.environment)
-        guard FileManager.default.fileExists(atPath: path) else { throw Failure("there is no database \(path)") }
-        try DatabaseMaintenance.expectCurrentVersion(path: path)
-        let store = try StoreFactory.open(path)
+        let location = try database.location(environment: ProcessInfo.processInfo.environment)
+        if !location.isPostgreSQL {
+            let path = location.text
+            guard FileManager.default.fileExists(atPath: path) else { throw Failure("there is no database \(path)") }
+            try DatabaseMaintenance.expectCurrentVersion(path: path)
+        }
+        let store = try StoreFactory.open(location)
         defer { store.close() }
         let session = try BackgroundSession(store, label: "export")
         defer { session.close() }

@@ -42,9 +42,9 @@ struct ImportCommand: ParsableCommand {
         let rules = try rules.rules(environment: environment)
         try format.check(for: from)
         let input = try ImportInput(file)
-        let path = try database.path(environment: environment)
-        try expectDatabase(path)
-        let store = try StoreFactory.open(path, rules)
+        let location = try database.location(environment: environment)
+        if !location.isPostgreSQL { try expectDatabase(location.text) }
+        let store = try StoreFactory.open(location, rules)
         defer { store.close() }
         var reader = try format.reader(of: from, store)
         let session = try BackgroundSession(store, label: "import")

@@ -6,7 +6,13 @@ import Storage
 /// The configuration of `holdfast serve`, with the defaults.
 struct ServeConfiguration: Sendable {
     var listen = "127.0.0.1:8080"
-    var database = "./holdfast.db"
+    var database = DatabaseLocation("./holdfast.db")
+    /// The connections to PostgreSQL of each event loop; 2 let lookups go on while a commit is under way.
+    var databaseConnections = 2
+    /// How long PostgreSQL may take for an exchange before its connection is given up.
+    var databaseTimeout = Period(seconds: 10)
+    /// Whether a pooler in transaction mode lies before PostgreSQL.
+    var databasePooler = false
     var tokensFile: String?
     /// Whose pages may call routes that are for clients; `nil`: nobody's.
     var corsOrigins: AllowedOrigins?

@@ -10,6 +10,17 @@ struct ServeOptions: ParsableArguments {
 
     @OptionGroup var store: DatabaseOptions
 
+    @Option(help: .init("Connections to PostgreSQL of each event loop, 1 or 2 (default: 2).", valueName: "n"))
+    var databaseConnections: String?
+
+    @Option(
+        help: .init(
+            "Time that PostgreSQL may take before its connection is given up (default: 10s).", valueName: "time"))
+    var databaseTimeout: String?
+
+    @Flag(help: "PostgreSQL is reached through a pooler in transaction mode.")
+    var databasePooler = false
+
     @Option(help: .init("A datafile, or a directory of them, to activate at the start.", valueName: "path"))
     var datafile: String?
 
@@ -130,6 +141,9 @@ struct ServeOptions: ParsableArguments {
         var result = ServeConfiguration()
         settings.apply(listen, "listen", to: &result.listen)
         try store.apply(settings, to: &result.database)
+        try settings.apply(databaseConnections, "database-connections", in: 1...2, to: &result.databaseConnections)
+        try settings.apply(databaseTimeout, "database-timeout", to: &result.databaseTimeout)
+        try settings.apply(databasePooler, "database-pooler", to: &result.databasePooler)
         settings.apply(tokensFile, "tokens-file", to: &result.tokensFile)
         try settings.apply(corsOrigins, "cors-origins", to: &result.corsOrigins)
         settings.apply(datafile, "datafile", to: &result.datafile)
@@ -215,21 +229,44 @@ struct ProfileRuleOptions: ParsableArguments {
 
 /// The option that every command with a database has.
 struct DatabaseOptions: ParsableArguments {
-    @Option(help: .init("The SQLite database file (default: ./holdfast.db).", valueName: "path"))
+    @Option(help: .init("The SQLite database file, or postgresql://… (default: ./holdfast.db).", valueName: "database"))
     var database: String?
 
-    /// - Throws: ``Failure`` when the path is a directory; SQLite would report a failing disk.
-    func apply(_ settings: Settings, to path: inout String) throws {
-        settings.apply(database, "database", to: &path)
-        guard !FileManager.default.directoryExists(atPath: path) else {
-            throw Failure("the database must be a file; \(path) is a directory")
+    /// - Throws: ``Failure`` when the path is a directory, as SQLite would report a failing disk; and when all users of the
+    ///   host could see a password.
+    func apply(_ settings: Settings, to location: inout DatabaseLocation) throws {
+        var text = location.text
+        settings.apply(database, "database", to: &text)
+        location = DatabaseLocation(text)
+        if location.isPostgreSQL {
+            guard database == nil || !location.hasPassword else {
+                throw Failure(
+                    "the password must not be on the command line, which every user of the host can see: "
+                        + "give it in PGPASSFILE or PGPASSWORD, or the whole string in \(Settings.variable("database"))"
+                )
+            }
+            return
+        }
+        guard !FileManager.default.directoryExists(atPath: text) else {
+            throw Failure("the database must be a file; \(text) is a directory")
         }
     }
 
-    /// The path from the option, the environment, or the default.
-    func path(environment: [String: String]) throws -> String {
-        var path = ServeConfiguration().database
-        try apply(Settings(environment: environment), to: &path)
-        return path
+    /// The location from the option, the environment, or the default.
+    func location(environment: [String: String]) throws -> DatabaseLocation {
+        var location = ServeConfiguration().database
+        try apply(Settings(environment: environment), to: &location)
+        return location
+    }
+
+    /// The same for a command that needs a SQLite file.
+    ///
+    /// - Throws: ``Failure`` for a PostgreSQL database.
+    func path(environment: [String: String], instead: String) throws -> String {
+        let location = try location(environment: environment)
+        guard !location.isPostgreSQL else {
+            throw Failure("the database must be a SQLite file; for PostgreSQL use \(instead)")
+        }
+        return location.text
     }
 }

@@ -2,13 +2,16 @@ import Logging
 import Storage
 import StorageSQLite
 
+#if PostgreSQL
+    import StoragePostgreSQL
+#endif
+
 /// Chooses the store; the only place that names one.
 enum StoreFactory {
     /// - Throws: `DatabaseError` when the database cannot be used.
-    static func open(
-        _ configuration: ServeConfiguration, _ logger: Logger
-    ) throws -> any Store {
-        var options = SQLiteConfiguration(path: configuration.database)
+    static func open(_ configuration: ServeConfiguration, _ logger: Logger) throws -> any Store {
+        guard !configuration.database.isPostgreSQL else { return try openPostgreSQL(configuration, logger) }
+        var options = SQLiteConfiguration(path: configuration.database.text)
         options.rules = configuration.rules
         options.eventRetention = configuration.eventRetention?.milliseconds
         options.datafileHistory = configuration.datafileHistory
@@ -25,11 +28,104 @@ enum StoreFactory {
     /// For a command that runs beside the servers of a database and leaves retention to them.
     ///
     /// - Throws: `DatabaseError` when the database cannot be used.
-    static func open(_ path: String, _ rules: ProfileRules = ProfileRules()) throws -> any Store {
-        var options = SQLiteConfiguration(path: path)
+    static func open(_ database: DatabaseLocation, _ rules: ProfileRules = ProfileRules()) throws -> any Store {
+        guard !database.isPostgreSQL else { return try openPostgreSQL(database, rules) }
+        var options = SQLiteConfiguration(path: database.text)
         options.rules = rules
         options.deletesOld = false
         return try SQLiteStore(options)
+    }
+
+    /// Makes the tables, or brings them to this release's version.
+    ///
+    /// - Returns: the versions before and after.
+    static func migrate(_ database: DatabaseLocation) throws -> (from: Int, to: Int) {
+        guard database.isPostgreSQL else { return try DatabaseMaintenance.migrate(path: database.text) }
+        #if PostgreSQL
+            return try PostgreSQLStore.migrate(PostgreSQLConfiguration(url: database.text))
+        #else
+            throw withoutPostgreSQL
+        #endif
+    }
+
+    #if PostgreSQL
+        private static func openPostgreSQL(
+            _ configuration: ServeConfiguration, _ logger: Logger
+        ) throws -> any Store {
+            var options = PostgreSQLConfiguration(url: configuration.database.text)
+            options.rules = configuration.rules
+            options.isPooled = configuration.databasePooler
+            options.connectionsPerSession = configuration.databaseConnections
+            options.statementTimeout = configuration.databaseTimeout.seconds
+            options.eventRetention = configuration.eventRetention?.milliseconds
+            options.datafileHistory = configuration.datafileHistory
+            options.auditRetention = .milliseconds(configuration.auditRetention.milliseconds)
+            options.waitingChanges = configuration.maxWaitingWrites
+            options.waitingSeconds = configuration.maxWriteWait.seconds
+            options.report = { failure in
+                if let failure {
+                    logger.error("writes to the store fail", metadata: ["reason": "\(failure)"])
+                } else {
+                    logger.notice("writes to the store succeed again")
+                }
+            }
+            return try PostgreSQLStore(options)
+        }
+
+        private static func openPostgreSQL(_ database: DatabaseLocation, _ rules: ProfileRules) throws -> any Store {
+            var options = PostgreSQLConfiguration(url: database.text)
+            options.rules = rules
+            options.deletesOld = false
+            // Commands may connect through a pooler, and need not be fast.
+            options.isPooled = true
+            return try PostgreSQLStore(options)
+        }
+    #else
+        private static var withoutPostgreSQL: Failure {
+            Failure("the database must be a file; this program was built without PostgreSQL")
+        }
+
+        private static func openPostgreSQL(
+            _ configuration: ServeConfiguration, _ logger: Logger
+        ) throws -> any Store {
+            throw withoutPostgreSQL
+        }
+
+        private static func openPostgreSQL(_ database: DatabaseLocation, _ rules: ProfileRules) throws -> any Store {
+            throw withoutPostgreSQL
+        }
+    #endif
+}
+
+/// The setting of `--database`: a file, or a connection string of PostgreSQL.
+struct DatabaseLocation: Sendable, Equatable {
+    let text: String
+
+    init(_ text: String) {
+        self.text = text
+    }
+
+    /// Whether it is a connection string with a password.
+    var hasPassword: Bool {
+        #if PostgreSQL
+            return isPostgreSQL && ConnectionString(text).hasPassword
+        #else
+            return isPostgreSQL && text.contains("@")
+        #endif
+    }
+
+    var isPostgreSQL: Bool { text.hasPrefix("postgresql://") || text.hasPrefix("postgres://") }
+}
+
+extension DatabaseLocation: CustomStringConvertible {
+    /// For messages and logs: without the user and password of a connection string.
+    var description: String {
+        guard isPostgreSQL else { return text }
+        #if PostgreSQL
+            return ConnectionString(text).withoutSecrets
+        #else
+            return "postgresql://…"
+        #endif
     }
 }
 

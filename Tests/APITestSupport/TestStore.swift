@@ -1,0 +1,35 @@
+import Foundation
+import PostgreSQLTestSupport
+import Storage
+import StoragePostgreSQL
+import StorageSQLite
+
+/// The store that the API tests run over: SQLite, or with `HOLDFAST_TEST_DATABASE=postgresql` in the environment PostgreSQL.
+enum TestStore {
+    static var isPostgreSQL: Bool { ProcessInfo.processInfo.environment["HOLDFAST_TEST_DATABASE"] == "postgresql" }
+
+    /// Returns what `--database` names: the same for the same name and directory.
+    static func location(_ name: String, in directory: TemporaryDirectory) throws -> String {
+        guard isPostgreSQL else { return directory.file(name) }
+        return try directory.attachments.withLock { attachments in
+            if let known = attachments[name] as? TestDatabase { return known.url }
+            let database = try TestDatabase()
+            attachments[name] = database
+            return database.url
+        }
+    }
+
+    /// On a slow machine nothing must be refused for lack of time.
+    static func open(_ location: String) throws -> any Store {
+        guard isPostgreSQL else {
+            var configuration = SQLiteConfiguration(path: location)
+            configuration.waitingSeconds = 120
+            configuration.cacheBytes = 1 << 20
+            return try SQLiteStore(configuration)
+        }
+        var configuration = PostgreSQLConfiguration(url: location)
+        configuration.waitingSeconds = 120
+        configuration.statementTimeout = 120
+        return try PostgreSQLStore(configuration)
+    }
+}
