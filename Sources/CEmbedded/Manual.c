@@ -47,6 +47,9 @@ static const struct embedded_file files[] = {
     {"Operations", (const unsigned char[]){
 #embed "../holdfast/holdfast.docc/Operations.md" suffix(, 0)
     }},
+    {"RunOnPostgreSQL", (const unsigned char[]){
+#embed "../holdfast/holdfast.docc/RunOnPostgreSQL.md" suffix(, 0)
+    }},
     {"Deployment", (const unsigned char[]){
 #embed "../holdfast/holdfast.docc/Deployment.md" suffix(, 0)
     }},

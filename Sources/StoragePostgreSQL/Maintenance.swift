@@ -204,8 +204,8 @@ final class Maintenance: @unchecked Sendable {
         session.read([TallyRows.canFold()]) { [self] result in
             guard case .success(let rows) = result, rows[0].bool(0, 0) else { return done(false) }
             session.submit(
-                ProjectChange(reads: [TallyRows.take(.integer(Self.foldedRows))]) { _, rows in
-                    let folded = TallyRow.folded(rows[0])
+                ProjectChange(reads: [TallyRows.take(.integer(Self.foldedRows))]) { rows in
+                    let folded = TallyRow.folded(rows[1])
                     return (folded.isEmpty ? [] : [TallyRows.insert(folded)], 0)
                 } complete: { _ in
                     done(false)

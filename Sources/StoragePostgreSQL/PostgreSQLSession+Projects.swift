@@ -203,8 +203,13 @@ extension PostgreSQLSession {
     ) {
         let result = Decided(initial)
         submit(
-            ProjectChange(changesDatafiles: changesDatafiles, reads: reads) { state, rows in
+            ProjectChange(
+                lock: (changesDatafiles ? [ProjectStateRow.lockNewest] : []) + [ProjectStateRow.readLocked()],
+                reads: reads
+            ) { rows in
                 result.value = initial
+                let state = ProjectStateRow(rows[changesDatafiles ? 1 : 0], 0)
+                let rows = Array(rows.dropFirst(changesDatafiles ? 2 : 1))
                 guard let decision = decide(state, rows, &result.value) else { return ([], 0) }
                 return (decision.queries + [AuditRows.insert([decision.entry])], 1)
             } complete: { failure in

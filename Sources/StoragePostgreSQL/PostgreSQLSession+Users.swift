@@ -1,4 +1,5 @@
 import Bucketing
+import JSON
 import Storage
 
 /// The result of a step, which is applied anew in each attempt of its round.
@@ -26,7 +27,7 @@ extension PostgreSQLSession {
         var page = ProfilePage(profiles: [], end: nil)
         for row in rows.indices {
             let userID = rows.identifier(row, 0)
-            if let profile = try UserRows.decodeProfile(rows, row, 1).profile()?.visible(at: now) {
+            if let profile = try UserRows.decodeProfile(rows, row, 1).record()?.visible(at: now) {
                 page.profiles.append((userID, profile))
             }
             if row == limit - 1 { page.end = userID }
@@ -60,9 +61,12 @@ extension PostgreSQLSession {
     ) -> ChangeStep {
         let rules = StoreRules(profiles: store.configuration.rules)
         return ChangeStep(change.userID) { round in
-            if case .assign(_, let version) = change.operation {
-                guard let newest = round.newestDatafile() else {
-                    // Both are read at once.
+            var anonymous: ProfileRecord?
+            if case .assign(_, let version, let anonymousID) = change.operation {
+                // All are read at once.
+                let newest = round.newestDatafile()
+                let other = anonymousID.flatMap { round.user($0) }
+                guard let newest, anonymousID == nil || other != nil, round.user(change.userID) != nil else {
                     _ = round.user(change.userID)
                     return false
                 }
@@ -72,10 +76,20 @@ extension PostgreSQLSession {
                     return true
                 }
                 round.expectNewestDatafile(version)
+                if let other {
+                    do throws(StorageError) {
+                        anonymous = try other.profile.record()
+                    } catch {
+                        outcome.result = .failure(error)
+                        round.refused()
+                        return true
+                    }
+                    round.keep(other)
+                }
             }
             guard
                 let result = change.concernsProfileOnly
-                    ? Self.apply(change, rules.profiles, in: round)
+                    ? Self.apply(change, beside: anonymous, rules.profiles, in: round)
                     : round.apply(
                         to: change.userID,
                         { records, tallies throws(StorageError) in
@@ -83,7 +97,7 @@ extension PostgreSQLSession {
                         })
             else { return false }
             if case .failure = result { round.refused() }
-            if case .erase = change.operation, case .success = result, let user = round.user(change.userID) {
+            if change.operation.isErasure, case .success = result, let user = round.user(change.userID) {
                 round.erased(user)
             }
             outcome.result = result
@@ -92,11 +106,12 @@ extension PostgreSQLSession {
     }
 
     private static func apply(
-        _ change: ProfileChange, _ rules: ProfileRules, in round: WriteRound
+        _ change: ProfileChange, beside anonymous: ProfileRecord?, _ rules: ProfileRules, in round: WriteRound
     ) -> Result<ProfileChangeResult, StorageError>? {
         guard let user = round.user(change.userID) else { return nil }
         return Result { () throws(StorageError) in
-            let outcome = try rules.apply(change, to: try user.profile.profile(), at: round.now)
+            let outcome = try rules.apply(
+                change, to: try user.profile.record(), beside: anonymous, at: round.now)
             switch outcome.effect {
             case .none: break
             case .put(let record): user.set(record)
@@ -104,6 +119,89 @@ extension PostgreSQLSession {
             }
             return outcome.result
         }
+    }
+
+    func merge(_ merge: ProfileMerge, by author: Author, _ completion: @escaping Completion<ProfileMergeResult>) {
+        let outcome = Outcome<ProfileMergeResult>()
+        let rules = MergeRules(profiles: store.configuration.rules)
+        let step = ChangeStep(merge.userID) { round in
+            let result = round.apply(
+                to: merge.userID, merge.anonymousID,
+                { account, anonymous, tallies throws(StorageError) in
+                    try rules.apply(merge, by: author, to: &account, &anonymous, at: round.now, &tallies)
+                })
+            guard let result else { return false }
+            if case .success(let merged) = result, merged.changed { round.user(merge.anonymousID)?.deleteRow() }
+            if case .failure = result { round.refused() }
+            outcome.result = result
+            return true
+        }
+        let change = PendingChange(.records, [step]) { failure in
+            completion(failure.map { .failure($0) } ?? outcome.result)
+        }
+        // What it moves in the database, no other change of its transaction would see.
+        change.isAlone = true
+        submit(change)
+    }
+
+    // MARK: Sticky documents
+
+    func stickyDocuments(_ keys: [StickyKey], _ completion: @escaping Completion<[StickyDocument?]>) {
+        guard !store.isClosed else { return completion(.failure(.closed)) }
+        read([StickyRows.find(keys)]) { result in
+            completion(
+                result.flatMap { rows in
+                    Result { () throws(StorageError) in
+                        var documents: [StickyDocument?] = []
+                        let found = StickyRows.contents(rows[0])
+                        for key in keys {
+                            guard let content = found[key] else {
+                                documents.append(nil)
+                                continue
+                            }
+                            documents.append(try StickyDocument(key: key, content: content))
+                        }
+                        return documents
+                    }
+                })
+        }
+    }
+
+    func submit(_ change: StickyChange, _ completion: @escaping Completion<StickyDocument>) {
+        let outcome = Outcome<StickyDocument>()
+        let limit = store.configuration.rules.assignmentLimit
+        submit(
+            ProjectChange(lock: StickyRows.lock(change.key), reads: []) { rows in
+                outcome.result = Result { () throws(StorageError) in
+                    let content = rows[1].text(0, 0)
+                    let isNew = rows[0].count > 0
+                    let stored = isNew ? nil : try StickyDocument(key: change.key, content: content)
+                    return try StickyRules.merge(change, into: stored, limit: limit)
+                }
+                guard case .success(let document) = outcome.result,
+                    rows[0].count > 0
+                        ? !document.assignments.isEmpty
+                        : document.content.encoded()
+                            != Array(rows[1].text(0, 0).utf8)
+                else { return ([], 0) }
+                return ([StickyRows.update(document)], 0)
+            } complete: { failure in
+                completion(failure.map { .failure($0) } ?? outcome.result)
+            })
+    }
+
+    func removeStickyDocument(_ key: StickyKey, by author: Author, _ completion: @escaping Completion<Bool>) {
+        let outcome = Outcome<Bool>()
+        let now = store.configuration.clock()
+        submit(
+            ProjectChange(lock: [StickyRows.findLocked(key)], reads: []) { rows in
+                outcome.result = .success(rows[0].count > 0)
+                guard rows[0].count > 0 else { return ([], 0) }
+                let note = AuditNote(removing: key, try? StickyDocument(key: key, content: rows[0].text(0, 0)))
+                return ([StickyRows.delete(key), AuditRows.insert([AuditEntry(note, by: author, at: now)])], 1)
+            } complete: { failure in
+                completion(failure.map { .failure($0) } ?? outcome.result)
+            })
     }
 
     // MARK: Attributes
@@ -235,9 +333,14 @@ extension PostgreSQLSession {
         }
     }
 
-    func tallies(experimentID: Identifier, goal: Identifier, _ completion: @escaping Completion<[VariationTally]>) {
-        scan(TallyRows.ofExperiment(.text(experimentID.string), .text(goal.string)), completion) {
-            TallyRows.tallies($0)
+    func tally(experimentID: Identifier, goal: Identifier, _ completion: @escaping Completion<ExperimentTally>) {
+        guard !store.isClosed else { return completion(.failure(.closed)) }
+        // One snapshot for both tables.
+        read([
+            Statement.beginSnapshot(), TallyRows.ofExperiment(.text(experimentID.string), .text(goal.string)),
+            AllocationPeriodRows.ofExperiments(.texts([experimentID.string])), Statement.commit(),
+        ]) { result in
+            completion(result.map { TallyRows.tally($0[1], periods: $0[2]) })
         }
     }
 

@@ -153,7 +153,7 @@ final class PostgreSQLSession: StoreSession, @unchecked Sendable {
                 let now = store.configuration.clock()
                 if !profiles.isEmpty {
                     Self.complete(profiles, rows[0]) { rows, row, _ throws(StorageError) in
-                        try UserRows.decodeProfile(rows, row, 1).profile()?.visible(at: now)
+                        try UserRows.decodeProfile(rows, row, 1).record()?.visible(at: now)
                     }
                 }
                 if !attributes.isEmpty {

@@ -21,12 +21,11 @@ enum Schema {
         try handle.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
         do throws(PostgreSQLError) {
             try handle.execute("SELECT pg_advisory_xact_lock(\(lock))")
-            // Another server may have migrated in the meantime.
-            let from = try Self.version(handle)
+            // Another server may have migrated in the meantime, which the catalog may not show to a query by name.
+            try handle.execute("CREATE TABLE IF NOT EXISTS holdfast_schema (version integer NOT NULL)")
+            let version = try handle.execute("SELECT max(version) FROM holdfast_schema").first?.first
+            let from = version?.flatMap { Int($0) } ?? 0
             try refuseNewer(from)
-            if from == 0 {
-                try handle.execute("CREATE TABLE IF NOT EXISTS holdfast_schema (version integer NOT NULL)")
-            }
             for step in steps.dropFirst(from) { try handle.execute(String(decoding: step, as: UTF8.self)) }
             try handle.execute(
                 "DELETE FROM holdfast_schema; INSERT INTO holdfast_schema (version) VALUES (\(steps.count))")

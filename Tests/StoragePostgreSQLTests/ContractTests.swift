@@ -12,6 +12,12 @@ extension PostgreSQLTests {
         @Test("Keeps the contract of profiles", arguments: StoreContract.profiles)
         func profiles(_ contract: StoreContract) async throws { try await run(contract) }
 
+        @Test("Keeps the contract of merging", arguments: StoreContract.merging)
+        func merging(_ contract: StoreContract) async throws { try await run(contract) }
+
+        @Test("Keeps the contract of sticky documents", arguments: StoreContract.stickyDocuments)
+        func stickyDocuments(_ contract: StoreContract) async throws { try await run(contract) }
+
         @Test("Keeps the contract of attributes", arguments: StoreContract.attributes)
         func attributes(_ contract: StoreContract) async throws { try await run(contract) }
 

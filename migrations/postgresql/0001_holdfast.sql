@@ -140,6 +140,16 @@ CREATE TABLE tallies (
 
 CREATE INDEX tallies_by_experiment ON tallies (experiment_id, goal);
 
+-- What GrowthBook SDKs have assigned, by the value of an attribute that identifies users.
+CREATE TABLE sticky_documents (
+    -- Erasing a user erases the documents whose value is the user's id.
+    attribute_value text COLLATE "C" NOT NULL,
+    attribute_name text COLLATE "C" NOT NULL,
+    -- A JSON object: variations by experiment and bucket version.
+    assignments text NOT NULL,
+    PRIMARY KEY (attribute_value, attribute_name)
+);
+
 -- What admins did, in the order in which they did it.
 CREATE TABLE audit (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

@@ -38,7 +38,7 @@ enum ExposureRows {
             .integers(exposures.map { ($0.isCrossed ? crossed : 0) | ($0.exposure.isForced ? forced : 0) }),
             .texts(exposures.map(\.exposure.sdkKey)),
             .texts(exposures.map { String(decoding: $0.exposure.payload, as: UTF8.self) }),
-            .integers(exposures.map { _ in Int64(0) }))
+            .integers(exposures.map(\.period)))
     }
 
     static func decode(_ rows: Rows, _ row: Int) -> StoredExposure {
@@ -48,7 +48,9 @@ enum ExposureRows {
             experimentKey: rows.identifier(row, 3), variationID: rows.identifier(row, 4),
             happenedAt: rows.bounded(row, 5), isForced: flags & forced != 0, sdkKey: rows.text(row, 7),
             payload: rows.bytes(row, 8))
-        return StoredExposure(number: rows.integer(row, 2), exposure: exposure, isCrossed: flags & crossed != 0)
+        return StoredExposure(
+            number: rows.integer(row, 2), exposure: exposure, isCrossed: flags & crossed != 0,
+            period: rows.integer(row, 9))
     }
 }
 
@@ -58,7 +60,7 @@ enum GoalEventRows {
     static let ofUsers = Statement(
         "goal_events",
         """
-        SELECT goal_events.user_id, goal, value, happened_at
+        SELECT goal_events.user_id, goal, value, happened_at, sender_id
         FROM unnest($1::text[], $2::bigint[]) AS asked (user_id, since)
         JOIN goal_events ON goal_events.user_id = asked.user_id AND happened_at >= asked.since
         ORDER BY number
@@ -76,6 +78,14 @@ enum GoalEventRows {
         SELECT number, user_id, goal, value, happened_at, received_at, sdk_key, sender_id, payload FROM goal_events
         WHERE number > $1 ORDER BY number LIMIT $2
         """)
+    /// Deletes the events of one user whose sender's id an event of another has, before the others are moved.
+    static let deleteKnown = Statement(
+        "delete_known_goal_events",
+        """
+        DELETE FROM goal_events WHERE user_id = $1 AND sender_id IN
+            (SELECT sender_id FROM goal_events WHERE user_id = $2 AND sender_id IS NOT NULL)
+        """)
+    static let move = Statement("move_goal_events", "UPDATE goal_events SET user_id = $2 WHERE user_id = $1")
     static let delete = Statement("delete_goal_events", "DELETE FROM goal_events WHERE user_id = ANY($1)")
     /// What was tallied of them stays.
     static let deleteOldest = Statement(

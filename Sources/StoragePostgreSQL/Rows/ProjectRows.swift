@@ -167,6 +167,7 @@ enum AuditRows {
     /// Removes what identifies erased users, see ``AuditEntry/anonymize()``.
     static let anonymize = Statement(
         "anonymize_audit", "UPDATE audit SET user_id = NULL, before = NULL, after = NULL WHERE user_id = ANY($1)")
+    static let move = Statement("move_audit", "UPDATE audit SET user_id = $2 WHERE user_id = $1")
     static let prune = Statement(
         "prune_audit",
         """

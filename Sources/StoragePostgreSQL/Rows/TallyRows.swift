@@ -1,4 +1,5 @@
 import Bucketing
+import JSON
 import Storage
 
 /// A row of the `tallies` table: an addend. A transaction adds some, readers add them up, and a sweep folds many into one.
@@ -19,9 +20,9 @@ struct TallyRow {
     /// Of a goal; exact products and sums need more than one number.
     var sums: [CompensatedSum]
 
-    init(_ key: Key, users tally: VariationTally) {
+    init(_ key: Key, _ users: UserCounts) {
         self.key = key
-        counts = [tally.counted, tally.crossed, tally.forced, 0].map { Int64($0) }
+        counts = [users.counted, users.crossed, users.forced, 0].map { Int64($0) }
         sums = Array(repeating: .zero, count: 5)
     }
 
@@ -127,30 +128,78 @@ enum TallyRows {
     }
 
     static func insert(_ changes: TallyChanges) -> Query {
-        insert(
-            changes.users.map { variation, tally in
-                TallyRow(.init(experimentID: variation.experimentID, variationID: variation.variationID), users: tally)
-            }
-                + changes.goals.map { key, tally in
-                    TallyRow(
-                        .init(
-                            experimentID: key.variation.experimentID, variationID: key.variation.variationID,
-                            goal: key.goal), tally)
-                })
+        let users = changes.users.map { key, counts in
+            TallyRow(
+                .init(
+                    experimentID: key.experimentID, variationID: key.cohort.variationID, period: key.cohort.period,
+                    day: key.cohort.day), counts)
+        }
+        let goals = changes.goals.map { key, tally in
+            TallyRow(
+                .init(experimentID: key.experimentID, variationID: key.variationID, day: key.day, goal: key.goal), tally
+            )
+        }
+        return insert(users + goals)
     }
 
-    /// The tally of each variation for a goal, from the rows of ``ofExperiment``.
-    static func tallies(_ rows: Rows) -> [VariationTally] {
-        let folded = TallyRow.folded(rows)
-        let goals = Dictionary(
-            folded.filter { $0.key.goal != nil }.map { ($0.key.variationID, $0.goalTally) }, uniquingKeysWith: +)
-        return folded.filter { $0.key.goal == nil }.map { row in
-            var tally = VariationTally(variationID: row.key.variationID)
-            (tally.counted, tally.crossed, tally.forced) = (
-                Int(row.counts[0]), Int(row.counts[1]), Int(row.counts[2])
-            )
-            tally.goal = goals[row.key.variationID] ?? GoalTally()
-            return tally
-        }.sorted { $0.variationID < $1.variationID }
+    /// What was tallied of an experiment for a goal.
+    ///
+    /// - Parameters:
+    ///   - rows: of ``ofExperiment``.
+    ///   - periods: of ``AllocationPeriodRows/ofExperiments``, from the same snapshot.
+    static func tally(_ rows: Rows, periods: Rows) -> ExperimentTally {
+        var users: [(cohort: Cohort, counts: UserCounts)] = []
+        var goals: [(variationID: Identifier, day: Int64, tally: GoalTally)] = []
+        for row in TallyRow.folded(rows) {
+            let key = row.key
+            if key.goal == nil {
+                let counts = UserCounts(
+                    counted: Int(row.counts[0]), crossed: Int(row.counts[1]), forced: Int(row.counts[2]))
+                users.append((Cohort(variationID: key.variationID, period: key.period, day: key.day), counts))
+            } else {
+                goals.append((key.variationID, key.day, row.goalTally))
+            }
+        }
+        return ExperimentTally(
+            periods: periods.indices.map { AllocationPeriodRows.decode(periods, $0).period }, users: users, goals: goals
+        )
+    }
+}
+
+/// The `allocation_periods` table.
+enum AllocationPeriodRows {
+    static let ofExperiments = Statement(
+        "allocation_periods",
+        """
+        SELECT experiment_id, number, sdk_key, since, allocation FROM allocation_periods
+        WHERE experiment_id = ANY($1)
+        """)
+    private static let insertAll = Statement(
+        "insert_allocation_periods",
+        """
+        INSERT INTO allocation_periods (experiment_id, number, sdk_key, since, allocation)
+        SELECT * FROM unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[], $5::text[])
+        ON CONFLICT (experiment_id, number) DO NOTHING
+        """)
+
+    typealias Period = (experimentID: Identifier, period: AllocationPeriod)
+
+    static func insert(_ periods: [Period]) -> Query {
+        insertAll(
+            .texts(periods.map(\.experimentID.string)), .integers(periods.map(\.period.number)),
+            .texts(periods.map(\.period.sdkKey)), .integers(periods.map(\.period.since)),
+            .texts(periods.map { String(decoding: $0.period.allocation.json.encoded(), as: UTF8.self) }))
+    }
+
+    /// A damaged allocation reads as an empty one, with which no count is compared.
+    static func decode(_ rows: Rows, _ row: Int) -> Period {
+        let json = try? JSONParser().parse(rows.text(row, 4))
+        let allocation = json.flatMap { try? TrafficAllocation(json: $0) } ?? TrafficAllocation(ranges: [])
+        return (
+            rows.identifier(row, 0),
+            AllocationPeriod(
+                number: rows.integer(row, 1), sdkKey: rows.text(row, 2), since: rows.bounded(row, 3),
+                allocation: allocation)
+        )
     }
 }

@@ -61,6 +61,15 @@ enum UserRows {
         RETURNING user_id
         """)
 
+    /// Keeps rows that were only read as they are until the commit.
+    static let keepRows = Statement(
+        "keep_rows",
+        """
+        SELECT users.user_id FROM users JOIN unnest($1::text[], $2::bigint[]) AS old (user_id, expected)
+        ON users.user_id = old.user_id AND users.version = old.expected
+        ORDER BY users.user_id FOR SHARE OF users
+        """)
+
     static let page = Statement(
         "profile_page",
         """
@@ -75,13 +84,25 @@ enum UserRows {
         "expired_profiles",
         "SELECT user_id FROM users WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2")
 
-    static func decodeProfile(_ rows: Rows, _ row: Int, _ column: Int32) -> UserRecords.StoredProfile {
+    static func decodeProfile(_ rows: Rows, _ row: Int, _ column: Int32) -> UserRecords.Stored<ProfileRecord> {
         guard !rows.isNull(row, column) else { return .absent }
         do throws(ProfileRecordDamage) {
             return .present(try ProfileRecord(checking: rows.bytes(row, column)))
         } catch {
             let userID = rows.text(row, 0)
             return .damaged(.damaged(reason: "the stored profile of '\(userID)' is damaged: \(error)"))
+        }
+    }
+
+    /// - Parameter bytes: `nil` if there are none.
+    static func decodeAttributes(
+        _ bytes: [UInt8]?, of userID: Identifier
+    ) -> UserRecords.Stored<AttributeRecord> {
+        guard let bytes else { return .absent }
+        do throws(StorageError) {
+            return .present(try decodeAttributes(bytes, of: userID))
+        } catch {
+            return .damaged(error)
         }
     }
 
@@ -94,8 +115,11 @@ enum UserRows {
     }
 }
 
-extension UserRecords.StoredProfile {
-    func profile() throws(StorageError) -> ProfileRecord? {
+extension UserRecords.Stored {
+    /// The record; `nil` if there is none.
+    ///
+    /// - Throws: ``StorageError/damaged(reason:)``
+    func record() throws(StorageError) -> Record? {
         switch self {
         case .absent: return nil
         case .present(let record): return record

@@ -1,25 +1,25 @@
 import Dispatch
 import Storage
 
-/// A change of what all users share: datafiles, attributes, segments, the audit log. They are rare, so that each has a
-/// transaction of its own, one after the other on all servers.
+/// A change of what all users share: datafiles, attributes, segments, the audit log; or of a sticky document. Each has a
+/// transaction of its own, in which it locks, reads and writes.
 final class ProjectChange {
     /// Monotonic nanoseconds.
     let submittedAt = DispatchTime.now().uptimeNanoseconds
-    /// Whether it waits for transactions that depend on the newest datafile.
-    let changesDatafiles: Bool
-    /// What to read, under a lock that keeps others from changing it.
+    /// What keeps others from changing what is read.
+    let lock: [Query]
     let reads: [Query]
-    /// Says what to write, if anything, from the rows of each read; may be called again. An audit entry counts as one.
-    let decide: (ProjectStateRow, [Rows]) -> (queries: [Query], auditEntries: Int)
+    /// Says what to write, if anything, from the rows of ``lock`` and ``reads``; may be called again.
+    let decide: ([Rows]) -> (queries: [Query], auditEntries: Int)
     let complete: (StorageError?) -> Void
 
+    /// - Parameter lock: by default that of the projects, which one change on all servers has at a time.
     init(
-        changesDatafiles: Bool = false, reads: [Query],
-        decide: @escaping (ProjectStateRow, [Rows]) -> (queries: [Query], auditEntries: Int),
+        lock: [Query] = [ProjectStateRow.readLocked()], reads: [Query],
+        decide: @escaping ([Rows]) -> (queries: [Query], auditEntries: Int),
         complete: @escaping (StorageError?) -> Void
     ) {
-        self.changesDatafiles = changesDatafiles
+        self.lock = lock
         self.reads = reads
         self.decide = decide
         self.complete = complete
@@ -46,19 +46,18 @@ final class ProjectRound {
     func start() {
         startedAt = .now()
         connection.isInTransaction = true
-        let first = [Statement.begin()] + (change.changesDatafiles ? [ProjectStateRow.lockNewest] : [])
-        connection.run(first + [ProjectStateRow.readLocked()] + change.reads) { [self] result in
+        connection.run([Statement.begin()] + change.lock + change.reads) { [self] result in
             switch result {
-            case .success(let rows): write(ProjectStateRow(rows[first.count], 0), Array(rows[(first.count + 1)...]))
+            case .success(let rows): write(Array(rows.dropFirst()))
             case .failure(let error): failed(error)
             }
         }
     }
 
-    private func write(_ state: ProjectStateRow, _ rows: [Rows]) {
-        let (queries, auditEntries) = change.decide(state, rows)
+    private func write(_ rows: [Rows]) {
+        let (queries, auditEntries) = change.decide(rows)
         connection.isInTransaction = false
-        connection.run(queries + [Statement.commit()]) { [self] result in
+        connection.run(queries.isEmpty ? [Statement.rollback()] : queries + [Statement.commit()]) { [self] result in
             switch result {
             case .success:
                 if !queries.isEmpty { count(auditEntries) }

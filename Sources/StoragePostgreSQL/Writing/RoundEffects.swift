@@ -12,6 +12,11 @@ struct RoundEffects {
     private var exposures: [StoredExposure] = []
     private var goalEvents: [GoalEvent] = []
     private var changesProjects = false
+    private(set) var periods: [AllocationPeriodRows.Period] = []
+    /// Whose goal events and audit entries become another user's.
+    private var takenOver: [(from: Identifier, to: Identifier)] = []
+    /// The versions of rows that were only read, and must be the same at the commit.
+    var keptVersions: [Identifier: Int64] = [:]
     /// The number of changes that a rule refused.
     var refusals = 0
 
@@ -23,14 +28,18 @@ struct RoundEffects {
     /// Whether there is nothing to write.
     var isEmpty: Bool {
         tallies.isEmpty && erasedUsers.isEmpty && auditEntries.isEmpty && exposures.isEmpty && goalEvents.isEmpty
-            && !changesProjects
+            && !changesProjects && periods.isEmpty && takenOver.isEmpty
     }
 
     /// Notes a write of a rule, as far as it is not about the user's state.
     mutating func perform(_ write: UserRecords.Write, of user: UserState, at now: Timestamp) {
         let userID = user.userID
         switch write {
-        case .putProfile, .deleteProfile, .putTotal, .deleteTotals: break
+        case .putProfile, .deleteProfile, .putTotal, .deleteTotals, .putAttributes: break
+        case .putPeriod(let period, let experimentID):
+            let isKnown = periods.contains { $0.experimentID == experimentID && $0.period.number == period.number }
+            if !isKnown { periods.append((experimentID, period)) }
+        case .takeOver(let other): takenOver.append((other, userID))
         case .putForcedVariation, .deleteForcedVariation: changesProjects = true
         case .putExposure(let stored):
             // A statement may touch a row only once.
@@ -59,9 +68,16 @@ struct RoundEffects {
         func add<Element>(_ elements: [Element], _ query: ([Element]) -> Query) {
             if !elements.isEmpty { queries.append(query(elements)) }
         }
+        for (former, userID) in takenOver {
+            for statement in [GoalEventRows.deleteKnown, GoalEventRows.move, AuditRows.move] {
+                let parameters = [Parameter.text(former.string), .text(userID.string)]
+                queries.append(Query(statement: statement, parameters: parameters))
+            }
+        }
         add(users.filter(\.isErased).map(\.userID.string)) { erased in
             for statement in [
                 ExposureRows.delete, GoalEventRows.delete, UserGoalRows.deleteAll, ForcedVariationRows.deleteAll,
+                StickyRows.deleteAll,
             ] { queries.append(statement(.texts(erased))) }
             return AuditRows.anonymize(.texts(erased))
         }
@@ -73,6 +89,7 @@ struct RoundEffects {
         }
         add(users.flatMap(\.deletedForcedVariations), ForcedVariationRows.delete)
         add(users.flatMap(\.putForcedVariations), ForcedVariationRows.put)
+        add(periods, AllocationPeriodRows.insert)
         if !exposures.isEmpty || !goalEvents.isEmpty { queries.append(Self.lockNumbers(.integer(Self.numbering))) }
         add(exposures, ExposureRows.put)
         add(goalEvents, GoalEventRows.insert)
@@ -167,7 +184,7 @@ extension UserState {
     /// By how much the change alters the numbers of profiles and assignments.
     var profileDifference: (profiles: Int64, assignments: Int64) {
         guard profileChanged else { return (0, 0) }
-        func numbers(_ profile: UserRecords.StoredProfile) -> (profiles: Int64, assignments: Int64) {
+        func numbers(_ profile: UserRecords.Stored<ProfileRecord>) -> (profiles: Int64, assignments: Int64) {
             switch profile {
             case .absent: (0, 0)
             case .present(let record): (1, Int64(record.count))

@@ -19,18 +19,22 @@ struct RoundNeeds {
     private var otherRecords: Set<Identifier> = []
     private var goalEvents: [Identifier: Timestamp] = [:]
     private var senders: Set<Sender> = []
+    private var periods: Set<Identifier> = []
 
     private static let otherRecordsExist = Statement(
         "other_records",
         """
         SELECT user_id FROM unnest($1::text[]) AS asked (user_id)
         WHERE EXISTS (SELECT FROM goal_events WHERE goal_events.user_id = asked.user_id)
+            OR EXISTS (SELECT FROM sticky_documents WHERE attribute_value = asked.user_id)
             OR EXISTS (SELECT FROM audit WHERE audit.user_id = asked.user_id)
         """)
 
     mutating func add(_ part: UserRecords.Part, of userID: Identifier) {
         switch part {
-        case .profile: break
+        case .profile, .attributes: break
+        case .definedAttributes: definedAttributes = true
+        case .periods(let experimentID): periods.insert(experimentID)
         case .otherRecords: otherRecords.insert(userID)
         case .forcedVariations: forcedVariations.insert(userID)
         case .exposures, .exposure: exposures.insert(userID)
@@ -43,7 +47,7 @@ struct RoundNeeds {
     var isEmpty: Bool {
         rows.isEmpty && !newestDatafile && !definedAttributes && erasures.isEmpty && exposures.isEmpty
             && totals.isEmpty && forcedVariations.isEmpty && otherRecords.isEmpty && goalEvents.isEmpty
-            && senders.isEmpty
+            && senders.isEmpty && periods.isEmpty
     }
 
     /// A query, and what to do with its rows.
@@ -107,6 +111,13 @@ struct RoundNeeds {
             guard !users.isEmpty else { return }
             readings.append((statement(.texts(users.sorted().map(\.string))), take))
         }
+        read(periods, AllocationPeriodRows.ofExperiments) { [periods] rows, round in
+            for experimentID in periods { round.readPeriods[experimentID] = [] }
+            for row in rows.indices {
+                let (experimentID, period) = AllocationPeriodRows.decode(rows, row)
+                round.readPeriods[experimentID]?.append(period)
+            }
+        }
         read(exposures, ExposureRows.ofUsers) { [exposures] rows, round in
             for userID in exposures { round.users[userID]?.readExposures = [] }
             for row in rows.indices {
@@ -144,7 +155,8 @@ struct RoundNeeds {
                             round.users[rows.identifier(row, 0)]?.readGoalEvents?.events.append(
                                 .init(
                                     goal: rows.identifier(row, 1), value: rows.double(row, 2),
-                                    happenedAt: rows.integer(row, 3)))
+                                    happenedAt: rows.integer(row, 3),
+                                    senderID: rows.optionalText(row, 4).map { Identifier($0) }))
                         }
                     }
                 ))

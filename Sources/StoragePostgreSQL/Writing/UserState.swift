@@ -9,7 +9,7 @@ final class UserState {
 
     /// The version of the row; `nil` if there is none.
     private(set) var version: Int64?
-    private(set) var readProfile = UserRecords.StoredProfile.absent
+    private(set) var readProfile = UserRecords.Stored<ProfileRecord>.absent
     private var readAttributes: [UInt8]?
     /// Parts that have been read; `nil` if not.
     var readExposures: [StoredExposure]?
@@ -21,7 +21,7 @@ final class UserState {
 
     // MARK: As changed
 
-    private(set) var profile = UserRecords.StoredProfile.absent
+    private(set) var profile = UserRecords.Stored<ProfileRecord>.absent
     private(set) var attributes: [UInt8]?
     private(set) var profileChanged = false
     private(set) var attributesChanged = false
@@ -48,7 +48,7 @@ final class UserState {
     }
 
     /// Takes over the user's row.
-    func read(version: Int64?, profile: UserRecords.StoredProfile, attributes: [UInt8]?) {
+    func read(version: Int64?, profile: UserRecords.Stored<ProfileRecord>, attributes: [UInt8]?) {
         self.version = version
         readProfile = profile
         readAttributes = attributes
@@ -98,6 +98,9 @@ final class UserState {
     func fill(_ part: UserRecords.Part, _ records: inout UserRecords) -> Bool {
         switch part {
         case .profile: records.profile = profile
+        case .attributes: records.attributes = UserRows.decodeAttributes(attributes, of: userID)
+        // What all users share is the round's.
+        case .definedAttributes, .periods: break
         case .otherRecords:
             guard readOtherRecords != nil else { return false }
             records.hasOtherRecords = hasOtherRecords || attributes != nil || !goalEvents.isEmpty
@@ -157,9 +160,15 @@ final class UserState {
             deletedTotals.insert(experimentID)
             needsGuard = true
         case .insertGoalEvent(let event):
-            goalEvents.append(.init(goal: event.goal, value: event.value, happenedAt: event.happenedAt))
+            goalEvents.append(
+                .init(
+                    goal: event.goal, value: event.value, happenedAt: event.happenedAt, senderID: event.senderID))
             if let senderID = event.senderID { senderIDs[senderID] = true }
             needsGuard = true
+        case .putAttributes(let record): set(record.isEmpty ? nil : record)
+        // The other user's events are not known here: a merge has a round of its own.
+        case .takeOver: needsGuard = true
+        case .putPeriod: break
         case .eraseOtherRecords: eraseOtherRecords()
         case .recordAudit: hasOtherRecords = true
         }

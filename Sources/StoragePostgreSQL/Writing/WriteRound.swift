@@ -26,6 +26,8 @@ final class WriteRound {
     var users: [Identifier: UserState] = [:]
     var newestDatafileVersion: Int64?
     var attributeNumbers: Set<UInt32>?
+    /// The allocation periods of experiments, as they were read.
+    var readPeriods: [Identifier: [AllocationPeriod]] = [:]
     /// Seconds since users were erased; infinite for those who were not.
     var erasures: (ages: [Identifier: Double], checkedAt: UInt64) = ([:], 0)
     private var needs = RoundNeeds()
@@ -114,22 +116,75 @@ final class WriteRound {
         while true {
             do throws(StorageError) {
                 if let value = try rule(&records, &effects.tallies) {
-                    for write in records.writes {
-                        effects.perform(write, of: user, at: now)
-                        user.perform(write)
-                    }
+                    perform(records, of: user)
                     return .success(value)
                 }
             } catch {
                 return .failure(error)
             }
-            var isComplete = true
-            for part in records.takeMissing() where !user.fill(part, &records) {
-                needs.add(part, of: userID)
-                isComplete = false
-            }
-            guard isComplete else { return nil }
+            guard fill(&records, of: user) else { return nil }
         }
+    }
+
+    /// Applies a rule to the records of two users, see ``apply(to:_:)``. Performs the writes of the first user first.
+    func apply<Value>(
+        to first: Identifier, _ second: Identifier,
+        _ rule: (inout UserRecords, inout UserRecords, inout TallyChanges) throws(StorageError) -> Value?
+    ) -> Result<Value, StorageError>? {
+        let (firstUser, secondUser) = (user(first), user(second))
+        guard let firstUser, let secondUser else { return nil }
+        var (firstRecords, secondRecords) = (UserRecords(userID: first), UserRecords(userID: second))
+        while true {
+            do throws(StorageError) {
+                if let value = try rule(&firstRecords, &secondRecords, &effects.tallies) {
+                    perform(firstRecords, of: firstUser)
+                    perform(secondRecords, of: secondUser)
+                    return .success(value)
+                }
+            } catch {
+                return .failure(error)
+            }
+            let isFilled = (fill(&firstRecords, of: firstUser), fill(&secondRecords, of: secondUser))
+            guard isFilled.0, isFilled.1 else { return nil }
+        }
+    }
+
+    private func perform(_ records: UserRecords, of user: UserState) {
+        for write in records.writes {
+            effects.perform(write, of: user, at: now)
+            user.perform(write)
+        }
+    }
+
+    /// Gives a rule what it lacks.
+    ///
+    /// - Returns: `false` if something has to be read first.
+    private func fill(_ records: inout UserRecords, of user: UserState) -> Bool {
+        var isComplete = true
+        for part in records.takeMissing() where !fill(part, &records, of: user) {
+            needs.add(part, of: user.userID)
+            isComplete = false
+        }
+        return isComplete
+    }
+
+    private func fill(_ part: UserRecords.Part, _ records: inout UserRecords, of user: UserState) -> Bool {
+        switch part {
+        case .definedAttributes:
+            guard let attributeNumbers else { return false }
+            records.definedAttributes = attributeNumbers
+            return true
+        case .periods(let experimentID):
+            guard let known = readPeriods[experimentID] else { return false }
+            records.periods = known + effects.periods.filter { $0.experimentID == experimentID }.map(\.period)
+            return true
+        default: return user.fill(part, &records)
+        }
+    }
+
+    /// Requires that a user who was only read is the same at the commit.
+    func keep(_ user: UserState) {
+        effects.keptVersions[user.userID] = user.version
     }
 
     func refused() {
@@ -200,6 +255,12 @@ final class WriteRound {
         let rows = UserRowWrites(changed, isGuarded: !isDivisible)
         var queries = isLocking ? [] : [Statement.begin()]
         if let version = effects.newestDatafile { queries += ProjectStateRow.expectNewest(version) }
+        let written = Set(changed.map(\.userID))
+        let kept = effects.keptVersions.filter { !written.contains($0.key) }.sorted { $0.key < $1.key }
+        if !kept.isEmpty {
+            let parameters = [Parameter.texts(kept.map(\.key.string)), .integers(kept.map(\.value))]
+            queries.append(Query(statement: UserRows.keepRows.guarded, parameters: parameters))
+        }
         let first = queries.count
         queries += rows.queries
         queries += effects.queries(changed, server: store.server)
@@ -276,6 +337,7 @@ final class WriteRound {
         users = [:]
         newestDatafileVersion = nil
         attributeNumbers = nil
+        readPeriods = [:]
         erasures = ([:], 0)
         let time = DispatchTime.now().uptimeNanoseconds
         let longest = UInt64(store.configuration.waitingSeconds * 1e9)

@@ -1,0 +1,67 @@
+import Bucketing
+import JSON
+import Storage
+
+/// The `sticky_documents` table.
+enum StickyRows {
+    private static let findAll = Statement(
+        "sticky_documents",
+        """
+        SELECT attribute_value, attribute_name, assignments FROM sticky_documents
+        JOIN unnest($1::text[], $2::text[]) AS asked (value, name) ON attribute_value = value AND attribute_name = name
+        """)
+    private static let insertEmpty = Statement(
+        "insert_sticky_document",
+        """
+        INSERT INTO sticky_documents (attribute_value, attribute_name, assignments) VALUES ($1, $2, '{}')
+        ON CONFLICT (attribute_value, attribute_name) DO NOTHING
+        RETURNING 1
+        """)
+    private static let findOne = Statement(
+        "locked_sticky_document",
+        """
+        SELECT assignments FROM sticky_documents WHERE attribute_value = $1 AND attribute_name = $2 FOR UPDATE
+        """)
+    private static let updateOne = Statement(
+        "update_sticky_document",
+        "UPDATE sticky_documents SET assignments = $3 WHERE attribute_value = $1 AND attribute_name = $2")
+    private static let deleteOne = Statement(
+        "delete_sticky_document",
+        "DELETE FROM sticky_documents WHERE attribute_value = $1 AND attribute_name = $2")
+    /// Of erased users.
+    static let deleteAll = Statement(
+        "delete_sticky_documents", "DELETE FROM sticky_documents WHERE attribute_value = ANY($1)")
+
+    static func find(_ keys: [StickyKey]) -> Query {
+        let keys = Set(keys)
+        return findAll(.texts(keys.map(\.attributeValue.string)), .texts(keys.map(\.attributeName.string)))
+    }
+
+    static func contents(_ rows: Rows) -> [StickyKey: String] {
+        var contents: [StickyKey: String] = [:]
+        for row in rows.indices {
+            let key = StickyKey(attributeName: rows.identifier(row, 1), attributeValue: rows.identifier(row, 0))
+            contents[key] = rows.text(row, 2)
+        }
+        return contents
+    }
+
+    /// Makes an empty document if there is none, which returns a row, and locks it.
+    static func lock(_ key: StickyKey) -> [Query] {
+        [insertEmpty(.text(key.attributeValue.string), .text(key.attributeName.string)), findLocked(key)]
+    }
+
+    static func findLocked(_ key: StickyKey) -> Query {
+        findOne(.text(key.attributeValue.string), .text(key.attributeName.string))
+    }
+
+    static func update(_ document: StickyDocument) -> Query {
+        updateOne(
+            .text(document.key.attributeValue.string), .text(document.key.attributeName.string),
+            .text(String(decoding: document.content.encoded(), as: UTF8.self)))
+    }
+
+    static func delete(_ key: StickyKey) -> Query {
+        deleteOne(.text(key.attributeValue.string), .text(key.attributeName.string))
+    }
+}
