@@ -15,6 +15,8 @@ struct RoundEffects {
     private(set) var periods: [AllocationPeriodRows.Period] = []
     /// Whose goal events and audit entries become another user's.
     private var takenOver: [(from: Identifier, to: Identifier)] = []
+    /// Users whose sticky documents are deleted.
+    private var stickyErasures: [Identifier] = []
     /// The versions of rows that were only read, and must be the same at the commit.
     var keptVersions: [Identifier: Int64] = [:]
     /// The number of changes that a rule refused.
@@ -28,7 +30,7 @@ struct RoundEffects {
     /// Whether there is nothing to write.
     var isEmpty: Bool {
         tallies.isEmpty && erasedUsers.isEmpty && auditEntries.isEmpty && exposures.isEmpty && goalEvents.isEmpty
-            && !changesProjects && periods.isEmpty && takenOver.isEmpty
+            && !changesProjects && periods.isEmpty && takenOver.isEmpty && stickyErasures.isEmpty
     }
 
     /// Notes a write of a rule, as far as it is not about the user's state.
@@ -40,6 +42,7 @@ struct RoundEffects {
             let isKnown = periods.contains { $0.experimentID == experimentID && $0.period.number == period.number }
             if !isKnown { periods.append((experimentID, period)) }
         case .takeOver(let other): takenOver.append((other, userID))
+        case .eraseStickyDocuments: stickyErasures.append(userID)
         case .putForcedVariation, .deleteForcedVariation: changesProjects = true
         case .putExposure(let stored):
             // A statement may touch a row only once.
@@ -77,10 +80,10 @@ struct RoundEffects {
         add(users.filter(\.isErased).map(\.userID.string)) { erased in
             for statement in [
                 ExposureRows.delete, GoalEventRows.delete, UserGoalRows.deleteAll, ForcedVariationRows.deleteAll,
-                StickyRows.deleteAll,
             ] { queries.append(statement(.texts(erased))) }
             return AuditRows.anonymize(.texts(erased))
         }
+        add(stickyErasures.map(\.string)) { StickyRows.deleteAll(.texts($0)) }
         add(users.flatMap { user in user.deletedTotals.map { (user.userID, $0) } }) { totals in
             UserGoalRows.delete(.texts(totals.map(\.0.string)), .texts(totals.map(\.1.string)))
         }

@@ -17,6 +17,7 @@ struct RoundNeeds {
     private var totals: Set<Identifier> = []
     private var forcedVariations: Set<Identifier> = []
     private var otherRecords: Set<Identifier> = []
+    private var stickyDocuments: Set<Identifier> = []
     private var goalEvents: [Identifier: Timestamp] = [:]
     private var senders: Set<Sender> = []
     private var periods: Set<Identifier> = []
@@ -26,9 +27,12 @@ struct RoundNeeds {
         """
         SELECT user_id FROM unnest($1::text[]) AS asked (user_id)
         WHERE EXISTS (SELECT FROM goal_events WHERE goal_events.user_id = asked.user_id)
-            OR EXISTS (SELECT FROM sticky_documents WHERE attribute_value = asked.user_id)
             OR EXISTS (SELECT FROM audit WHERE audit.user_id = asked.user_id)
         """)
+
+    private static let stickyDocumentsExist = Statement(
+        "sticky_documents_exist",
+        "SELECT DISTINCT attribute_value FROM sticky_documents WHERE attribute_value = ANY($1)")
 
     mutating func add(_ part: UserRecords.Part, of userID: Identifier) {
         switch part {
@@ -36,6 +40,7 @@ struct RoundNeeds {
         case .definedAttributes: definedAttributes = true
         case .periods(let experimentID): periods.insert(experimentID)
         case .otherRecords: otherRecords.insert(userID)
+        case .stickyDocuments: stickyDocuments.insert(userID)
         case .forcedVariations: forcedVariations.insert(userID)
         case .exposures, .exposure: exposures.insert(userID)
         case .totals, .goalTotals: totals.insert(userID)
@@ -47,7 +52,7 @@ struct RoundNeeds {
     var isEmpty: Bool {
         rows.isEmpty && !newestDatafile && !definedAttributes && erasures.isEmpty && exposures.isEmpty
             && totals.isEmpty && forcedVariations.isEmpty && otherRecords.isEmpty && goalEvents.isEmpty
-            && senders.isEmpty && periods.isEmpty
+            && senders.isEmpty && periods.isEmpty && stickyDocuments.isEmpty
     }
 
     /// A query, and what to do with its rows.
@@ -142,6 +147,10 @@ struct RoundNeeds {
         read(otherRecords, Self.otherRecordsExist) { [otherRecords] rows, round in
             for userID in otherRecords { round.users[userID]?.readOtherRecords = false }
             for row in rows.indices { round.users[rows.identifier(row, 0)]?.readOtherRecords = true }
+        }
+        read(stickyDocuments, Self.stickyDocumentsExist) { [stickyDocuments] rows, round in
+            for userID in stickyDocuments { round.users[userID]?.readStickyDocuments = false }
+            for row in rows.indices { round.users[rows.identifier(row, 0)]?.readStickyDocuments = true }
         }
         if !goalEvents.isEmpty {
             let asked = goalEvents.sorted { $0.key < $1.key }

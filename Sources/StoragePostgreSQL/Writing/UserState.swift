@@ -18,6 +18,8 @@ final class UserState {
     var readGoalEvents: (since: Timestamp, events: [UserRecords.GoalValue])?
     var readSenderIDs: [Identifier: Bool] = [:]
     var readOtherRecords: Bool?
+    /// Whether sticky documents of attributes with the user's id exist.
+    var readStickyDocuments: Bool?
 
     // MARK: As changed
 
@@ -104,6 +106,9 @@ final class UserState {
         case .otherRecords:
             guard readOtherRecords != nil else { return false }
             records.hasOtherRecords = hasOtherRecords || attributes != nil || !goalEvents.isEmpty
+        case .stickyDocuments:
+            guard let readStickyDocuments else { return false }
+            records.hasStickyDocuments = readStickyDocuments
         case .forcedVariations:
             guard readForcedVariations != nil else { return false }
             records.forcedVariations = forcedVariations
@@ -168,7 +173,7 @@ final class UserState {
         case .putAttributes(let record): set(record.isEmpty ? nil : record)
         // The other user's events are not known here: a merge has a round of its own.
         case .takeOver: needsGuard = true
-        case .putPeriod: break
+        case .putPeriod, .eraseStickyDocuments: break
         case .eraseOtherRecords: eraseOtherRecords()
         case .recordAudit: hasOtherRecords = true
         }
