@@ -30,6 +30,9 @@ extension Condition {
         case .segment(let name):
             json["segment"] = .string(name.string)
             operands = user.storedAttributes?.segment(name).map { [$0.condition] } ?? []
+        case .outsideSegment(let name):
+            (json["segment"], json["match"]) = (.string(name.string), "outside")
+            operands = user.storedAttributes?.segment(name).map { [$0.condition] } ?? []
         case .attribute(let condition): condition.explain(user, showsValues, in: &json)
         case .invalid: json["operator"] = "invalid"
         }
