@@ -413,7 +413,8 @@ def an_error_is_shown_at_its_field(browser, servers):
         expect(make).to_be_enabled()
         make.click()
     expect(error).to_be_visible()
-    expect(console.page.locator("[aria-invalid=true]").first).to_be_focused()
+    expect(console.page.get_by_label("Key of variation 2")).to_be_focused()
+    expect(console.page.get_by_label("Key of variation 2")).to_have_attribute("aria-invalid", "true")
     console.shot("error")
     console.close()
 

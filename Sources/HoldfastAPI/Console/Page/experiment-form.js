@@ -232,6 +232,7 @@ function variationsEditor(initial) {
 	const sum = () => { total.textContent = `Together ${decimal(rows.reduce((sum, r) => sum + r.weight, 0))}%`; };
 	for (const row of rows) row.update = () => {};
 	draw();
+	element.pick = pointer => list.children[pointer.split("/")[2]]?.querySelector("input");
 	element.read = () => rows.map(({ key, weight }) => ({ key, weight }));
 	return element;
 }

@@ -201,6 +201,7 @@ export function showProblem(error, fields, rest) {
 		const match = fields.flat(Infinity).filter(f => f?.isField && f.pointer && (pointer === f.pointer || pointer?.startsWith(f.pointer + "/")))
 			.sort((a, b) => b.pointer.length - a.pointer.length)[0];
 		if (!match) { left.push(detail); continue; }
+		match.input = match.pick?.(pointer) ?? match.input;
 		setError(match, detail);
 		first ??= match;
 	}
