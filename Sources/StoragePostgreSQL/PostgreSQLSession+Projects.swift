@@ -59,6 +59,12 @@ extension PostgreSQLSession {
         }
     }
 
+    func datafile(sdkKey: String, activeAt time: Timestamp, _ completion: @escaping Completion<StoredDatafile?>) {
+        scan(DatafileRows.activeAt(.text(sdkKey), .integer(time)), completion) { rows in
+            rows.count > 0 ? DatafileRows.decode(rows, 0) : nil
+        }
+    }
+
     func lastDatafile(sdkKey: String, by author: Author, _ completion: @escaping Completion<StoredDatafile?>) {
         scan(DatafileRows.last(.text(sdkKey), .text(author.name)), completion) { rows in
             rows.count > 0 ? DatafileRows.decode(rows, 0) : nil

@@ -63,6 +63,12 @@ enum DatafileRows {
         SELECT version, sdk_key, revision, content, stored_at, author FROM datafiles
         WHERE sdk_key = $1 AND author = $2 ORDER BY version DESC LIMIT 1
         """)
+    static let activeAt = Statement(
+        "datafile_active_at",
+        """
+        SELECT version, sdk_key, revision, content, stored_at, author FROM datafiles
+        WHERE sdk_key = $1 AND stored_at <= $2 ORDER BY version DESC LIMIT 1
+        """)
     private static let insert = Statement(
         "insert_datafile",
         """
