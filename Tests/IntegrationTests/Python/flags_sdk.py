@@ -13,7 +13,6 @@ import sys
 import urllib.request
 
 from optimizely import optimizely
-from optimizely.decision.optimizely_decide_option import OptimizelyDecideOption
 
 from sticky_sdk import HoldfastProfiles, NoEvents
 
@@ -143,7 +142,7 @@ def main():
                 context = instance.create_user_context(user, attributes)
                 expected = {
                     key: (d.variation_key or "", d.enabled, d.variables.get("value"), d.rule_key or "")
-                    for key, d in context.decide_all([OptimizelyDecideOption[name] for name in options]).items()
+                    for key, d in context.decide_all(options).items()
                 }
                 body = {"userId": user, "userAttributes": attributes, "decideOptions": options}
                 found = {
