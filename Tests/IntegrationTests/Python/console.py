@@ -470,7 +470,7 @@ def results_are_drawn_exported_and_shared(browser, servers):
     expect(console.page.get_by_text("new is better than the baseline.").first).to_be_visible()
     assert console.page.locator("svg.interval .middle").count() >= 3
     if "days" in console.server("GET", "/openapi.json")["components"]["schemas"]["ExperimentResults"]["properties"]:
-        expect(console.page.get_by_text("Rate of all users so far")).to_be_visible()
+        expect(console.page.get_by_text("Rate of all users so far").first).to_be_visible()
     console.page.get_by_label("Add a goal").fill("signup")
     console.button("Add").click()
     expect(console.page.get_by_role("heading", name="signup")).to_be_visible()
