@@ -104,6 +104,15 @@ import Testing
         server.stop()
     }
 
+    @Test func `Closed enrollment is a step`() throws {
+        try start()
+        _ = try server.request("PUT", "/v1/experiments/checkout", #"{"enrollment":"closed"}"#)
+        let explained = try explain("ada")
+        #expect(names(explained).suffix(2) == ["enrollment", "bucketing"] && explained["variation_id"].isNull)
+        #expect(steps(explained).suffix(2).map { $0["result"] } == ["closed", "outside_traffic"])
+        server.stop()
+    }
+
     @Test func `An assignment whose variation is gone is a step, and bucketing decides`() throws {
         try start()
         _ = try server.request("POST", "/ups/save", profile("ada", ["7001": "gone"]))

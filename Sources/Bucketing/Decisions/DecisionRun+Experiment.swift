@@ -59,6 +59,7 @@ extension DecisionRun {
         }
         explainInvalidBucketingID(for: "experiment \"\(experiment.key)\"")
         if experiment.isContextualBandit { return unavailablePrediction(of: experiment) }
+        if experiment.annotations.isClosed { record(.closedEnrollment) }
         guard let variation = bucket(into: experiment) else {
             if experiment.annotations.isClosed {
                 reasons.addDetail("Enrollment in experiment \"\(experiment.key)\" is closed.")

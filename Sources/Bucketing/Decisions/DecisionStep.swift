@@ -15,6 +15,8 @@ public enum DecisionStep: Sendable {
     case whitelist(HeldStep)
     case storedAssignment(HeldStep)
     case audience(AudienceStep)
+    /// Enrollment is closed, so that nobody is in the traffic.
+    case closedEnrollment
     /// The group chose one of its experiments for the user.
     case group(Group, BucketStep, isChosen: Bool)
     case bucketing(BucketStep, Variation?)
@@ -57,6 +59,7 @@ extension DecisionStep {
         case .whitelist: "whitelist"
         case .storedAssignment: "stored_assignment"
         case .audience: "audience"
+        case .closedEnrollment: "enrollment"
         case .group: "group"
         case .bucketing: "bucketing"
         case .prediction: "prediction"
@@ -93,6 +96,8 @@ extension DecisionStep {
         case .audience(let audience):
             json["result"] = audience.admits ? "admits" : "excludes"
             json["audience"] = audience.conditions
+        case .closedEnrollment:
+            json["result"] = "closed"
         case .group(let group, let bucket, let isChosen):
             json["result"] =
                 isChosen ? "this_experiment" : bucket.result.entityID == nil ? "no_experiment" : "other_experiment"

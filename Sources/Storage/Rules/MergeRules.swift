@@ -181,7 +181,7 @@ public struct MergeRules: Sendable {
     ) -> StoredExposure? {
         guard var merged = own ?? other else { return nil }
         if let own, let other {
-            merged.exposure = other.exposure.happenedAt < own.exposure.happenedAt ? other.exposure : own.exposure
+            merged = other.exposure.happenedAt < own.exposure.happenedAt ? other : own
             merged.isCrossed =
                 own.isCrossed || other.isCrossed || own.exposure.variationID != other.exposure.variationID
         }
