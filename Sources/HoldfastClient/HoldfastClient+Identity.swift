@@ -15,7 +15,8 @@ extension HoldfastClient {
     /// Sets a user who has logged in as current user. The variations that the anonymous user has seen become the
     /// account's, except in experiments where the account has a variation already.
     ///
-    /// Exposures, goals and attributes of the anonymous user are not moved: the server has no route for that yet.
+    /// Exposures, goals and attributes of the anonymous user are not moved: the client does not call the server's
+    /// `POST /v1/profiles/{user_id}/merge`. A backend that handles the login should, once the client has sent its events.
     ///
     /// - Parameter timeout: longest time to wait for the flags, and before that for the variations to be saved. If the
     ///   server is late, they are saved when it can be reached.

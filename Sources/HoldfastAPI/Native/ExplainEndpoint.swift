@@ -10,7 +10,7 @@ struct ExplainEndpoint {
     let decisions: StickyDecisionService
     let projects: ProjectView
 
-    /// The query has `sdk_key`, and `at` for the datafile that was active then.
+    /// The query has `sdk_key`, unless the header names the project, and `at` for the datafile that was active then.
     func get(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         let userID = try request.userID()
         guard let name = request.parameter(1) else {
@@ -24,7 +24,7 @@ struct ExplainEndpoint {
                 throw CoreError(.invalid, "`at` must be an RFC 3339 time such as 2026-01-31T12:00:00Z; got '\(text)'")
             }
         }
-        let project = try projects.project(named: query["sdk_key"])
+        let project = try projects.project(named: query["sdk_key"] ?? request.field("x-optimizely-sdk-key"))
         // As at `GET /v1/profiles/{user_id}/attributes`.
         let showsValues = call.admission.token?.scope.allows(.attributes) ?? true
         decisions.explain(Identifier(name), for: userID, in: project, at: time, showingValues: showsValues) { result in
