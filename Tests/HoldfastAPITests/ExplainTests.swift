@@ -134,8 +134,8 @@ import Testing
         let groups = try ["one", "two"].map { experiment in
             try #require(steps(explain("user", experiment)).first { $0["step"] == "group" })
         }
-        #expect(Set(groups.map { $0["result"] }) == ["this_experiment", "other_experiment"])
-        #expect(Set(groups.map { $0["bucket_value"] }).count == 1)
+        #expect(Set(groups.map { $0["result"].string }) == ["this_experiment", "other_experiment"])
+        #expect(Set(groups.map { $0["bucket_value"].encoded() }).count == 1)
         let listed = try explain("listed", "one")
         #expect(steps(listed).last?["step"] == "whitelist" && listed["source"] == "whitelist")
         let body = #"{"userId":"user","experimentKey":"one","variationKey":"b"}"#
