@@ -159,7 +159,10 @@ extension DecisionRun {
     /// Records a step if somebody wants to know.
     @inline(__always)
     func record(_ step: @autoclosure () -> DecisionStep) {
-        if trace != nil { trace?.add(step()) }
+        guard trace != nil else { return }
+        // First, because making the step reads the trace.
+        let step = step()
+        trace?.add(step)
     }
 
     func step(_ audience: Condition?, admits: Bool) -> DecisionStep.AudienceStep {
