@@ -11,12 +11,6 @@ import Testing
         server = try startTestServer()
         document = try server.request("GET", "/openapi.json").json
         // What the examples look up.
-        let flag = #"{"id":"f1","key":"search","experimentIds":[],"rolloutId":"","variables":[]}"#
-        let datafile = ChangeSamples.empty(revision: "1", sdkKey: "default")
-            .replacing(#""featureFlags":[]"#, with: #""featureFlags":[\#(flag)]"#)
-        let activated = try server.request(
-            "PUT", "/v1/datafile", datafile, fields: ["X-Optimizely-SDK-Key: default"])
-        #expect(activated.status == 201)
         for (method, target, body) in [
             ("PUT", "/v1/datafile", Self.datafile),
             ("PUT", "/v1/experiments/checkout", #"{"variations":["control","new"]}"#),
