@@ -22,7 +22,7 @@ public final class HoldfastApplication: Application {
         session = try services.store.makeSession(on: loop)
         try session.prepareLookups()
         let loopServices = LoopServices(services, session, loop: loop)
-        protocols =
+        let protocols: [any WireProtocol] =
             [
                 NativeProtocol(loopServices),
                 OperationsRoutes(loopServices),
@@ -32,15 +32,18 @@ public final class HoldfastApplication: Application {
                 OFREPProtocol(loopServices),
                 BucketeerProtocol(loopServices),
             ] + (services.options.servesConsole ? [ConsoleProtocol()] : [])
-        routes = protocols.flatMap(\.routes)
+        let routes = protocols.flatMap(\.routes)
         let origins = services.options.allowedOrigins
         let preflights = origins.map { CrossOriginPreflight.routes(for: routes, $0) } ?? []
-        protocolOfRoute =
+        let protocolOfRoute =
             protocols.flatMap { wire in wire.routes.map { _ in wire } } + preflights.map { _ in protocols[0] }
         router = Router(
             zip(routes, protocolOfRoute).map { $0.route(of: $1, gate: loopServices.gate, origins: origins) }
                 + preflights)
         metrics = RequestMetrics(routes: router.routes.count)
+        self.protocols = protocols
+        self.routes = routes
+        self.protocolOfRoute = protocolOfRoute
     }
 
     public var logsRequests: Bool { services.options.accessLog }
