@@ -168,9 +168,9 @@ struct SampleRatioTests {
                 Simulation(design), experiments: Self.experiments / Self.designs.count, newcomers: 500...3_000, &random)
             all += found
             let usual = Self.share(of: found, below: 0.05)
-            #expect(usual < 0.09, "\(design.testDescription): \(usual) below 0.05")
+            #expect(usual < 0.11, "\(design.testDescription): \(usual) below 0.05")
             // Where nobody can return, the rate is that of the test, not only at most that.
-            if index < 3 { #expect(usual > 0.015, "\(design.testDescription): \(usual) below 0.05") }
+            if index < 3 { #expect(usual > 0.008, "\(design.testDescription): \(usual) below 0.05") }
         }
         // Three standard deviations above the stated rate.
         let rate = SampleRatioCheck.threshold
