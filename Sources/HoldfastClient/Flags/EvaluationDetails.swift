@@ -3,8 +3,8 @@ public struct EvaluationDetails: Sendable, Hashable {
     /// Identifies the evaluation: key and version of the flag and id of the user, separated by colons.
     public let id: String
     public let flagKey: String
-    /// Revision of the datafile with which the flag was evaluated, if it is an integer, else 0. The server keeps no
-    /// version of a single flag.
+    /// Revision of the datafile with the flag's last change. For a flag that an uploaded datafile brought, the revision
+    /// of that datafile if it is an integer, else 0.
     public let flagVersion: Int
     public let userID: String
     /// `nil` if no rule applied, as all members of the variation.

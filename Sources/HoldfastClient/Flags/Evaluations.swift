@@ -27,6 +27,8 @@ final class Evaluations: Sendable {
         var variables: [String: HoldfastValue]?
         var ruleKey: String?
         var source: String?
+        /// Absent in a cache that an earlier release wrote.
+        var flagVersion: Int?
         var reasons: [String]?
 
         private enum CodingKeys: String, CodingKey {
@@ -36,7 +38,9 @@ final class Evaluations: Sendable {
             case experimentID = "experiment_id"
             case enabled, variables
             case ruleKey = "rule_key"
-            case source, reasons
+            case source
+            case flagVersion = "flag_version"
+            case reasons
         }
     }
 
@@ -131,7 +135,7 @@ final class Evaluations: Sendable {
 extension EvaluationDetails {
     fileprivate init(_ entry: Evaluations.Entry, of content: Evaluations.Content) {
         flagKey = entry.flagKey
-        flagVersion = Int(content.revision) ?? 0
+        flagVersion = entry.flagVersion ?? Int(content.revision) ?? 0
         userID = content.userID
         id = "\(flagKey):\(flagVersion):\(userID)"
         variationID = entry.variationID

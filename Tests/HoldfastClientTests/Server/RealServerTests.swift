@@ -155,6 +155,8 @@ import Testing
         #expect(["control", "new"].contains(variation))
         #expect(try await client.assignment(experiment: "checkout").variationKey == variation)
         #expect(client.boolVariation(flagKey: "banner", defaultValue: false))
+        #expect(client.evaluationDetails(flagKey: "checkout")?.flagVersion == 1)
+        #expect(client.evaluationDetails(flagKey: "banner")?.flagVersion == 2)
         client.destroy()
 
         let tagged = try server.client(in: TemporaryDirectory()) { $0.tags = ["web", "ios"] }
