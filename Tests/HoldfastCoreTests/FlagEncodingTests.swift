@@ -39,7 +39,7 @@ import Testing
 
     @Test func `Everybody is either in an audience or outside it`() throws {
         var generator = SeededGenerator(seed: 5)
-        for _ in 0..<300 {
+        for _ in 0..<60 {
             let audience = Self.conditions(&generator)
             var editor = DatafileEditor(projectID: "1")
             for (key, conditions) in [("in", audience), ("out", AudienceExclusion.outside(audience))] {
