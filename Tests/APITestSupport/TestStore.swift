@@ -3,6 +3,7 @@ import PostgreSQLTestSupport
 import Storage
 import StoragePostgreSQL
 import StorageSQLite
+import Synchronization
 
 /// The store that the API tests run over: SQLite, or with `HOLDFAST_TEST_DATABASE=postgresql` in the environment PostgreSQL.
 enum TestStore {
