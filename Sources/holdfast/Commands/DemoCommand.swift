@@ -26,7 +26,7 @@ struct DemoCommand: ParsableCommand {
         try FileManager.default.createDirectory(
             at: directory, withIntermediateDirectories: true, attributes: [.posixPermissions: 0o700])
         defer { try? FileManager.default.removeItem(at: directory) }
-        configuration.database = directory.appendingPathComponent("holdfast.db").path
+        configuration.database = DatabaseLocation(directory.appendingPathComponent("holdfast.db").path)
         try ServeCommand().serve(configuration, settings) { address in
             let host = "\(address)".split(separator: ":").dropLast().joined(separator: ":").filter {
                 !"[]".contains($0)
