@@ -60,7 +60,8 @@ extension PostgreSQLSession {
     }
 
     func datafile(sdkKey: String, activeAt time: Timestamp, _ completion: @escaping Completion<StoredDatafile?>) {
-        scan(DatafileRows.activeAt(.text(sdkKey), .integer(time)), completion) { rows in
+        let kept = max(1, store.configuration.datafileHistory)
+        scan(DatafileRows.activeAt(.text(sdkKey), .integer(time), .integer(kept)), completion) { rows in
             rows.count > 0 ? DatafileRows.decode(rows, 0) : nil
         }
     }

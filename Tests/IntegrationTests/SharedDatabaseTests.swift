@@ -57,10 +57,9 @@ import Testing
         }
         for user in 0..<40 {
             let body = #"{"user_id":"user\(user)"}"#
-            let keys = try servers.map { server in
-                try server.request("POST", "/v1/evaluations", body)["evaluations"].array?.map { $0["variation_key"] }
-            }
-            #expect(keys[0] == keys[1] && keys[0]?.isEmpty == false)
+            let responses = try servers.map { try $0.request("POST", "/v1/evaluations", body) }
+            let keys = responses.map { $0["evaluations"].array?.map { $0["variation_key"] } }
+            #expect(keys[0] == keys[1] && keys[0]?.count == 4 * count, "\(responses[0].text)")
         }
     }
 

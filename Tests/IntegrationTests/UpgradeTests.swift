@@ -115,7 +115,7 @@ import Testing
         }
         try expectAudit(server, of: version)
         if version >= 5 { try expectAttributes(server) }
-        if version >= 7 {
+        if version >= 8 {
             let document = try server.request("GET", "/v1/sticky/id/ada")
             #expect(document["assignments"] == ["checkout__0": "control"])
         }

@@ -15,6 +15,9 @@ struct EventLedger {
     }
 
     private var exposures: [Exposure] = []
+    /// The exposures that determine the periods, for each user and experiment: the first to arrive, and of two users who
+    /// are merged, that of the one who was exposed earlier.
+    private var periodExposures: [[Identifier]: Exposure] = [:]
     private var events: [GoalEvent] = []
     private var overrides: Set<[Identifier]> = []
     /// What stays of users who were erased with their totals kept, for each experiment and goal.
@@ -26,6 +29,8 @@ struct EventLedger {
         switch event {
         case .exposure(let exposure):
             exposures.append(exposure)
+            let key = [exposure.userID, exposure.experimentID]
+            periodExposures[key] = periodExposures[key] ?? exposure
         case .goal(let event):
             let isKnown =
                 event.senderID != nil
@@ -42,6 +47,7 @@ struct EventLedger {
         exposures.removeAll { $0.userID == user }
         events.removeAll { $0.userID == user }
         overrides = overrides.filter { $0.first != user }
+        periodExposures = periodExposures.filter { $0.key.first != user }
     }
 
     mutating func eraseKeepingTotals(_ user: Identifier) {
@@ -56,6 +62,13 @@ struct EventLedger {
     }
 
     mutating func merge(_ anonymous: Identifier, into account: Identifier) {
+        for experiment in Self.experiments {
+            guard let other = first(anonymous, experiment) else { continue }
+            let taken = periodExposures.removeValue(forKey: [anonymous, experiment])
+            if first(account, experiment).map({ other < $0 }) ?? true {
+                periodExposures[[account, experiment]] = taken
+            }
+        }
         // Behind the account's: of two at the same time, the account's counts.
         let taken = exposures.filter { $0.userID == anonymous }
         exposures.removeAll { $0.userID == anonymous }
@@ -71,6 +84,10 @@ struct EventLedger {
             overrides.remove(override)
             overrides.insert([account, override[1]])
         }
+    }
+
+    private func first(_ user: Identifier, _ experiment: Identifier) -> Timestamp? {
+        exposures.filter { $0.userID == user && $0.experimentID == experiment }.map(\.happenedAt).min()
     }
 
     /// - Parameter day: the day of enrolment; `nil` for all.
@@ -102,7 +119,7 @@ struct EventLedger {
         let met = exposures.filter { $0.userID == user && $0.experimentID == experiment }
         guard let first = met.min(by: { $0.happenedAt < $1.happenedAt }), !met.contains(where: \.isForced),
             !overrides.contains([user, experiment]), met.allSatisfy({ $0.variationID == first.variationID }),
-            let stored = met.first, let active = stored.active
+            let stored = periodExposures[[user, experiment]], let active = stored.active
         else { return nil }
         let period = Self.periods.last { $0.since <= min(stored.happenedAt, active.since) } ?? active
         return (period.number, first.variationID)

@@ -63,11 +63,15 @@ enum DatafileRows {
         SELECT version, sdk_key, revision, content, stored_at, author FROM datafiles
         WHERE sdk_key = $1 AND author = $2 ORDER BY version DESC LIMIT 1
         """)
+    /// The third parameter is how many datafiles of a project are kept. An older one may be there besides, but was perhaps
+    /// not the last before the time.
     static let activeAt = Statement(
         "datafile_active_at",
         """
-        SELECT version, sdk_key, revision, content, stored_at, author FROM datafiles
-        WHERE sdk_key = $1 AND stored_at <= $2 ORDER BY version DESC LIMIT 1
+        SELECT version, sdk_key, revision, content, stored_at, author FROM datafiles AS found
+        WHERE sdk_key = $1 AND stored_at <= $2
+            AND (SELECT count(*) FROM datafiles WHERE sdk_key = $1 AND version > found.version) < $3
+        ORDER BY version DESC LIMIT 1
         """)
     private static let insert = Statement(
         "insert_datafile",

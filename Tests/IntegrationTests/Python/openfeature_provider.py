@@ -4,6 +4,7 @@ Usage: openfeature_provider.py URL OTHER_URL ADMIN_SECRET CLIENT_SECRET READ_SEC
 """
 
 import sys
+import time
 
 import requests
 from openfeature import api
@@ -72,8 +73,10 @@ def main():
         assert answer.status_code in (200, 201), answer.text
 
     put(1)
-    with requests.get(other + "/v1/changes?sdk_key=shop", headers=as_admin, stream=True, timeout=60) as stream:
-        next(stream.iter_lines())  # The other server has the datafile.
+    deadline = time.monotonic() + 60
+    while requests.get(other + "/datafiles/shop.json", headers=as_admin).status_code != 200:
+        assert time.monotonic() < deadline, "the other server has no datafile"
+        time.sleep(0.02)
     bearer = client(url, "bearer", Authorization="Bearer " + client_secret)
     key = client(other, "key", **{"X-API-Key": client_secret})
     ann = EvaluationContext("ann")

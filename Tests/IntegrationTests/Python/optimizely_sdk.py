@@ -120,9 +120,17 @@ def main():
         answer = requests.post(other + path, json=events, headers=as_admin).json()
         assert all(result["status"] == "stored" for result in answer["results"]), answer
 
+    def without_times(value):
+        """The servers got the datafile at different times."""
+        if isinstance(value, list):
+            return [without_times(element) for element in value]
+        if not isinstance(value, dict):
+            return value
+        return {name: without_times(member) for name, member in value.items() if name != "since"}
+
     def results(server, key):
         path = f"/v1/experiments/{key}/results?goal=purchase"
-        return requests.get(server + path, headers=as_admin).json()
+        return without_times(requests.get(server + path, headers=as_admin).json())
 
     for key in ["checkout", "search_test"]:
         assert results(url, key)["users"]["counted"] == len(USERS), results(url, key)
