@@ -39,8 +39,8 @@ import Testing
                         let response = try client.request("PUT", "/v1/flags/f\(number)n\(flag)", body)
                         #expect(response.status == 201, "\(response.text)")
                         let traffic = #"{"variations":["a"],"group":"page","traffic":4}"#
-                        #expect(
-                            try client.request("PUT", "/v1/experiments/e\(number)n\(flag)", traffic).status == 201)
+                        let made = try client.request("PUT", "/v1/experiments/e\(number)n\(flag)", traffic)
+                        #expect(made.status == 201, "\(made.text)")
                     }
                 } catch {
                     Issue.record(error)
@@ -56,7 +56,7 @@ import Testing
             #expect(try server.request("PUT", "/v1/experiments/more", tooMuch).status == 422)
         }
         for user in 0..<40 {
-            let body = #"{"user_id":"user\(user)"}"#
+            let body = #"{"user_id":"user\#(user)"}"#
             let responses = try servers.map { try $0.request("POST", "/v1/evaluations", body) }
             let keys = responses.map { $0["evaluations"].array?.map { $0["variation_key"] } }
             #expect(keys[0] == keys[1] && keys[0]?.count == 4 * count, "\(responses[0].text)")

@@ -15,22 +15,15 @@ struct EventLedger {
     }
 
     private var exposures: [Exposure] = []
-    /// The exposures that determine the periods, for each user and experiment: the first to arrive, and of two users who
-    /// are merged, that of the one who was exposed earlier.
-    private var periodExposures: [[Identifier]: Exposure] = [:]
     private var events: [GoalEvent] = []
     private var overrides: Set<[Identifier]> = []
     /// What stays of users who were erased with their totals kept, for each experiment and goal.
     private var kept: [[Identifier]: [(day: Int64, tally: VariationTally)]] = [:]
-    /// The periods and variations of those of them whom results count, for each experiment.
-    private var keptPeriods: [Identifier: [(period: Int64, variationID: Identifier)]] = [:]
 
     mutating func record(_ event: UserEvent) {
         switch event {
         case .exposure(let exposure):
             exposures.append(exposure)
-            let key = [exposure.userID, exposure.experimentID]
-            periodExposures[key] = periodExposures[key] ?? exposure
         case .goal(let event):
             let isKnown =
                 event.senderID != nil
@@ -47,12 +40,10 @@ struct EventLedger {
         exposures.removeAll { $0.userID == user }
         events.removeAll { $0.userID == user }
         overrides = overrides.filter { $0.first != user }
-        periodExposures = periodExposures.filter { $0.key.first != user }
     }
 
     mutating func eraseKeepingTotals(_ user: Identifier) {
         for experiment in Self.experiments {
-            keptPeriods[experiment, default: []] += counted(user, experiment).map { [$0] } ?? []
             for goal in Self.goals {
                 guard let tally = tally(of: user, experiment, goal) else { continue }
                 kept[[experiment, goal], default: []].append(tally)
@@ -62,13 +53,6 @@ struct EventLedger {
     }
 
     mutating func merge(_ anonymous: Identifier, into account: Identifier) {
-        for experiment in Self.experiments {
-            guard let other = first(anonymous, experiment) else { continue }
-            let taken = periodExposures.removeValue(forKey: [anonymous, experiment])
-            if first(account, experiment).map({ other < $0 }) ?? true {
-                periodExposures[[account, experiment]] = taken
-            }
-        }
         // Behind the account's: of two at the same time, the account's counts.
         let taken = exposures.filter { $0.userID == anonymous }
         exposures.removeAll { $0.userID == anonymous }
@@ -84,10 +68,6 @@ struct EventLedger {
             overrides.remove(override)
             overrides.insert([account, override[1]])
         }
-    }
-
-    private func first(_ user: Identifier, _ experiment: Identifier) -> Timestamp? {
-        exposures.filter { $0.userID == user && $0.experimentID == experiment }.map(\.happenedAt).min()
     }
 
     /// - Parameter day: the day of enrolment; `nil` for all.
@@ -106,8 +86,9 @@ struct EventLedger {
     /// Returns how many users of each variation count, by period.
     private func countedByPeriod(_ experiment: Identifier) -> [Int64: [Identifier: Int]] {
         var counts: [Int64: [Identifier: Int]] = [:]
-        let users = Self.users.compactMap { counted($0, experiment) } + (keptPeriods[experiment] ?? [])
-        for (period, variation) in users { counts[period, default: [:]][variation, default: 0] += 1 }
+        for (period, variation) in Self.users.compactMap({ counted($0, experiment) }) {
+            counts[period, default: [:]][variation, default: 0] += 1
+        }
         return counts
     }
 
@@ -119,7 +100,7 @@ struct EventLedger {
         let met = exposures.filter { $0.userID == user && $0.experimentID == experiment }
         guard let first = met.min(by: { $0.happenedAt < $1.happenedAt }), !met.contains(where: \.isForced),
             !overrides.contains([user, experiment]), met.allSatisfy({ $0.variationID == first.variationID }),
-            let stored = periodExposures[[user, experiment]], let active = stored.active
+            let stored = met.first, let active = stored.active
         else { return nil }
         let period = Self.periods.last { $0.since <= min(stored.happenedAt, active.since) } ?? active
         return (period.number, first.variationID)
