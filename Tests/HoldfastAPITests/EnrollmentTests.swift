@@ -47,8 +47,9 @@ import Testing
             #expect(try server.request("GET", "/v1/profiles/new-\(user)").status == 404)
         }
         #expect(try assign("new-user0")["reasons"].array?.contains { $0.string?.contains("is closed") == true } == true)
+        let enrolled = try #require(zip(users, before).first { !$0.1.isNull }?.0)
         let exposed = try server.request(
-            "POST", "/v1/exposures", #"{"user_id":"\#(users[0])","experiment":"checkout"}"#)
+            "POST", "/v1/exposures", #"{"user_id":"\#(enrolled)","experiment":"checkout"}"#)
         #expect(exposed.status < 300, "\(exposed.text)")
         // Weights and traffic that change meanwhile apply when it opens again.
         let changed = try put("checkout", #"{"traffic":100}"#)
