@@ -38,6 +38,8 @@ struct InMemoryStoreTests {
         let session = try BackgroundSession(store, label: "test")
         await withCheckedContinuation { continuation in
             session.run { session in
+                store.suspend()
+                defer { store.resume() }
                 for change in changes {
                     session.submit(change) { result in
                         let variation = (try? result.get())?.profile?.variationID(for: "e") ?? ""

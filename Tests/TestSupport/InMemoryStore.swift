@@ -67,6 +67,15 @@ public final class InMemoryStore: Store {
         state.withLock { $0.readFailure = error }
     }
 
+    /// Holds back what is done later, so that all that is submitted meanwhile is shuffled.
+    public func suspend() {
+        queue.suspend()
+    }
+
+    public func resume() {
+        queue.resume()
+    }
+
     func result<Value: Sendable>(
         of body: @Sendable (inout InMemoryTables) throws(StorageError) -> Value
     ) -> Result<Value, StorageError> {
