@@ -61,6 +61,22 @@ extension DatafileEditor {
         }
     }
 
+    /// Changes all experiments, in groups and outside, in one pass.
+    public mutating func changeExperiments(_ change: (JSONObject) -> JSONObject) {
+        func edit(_ owner: inout JSONObject) {
+            guard let experiments = owner["experiments"]?.array else { return }
+            owner["experiments"] = .array(experiments.map { $0.object.map { .object(change($0)) } ?? $0 })
+        }
+        edit(&root)
+        guard let groups = root["groups"]?.array else { return }
+        root["groups"] = .array(
+            groups.map { group in
+                guard var object = group.object else { return group }
+                edit(&object)
+                return .object(object)
+            })
+    }
+
     /// Returns all experiments outside of groups, then those of groups.
     public var experiments: [JSONObject] {
         let grouped = (root["groups"]?.array ?? []).flatMap { $0.object?["experiments"]?.array ?? [] }
@@ -151,6 +167,24 @@ extension DatafileEditor {
             elements[index] = .object(element)
         } else {
             elements.append(.object(element))
+        }
+        root[list.rawValue] = .array(elements)
+    }
+
+    /// Replaces the elements that have the same value of a member, or appends them, in one pass.
+    public mutating func set(_ changed: [JSONObject], in list: List, by member: String) {
+        guard !changed.isEmpty else { return }
+        var elements = root[list.rawValue]?.array ?? []
+        var indices: [Identifier: Int] = [:]
+        for (index, element) in elements.enumerated() {
+            if let value = element.object?[member]?.string { indices[Identifier(value)] = index }
+        }
+        for element in changed {
+            if let index = element[member]?.string.flatMap({ indices[Identifier($0)] }) {
+                elements[index] = .object(element)
+            } else {
+                elements.append(.object(element))
+            }
         }
         root[list.rawValue] = .array(elements)
     }

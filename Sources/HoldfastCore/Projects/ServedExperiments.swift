@@ -41,6 +41,8 @@ enum ServedExperiments {
             guard !FlagAnnotations(flag[Annotations.member]?.object).servesExperiment else { continue }
             for id in flag["experimentIds"]?.array ?? [] { usedIDs.insert(Identifier(id.string ?? "")) }
         }
+        var changedFlags: [JSONObject] = []
+        var variables: [Identifier: String] = [:]
         for experiment in candidates {
             guard let key = experiment["key"]?.string, let id = experiment["id"]?.string,
                 !usedIDs.contains(Identifier(id))
@@ -49,7 +51,17 @@ enum ServedExperiments {
             guard flag.map({ FlagAnnotations($0[Annotations.member]?.object).servesExperiment }) ?? true else {
                 continue
             }
-            serve(experiment, key: key, id: id, flag, in: &editor)
+            let variableID = DerivedID.of("variable/\(key)")
+            variables[Identifier(key)] = variableID
+            let served = Self.flag(serving: key, id: id, variableID: variableID, flag)
+            if served.value != flag?.value { changedFlags.append(served) }
+        }
+        editor.set(changedFlags, in: .flags, by: "key")
+        editor.changeExperiments { experiment in
+            guard let variableID = experiment["key"]?.string.flatMap({ variables[Identifier($0)] }) else {
+                return experiment
+            }
+            return Self.served(experiment, variableID: variableID)
         }
         return editor.value != former
     }
@@ -64,10 +76,9 @@ enum ServedExperiments {
         return isOwnProject && experiment["layerId"] == experiment["id"]
     }
 
-    private static func serve(
-        _ experiment: JSONObject, key: String, id: String, _ former: JSONObject?, in editor: inout DatafileEditor
-    ) {
-        let variableID = DerivedID.of("variable/\(key)")
+    private static func flag(
+        serving key: String, id: String, variableID: String, _ former: JSONObject?
+    ) -> JSONObject {
         var flag = former ?? JSONObject()
         flag["id"] = flag["id"] ?? .string(DerivedID.of("flag/\(key)"))
         flag["key"] = .string(key)
@@ -77,7 +88,11 @@ enum ServedExperiments {
             ["id": .string(variableID), "key": "value", "type": "string", "defaultValue": ""]
         ]
         flag[Annotations.member] = flag[Annotations.member] ?? ["experiment": true]
-        if flag.value != former?.value { editor.set(flag, in: .flags, by: "key") }
+        return flag
+    }
+
+    /// Returns the experiment with the values of its variations.
+    private static func served(_ experiment: JSONObject, variableID: String) -> JSONObject {
         var prepared = experiment
         prepared["variations"] = .array(
             (experiment["variations"]?.array ?? []).compactMap(\.object).map { variation in
@@ -86,7 +101,7 @@ enum ServedExperiments {
                 variation["variables"] = [["id": .string(variableID), "value": variation["key"] ?? ""]]
                 return .object(variation)
             })
-        if prepared.value != experiment.value { editor.setExperiment(prepared) }
+        return prepared
     }
 }
 
