@@ -21,14 +21,14 @@ struct ExperimentEndpoints {
 
     func get(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         let project = try projects.project(named: request.field("x-optimizely-sdk-key"))
-        let key = try Self.key(request)
+        let key = try request.key()
         guard let experiment = project.datafile.experiment(key: Identifier(key)) else { throw Self.unknown(key) }
         call.respond(json: Self.describe(experiment, project).encoded(), entityTag: project.entityTag)
     }
 
     /// Creates an experiment, or changes what the body names; 201 if it is new.
     func put(_ request: borrowing Request, _ call: Call) throws(CoreError) {
-        let key = try Self.key(request)
+        let key = try request.key()
         let content = request.withBody { Array($0) }
         let sdkKey = try projects.sdkKeyToChange(request.field("x-optimizely-sdk-key"))
         let preconditions = Preconditions(request)
@@ -54,7 +54,7 @@ struct ExperimentEndpoints {
 
     /// Tells what ``put(_:_:)`` with the same body would do, and changes nothing.
     func preview(_ request: borrowing Request, _ call: Call) throws(CoreError) {
-        let key = try Self.key(request)
+        let key = try request.key()
         let content = request.withBody { Array($0) }
         let sdkKey = try projects.sdkKeyToChange(request.field("x-optimizely-sdk-key"))
         let preconditions = Preconditions(request)
@@ -100,7 +100,7 @@ struct ExperimentEndpoints {
 
     /// Archives an experiment: nobody is enrolled any more, assignments stay in the profiles, results stay readable.
     func delete(_ request: borrowing Request, _ call: Call) throws(CoreError) {
-        let key = try Self.key(request)
+        let key = try request.key()
         let sdkKey = try projects.sdkKeyToChange(request.field("x-optimizely-sdk-key"))
         let preconditions = Preconditions(request)
         ProjectEditor(catalog).edit(sdkKey, Self.note(.experimentArchive, key, sdkKey), by: call.author(request)) {
@@ -136,11 +136,6 @@ struct ExperimentEndpoints {
         for name in Mentions(audience: audience).segments.sorted() where schema.segments[name] == nil {
             throw CoreError(.unprocessable, "no segment has the name '\(name)'", at: ["audience"])
         }
-    }
-
-    private static func key(_ request: borrowing Request) throws(CoreError) -> String {
-        guard let text = request.parameter(0) else { throw CoreError(.invalid, "the key in the path must be UTF-8") }
-        return try ExperimentDefinition.checkKey(text, at: nil)
     }
 
     private static func unknown(_ key: String) -> CoreError {

@@ -17,14 +17,14 @@ struct FlagEndpoints {
 
     func get(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         let project = try projects.project(named: request.field("x-optimizely-sdk-key"))
-        let key = try Self.key(request)
+        let key = try request.key()
         guard let flag = project.datafile.flag(key: Identifier(key)) else { throw Self.unknown(key) }
         call.respond(json: Self.describe(flag, project).encoded(), entityTag: project.entityTag)
     }
 
     /// Creates a flag, or changes what the body names; 201 if it is new.
     func put(_ request: borrowing Request, _ call: Call) throws(CoreError) {
-        let key = try Self.key(request)
+        let key = try request.key()
         let content = request.withBody { Array($0) }
         let sdkKey = try projects.sdkKeyToChange(request.field("x-optimizely-sdk-key"))
         let preconditions = Preconditions(request)
@@ -50,7 +50,7 @@ struct FlagEndpoints {
 
     /// Removes a flag and archives its experiments, so that their results stay readable.
     func delete(_ request: borrowing Request, _ call: Call) throws(CoreError) {
-        let key = try Self.key(request)
+        let key = try request.key()
         let sdkKey = try projects.sdkKeyToChange(request.field("x-optimizely-sdk-key"))
         let preconditions = Preconditions(request)
         ProjectEditor(catalog).edit(sdkKey, Self.note(.flagDelete, key, sdkKey), by: call.author(request)) {
@@ -75,11 +75,6 @@ struct FlagEndpoints {
             guard let datafile, let flag = datafile.flag(key: Identifier(key)) else { return .null }
             return ["flag": flag.description(sdkKey: sdkKey, revision: datafile.revision)]
         }
-    }
-
-    private static func key(_ request: borrowing Request) throws(CoreError) -> String {
-        guard let text = request.parameter(0) else { throw CoreError(.invalid, "the key in the path must be UTF-8") }
-        return try ExperimentDefinition.checkKey(text, at: nil)
     }
 
     private static func unknown(_ key: String) -> CoreError {

@@ -10,6 +10,12 @@ extension Request {
         return try ProfileInput.checkUserID(text, at: nil)
     }
 
+    /// Returns the `{key}` of the path, of an experiment or a flag: its first parameter.
+    func key() throws(CoreError) -> String {
+        guard let text = parameter(0) else { throw CoreError(.invalid, "the key in the path must be UTF-8") }
+        return try ExperimentDefinition.checkKey(text, at: nil)
+    }
+
     /// Returns the name of an attribute or a segment in the path: 1 to 255 bytes without control characters.
     func definedName() throws(CoreError) -> Identifier {
         guard let name = parameter(0), (1...255).contains(name.utf8.count), name.utf8.allSatisfy({ $0 >= 0x20 }) else {
