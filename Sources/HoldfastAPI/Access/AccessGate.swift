@@ -4,7 +4,7 @@ import Storage
 /// Checks tokens and scopes for one event loop. It takes a lock only on the first request after a change of tokens.
 final class AccessGate {
     private let control: AccessControl
-    let refusals: RefusalLog
+    private let refusals: RefusalLog
     private var generation: UInt64 = 0
     private var tokens: [Token] = []
 
@@ -30,12 +30,23 @@ final class AccessGate {
         }
     }
 
-    /// Admits a caller by a token's secret, without logging a refusal.
+    /// Admits the caller of an operation within a request, such as one of a batch.
     ///
-    /// - Throws: 401 or 403.
-    func admit(secret: Substring?, to scope: APIRoute.Scope) throws(AccessRefusal) -> Admission {
+    /// - Throws: 401 or 403, after logging the refusal.
+    func admit(
+        secret: Substring?, to scope: APIRoute.Scope, path: String, method: Method, of origin: RequestOrigin
+    ) throws(AccessRefusal) -> Admission {
         refresh()
         guard !tokens.isEmpty else { return admission(by: nil, to: scope) }
+        do throws(AccessRefusal) {
+            return try admit(secret: secret, to: scope)
+        } catch {
+            refusals.record(error, path: path, method: method, of: origin)
+            throw error
+        }
+    }
+
+    private func admit(secret: Substring?, to scope: APIRoute.Scope) throws(AccessRefusal) -> Admission {
         guard let secret else {
             throw AccessRefusal(unauthorized("a token is required; send 'Authorization: Bearer SECRET'"))
         }

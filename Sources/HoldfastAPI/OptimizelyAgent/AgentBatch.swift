@@ -63,18 +63,23 @@ struct BatchEndpoint {
             return receiver(AgentResponse(.methodNotAllowed))
         }
         do throws(AgentError) {
-            let admission: Admission
-            do throws(AccessRefusal) {
-                let secret = (requested.header("authorization") ?? authorization).flatMap(bearerSecret)
-                admission = try gate.admit(secret: secret, to: .token(operation.scope))
-            } catch {
-                gate.refusals.record(error, path: operation.path, method: operation.method, of: origin)
-                throw AgentError(error.problem)
-            }
+            let secret = (requested.header("authorization") ?? authorization).flatMap(bearerSecret)
+            let admission = try admit(secret, to: operation, of: origin)
             let caller = Caller(name: admission.token?.name, requestID: origin.id)
             operation.perform(try requested.request(target, operation.method, projects, from: caller), receiver)
         } catch {
             receiver(error.response)
+        }
+    }
+
+    private func admit(
+        _ secret: Substring?, to operation: AgentOperation, of origin: RequestOrigin
+    ) throws(AgentError) -> Admission {
+        do throws(AccessRefusal) {
+            return try gate.admit(
+                secret: secret, to: .token(operation.scope), path: operation.path, method: operation.method, of: origin)
+        } catch {
+            throw AgentError(error.problem)
         }
     }
 }
