@@ -50,7 +50,10 @@ struct LoopServices {
         self.services = services
         self.session = session
         projects = ProjectView(services.projects)
-        decisions = StickyDecisionService(session: session, projects: projects, executor: loop)
+        decisions = StickyDecisionService(
+            session: session, projects: projects, executor: loop,
+            exposures: ExposureRecorder(events: services.events, known: services.knownExposures),
+            metrics: services.decisions)
         gate = AccessGate(services.access, refusals: services.refusals)
     }
 }

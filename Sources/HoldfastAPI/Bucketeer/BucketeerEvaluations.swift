@@ -9,7 +9,6 @@ import Storage
 struct BucketeerEvaluationEndpoints {
     let decisions: StickyDecisionService
     let projects: ProjectView
-    let metrics: DecisionMetrics
 
     /// The id of the evaluations of a server that has no flags.
     private static let noEvaluations = "no_evaluations"
@@ -23,9 +22,10 @@ struct BucketeerEvaluationEndpoints {
             return call.respond(json: Self.encode([], id: Self.noEvaluations, isChanged: false))
         }
         let known = input.evaluationsID
-        decide(for: input.user(project.schema), in: project) { datafile in
-            input.tag.isEmpty ? nil : datafile.flags.filter { $0.isTagged(input.tag) }.map(\.key)
-        } completion: { result in
+        let subject: DecisionQuery.Subject =
+            input.tag.isEmpty
+            ? .allFlags : .chosenFlags { datafile in datafile.flags.filter { $0.isTagged(input.tag) }.map(\.key) }
+        decide(subject, for: input.user(project.schema), in: project) { result in
             switch result {
             case .success(let evaluations):
                 let list = Self.encode(evaluations, of: input.userID)
@@ -49,9 +49,7 @@ struct BucketeerEvaluationEndpoints {
         guard let project = try project(), let flag = project.datafile.flag(key: key),
             input.tag.isEmpty || flag.isTagged(input.tag)
         else { throw notFound }
-        decide(for: input.user(project.schema), in: project) { _ in
-            [key]
-        } completion: { result in
+        decide(.flags([key]), for: input.user(project.schema), in: project) { result in
             switch result {
             case .success(let evaluations):
                 guard let evaluation = evaluations.first, let value = evaluation.bucketeerValue else {
@@ -80,25 +78,15 @@ struct BucketeerEvaluationEndpoints {
         }
     }
 
-    /// - Parameter keys: the flags to evaluate; `nil` for all.
     private func decide(
-        for user: User, in project: Project, keys: @escaping @Sendable (Datafile) -> [Identifier]?,
+        _ subject: DecisionQuery.Subject, for user: User, in project: Project,
         completion: @escaping @Sendable (Result<[FlagEvaluation], StorageError>) -> Void
     ) {
-        let metrics = metrics
-        decisions.decide(for: user, in: project) { project, stored in
-            let service = DecisionService(datafile: project.datafile)
-            guard let keys = keys(project.datafile) else {
-                return service.decideAll(for: user, stored: stored, options: .disableDecisionEvent)
-            }
-            return service.decide(keys, for: user, stored: stored, options: .disableDecisionEvent)
-        } completion: { result in
+        let query = DecisionQuery(for: user, subject, options: .disableDecisionEvent)
+        decisions.decide(query, in: project) { result in
             completion(
-                result.map { decided in
-                    decided.result.value.map { decision in
-                        metrics.count(decision.source)
-                        return FlagEvaluation(decision, decided.project.datafile)
-                    }
+                result.map { decisions in
+                    decisions.flags.map { FlagEvaluation($0, decisions.project.datafile) }
                 })
         }
     }

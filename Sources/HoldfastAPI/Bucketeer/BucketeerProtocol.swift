@@ -13,8 +13,7 @@ struct BucketeerProtocol: WireProtocol {
 
     init(_ loop: LoopServices) {
         let services = loop.services
-        let evaluation = BucketeerEvaluationEndpoints(
-            decisions: loop.decisions, projects: loop.projects, metrics: services.decisions)
+        let evaluation = BucketeerEvaluationEndpoints(decisions: loop.decisions, projects: loop.projects)
         let event = BucketeerEventEndpoint(services: services, store: loop.session, projects: loop.projects)
         routes = [
             APIRoute(.post, "/get_evaluations", scope: .token(.client), evaluation.postAll),

@@ -8,7 +8,6 @@ import Storage
 struct AssignEndpoints {
     let decisions: StickyDecisionService
     let projects: ProjectView
-    let metrics: DecisionMetrics
     /// The maximum number of requests in an array.
     let limit: Int
 
@@ -74,19 +73,15 @@ struct AssignEndpoints {
     ) {
         do throws(CoreError) {
             let project = try projects.project(named: request.sdkKey)
-            guard let experiment = request.experiment(in: project) else { throw request.unknownExperiment }
-            decisions.decide(
-                for: request.user, beside: request.anonymousID, in: project, storesAssignments: enrols
-            ) { [version = project.version] in
-                // The datafile is nearly always the same, which saves the second look-up of the experiment.
-                Self.decide(request, $0.version == version ? experiment : request.experiment(in: $0), in: $0, $1)
-            } completion: { [metrics] result in
+            let query = DecisionQuery(
+                for: request.user, beside: request.anonymousID, .experiment(request.experiment),
+                options: .includeReasons, storesAssignments: enrols)
+            decisions.decide(query, in: project) { result in
                 switch result {
-                case .success(let decided):
-                    guard let decision = decided.result.value else {
+                case .success(let decisions):
+                    guard let decision = decisions.experiments.first else {
                         return completion(.failure(request.unknownExperiment))
                     }
-                    metrics.count(decision.source)
                     completion(.success(Self.encode(decision)))
                 case .failure(let error):
                     completion(.failure(CoreError(error)))
@@ -95,18 +90,6 @@ struct AssignEndpoints {
         } catch {
             completion(.failure(error))
         }
-    }
-
-    /// - Parameter experiment: `nil` if the datafile does not have it; then the decision is `nil`, too.
-    private static func decide(
-        _ request: AssignRequest, _ experiment: Experiment?, in project: Project, _ stored: StickyAssignments
-    ) -> DecisionResult<ExperimentDecision?> {
-        guard let experiment else { return DecisionResult(value: nil) }
-        let decision = DecisionService(datafile: project.datafile)
-            .assign(experiment, for: request.user, stored: stored, options: .includeReasons)
-        return DecisionResult(
-            value: decision, newAssignments: decision.newAssignment.map { [$0] } ?? [],
-            hasStaleAssignment: decision.hasStaleAssignment)
     }
 
     private static func encode(_ decision: ExperimentDecision) -> [UInt8] {
@@ -150,10 +133,6 @@ private final class AssignRequest: Sendable {
         anonymousID = try ProfileInput.anonymousID(of: object, at: place)
         experiment = Identifier(try object.text("experiment", in: place))
         sdkKey = try object.optionalText("sdk_key", in: place)
-    }
-
-    func experiment(in project: Project) -> Experiment? {
-        project.datafile.experiment(keyOrID: experiment)
     }
 
     var unknownExperiment: CoreError {

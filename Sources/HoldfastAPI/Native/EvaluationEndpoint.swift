@@ -8,41 +8,31 @@ import JSON
 struct EvaluationEndpoint {
     let decisions: StickyDecisionService
     let projects: ProjectView
-    let metrics: DecisionMetrics
 
     /// Responds with the evaluations, or with 304 if `If-None-Match` matches them.
     func post(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         let known = request.field("if-none-match")
         let input = try request.withBody { bytes throws(CoreError) in try EvaluationRequest(JSONInput.parse(bytes)) }
         let project = try projects.project(named: input.sdkKey)
-        let metrics = metrics
-        decisions.decide(for: input.user, beside: input.anonymousID, in: project) { project, stored in
-            let service = DecisionService(datafile: project.datafile)
-            guard let selection = input.selection else {
-                return service.decideAll(for: input.user, stored: stored, options: input.options)
-            }
-            return service.decide(
-                selection.keys(in: project.datafile), for: input.user, stored: stored, options: input.options)
-        } completion: { result in
+        decisions.decide(input.query, in: project) { result in
             switch result {
-            case .success(let decided):
-                let decisions = decided.result.value
-                for decision in decisions { metrics.count(decision.source) }
-                call.respond(json: Self.encode(decisions, of: input.user, in: decided.project), unlessKnownAs: known)
+            case .success(let decisions):
+                call.respond(json: Self.encode(decisions, of: input.query.user), unlessKnownAs: known)
             case .failure(let error):
                 call.fail(error)
             }
         }
     }
 
-    private static func encode(_ decisions: [Decision], of user: User, in project: Project) -> [UInt8] {
+    private static func encode(_ decisions: Decisions, of user: User) -> [UInt8] {
+        let datafile = decisions.project.datafile
         var writer = JSONWriter()
         writer.beginObject()
         writer.member("user_id", user.id.string)
-        writer.member("revision", project.datafile.revision)
+        writer.member("revision", datafile.revision)
         writer.key("evaluations")
         writer.beginArray()
-        for decision in decisions { append(FlagEvaluation(decision, project.datafile), to: &writer) }
+        for decision in decisions.flags { append(FlagEvaluation(decision, datafile), to: &writer) }
         writer.endArray()
         writer.endObject()
         return writer.finish()
@@ -77,12 +67,8 @@ struct EvaluationEndpoint {
 
 /// `{"user_id","anonymous_id"?,"attributes"?,"sdk_key"?,"tags"?,"flag_keys"?,"include_reasons"?}`
 private struct EvaluationRequest: Sendable {
-    let user: User
-    let anonymousID: Identifier?
+    let query: DecisionQuery
     let sdkKey: String?
-    let options: DecideOptions
-    /// `nil` for all flags.
-    let selection: FlagSelection?
 
     private static let members = [
         "user_id", "anonymous_id", "attributes", "sdk_key", "tags", "flag_keys", "include_reasons",
@@ -90,10 +76,10 @@ private struct EvaluationRequest: Sendable {
 
     init(_ value: JSONValue) throws(CoreError) {
         let object = try value.object("a request", knowing: Self.members)
-        user = try ProfileInput.user(of: object, at: [])
-        anonymousID = try ProfileInput.anonymousID(of: object)
+        let user = try ProfileInput.user(of: object, at: [])
+        let anonymousID = try ProfileInput.anonymousID(of: object)
         sdkKey = try object.optionalText("sdk_key")
-        selection = try FlagSelection(
+        let selection = try FlagSelection(
             tags: object.optionalTexts("tags"), keys: object.optionalTexts("flag_keys"))
         var includesReasons = false
         if let value = object["include_reasons"], !value.isNull {
@@ -103,7 +89,9 @@ private struct EvaluationRequest: Sendable {
             }
             includesReasons = flag
         }
-        options = includesReasons ? [.disableDecisionEvent, .includeAllReasons] : .disableDecisionEvent
+        query = DecisionQuery(
+            for: user, beside: anonymousID, selection.map { .chosenFlags($0.keys) } ?? .allFlags,
+            options: includesReasons ? [.disableDecisionEvent, .includeAllReasons] : .disableDecisionEvent)
     }
 }
 

@@ -21,9 +21,8 @@ struct NativeProtocol: WireProtocol {
         let segment = SegmentEndpoints(services: services, store: session, projects: projects)
         let bucket = BucketEndpoint()
         let assign = AssignEndpoints(
-            decisions: loop.decisions, projects: projects, metrics: services.decisions,
-            limit: services.options.elementLimit)
-        let evaluation = EvaluationEndpoint(decisions: loop.decisions, projects: projects, metrics: services.decisions)
+            decisions: loop.decisions, projects: projects, limit: services.options.elementLimit)
+        let evaluation = EvaluationEndpoint(decisions: loop.decisions, projects: projects)
         let explain = ExplainEndpoint(decisions: loop.decisions, projects: projects)
         let changes = ChangesEndpoint(feed: services.changes, projects: projects)
         let datafile = DatafileEndpoints(services: services, store: session, projects: projects)

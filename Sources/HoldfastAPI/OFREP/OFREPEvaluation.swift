@@ -9,8 +9,6 @@ import Storage
 struct OFREPEvaluation {
     let decisions: StickyDecisionService
     let projects: ProjectView
-    let exposures: ExposureRecorder
-    let metrics: DecisionMetrics
     /// Where a provider learns of changes.
     let changesPath: String
 
@@ -29,9 +27,12 @@ struct OFREPEvaluation {
             let project = try project(request)
             let flagKey = Identifier(key)
             guard project.datafile.flag(key: flagKey) != nil else { throw OFREPError.notFound(key) }
-            evaluate([flagKey], for: user, in: project, Self.options(request), call, key: key) { decisions, project in
-                guard let decision = decisions.first else { return call.respond(OFREPError.notFound(key).response) }
-                let evaluation = FlagEvaluation(decision, project.datafile)
+            let query = DecisionQuery(for: user, .flags([flagKey]), options: Self.options(request))
+            evaluate(query, in: project, call, key: key) { decisions in
+                guard let decision = decisions.flags.first else {
+                    return call.respond(OFREPError.notFound(key).response)
+                }
+                let evaluation = FlagEvaluation(decision, decisions.project.datafile)
                 guard evaluation.reason != .error else {
                     return call.respond(Self.failure(evaluation).response)
                 }
@@ -47,17 +48,17 @@ struct OFREPEvaluation {
     /// Responds with 304 if `If-None-Match` matches. The entity tag covers the whole body: what a user gets can change
     /// without a new revision of the datafile.
     func evaluateAll(_ request: borrowing Request, _ call: Call) throws {
-        let query = try request.query(knowing: ["flagConfigEtag", "flagConfigLastModified"])
+        let parameters = try request.query(knowing: ["flagConfigEtag", "flagConfigLastModified"])
         let user = try request.withBody { bytes throws(OFREPError) in try OFREPContext.user(bytes) }
         let project = try project(request)
-        let options = Self.options(request)
+        let query = DecisionQuery(for: user, .allFlags, options: Self.options(request))
         let known = request.field("if-none-match")
-        let respond = { @Sendable [changesPath] (decisions: [Decision], project: Project) in
+        let respond = { @Sendable [changesPath] (decisions: Decisions) in
             call.respond(
-                json: Self.encode(decisions, in: project, changesPath, for: call.admission.token), unlessKnownAs: known)
+                json: Self.encode(decisions, changesPath, for: call.admission.token), unlessKnownAs: known)
         }
-        guard let announced = query["flagConfigEtag"].flatMap({ Int64($0) }), announced > project.version else {
-            return evaluate(nil, for: user, in: project, options, call, respond)
+        guard let announced = parameters["flagConfigEtag"].flatMap({ Int64($0) }), announced > project.version else {
+            return evaluate(query, in: project, call, respond)
         }
         // Another server has announced a change that this one has not seen yet.
         // Safe: used on the loop's thread only.
@@ -66,7 +67,7 @@ struct OFREPEvaluation {
             call.onEventLoop {
                 if case .failure(let error) = result { return call.respond(OFREPError(error).response) }
                 let newest = evaluation.projects.project(project.sdkKey) ?? project
-                evaluation.evaluate(nil, for: user, in: newest, options, call, respond)
+                evaluation.evaluate(query, in: newest, call, respond)
             }
         }
     }
@@ -80,38 +81,28 @@ struct OFREPEvaluation {
         }
     }
 
-    /// - Parameter keys: `nil` for all flags.
+    /// - Parameter key: of the flag that an error is about; `nil` for all flags.
     private func evaluate(
-        _ keys: [Identifier]?, for user: User, in project: Project, _ options: DecideOptions, _ call: Call,
-        key: String? = nil, _ respond: @escaping @Sendable ([Decision], Project) -> Void
+        _ query: DecisionQuery, in project: Project, _ call: Call, key: String? = nil,
+        _ respond: @escaping @Sendable (Decisions) -> Void
     ) {
-        let (exposures, metrics) = (exposures, metrics)
-        decisions.decide(for: user, in: project) { project, stored in
-            let service = DecisionService(datafile: project.datafile)
-            guard let keys else { return service.decideAll(for: user, stored: stored, options: options) }
-            return service.decide(keys, for: user, stored: stored, options: options)
-        } completion: { result in
+        decisions.decide(query, in: project) { result in
             switch result {
-            case .success(let decided):
-                for decision in decided.result.value { metrics.count(decision.source) }
-                exposures.record(decided.result.impressions, of: user, in: decided.project)
-                respond(decided.result.value, decided.project)
-            case .failure(let error):
-                call.respond(OFREPError(error, key: key).response)
+            case .success(let decisions): respond(decisions)
+            case .failure(let error): call.respond(OFREPError(error, key: key).response)
             }
         }
     }
 
     // MARK: Responses
 
-    private static func encode(
-        _ decisions: [Decision], in project: Project, _ changesPath: String, for token: Token?
-    ) -> [UInt8] {
-        var writer = JSONWriter(capacity: 512 + decisions.count * 256)
+    private static func encode(_ decisions: Decisions, _ changesPath: String, for token: Token?) -> [UInt8] {
+        let project = decisions.project
+        var writer = JSONWriter(capacity: 512 + decisions.flags.count * 256)
         writer.beginObject()
         writer.key("flags")
         writer.beginArray()
-        for decision in decisions {
+        for decision in decisions.flags {
             let evaluation = FlagEvaluation(decision, project.datafile)
             if evaluation.reason == .error {
                 failure(evaluation).append(to: &writer)

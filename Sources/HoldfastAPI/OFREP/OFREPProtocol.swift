@@ -15,9 +15,7 @@ struct OFREPProtocol: WireProtocol {
         let services = loop.services
         gate = loop.gate
         let evaluation = OFREPEvaluation(
-            decisions: loop.decisions, projects: loop.projects,
-            exposures: ExposureRecorder(events: services.events, known: services.knownExposures),
-            metrics: services.decisions, changesPath: Self.changesPath)
+            decisions: loop.decisions, projects: loop.projects, changesPath: Self.changesPath)
         let changes = OFREPChanges(feed: services.changes, projects: loop.projects)
         routes = [
             APIRoute(.post, "/ofrep/v1/evaluate/flags/{key}", scope: .token(.client), evaluation.evaluateOne),

@@ -8,69 +8,29 @@ import Storage
 /// and at most one write of the profile serve all of them.
 struct ActivateEndpoint {
     let decisions: StickyDecisionService
-    let exposures: ExposureRecorder
-    let metrics: DecisionMetrics
 
     func post(_ request: AgentRequest, _ receiver: @escaping AgentResponse.Receiver) throws(AgentError) {
         let input = try ActivateRequest(request)
-        let exposures = exposures
-        let metrics = metrics
-        decisions.decide(for: input.user, in: request.project) { project, stored in
-            Self.activate(input, stored, project)
-        } completion: { result in
+        decisions.decide(input.query, in: request.project) { result in
             switch result {
-            case .success(let decided):
-                let activations = decided.result.value
-                for source in activations.compactMap(\.source) { metrics.count(source) }
-                exposures.record(decided.result.impressions, of: input.user, in: decided.project)
-                receiver(Self.response(activations, to: input))
-            case .failure(let error):
-                receiver(AgentError(error).response)
+            case .success(let decisions): receiver(Self.response(Self.activations(decisions, of: input), to: input))
+            case .failure(let error): receiver(AgentError(error).response)
             }
         }
     }
 
-    private static func activate(
-        _ input: ActivateRequest, _ stored: StickyAssignments, _ project: Project
-    ) -> DecisionResult<[Activation]> {
-        let service = DecisionService(datafile: project.datafile)
-        let user = input.user.cachingConditions()
-        let options: DecideOptions = input.sendsImpressions ? [] : .disableDecisionEvent
-        var activations: [Activation] = []
-        var impressions: [Impression] = []
-        var assignments: [NewAssignment] = []
-        var hasStaleAssignment = false
-        for subject in input.subjects(in: project.datafile) {
+    /// Returns an entry for each subject of the request, in their order.
+    private static func activations(_ decisions: Decisions, of input: ActivateRequest) -> [Activation] {
+        var experiments = decisions.experiments.makeIterator()
+        var flags = decisions.flags.makeIterator()
+        return input.subjects(in: decisions.project.datafile).compactMap { subject in
             switch subject {
-            case .unknownExperiment(let key): activations.append(Activation(unknownExperiment: key))
-            case .unknownFlag(let key): activations.append(Activation(unknownFlag: key))
-            case .experiment(let experiment):
-                let decision = service.variation(of: experiment, for: user, stored: stored, options: options)
-                activations.append(Activation(decision))
-                if let new = decision.newAssignment { assignments.append(new) }
-                hasStaleAssignment = hasStaleAssignment || decision.hasStaleAssignment
-                if input.sendsImpressions, let variation = decision.variation {
-                    impressions.append(
-                        Impression(activating: experiment, variation: variation, source: decision.source))
-                }
-            case .flag(let flag):
-                let result = service.decide([flag.key], for: user, stored: stored, options: options)
-                activations += result.value.map { Activation($0) }
-                assignments += result.newAssignments
-                hasStaleAssignment = hasStaleAssignment || result.hasStaleAssignment
-                impressions += result.impressions
+            case .known(.experiment): experiments.next().map { Activation($0) }
+            case .known(.flag): flags.next().map { Activation($0) }
+            case .unknownExperiment(let key): Activation(unknownExperiment: key)
+            case .unknownFlag(let key): Activation(unknownFlag: key)
             }
         }
-        return DecisionResult(
-            value: activations, impressions: impressions, newAssignments: eachExperimentOnce(assignments),
-            hasStaleAssignment: hasStaleAssignment)
-    }
-
-    /// Removes duplicates: an experiment that is requested both by its key and through a flag is decided twice, with
-    /// the same result.
-    private static func eachExperimentOnce(_ assignments: [NewAssignment]) -> [NewAssignment] {
-        var seen: Set<Identifier> = []
-        return assignments.filter { seen.insert($0.experimentID).inserted }
     }
 
     private static func response(_ activations: [Activation], to input: ActivateRequest) -> AgentResponse {
@@ -87,8 +47,7 @@ struct ActivateEndpoint {
 /// The request of `POST /v1/activate`.
 struct ActivateRequest: Sendable {
     enum Subject: Sendable {
-        case experiment(Experiment)
-        case flag(Flag)
+        case known(DecisionQuery.Activated)
         case unknownExperiment(Identifier)
         case unknownFlag(Identifier)
     }
@@ -103,7 +62,7 @@ struct ActivateRequest: Sendable {
 
     let user: User
     private let names: [Name]
-    let sendsImpressions: Bool
+    private let sendsImpressions: Bool
     /// Restricts the response to entries that are enabled, or not enabled; `nil` for all.
     let enabled: Bool?
 
@@ -117,6 +76,13 @@ struct ActivateRequest: Sendable {
         case "false": enabled = false
         default: enabled = nil
         }
+    }
+
+    var query: DecisionQuery {
+        let activation = DecisionQuery.Subject.activation { [self] datafile in
+            subjects(in: datafile).compactMap { if case .known(let subject) = $0 { subject } else { nil } }
+        }
+        return DecisionQuery(for: user, activation, options: sendsImpressions ? [] : .disableDecisionEvent)
     }
 
     private static func names(_ query: AgentQuery) throws(AgentError) -> [Name] {
@@ -149,13 +115,15 @@ struct ActivateRequest: Sendable {
         for name in names {
             switch name {
             case .allExperiments:
-                for experiment in datafile.experimentsBesideRules { add(experiment.key, .experiment(experiment)) }
+                for experiment in datafile.experimentsBesideRules {
+                    add(experiment.key, .known(.experiment(experiment)))
+                }
             case .allFlags:
-                for flag in datafile.flags { add(flag.key, .flag(flag)) }
+                for flag in datafile.flags { add(flag.key, .known(.flag(flag))) }
             case .experiment(let key):
-                add(key, datafile.agentExperiment(key: key).map { .experiment($0) } ?? .unknownExperiment(key))
+                add(key, datafile.agentExperiment(key: key).map { .known(.experiment($0)) } ?? .unknownExperiment(key))
             case .flag(let key):
-                add(key, datafile.flag(key: key).map { .flag($0) } ?? .unknownFlag(key))
+                add(key, datafile.flag(key: key).map { .known(.flag($0)) } ?? .unknownFlag(key))
             }
         }
         return subjects
@@ -172,8 +140,6 @@ struct Activation: Sendable {
     var variables: [VariableValue] = []
     var isEnabled = false
     var error: String?
-    /// The source of the variation; `nil` if nothing was decided.
-    var source: DecisionSource?
 
     init(unknownExperiment key: Identifier) {
         experimentKey = key
@@ -191,7 +157,6 @@ struct Activation: Sendable {
         experimentKey = decision.experiment.key
         variationKey = decision.variation?.key ?? ""
         isEnabled = decision.variation != nil
-        source = decision.source
     }
 
     /// Describes a flag. Like the Agent, it does not name delivery rules.
@@ -204,7 +169,6 @@ struct Activation: Sendable {
         }
         variables = decision.variables
         isEnabled = decision.isEnabled
-        source = decision.source
     }
 
     func append(for user: User, to writer: inout JSONWriter) {

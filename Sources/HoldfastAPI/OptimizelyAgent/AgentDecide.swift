@@ -8,45 +8,26 @@ import Storage
 /// all of them.
 struct DecideEndpoint {
     let decisions: StickyDecisionService
-    let exposures: ExposureRecorder
-    let metrics: DecisionMetrics
 
     func post(_ request: AgentRequest, _ receiver: @escaping AgentResponse.Receiver) throws(AgentError) {
         let input = try DecideRequest(request)
-        let exposures = exposures
-        let metrics = metrics
-        let usesProfile = !input.options.contains(.ignoreUserProfileService)
-        decisions.decide(
-            for: input.user, beside: input.anonymousID, in: request.project, usesProfile: usesProfile
-        ) { project, stored in
-            let service = DecisionService(datafile: project.datafile)
-            return switch input.form {
-            case .all: service.decideAll(for: input.user, stored: stored, options: input.options)
-            case .one, .several: service.decide(input.flagKeys, for: input.user, stored: stored, options: input.options)
-            }
-        } completion: { result in
+        decisions.decide(input.query, in: request.project) { result in
             switch result {
-            case .success(let decided):
-                let (decisions, project) = (decided.result.value, decided.project)
-                for decision in decisions { metrics.count(decision.source) }
-                exposures.record(decided.result.impressions, of: input.user, in: project)
-                receiver(Self.response(decisions, to: input, project.datafile))
-            case .failure(let error):
-                receiver(AgentError(error).response)
+            case .success(let decisions): receiver(Self.response(decisions, to: input))
+            case .failure(let error): receiver(AgentError(error).response)
             }
         }
     }
 
-    private static func response(_ decisions: [Decision], to input: DecideRequest, _ datafile: Datafile)
-        -> AgentResponse
-    {
-        var encoder = DecisionEncoder(input.user, datafile)
+    private static func response(_ decisions: Decisions, to input: DecideRequest) -> AgentResponse {
+        let datafile = decisions.project.datafile
+        var encoder = DecisionEncoder(input.query.user, datafile)
         if input.form != .one { encoder.writer.beginArray() }
-        for decision in decisions {
+        for decision in decisions.flags {
             encoder.append(decision)
             guard encoder.writer.count <= AgentResponse.longest else { return AgentResponse.tooLong }
         }
-        if !input.options.contains(.enabledFlagsOnly) {
+        if !input.query.options.contains(.enabledFlagsOnly) {
             for key in input.flagKeys where datafile.flag(key: key) == nil { encoder.append(unknownFlag: key) }
         }
         if input.form != .one { encoder.writer.endArray() }
@@ -68,10 +49,7 @@ struct DecideRequest: Sendable {
     let form: Form
     /// Each key once, in the order of the query.
     let flagKeys: [Identifier]
-    let user: User
-    /// The user's id before login. The Agent has no such member.
-    let anonymousID: Identifier?
-    let options: DecideOptions
+    let query: DecisionQuery
 
     init(_ request: AgentRequest) throws(AgentError) {
         let body = request.body
@@ -80,9 +58,8 @@ struct DecideRequest: Sendable {
         let attributes = try body.userAttributes()
         let wantsSegments = try body.flag("fetchSegments")
         _ = try body.texts("fetchSegmentsOptions")
-        user = User(id: try body.userID(), attributes: attributes, forcedDecisions: forcedDecisions)
-
-        anonymousID = try body.anonymousID()
+        let user = User(id: try body.userID(), attributes: attributes, forcedDecisions: forcedDecisions)
+        let anonymousID = try body.anonymousID()
 
         let keys = request.query.values("keys").map { Identifier($0) }
         form = keys.isEmpty ? .all : keys.count == 1 ? .one : .several
@@ -91,7 +68,8 @@ struct DecideRequest: Sendable {
         var options = try Self.options(optionNames)
         // As in the SDKs, a request for a single flag always gets its decision.
         if form == .one { options.remove(.enabledFlagsOnly) }
-        self.options = options
+        query = DecisionQuery(
+            for: user, beside: anonymousID, form == .all ? .allFlags : .flags(flagKeys), options: options)
         // `fetchSegments` means the segments of an external service (ODP), which this server does not query.
         guard !wantsSegments else { throw AgentError(.internalServerError, "failed to fetch qualified segments") }
     }

@@ -17,9 +17,8 @@ struct AgentProtocol: WireProtocol {
     /// The operations that a batch can call, too.
     private static func operations(_ loop: LoopServices) -> [AgentOperation] {
         let services = loop.services
-        let exposures = ExposureRecorder(events: services.events, known: services.knownExposures)
-        let decide = DecideEndpoint(decisions: loop.decisions, exposures: exposures, metrics: services.decisions)
-        let activate = ActivateEndpoint(decisions: loop.decisions, exposures: exposures, metrics: services.decisions)
+        let decide = DecideEndpoint(decisions: loop.decisions)
+        let activate = ActivateEndpoint(decisions: loop.decisions)
         let track = TrackEndpoint(events: services.events)
         let override = OverrideEndpoint(store: loop.session, catalog: services.projects)
         let profile = AgentProfileEndpoints(store: loop.session)

@@ -1,8 +1,9 @@
-public import Bucketing
+import Bucketing
 import JSON
 public import Storage
 
-/// Makes decisions that stick: reads the profile, decides, and stores what is new before anything is answered.
+/// Makes decisions that stick: reads the profile, decides, and stores what is new before anything is answered. Then it
+/// counts the decisions and records the exposures, for every protocol.
 ///
 /// A decision is made again when it no longer holds at the commit: when another server has assigned the user in the
 /// meantime, or when the newest datafile is another than the one it was made with. A variation that is assigned to the
@@ -10,31 +11,15 @@ public import Storage
 ///
 /// Belongs to one event loop.
 public final class StickyDecisionService {
-    /// A decision with the project that it was made with, which may be newer than the one that was asked.
-    public struct Decided<Value: Sendable>: Sendable {
-        public let result: DecisionResult<Value>
-        public let project: Project
-    }
+    public typealias Completion = @Sendable (Result<Decisions, StorageError>) -> Void
 
-    /// What is decided, and for whom. A class: each step of a decision hands it on.
-    private final class Request<Value: Sendable>: Sendable {
-        let user: User
-        let anonymousID: Identifier?
-        let usesProfile: Bool
-        let storesAssignments: Bool
-        let decide: @Sendable (Project, StickyAssignments) -> DecisionResult<Value>
-        let completion: @Sendable (Result<Decided<Value>, StorageError>) -> Void
+    /// A query and who waits for its decisions. A class: each step of a decision hands it on.
+    private final class Request: Sendable {
+        let query: DecisionQuery
+        let completion: Completion
 
-        init(
-            user: User, anonymousID: Identifier?, usesProfile: Bool, storesAssignments: Bool,
-            decide: @escaping @Sendable (Project, StickyAssignments) -> DecisionResult<Value>,
-            completion: @escaping @Sendable (Result<Decided<Value>, StorageError>) -> Void
-        ) {
-            self.user = user
-            self.anonymousID = anonymousID
-            self.usesProfile = usesProfile
-            self.storesAssignments = storesAssignments
-            self.decide = decide
+        init(_ query: DecisionQuery, _ completion: @escaping Completion) {
+            self.query = query
             self.completion = completion
         }
     }
@@ -42,6 +27,8 @@ public final class StickyDecisionService {
     let session: any ProfileStore & AttributeStore
     let projects: ProjectView
     let executor: any StoreExecutor
+    private let exposures: ExposureRecorder
+    private let metrics: DecisionMetrics
 
     /// How often a decision is made before the caller is told to try again later.
     private static let attempts = 5
@@ -49,37 +36,28 @@ public final class StickyDecisionService {
     /// - Parameters:
     ///   - session: the store as the event loop uses it.
     ///   - executor: the event loop.
-    public init(session: any ProfileStore & AttributeStore, projects: ProjectView, executor: any StoreExecutor) {
+    public init(
+        session: any ProfileStore & AttributeStore, projects: ProjectView, executor: any StoreExecutor,
+        exposures: ExposureRecorder, metrics: DecisionMetrics
+    ) {
         self.session = session
         self.projects = projects
         self.executor = executor
+        self.exposures = exposures
+        self.metrics = metrics
     }
 
-    /// - Parameters:
-    ///   - anonymousID: the user's id before login, if known: where the user has no assignment, that of this profile counts
-    ///     and is stored for the user.
-    ///   - usesProfile: whether what is stored of the user's assignments counts.
-    ///   - storesAssignments: whether new assignments are stored; otherwise the decision leaves no trace.
-    ///   - decide: makes the decision with what is stored of the user; may be called several times.
-    ///   - completion: called with the decision, on the event loop.
-    public func decide<Value: Sendable>(
-        for user: User, beside anonymousID: Identifier? = nil, in project: Project, usesProfile: Bool = true,
-        storesAssignments: Bool = true,
-        _ decide: @escaping @Sendable (Project, StickyAssignments) -> DecisionResult<Value>,
-        completion: @escaping @Sendable (Result<Decided<Value>, StorageError>) -> Void
-    ) {
-        let request = Request(
-            user: user, anonymousID: anonymousID == user.id ? nil : anonymousID, usesProfile: usesProfile,
-            storesAssignments: storesAssignments, decide: decide, completion: completion)
-        readAttributes(request, project, attempts: Self.attempts)
+    /// - Parameter completion: called with the decisions, on the event loop.
+    public func decide(_ query: DecisionQuery, in project: Project, completion: @escaping Completion) {
+        readAttributes(Request(query, completion), project, attempts: Self.attempts)
     }
 
-    private func readAttributes<Value>(_ request: Request<Value>, _ project: Project, attempts: Int) {
-        guard project.askedAttributes.contains(where: { request.user.attributes[$0] == nil }) else {
+    private func readAttributes(_ request: Request, _ project: Project, attempts: Int) {
+        guard project.askedAttributes.contains(where: { request.query.user.attributes[$0] == nil }) else {
             let known = project.schema.isEmpty ? nil : StoredAttributes(schema: project.schema, record: nil)
             return readProfile(request, project, known, attempts: attempts)
         }
-        session.attributes(of: request.user.id) { read in
+        session.attributes(of: request.query.user.id) { read in
             switch read {
             case .success(let record):
                 let known = StoredAttributes(schema: project.schema, record: record)
@@ -90,16 +68,16 @@ public final class StickyDecisionService {
         }
     }
 
-    private func readProfile<Value>(
-        _ request: Request<Value>, _ project: Project, _ attributes: StoredAttributes?, attempts: Int
+    private func readProfile(
+        _ request: Request, _ project: Project, _ attributes: StoredAttributes?, attempts: Int
     ) {
-        guard request.usesProfile else {
+        guard request.query.usesProfile else {
             return decide(request, project, attributes, nil, attempts: attempts)
         }
-        session.profile(of: request.user.id) { read in
+        session.profile(of: request.query.user.id) { read in
             switch read {
             case .success(let profile):
-                guard let anonymousID = request.anonymousID else {
+                guard let anonymousID = request.query.anonymousID else {
                     return self.decide(request, project, attributes, profile, attempts: attempts)
                 }
                 self.readAnonymous(anonymousID, request, project, attributes, profile, attempts: attempts)
@@ -108,8 +86,8 @@ public final class StickyDecisionService {
         }
     }
 
-    private func readAnonymous<Value>(
-        _ anonymousID: Identifier, _ request: Request<Value>, _ project: Project, _ attributes: StoredAttributes?,
+    private func readAnonymous(
+        _ anonymousID: Identifier, _ request: Request, _ project: Project, _ attributes: StoredAttributes?,
         _ profile: ProfileRecord?, attempts: Int
     ) {
         session.profile(of: anonymousID) { read in
@@ -121,28 +99,27 @@ public final class StickyDecisionService {
         }
     }
 
-    private func decide<Value>(
-        _ request: Request<Value>, _ project: Project, _ attributes: StoredAttributes?, _ profile: ProfileRecord?,
+    private func decide(
+        _ request: Request, _ project: Project, _ attributes: StoredAttributes?, _ profile: ProfileRecord?,
         beside anonymous: ProfileRecord? = nil, attempts: Int
     ) {
-        let result = request.decide(
-            project,
-            StickyAssignments(profile, beside: anonymous, request.user.id, project, attributes: attributes))
+        let stored = StickyAssignments(
+            profile, beside: anonymous, request.query.user.id, project, attributes: attributes)
+        let result = request.query.decide(in: project, stored)
         if result.hasStaleAssignment, attempts == Self.attempts {
             return decideWithNewestDatafile(request, project, attempts: attempts - 1)
         }
-        let decided = Decided(result: result, project: project)
-        let proposals = request.storesAssignments ? proposals(for: result.newAssignments, in: project) : []
-        guard !proposals.isEmpty else { return request.completion(.success(decided)) }
+        let proposals = request.query.storesAssignments ? proposals(for: result.newAssignments, in: project) : []
+        guard !proposals.isEmpty else { return finish(request, result) }
         guard attempts > 0, !project.isSuperseded else { return request.completion(.failure(.staleDatafile)) }
         let change = ProfileChange(
-            userID: request.user.id,
-            operation: .assign(proposals, decidedWith: project.catalogVersion, beside: request.anonymousID))
+            userID: request.query.user.id,
+            operation: .assign(proposals, decidedWith: project.catalogVersion, beside: request.query.anonymousID))
         session.submit(change) { [self] stored in
             switch stored {
             case .success(let now) where Self.holds(now.profile, proposals):
-                request.completion(.success(decided))
-            case .success where request.anonymousID != nil:
+                finish(request, result)
+            case .success where request.query.anonymousID != nil:
                 // The anonymous profile may have changed, too.
                 readProfile(request, project, attributes, attempts: attempts - 1)
             case .success(let now):
@@ -153,6 +130,15 @@ public final class StickyDecisionService {
                 request.completion(.failure(error))
             }
         }
+    }
+
+    /// Counts decisions that hold, records what the user was exposed to, and hands the decisions over.
+    private func finish(_ request: Request, _ result: DecisionResult<Decisions>) {
+        let decisions = result.value
+        for decision in decisions.flags { metrics.count(decision.source) }
+        for decision in decisions.experiments { metrics.count(decision.source) }
+        exposures.record(result.impressions, of: request.query.user, in: decisions.project)
+        request.completion(.success(decisions))
     }
 
     /// What is to be stored. A variation that the datafile of another project lists under the same experiment id is not
@@ -176,7 +162,7 @@ public final class StickyDecisionService {
     }
 
     /// Decides again, with all that other processes have stored until now.
-    private func decideWithNewestDatafile<Value>(_ request: Request<Value>, _ former: Project, attempts: Int) {
+    private func decideWithNewestDatafile(_ request: Request, _ former: Project, attempts: Int) {
         // Safe: used on the loop's thread only.
         nonisolated(unsafe) let service = self
         let executor = executor
@@ -191,68 +177,5 @@ public final class StickyDecisionService {
                 }
             }
         }
-    }
-}
-
-/// A user's stored data as a decision sees it. Forced variations take precedence over the profile.
-public struct StickyAssignments: StoredAssignments {
-    public let profile: ProfileRecord?
-    /// The ids of forced variations, by experiment id.
-    public let forcedVariations: [Identifier: Identifier]?
-    public let attributes: (any AttributeSource)?
-    /// `nil` for a profile that is small enough for a linear search.
-    private let index: AssignmentIndex?
-    /// The profile whose assignments count where the user has none; `nil` if there is none.
-    private let borrowed: AssignmentIndex?
-
-    /// - Parameter anonymous: the user's anonymous profile.
-    init(
-        _ profile: ProfileRecord?, beside anonymous: ProfileRecord? = nil, _ userID: Identifier, _ project: Project,
-        attributes: StoredAttributes? = nil
-    ) {
-        self.profile = profile
-        self.attributes = attributes
-        index = profile.flatMap { $0.count > AssignmentIndex.walkable ? AssignmentIndex($0) : nil }
-        borrowed = anonymous.map { AssignmentIndex($0) }
-        forcedVariations = project.forcedVariations.isEmpty ? nil : project.forcedVariations[userID]
-    }
-
-    public func assignment(experimentID: Identifier) -> StoredAssignment? {
-        if let profile,
-            let entry = index == nil ? profile.entry(for: experimentID) : index?.entry(for: experimentID)
-        {
-            return StoredAssignment(
-                variationID: profile.variationID(of: entry), isOverride: entry.source == .override)
-        }
-        guard let borrowed, let entry = borrowed.entry(for: experimentID) else { return nil }
-        return StoredAssignment(
-            variationID: borrowed.profile.variationID(of: entry), isOverride: entry.source == .override,
-            isBorrowed: true)
-    }
-}
-
-/// Indexes a large profile by experiment after several look-ups, when the index pays off.
-private final class AssignmentIndex: @unchecked Sendable {
-    // Safe: the decisions of a request use it one after the other, on its event loop.
-    let profile: ProfileRecord
-    private var lookups = 0
-    private var entries: [Identifier: ProfileRecord.Entry] = [:]
-
-    /// The largest profile, in assignments, that needs no index.
-    static let walkable = 32
-    /// The number of look-ups that take about as long as indexing the profile.
-    private static let few = 8
-
-    init(_ profile: ProfileRecord) {
-        self.profile = profile
-    }
-
-    func entry(for experimentID: Identifier) -> ProfileRecord.Entry? {
-        lookups += 1
-        guard lookups > Self.few else { return profile.entry(for: experimentID) }
-        if entries.isEmpty {
-            for entry in profile.entries { entries[profile.experimentID(of: entry)] = entry }
-        }
-        return entries[experimentID]
     }
 }

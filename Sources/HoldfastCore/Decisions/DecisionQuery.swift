@@ -1,0 +1,131 @@
+public import Bucketing
+
+/// What to decide for a user, and what the decisions leave behind: a request of any protocol, without its format.
+public struct DecisionQuery: Sendable {
+    public enum Subject: Sendable {
+        /// All flags, in the order of the datafile.
+        case allFlags
+        /// The flags with these keys, in this order. Unknown ones are left out.
+        case flags([Identifier])
+        /// The flags whose keys are chosen from the datafile that decides.
+        case chosenFlags(@Sendable (Datafile) -> [Identifier])
+        /// The experiment with this key or id, unless a holdout keeps the user out.
+        case experiment(Identifier)
+        /// What is chosen from the datafile that decides, as the SDKs' `activate` does: holdouts do not keep the user
+        /// out of experiments, and each experiment is an exposure.
+        case activation(@Sendable (Datafile) -> [Activated])
+    }
+
+    public enum Activated: Sendable {
+        case experiment(Experiment)
+        case flag(Flag)
+    }
+
+    public let user: User
+    /// The user's id before login, if known: where the user has no assignment, that of this profile counts and is stored
+    /// for the user.
+    public let anonymousID: Identifier?
+    public let subject: Subject
+    public let options: DecideOptions
+    /// Whether new assignments are stored; otherwise the decisions change no profile.
+    public let storesAssignments: Bool
+
+    /// - Parameter options: with ``DecideOptions/disableDecisionEvent``, exposures are not recorded.
+    public init(
+        for user: User, beside anonymousID: Identifier? = nil, _ subject: Subject, options: DecideOptions = [],
+        storesAssignments: Bool = true
+    ) {
+        self.user = user
+        self.anonymousID = anonymousID == user.id ? nil : anonymousID
+        self.subject = subject
+        self.options = options
+        self.storesAssignments = storesAssignments
+    }
+
+    /// Whether the stored assignments of the user count.
+    var usesProfile: Bool { !options.contains(.ignoreUserProfileService) }
+    var recordsExposures: Bool { !options.contains(.disableDecisionEvent) }
+}
+
+/// The decisions for a ``DecisionQuery``.
+public struct Decisions: Sendable {
+    /// The project that was decided with, which may be newer than the one that was asked.
+    public let project: Project
+    /// The decisions of flags, in the order of the query.
+    public var flags: [Decision] = []
+    /// The decisions of experiments, in the order of the query. Unknown ones are left out.
+    public var experiments: [ExperimentDecision] = []
+}
+
+extension DecisionQuery {
+    /// Decides with what is stored of the user. Pure.
+    func decide(in project: Project, _ stored: StickyAssignments) -> DecisionResult<Decisions> {
+        let service = DecisionService(datafile: project.datafile)
+        switch subject {
+        case .allFlags:
+            return Self.result(service.decideAll(for: user, stored: stored, options: options), project)
+        case .flags(let keys):
+            return Self.result(service.decide(keys, for: user, stored: stored, options: options), project)
+        case .chosenFlags(let keys):
+            return Self.result(
+                service.decide(keys(project.datafile), for: user, stored: stored, options: options), project)
+        case .experiment(let name):
+            guard let experiment = project.datafile.experiment(keyOrID: name) else {
+                return DecisionResult(value: Decisions(project: project))
+            }
+            let decision = service.assign(experiment, for: user, stored: stored, options: options)
+            return DecisionResult(
+                value: Decisions(project: project, experiments: [decision]),
+                newAssignments: decision.newAssignment.map { [$0] } ?? [],
+                hasStaleAssignment: decision.hasStaleAssignment)
+        case .activation(let activated):
+            return activate(activated(project.datafile), service, project, stored)
+        }
+    }
+
+    private static func result(_ result: DecisionResult<[Decision]>, _ project: Project) -> DecisionResult<Decisions> {
+        DecisionResult(
+            value: Decisions(project: project, flags: result.value), impressions: result.impressions,
+            newAssignments: result.newAssignments, hasStaleAssignment: result.hasStaleAssignment)
+    }
+
+    /// Decides each flag and experiment by itself.
+    private func activate(
+        _ activated: [Activated], _ service: DecisionService, _ project: Project, _ stored: StickyAssignments
+    ) -> DecisionResult<Decisions> {
+        let user = user.cachingConditions()
+        var decisions = Decisions(project: project)
+        var impressions: [Impression] = []
+        var assignments: [NewAssignment] = []
+        var hasStaleAssignment = false
+        for subject in activated {
+            switch subject {
+            case .experiment(let experiment):
+                let decision = service.variation(of: experiment, for: user, stored: stored, options: options)
+                decisions.experiments.append(decision)
+                if let new = decision.newAssignment { assignments.append(new) }
+                hasStaleAssignment = hasStaleAssignment || decision.hasStaleAssignment
+                if recordsExposures, let variation = decision.variation {
+                    impressions.append(
+                        Impression(activating: experiment, variation: variation, source: decision.source))
+                }
+            case .flag(let flag):
+                let result = service.decide([flag.key], for: user, stored: stored, options: options)
+                decisions.flags += result.value
+                assignments += result.newAssignments
+                hasStaleAssignment = hasStaleAssignment || result.hasStaleAssignment
+                impressions += result.impressions
+            }
+        }
+        return DecisionResult(
+            value: decisions, impressions: impressions, newAssignments: Self.eachExperimentOnce(assignments),
+            hasStaleAssignment: hasStaleAssignment)
+    }
+
+    /// Removes duplicates: an experiment that is asked for both by its key and through a flag is decided twice, with the
+    /// same result.
+    private static func eachExperimentOnce(_ assignments: [NewAssignment]) -> [NewAssignment] {
+        var seen: Set<Identifier> = []
+        return assignments.filter { seen.insert($0.experimentID).inserted }
+    }
+}

@@ -1,0 +1,65 @@
+public import Bucketing
+public import Storage
+
+/// A user's stored data as a decision sees it. Forced variations take precedence over the profile.
+public struct StickyAssignments: StoredAssignments {
+    public let profile: ProfileRecord?
+    /// The ids of forced variations, by experiment id.
+    public let forcedVariations: [Identifier: Identifier]?
+    public let attributes: (any AttributeSource)?
+    /// `nil` for a profile that is small enough for a linear search.
+    private let index: AssignmentIndex?
+    /// The profile whose assignments count where the user has none; `nil` if there is none.
+    private let borrowed: AssignmentIndex?
+
+    /// - Parameter anonymous: the user's anonymous profile.
+    init(
+        _ profile: ProfileRecord?, beside anonymous: ProfileRecord? = nil, _ userID: Identifier, _ project: Project,
+        attributes: StoredAttributes? = nil
+    ) {
+        self.profile = profile
+        self.attributes = attributes
+        index = profile.flatMap { $0.count > AssignmentIndex.walkable ? AssignmentIndex($0) : nil }
+        borrowed = anonymous.map { AssignmentIndex($0) }
+        forcedVariations = project.forcedVariations.isEmpty ? nil : project.forcedVariations[userID]
+    }
+
+    public func assignment(experimentID: Identifier) -> StoredAssignment? {
+        if let profile,
+            let entry = index == nil ? profile.entry(for: experimentID) : index?.entry(for: experimentID)
+        {
+            return StoredAssignment(
+                variationID: profile.variationID(of: entry), isOverride: entry.source == .override)
+        }
+        guard let borrowed, let entry = borrowed.entry(for: experimentID) else { return nil }
+        return StoredAssignment(
+            variationID: borrowed.profile.variationID(of: entry), isOverride: entry.source == .override,
+            isBorrowed: true)
+    }
+}
+
+/// Indexes a large profile by experiment after several look-ups, when the index pays off.
+private final class AssignmentIndex: @unchecked Sendable {
+    // Safe: the decisions of a request use it one after the other, on its event loop.
+    let profile: ProfileRecord
+    private var lookups = 0
+    private var entries: [Identifier: ProfileRecord.Entry] = [:]
+
+    /// The largest profile, in assignments, that needs no index.
+    static let walkable = 32
+    /// The number of look-ups that take about as long as indexing the profile.
+    private static let few = 8
+
+    init(_ profile: ProfileRecord) {
+        self.profile = profile
+    }
+
+    func entry(for experimentID: Identifier) -> ProfileRecord.Entry? {
+        lookups += 1
+        guard lookups > Self.few else { return profile.entry(for: experimentID) }
+        if entries.isEmpty {
+            for entry in profile.entries { entries[profile.experimentID(of: entry)] = entry }
+        }
+        return entries[experimentID]
+    }
+}
