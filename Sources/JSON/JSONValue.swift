@@ -44,6 +44,11 @@ extension JSONValue {
         if case .object(let value) = self { value } else { nil }
     }
 
+    /// Returns an integer if the number has no fraction.
+    public static func shortest(_ number: Double) -> JSONValue {
+        Int64(exactly: number).map { .integer($0) } ?? .number(number)
+    }
+
     public var isNull: Bool {
         if case .null = self { true } else { false }
     }

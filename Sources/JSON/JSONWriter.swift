@@ -75,6 +75,11 @@ public struct JSONWriter: Sendable {
         raw(value.isFinite ? value.description : "null")
     }
 
+    /// Writes a number as ``JSONValue/shortest(_:)`` has it.
+    public mutating func shortest(_ value: Double) {
+        if let integer = Int64(exactly: value) { self.integer(integer) } else { number(value) }
+    }
+
     public mutating func string(_ value: String) {
         withBytes(of: value) { writer, bytes in writer.string(utf8: bytes) }
     }

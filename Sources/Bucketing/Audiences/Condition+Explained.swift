@@ -75,17 +75,13 @@ extension AttributeTest {
         case .exists: ("exists", .null)
         case .equalsString(let text): ("exact", .string(text))
         case .equalsBool(let bool): ("exact", .bool(bool))
-        case .equalsNumber(let number): ("exact", Self.json(number))
-        case .number(let comparison, let number): (.string(comparison.name), Self.json(number))
+        case .equalsNumber(let number): ("exact", .shortest(number))
+        case .number(let comparison, let number): (.string(comparison.name), .shortest(number))
         case .moment(let comparison, let text): (.string(comparison.name), .string(text))
         case .contains(let text): ("substring", .string(text))
         case .version(let comparison, let version): (.string("semver_\(comparison.name)"), .string(version.text))
         case .unsupportedValue: (.null, .null)
         }
-    }
-
-    private static func json(_ number: Double) -> JSONValue {
-        Int64(exactly: number).map { .integer($0) } ?? .number(number)
     }
 }
 

@@ -161,8 +161,7 @@ extension JSONWriter {
     /// Writes a value as Go does: whole numbers have no fraction.
     mutating func agentValue(_ value: JSONValue) {
         switch value {
-        case .number(let number):
-            if let whole = Int64(exactly: number) { integer(whole) } else { self.number(number) }
+        case .number(let number): shortest(number)
         case .array(let elements):
             beginArray()
             for element in elements { agentValue(element) }

@@ -109,8 +109,7 @@ struct AttributeField {
         switch kind {
         case .no: writer.bool(false)
         case .yes: writer.bool(true)
-        case .number:
-            if let integer = Int64(exactly: double) { writer.integer(integer) } else { writer.number(double) }
+        case .number: writer.shortest(double)
         case .text, .moment: writer.string(utf8: content.assumingMemoryBound(to: UInt8.self))
         case .selection:
             var iterator = options

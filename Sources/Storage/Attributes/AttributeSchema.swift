@@ -58,7 +58,7 @@ public struct StoredAttributes: AttributeSource {
         guard let definition = schema.attribute(name), let value = record?[definition.number] else { return nil }
         return switch value {
         case .bool(let bool): .bool(bool)
-        case .number(let number): Int64(exactly: number).map { .integer($0) } ?? .number(number)
+        case .number(let number): .shortest(number)
         case .text(let text), .moment(let text): .string(text.string)
         case .selection(let values):
             definition.isMultiple
