@@ -62,14 +62,14 @@ final class LineImport<Change>: BodyReceiver {
     var heldBytes: Int { splitter.heldBytes }
 
     func received(_ bytes: UnsafeRawBufferPointer) -> Bool {
-        splitter.append(bytes) { take($0) }
+        splitter.append(bytes) { take($0, $1) }
         submitGroup()
         isPaused = waiting >= window || waitingBytes >= Self.windowBytes
         return !isPaused
     }
 
     func ended() {
-        splitter.end { take($0) }
+        splitter.end { take($0, $1) }
         submitGroup()
         hasEnded = true
         respondIfDone()
@@ -80,8 +80,8 @@ final class LineImport<Change>: BodyReceiver {
         hasResponded = true
     }
 
-    private func take(_ line: UnsafeRawBufferPointer?) {
-        lines += 1
+    private func take(_ number: Int, _ line: UnsafeRawBufferPointer?) {
+        lines = number
         guard failure == nil else { return }
         do throws(CoreError) {
             guard let line else {
@@ -89,13 +89,13 @@ final class LineImport<Change>: BodyReceiver {
             }
             guard !LineSplitter.isBlank(line) else { return }
             group.changes.append(try parse(line))
-            group.lines.append(lines)
+            group.lines.append(number)
             group.bytes += line.count
             if group.lines.count == Self.groupLimit { submitGroup() }
         } catch {
             // A line over the limit is more often a file without its line feeds than one long profile.
-            if lines == 1 { seemsJoined = line.map(LineSplitter.holdsSeveralObjects) ?? true }
-            refuse(lines, error)
+            if number == 1 { seemsJoined = line.map(LineSplitter.holdsSeveralObjects) ?? true }
+            refuse(number, error)
         }
     }
 

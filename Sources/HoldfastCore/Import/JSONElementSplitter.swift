@@ -24,16 +24,16 @@ struct JSONElementSplitter {
             }
             line += bytes[..<start].count { $0 == 0x0A }
             let isArray = bytes[start] == UInt8(ascii: "[")
-            form = isArray ? .array(ArrayScanner(limit: limit, line: line)) : .lines(LineSplitter(limit: limit))
+            form =
+                isArray
+                ? .array(ArrayScanner(limit: limit, line: line)) : .lines(LineSplitter(limit: limit, firstLine: line))
             bytes = bytes[(isArray ? start + 1 : start)...]
         }
         let rest = UnsafeRawBufferPointer(rebasing: bytes)
         switch form {
         case .lines(var splitter):
             form = .unknown
-            var line = line
-            splitter.append(rest) { Self.report($0, &line, element) }
-            self.line = line
+            splitter.append(rest) { Self.report($0, $1, element) }
             form = .lines(splitter)
         case .array(var scanner):
             form = .unknown
@@ -46,18 +46,16 @@ struct JSONElementSplitter {
     mutating func end(_ element: (Int, UnsafeRawBufferPointer?) -> Void) {
         switch form {
         case .lines(var splitter):
-            var line = line
-            splitter.end { Self.report($0, &line, element) }
+            splitter.end { Self.report($0, $1, element) }
         case .array(var scanner): scanner.end(element)
         case .unknown: break
         }
     }
 
     private static func report(
-        _ text: UnsafeRawBufferPointer?, _ line: inout Int, _ element: (Int, UnsafeRawBufferPointer?) -> Void
+        _ line: Int, _ text: UnsafeRawBufferPointer?, _ element: (Int, UnsafeRawBufferPointer?) -> Void
     ) {
         if text.map({ !LineSplitter.isBlank($0) }) ?? true { element(line, text) }
-        line += 1
     }
 }
 

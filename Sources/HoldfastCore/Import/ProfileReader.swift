@@ -54,24 +54,18 @@ public struct ImportedElement {
 /// Reads profiles as Holdfast exports them, one JSON object a line.
 public struct ProfileLines: ProfileReader {
     private var splitter = LineSplitter(limit: ImportedElement.lengthLimit)
-    private var line = 0
 
     public init() {}
 
     public mutating func append(_ bytes: UnsafeRawBufferPointer, _ report: (ImportedElement) -> Void) {
-        var line = line
-        splitter.append(bytes) { Self.take($0, &line, report) }
-        self.line = line
+        splitter.append(bytes) { Self.take($0, $1, report) }
     }
 
     public mutating func end(_ report: (ImportedElement) -> Void) {
-        var line = line
-        splitter.end { Self.take($0, &line, report) }
-        self.line = line
+        splitter.end { Self.take($0, $1, report) }
     }
 
-    private static func take(_ text: UnsafeRawBufferPointer?, _ line: inout Int, _ report: (ImportedElement) -> Void) {
-        line += 1
+    private static func take(_ line: Int, _ text: UnsafeRawBufferPointer?, _ report: (ImportedElement) -> Void) {
         guard let text else { return report(.tooLong(line: line, "a line")) }
         guard !LineSplitter.isBlank(text) else { return }
         report(ImportedElement(line: line) { () throws(CoreError) in try ProfileInput(text, called: "the line") })
@@ -82,54 +76,54 @@ public struct ProfileLines: ProfileReader {
 /// `redis-cli --raw` prints them. The key is the user id, and the value the `experiment_bucket_map` as JSON.
 public struct RedisProfiles: ProfileReader {
     private var splitter = LineSplitter(limit: ImportedElement.lengthLimit)
-    private var pairs = Pairs()
+    /// The key whose value has not come yet; no text if its line is too long.
+    private var key: Key?
 
-    fileprivate struct Pairs {
-        var line = 0
-        var key: (line: Int, text: [UInt8]?)?
+    fileprivate struct Key {
+        let line: Int
+        let text: [UInt8]?
     }
 
     public init() {}
 
     public mutating func append(_ bytes: UnsafeRawBufferPointer, _ report: (ImportedElement) -> Void) {
-        var pairs = pairs
-        splitter.append(bytes) { pairs.take($0, report) }
-        self.pairs = pairs
+        var key = key
+        splitter.append(bytes) { Self.take($0, $1, &key, report) }
+        self.key = key
     }
 
     public mutating func end(_ report: (ImportedElement) -> Void) {
-        var pairs = pairs
-        splitter.end { pairs.take($0, report) }
-        self.pairs = pairs
-        guard let key = pairs.key else { return }
+        var last = key
+        splitter.end { Self.take($0, $1, &last, report) }
+        key = last
+        guard let key else { return }
         let error = CoreError(.invalid, "a line with the value of the key must follow; the input ends")
         report(ImportedElement(line: key.line, .refused(error)))
     }
-}
 
-extension RedisProfiles.Pairs {
-    fileprivate mutating func take(_ text: UnsafeRawBufferPointer?, _ report: (ImportedElement) -> Void) {
-        line += 1
-        guard let key else {
+    private static func take(
+        _ line: Int, _ text: UnsafeRawBufferPointer?, _ last: inout Key?, _ report: (ImportedElement) -> Void
+    ) {
+        guard let key = last else {
             // `redis-cli --raw` prints an empty line after an error.
-            if text.map({ !LineSplitter.isBlank($0) }) ?? true { key = (line, text.map { Array($0) }) }
+            if text.map({ !LineSplitter.isBlank($0) }) ?? true { last = Key(line: line, text: text.map { Array($0) }) }
             return
         }
         guard !isOutOfStep(key.text, text) else {
             // A key with a line feed, say. The former line is refused, and this one begins the next pair.
             let error = CoreError(.invalid, "a key must be a user id, followed by a line with its value; got a value")
             report(ImportedElement(line: key.line, .refused(error)))
-            self.key = (line, text.map { Array($0) })
+            last = Key(line: line, text: text.map { Array($0) })
             return
         }
-        self.key = nil
+        last = nil
         guard let name = key.text, let text else { return report(.tooLong(line: key.line, "a line")) }
         // `redis-cli --raw` prints an empty line for a key that has expired since it was listed.
         guard !LineSplitter.isBlank(text) else { return }
-        report(ImportedElement(line: key.line) { () throws(CoreError) in try Self.profile(name, text) })
+        report(ImportedElement(line: key.line) { () throws(CoreError) in try profile(name, text) })
     }
 
-    private func isOutOfStep(_ key: [UInt8]?, _ value: UnsafeRawBufferPointer?) -> Bool {
+    private static func isOutOfStep(_ key: [UInt8]?, _ value: UnsafeRawBufferPointer?) -> Bool {
         guard let key, let value, key.first == UInt8(ascii: "{"), value.first != UInt8(ascii: "{") else { return false }
         return key.withUnsafeBytes { (try? JSONInput.parse($0)) != nil }
     }

@@ -1,9 +1,11 @@
 import Glibc
 
-/// Splits a stream of bytes into lines, in whatever pieces it arrives.
+/// Splits a stream of bytes into lines, in whatever pieces it arrives, and counts them.
 public struct LineSplitter {
     /// The maximum length of a line in bytes; a longer one is reported as `nil`.
     public let limit: Int
+    /// The number of the last line that was reported.
+    public private(set) var number: Int
     private var partial: [UInt8] = []
     /// Whether the current line exceeds the limit, so that its bytes are dropped.
     private var isOverlong = false
@@ -11,14 +13,16 @@ public struct LineSplitter {
     /// Bytes of the incomplete line that are held.
     public var heldBytes: Int { partial.count }
 
-    public init(limit: Int) {
+    /// - Parameter firstLine: the number of the first line.
+    public init(limit: Int, firstLine: Int = 1) {
         self.limit = limit
+        number = firstLine - 1
     }
 
     /// Appends bytes, and calls `line` for each complete line.
     ///
-    /// - Parameter line: receives a line without its line feed, or `nil` for a line over the limit.
-    public mutating func append(_ bytes: UnsafeRawBufferPointer, line: (UnsafeRawBufferPointer?) -> Void) {
+    /// - Parameter line: receives the number of a line, and the line without its line feed; `nil` for one over the limit.
+    public mutating func append(_ bytes: UnsafeRawBufferPointer, line: (Int, UnsafeRawBufferPointer?) -> Void) {
         var rest = bytes
         while let base = rest.baseAddress, let found = memchr(base, 0x0A, rest.count) {
             let length = UnsafeRawPointer(found) - base
@@ -31,7 +35,7 @@ public struct LineSplitter {
     }
 
     /// Ends the stream: the remaining bytes are the last line.
-    public mutating func end(line: (UnsafeRawBufferPointer?) -> Void) {
+    public mutating func end(line: (Int, UnsafeRawBufferPointer?) -> Void) {
         if isOverlong || !partial.isEmpty { finish(UnsafeRawBufferPointer(start: nil, count: 0), line) }
     }
 
@@ -51,14 +55,15 @@ public struct LineSplitter {
         return false
     }
 
-    private mutating func finish(_ tail: UnsafeRawBufferPointer, _ line: (UnsafeRawBufferPointer?) -> Void) {
+    private mutating func finish(_ tail: UnsafeRawBufferPointer, _ line: (Int, UnsafeRawBufferPointer?) -> Void) {
         defer {
             partial.removeAll(keepingCapacity: partial.capacity <= 64 * 1024)
             isOverlong = false
         }
-        if isOverlong || partial.count + tail.count > limit { return line(nil) }
-        if partial.isEmpty { return line(tail) }
+        number += 1
+        if isOverlong || partial.count + tail.count > limit { return line(number, nil) }
+        if partial.isEmpty { return line(number, tail) }
         partial += tail
-        partial.withUnsafeBytes { line($0) }
+        partial.withUnsafeBytes { line(number, $0) }
     }
 }

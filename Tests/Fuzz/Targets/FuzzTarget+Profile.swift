@@ -39,7 +39,7 @@ extension FuzzTarget {
     private static func lines(of bytes: [UInt8], cuts: [Int]) -> [String] {
         var splitter = LineSplitter(limit: 256)
         var lines: [String] = []
-        func take(_ line: UnsafeRawBufferPointer?) {
+        func take(_ number: Int, _ line: UnsafeRawBufferPointer?) {
             guard let line else { return lines.append("too long") }
             do throws(CoreError) {
                 let change = try ProfileLine.change(from: line, onConflict: .keep)
