@@ -34,37 +34,41 @@ struct BucketeerEventEndpoint {
         }
         let project = try? projects.project(named: nil)
         let now = systemWallClock()
-        let results = BucketeerEventResults(count: list.count, services.events, call)
+        let items = Join(
+            list.count, completion: BucketeerEventRecording(queue: services.events, call: call).record)
         call.forEach(list.indices) { [ids] index in
             let (id, element) = (ids[index], list[index])
             do throws(EventRefusal) {
-                try take(BucketeerEvent(element, id: id, project, now: now), results)
+                try take(BucketeerEvent(element, id: id, project, now: now)) { items.set($0, at: index) }
             } catch {
-                results.refuse(id, error)
+                items.set(.refused(id, error), at: index)
             }
         }
     }
 
-    private func take(_ event: BucketeerEvent, _ results: BucketeerEventResults) throws(EventRefusal) {
+    /// - Parameter completion: called once, unless the event is refused at once.
+    private func take(
+        _ event: BucketeerEvent, _ completion: @escaping @Sendable (BucketeerEventItem) -> Void
+    ) throws(EventRefusal) {
         switch event.kind {
         case .evaluation:
-            guard let input = try event.exposure() else { return results.add(nil) }
+            guard let input = try event.exposure() else { return completion(.passed) }
             // For an override of the user, which keeps the exposure out of results.
             store.profile(of: input.userID) { read in
                 do throws(EventRefusal) {
                     switch read {
-                    case .success(let profile): results.add(.exposure(try input.exposure(profile)))
+                    case .success(let profile): completion(.event(.exposure(try input.exposure(profile))))
                     case .failure(let error): throw EventRefusal(CoreError(error), isRetriable: true)
                     }
                 } catch {
-                    results.refuse(event.id, error)
+                    completion(.refused(event.id, error))
                 }
             }
         case .goal:
-            results.add(.goal(try event.goal()))
+            completion(.event(.goal(try event.goal())))
         case .metrics:
             services.bucketeer.countReport()
-            results.add(nil)
+            completion(.passed)
         }
     }
 }
@@ -188,36 +192,31 @@ private struct BucketeerEvent {
     }
 }
 
-/// The events of one request as they become known, and then the response to it. Belongs to the event loop of the
-/// request until all are known.
-private final class BucketeerEventResults {
-    private let queue: EventQueue
-    private let call: Call
-    private var events: [UserEvent] = []
-    private var errors = JSONObject()
-    private var missing: Int
+/// What one element of the body turned out to be.
+private enum BucketeerEventItem: Sendable {
+    case event(UserEvent)
+    /// Accepted and not stored.
+    case passed
+    case refused(Identifier, EventRefusal)
+}
 
-    init(count: Int, _ queue: EventQueue, _ call: Call) {
-        self.queue = queue
-        self.call = call
-        missing = count
-    }
+/// Records the events of one request, and responds.
+private struct BucketeerEventRecording: Sendable {
+    let queue: EventQueue
+    let call: Call
 
-    /// - Parameter event: `nil` for an event that is accepted and not stored.
-    func add(_ event: UserEvent?) {
-        if let event { events.append(event) }
-        settle()
-    }
-
-    func refuse(_ id: Identifier, _ refusal: EventRefusal) {
-        let message = refusal.error.detail.shortened(to: Problem.longestDetail)
-        errors[id.string] = ["retriable": .bool(refusal.isRetriable), "message": .string(message)]
-        settle()
-    }
-
-    private func settle() {
-        missing -= 1
-        guard missing == 0 else { return }
+    func record(_ items: [BucketeerEventItem]) {
+        var events: [UserEvent] = []
+        var errors = JSONObject()
+        for item in items {
+            switch item {
+            case .event(let event): events.append(event)
+            case .passed: break
+            case .refused(let id, let refusal):
+                let message = refusal.error.detail.shortened(to: Problem.longestDetail)
+                errors[id.string] = ["retriable": .bool(refusal.isRetriable), "message": .string(message)]
+            }
+        }
         let response: JSONValue = ["errors": .object(errors)]
         guard !events.isEmpty else { return call.respond(json: response.encoded()) }
         queue.record(events) { [call] result in
@@ -228,8 +227,6 @@ private final class BucketeerEventResults {
         }
     }
 }
-
-@available(*, unavailable) extension BucketeerEventResults: Sendable {}
 
 extension JSONValue {
     /// A member of an object; `nil` if the value is no object or lacks the member.

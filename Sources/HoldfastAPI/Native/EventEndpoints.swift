@@ -12,30 +12,31 @@ struct EventEndpoints {
 
     /// One goal event or an array of them. Answered when they are durable; in an array each on its own.
     func postEvents(_ request: borrowing Request, _ call: Call) throws(CoreError) {
-        try take(request, call, knowing: GoalEvent.members) { body, responses, index in
+        try take(request, call, knowing: GoalEvent.members) { body, items, index in
             do throws(CoreError) {
                 let event = try GoalEvent(body)
                 if let sdkKey = try body.sdkKey() { _ = try projects.project(named: sdkKey) }
-                responses.add(.success(.goal(event)), id: event.senderID, at: index)
+                items.set(EventItem(id: event.senderID, event: .success(.goal(event))), at: index)
             } catch {
-                responses.add(.failure(EventRefusal(error, isRetriable: error.kind == .notFound)), at: index)
+                items.set(
+                    EventItem(event: .failure(EventRefusal(error, isRetriable: error.kind == .notFound))), at: index)
             }
         }
     }
 
     /// One exposure or an array of them.
     func postExposures(_ request: borrowing Request, _ call: Call) throws(CoreError) {
-        try take(request, call, knowing: ExposureInput.members) { body, responses, index in
+        try take(request, call, knowing: ExposureInput.members) { body, items, index in
             do throws(EventRefusal) {
                 let exposure = try ExposureInput(body, projects)
                 guard exposure.needsProfile else {
-                    return responses.add(.success(.exposure(try exposure.exposure(nil))), at: index)
+                    return items.set(EventItem(event: .success(.exposure(try exposure.exposure(nil)))), at: index)
                 }
                 store.profile(of: exposure.userID) { result in
-                    responses.add(Self.event(exposure, result), at: index)
+                    items.set(EventItem(event: Self.event(exposure, result)), at: index)
                 }
             } catch {
-                responses.add(.failure(error), at: index)
+                items.set(EventItem(event: .failure(error)), at: index)
             }
         }
     }
@@ -54,7 +55,7 @@ struct EventEndpoints {
 
     private func take(
         _ request: borrowing Request, _ call: Call, knowing members: [String],
-        _ parse: @escaping (EventInput, EventResults, Int) -> Void
+        _ parse: @escaping (EventInput, Join<EventItem>, Int) -> Void
     ) throws(CoreError) {
         let value = try request.withBody { bytes throws(CoreError) in try JSONInput.parse(bytes) }
         let limit = services.options.elementLimit
@@ -64,13 +65,14 @@ struct EventEndpoints {
         }
         let isArray = value.array != nil
         let now = systemWallClock()
-        let responses = EventResults(count: list.count, isArray: isArray, services.events, call)
+        let recording = EventRecording(queue: services.events, call: call, isArray: isArray)
+        let items = Join(list.count, completion: recording.record)
         call.forEach(list.indices) { index in
             do throws(CoreError) {
                 let place = isArray ? JSONPointer().appending(index) : []
-                parse(try EventInput(list[index], knowing: members, at: place, now: now), responses, index)
+                parse(try EventInput(list[index], knowing: members, at: place, now: now), items, index)
             } catch {
-                responses.add(.failure(EventRefusal(error)), at: index)
+                items.set(EventItem(event: .failure(EventRefusal(error))), at: index)
             }
         }
     }
@@ -110,51 +112,29 @@ struct EventEndpoints {
     }
 }
 
-/// The events of one request as they become known, and then the answer to it. On the event loop of the request until
-/// all are known.
-final class EventResults {
-    /// What one element of the body turned out to be.
-    struct Item: Sendable {
-        var id: Identifier?
-        var event: Result<UserEvent, EventRefusal>
-    }
+/// What one element of the body turned out to be.
+struct EventItem: Sendable {
+    var id: Identifier?
+    let event: Result<UserEvent, EventRefusal>
+}
 
-    private let queue: EventQueue
-    private let call: Call
-    private let isArray: Bool
-    private var items: [Item?]
-    private var missing: Int
+/// Records the events of one request, and responds.
+private struct EventRecording: Sendable {
+    let queue: EventQueue
+    let call: Call
+    let isArray: Bool
 
-    init(count: Int, isArray: Bool, _ queue: EventQueue, _ call: Call) {
-        self.queue = queue
-        self.call = call
-        self.isArray = isArray
-        items = Array(repeating: nil, count: count)
-        missing = count
-        if count == 0 { finish() }
-    }
-
-    func add(_ event: Result<UserEvent, EventRefusal>, id: Identifier? = nil, at index: Int) {
-        items[index] = Item(id: id, event: event)
-        missing -= 1
-        if missing == 0 { finish() }
-    }
-
-    private func finish() {
-        let items = items.compactMap { $0 }
-        let events = items.compactMap { try? $0.event.get() }
-        if !isArray, let item = items.first, case .failure(let refusal) = item.event {
-            return call.fail(refusal.error)
-        }
-        queue.record(events) { [call, isArray] result in
+    func record(_ items: [EventItem]) {
+        if !isArray, case .failure(let refusal)? = items.first?.event { return call.fail(refusal.error) }
+        queue.record(items.compactMap { try? $0.event.get() }) { result in
             switch result {
-            case .success(let outcomes): call.respond(json: Self.encode(items, outcomes, isArray: isArray))
+            case .success(let outcomes): call.respond(json: encode(items, outcomes))
             case .failure(let error): call.fail(error)
             }
         }
     }
 
-    private static func encode(_ items: [Item], _ outcomes: [EventOutcome], isArray: Bool) -> [UInt8] {
+    private func encode(_ items: [EventItem], _ outcomes: [EventOutcome]) -> [UInt8] {
         var writer = JSONWriter()
         if isArray {
             writer.beginObject()
@@ -186,5 +166,3 @@ final class EventResults {
         return writer.finish()
     }
 }
-
-@available(*, unavailable) extension EventResults: Sendable {}

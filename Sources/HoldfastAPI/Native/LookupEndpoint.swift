@@ -112,7 +112,8 @@ final class ProfileLookup: ResponseStream {
     }
 }
 
-/// The profiles of some users as the store gives them, at once or later and in any order; on one thread.
+/// The profiles of some users as the store gives them, at once or later and in any order. On one thread, so that lookups,
+/// unlike a ``Join``, need no lock.
 private final class ProfileWindow {
     private var profiles: [ProfileRecord?]
     private var missing: Int

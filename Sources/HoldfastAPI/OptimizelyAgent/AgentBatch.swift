@@ -134,12 +134,6 @@ final class BatchResponse: Sendable {
         let endedAt: Timestamp
     }
 
-    private struct State {
-        var entries: [Entry?]
-        var missing: Int
-        var bytes = 0
-    }
-
     /// The maximum size of all responses together, in bytes; responses beyond it are dropped.
     private static let byteLimit = 16 << 20
     private static let tooLong = AgentError(
@@ -159,39 +153,32 @@ final class BatchResponse: Sendable {
         let requestID: String
     }
 
-    private let state: Mutex<State>
-    private let operations: [OperationHead]
-    private let startedAt = systemWallClock()
-    private let receiver: AgentResponse.Receiver
+    private let entries: Join<Entry>
+    /// The size of all responses so far.
+    private let bytes = Atomic<Int>(0)
 
     /// - Parameter requestID: the batch's request id, for operations without one.
     init(_ operations: [BatchOperation], requestID: String, _ receiver: @escaping AgentResponse.Receiver) {
-        state = Mutex(State(entries: Array(repeating: nil, count: operations.count), missing: operations.count))
-        self.operations = operations.map { operation in
+        let startedAt = systemWallClock()
+        let heads = operations.map { operation in
             OperationHead(
                 id: operation.id, method: operation.method, url: operation.url,
                 requestID: operation.header("x-request-id") ?? requestID)
         }
-        self.receiver = receiver
-        if operations.isEmpty { receiver(encode([])) }
+        entries = Join(operations.count) { receiver(Self.encode(heads, $0, startedAt: startedAt)) }
     }
 
     /// Whether the limit is exceeded, so that further operations must not be performed.
-    var isFull: Bool { state.withLock { $0.bytes > Self.byteLimit } }
+    var isFull: Bool { bytes.load(ordering: .relaxed) > Self.byteLimit }
 
     func add(_ response: AgentResponse, at index: Int) {
-        let endedAt = systemWallClock()
-        let all = state.withLock { state in
-            state.bytes += response.json.count
-            let kept = state.bytes > Self.byteLimit ? Self.tooLong : response
-            state.entries[index] = Entry(response: kept, endedAt: endedAt)
-            state.missing -= 1
-            return state.missing == 0 ? state.entries.compactMap(\.self) : nil
-        }
-        if let all { receiver(encode(all)) }
+        let total = bytes.add(response.json.count, ordering: .relaxed).newValue
+        entries.set(
+            Entry(response: total > Self.byteLimit ? Self.tooLong : response, endedAt: systemWallClock()), at: index)
     }
 
-    private func encode(_ entries: [Entry]) -> AgentResponse {
+    private static func encode(_ operations: [OperationHead], _ entries: [Entry], startedAt: Timestamp) -> AgentResponse
+    {
         var writer = JSONWriter()
         writer.beginObject()
         writer.member("startedAt", startedAt.rfc3339)
@@ -199,13 +186,17 @@ final class BatchResponse: Sendable {
         writer.member("errorCount", entries.count { $0.response.status != .ok })
         writer.key("response")
         writer.beginArray()
-        for (operation, entry) in zip(operations, entries) { append(operation, entry, to: &writer) }
+        for (operation, entry) in zip(operations, entries) {
+            append(operation, entry, startedAt: startedAt, to: &writer)
+        }
         writer.endArray()
         writer.endObject()
         return AgentResponse(.ok, writer)
     }
 
-    private func append(_ operation: OperationHead, _ entry: Entry, to writer: inout JSONWriter) {
+    private static func append(
+        _ operation: OperationHead, _ entry: Entry, startedAt: Timestamp, to writer: inout JSONWriter
+    ) {
         let hasBody = !entry.response.json.isEmpty
         writer.beginObject()
         writer.member("status", entry.response.status.code)
