@@ -1,3 +1,4 @@
+import Bucketing
 import HTTPServer
 import HoldfastCore
 import Storage
@@ -26,9 +27,9 @@ struct NativeProtocol: WireProtocol {
         let explain = ExplainEndpoint(decisions: loop.decisions, projects: projects)
         let changes = ChangesEndpoint(feed: services.changes, projects: projects)
         let datafile = DatafileEndpoints(services: services, store: session, projects: projects)
-        let experiment = ExperimentEndpoints(
-            catalog: services.projects, projects: projects, previews: services.previews)
-        let flag = FlagEndpoints(catalog: services.projects, projects: projects)
+        let experiment = DefinitionEndpoints<Experiment>(catalog: services.projects, projects: projects)
+        let flag = DefinitionEndpoints<Flag>(catalog: services.projects, projects: projects)
+        let preview = PreviewEndpoint(catalog: services.projects, projects: projects, counter: services.previews)
         let results = ResultsEndpoints(services: services, store: session, projects: projects)
         let event = EventEndpoints(services: services, store: session, projects: projects)
         let audit = AuditEndpoint(store: session)
@@ -93,8 +94,7 @@ struct NativeProtocol: WireProtocol {
             APIRoute(.put, "/v1/experiments/{key}", scope: .token(.admin), isConditional: true, experiment.put),
             APIRoute(.delete, "/v1/experiments/{key}", scope: .token(.admin), isConditional: true, experiment.delete),
             APIRoute(
-                .post, "/v1/experiments/{key}/preview", scope: .token(.admin), isConditional: true,
-                experiment.preview),
+                .post, "/v1/experiments/{key}/preview", scope: .token(.admin), isConditional: true, preview.post),
             APIRoute(
                 .get, "/v1/experiments/{key}/results", scope: .token(.read), respondsLater: true, readsQuery: true,
                 results.get),

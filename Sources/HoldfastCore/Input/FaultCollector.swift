@@ -1,4 +1,6 @@
+import Bucketing
 import JSON
+public import Storage
 
 /// Collects everything that is wrong with an input, so that an error can list it all.
 struct FaultCollector {
@@ -56,5 +58,37 @@ struct FaultCollector {
     /// - Throws: 422 if anything was wrong.
     func check() throws(CoreError) {
         if let error = CoreError(faults: faults, "nothing was stored") { throw error }
+    }
+}
+
+// MARK: - Segments
+
+extension FaultCollector {
+    /// Adds a fault for each segment of an audience that is not defined: it is most likely misspelt, and would admit nobody.
+    fileprivate mutating func checkSegments(of audience: JSONValue?, _ schema: AttributeSchema, at place: JSONPointer) {
+        guard let audience else { return }
+        for name in Mentions(audience: audience).segments.sorted() where schema.segments[name] == nil {
+            add("no segment has the name '\(name)'", at: place.appending("audience"))
+        }
+    }
+}
+
+extension ExperimentDefinition {
+    /// - Throws: 422 with every segment that is not defined.
+    public func checkSegments(_ schema: AttributeSchema) throws(CoreError) {
+        var faults = FaultCollector()
+        faults.checkSegments(of: audience, schema, at: [])
+        try faults.check()
+    }
+}
+
+extension FlagDefinition {
+    /// - Throws: 422 with every segment that is not defined.
+    public func checkSegments(_ schema: AttributeSchema) throws(CoreError) {
+        var faults = FaultCollector()
+        for (index, rule) in (rules ?? []).enumerated() {
+            faults.checkSegments(of: rule.audience, schema, at: JSONPointer().appending("rules").appending(index))
+        }
+        try faults.check()
     }
 }

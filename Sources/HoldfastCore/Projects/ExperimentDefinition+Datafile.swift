@@ -7,11 +7,13 @@ extension ExperimentDefinition {
     /// bucket values as possible move to another variation.
     ///
     /// - Parameter datafile: the compiled datafile before the edit.
+    /// - Returns: whether the experiment is new.
     /// - Throws: 400 if a new experiment has no variations, or two variations have the same id; 409 if the key belongs
     ///   to a delivery rule, the id belongs to another experiment, an id would change, the experiment is archived and
     ///   the definition has no status, or a flag defines what would change; 422 if the experiments of its group would
     ///   have more than 100% of the traffic.
-    public func apply(to editor: inout DatafileEditor, _ datafile: Datafile?) throws(CoreError) {
+    @discardableResult
+    public func apply(to editor: inout DatafileEditor, _ datafile: Datafile?) throws(CoreError) -> Bool {
         let flag = try flagOfRule(in: editor)
         let isNew = datafile?.experiment(key: Identifier(key)) == nil
         try applyWithoutFlag(to: &editor, datafile)
@@ -20,6 +22,7 @@ extension ExperimentDefinition {
         } else {
             ServedExperiments.mark(Identifier(key), isNew: isNew, in: &editor)
         }
+        return isNew
     }
 
     /// Creates or updates the experiment as ``apply(to:_:)`` does, whatever flag it belongs to.
@@ -244,12 +247,5 @@ extension Experiment {
         // Without traffic there are no shares to derive weights from, so all variations get the same.
         if total == 0 { return Dictionary(ids.map { ($0, 1) }, uniquingKeysWith: { first, _ in first }) }
         return shares.mapValues { Double($0) }
-    }
-}
-
-extension JSONValue {
-    /// Returns an integer if the number has no fraction.
-    static func shortest(_ number: Double) -> JSONValue {
-        Int64(exactly: number).map { .integer($0) } ?? .number(number)
     }
 }

@@ -1,6 +1,5 @@
 import Bucketing
 public import JSON
-public import Storage
 
 /// A flag as an admin defines it with `PUT /v1/flags/{key}`; absent members keep their values.
 ///
@@ -214,23 +213,5 @@ public struct FlagDefinition: Sendable {
         }
         experiment.weights = parsed
         return experiment
-    }
-}
-
-extension FlagDefinition {
-    /// A segment that is not defined is most likely misspelt, and would admit nobody.
-    ///
-    /// - Throws: 422 with every such segment.
-    public func checkSegments(_ schema: AttributeSchema) throws(CoreError) {
-        var faults = FaultCollector()
-        for (index, rule) in (rules ?? []).enumerated() {
-            guard let audience = rule.audience else { continue }
-            for name in Mentions(audience: audience).segments.sorted() where schema.segments[name] == nil {
-                faults.add(
-                    "no segment has the name '\(name)'",
-                    at: JSONPointer().appending("rules").appending(index).appending("audience"))
-            }
-        }
-        try faults.check()
     }
 }

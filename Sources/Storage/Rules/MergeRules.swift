@@ -1,4 +1,4 @@
-public import Bucketing
+import Bucketing
 
 /// The rules of merging an anonymous user into an account, as at login. Nothing is counted twice, and nothing is lost:
 ///

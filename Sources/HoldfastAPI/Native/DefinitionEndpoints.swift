@@ -1,0 +1,189 @@
+import Bucketing
+import HTTPServer
+import HoldfastCore
+import JSON
+import Storage
+
+/// What admins define in a project's datafile over the API: an experiment or a flag.
+protocol DefinedElement: Sendable {
+    associatedtype Definition: ElementDefinition
+
+    /// Such as `flag`; with an `s` the member of a list.
+    static var noun: String { get }
+    static var putAction: AuditAction { get }
+    static var deleteAction: AuditAction { get }
+
+    static func find(_ key: Identifier, in datafile: Datafile) -> Self?
+    /// Those that are listed.
+    static func all(in datafile: Datafile) -> [Self]
+
+    /// Removes the element from the datafile, or archives it.
+    ///
+    /// - Throws: 404 if there is none.
+    static func remove(_ key: String, from editor: inout DatafileEditor) throws(CoreError)
+
+    /// The element as `GET` presents it.
+    func description(sdkKey: String, revision: String) -> JSONValue
+}
+
+/// The body of a `PUT`: an element as an admin defines it.
+protocol ElementDefinition: Sendable {
+    init(_ value: JSONValue, key: String) throws(CoreError)
+
+    /// - Throws: 422 with every segment that is not defined.
+    func checkSegments(_ schema: AttributeSchema) throws(CoreError)
+
+    /// - Parameter datafile: the compiled datafile before the edit.
+    /// - Returns: whether the element is new.
+    func apply(to editor: inout DatafileEditor, _ datafile: Datafile?) throws(CoreError) -> Bool
+}
+
+/// `/v1/experiments` and `/v1/flags`: what is changed is the stored datafile, its revision raised, so that everybody who
+/// reads it sees the same. The project is named by `X-Optimizely-SDK-Key`, and need not be when there is only one; the
+/// first element of all makes the project `default`.
+struct DefinitionEndpoints<Element: DefinedElement> {
+    let catalog: ProjectCatalog
+    let projects: ProjectView
+
+    func list(_ request: borrowing Request, _ call: Call) throws(CoreError) {
+        let project = try projects.project(named: request.field("x-optimizely-sdk-key"))
+        var response = JSONObject()
+        response["\(Element.noun)s"] = .array(Element.all(in: project.datafile).map { Self.describe($0, project) })
+        call.respond(json: JSONValue.object(response).encoded(), entityTag: project.entityTag)
+    }
+
+    func get(_ request: borrowing Request, _ call: Call) throws(CoreError) {
+        let project = try projects.project(named: request.field("x-optimizely-sdk-key"))
+        try Self.respond(.ok, with: request.key(), of: project, call)
+    }
+
+    /// Creates an element, or changes what the body names; 201 if it is new.
+    func put(_ request: borrowing Request, _ call: Call) throws(CoreError) {
+        let input = try PutRequest(request, projects)
+        let author = call.author(request)
+        catalog.inBackground { [catalog] _ in
+            call.attempt {
+                let change = try Self.change(input, catalog.snapshot().schema)
+                let note = Self.note(Element.putAction, input.key, input.sdkKey)
+                ProjectEditor(catalog).edit(input.sdkKey, note, by: author, change) { result in
+                    call.attempt {
+                        let (project, status) = try result.get()
+                        try Self.respond(status, with: input.key, of: project, call)
+                    }
+                }
+            }
+        }
+    }
+
+    func delete(_ request: borrowing Request, _ call: Call) throws(CoreError) {
+        let key = try request.key()
+        let sdkKey = try projects.sdkKeyToChange(request.field("x-optimizely-sdk-key"))
+        let preconditions = Preconditions(request)
+        let note = Self.note(Element.deleteAction, key, sdkKey)
+        ProjectEditor(catalog).edit(sdkKey, note, by: call.author(request)) { editor, project throws(CoreError) in
+            try preconditions.check(Self.entityTag(of: key, project))
+            try Element.remove(key, from: &editor)
+        } completion: { result in
+            call.attempt {
+                _ = try result.get()
+                call.respond(Response(.noContent))
+            }
+        }
+    }
+
+    /// A request to create or change an element.
+    struct PutRequest: Sendable {
+        let key: String
+        let sdkKey: String
+        fileprivate let content: [UInt8]
+        fileprivate let preconditions: Preconditions
+
+        init(_ request: borrowing Request, _ projects: ProjectView) throws(CoreError) {
+            key = try request.key()
+            content = request.withBody { Array($0) }
+            sdkKey = try projects.sdkKeyToChange(request.field("x-optimizely-sdk-key"))
+            preconditions = Preconditions(request)
+        }
+    }
+
+    /// Returns the change that a request asks for, whose outcome is the status of the response.
+    ///
+    /// - Throws: 400 or 422 if the body is wrong. The change itself throws 412 if a condition does not hold, and what
+    ///   ``ElementDefinition/apply(to:_:)`` throws.
+    static func change(_ input: PutRequest, _ schema: AttributeSchema) throws(CoreError) -> ProjectEditor.Change<Status>
+    {
+        let definition = try Element.Definition(JSONInput.parse(input.content), key: input.key)
+        try definition.checkSegments(schema)
+        return { editor, project throws(CoreError) in
+            try input.preconditions.check(entityTag(of: input.key, project))
+            return try definition.apply(to: &editor, project?.datafile) ? .created : .ok
+        }
+    }
+
+    /// The tag of an element is that of its datafile; `nil` if there is no such element.
+    private static func entityTag(of key: String, _ project: Project?) -> EntityTag? {
+        guard let project, Element.find(Identifier(key), in: project.datafile) != nil else { return nil }
+        return project.entityTag
+    }
+
+    private static func note(_ action: AuditAction, _ key: String, _ sdkKey: String) -> ProjectEditor.Note {
+        ProjectEditor.Note(action, of: key) { datafile in
+            guard let datafile, let element = Element.find(Identifier(key), in: datafile) else { return .null }
+            var object = JSONObject()
+            object[Element.noun] = element.description(sdkKey: sdkKey, revision: datafile.revision)
+            return .object(object)
+        }
+    }
+
+    private static func respond(_ status: Status, with key: String, of project: Project, _ call: Call) throws(CoreError)
+    {
+        guard let element = Element.find(Identifier(key), in: project.datafile) else { throw unknown(key) }
+        call.respond(status, json: describe(element, project).encoded(), entityTag: project.entityTag)
+    }
+
+    static func unknown(_ key: String) -> CoreError {
+        CoreError(.notFound, "no \(Element.noun) has the key '\(key)'")
+    }
+
+    private static func describe(_ element: Element, _ project: Project) -> JSONValue {
+        element.description(sdkKey: project.sdkKey, revision: project.datafile.revision)
+    }
+}
+
+extension ExperimentDefinition: ElementDefinition {}
+extension FlagDefinition: ElementDefinition {}
+
+extension Experiment: DefinedElement {
+    typealias Definition = ExperimentDefinition
+
+    static var noun: String { "experiment" }
+    static var putAction: AuditAction { .experimentPut }
+    static var deleteAction: AuditAction { .experimentArchive }
+
+    static func find(_ key: Identifier, in datafile: Datafile) -> Experiment? { datafile.experiment(key: key) }
+    static func all(in datafile: Datafile) -> [Experiment] { datafile.experimentsBesideRules }
+
+    /// Archives the experiment: nobody is enrolled any more, assignments stay in the profiles, results stay readable.
+    static func remove(_ key: String, from editor: inout DatafileEditor) throws(CoreError) {
+        guard editor.experiment(key: Identifier(key)) != nil else {
+            throw DefinitionEndpoints<Experiment>.unknown(key)
+        }
+        try ExperimentDefinition.archive(Identifier(key), in: &editor)
+    }
+}
+
+extension Flag: DefinedElement {
+    typealias Definition = FlagDefinition
+
+    static var noun: String { "flag" }
+    static var putAction: AuditAction { .flagPut }
+    static var deleteAction: AuditAction { .flagDelete }
+
+    static func find(_ key: Identifier, in datafile: Datafile) -> Flag? { datafile.flag(key: key) }
+    static func all(in datafile: Datafile) -> [Flag] { datafile.flags }
+
+    /// Removes the flag and archives its experiments, so that their results stay readable.
+    static func remove(_ key: String, from editor: inout DatafileEditor) throws(CoreError) {
+        try FlagDefinition.remove(key, from: &editor)
+    }
+}

@@ -1,0 +1,66 @@
+import Bucketing
+import HTTPServer
+import HoldfastCore
+import JSON
+
+/// `POST /v1/experiments/{key}/preview`: tells what a `PUT` with the same body would do, and changes nothing.
+struct PreviewEndpoint {
+    let catalog: ProjectCatalog
+    let projects: ProjectView
+    let counter: PreviewCounter
+
+    func post(_ request: borrowing Request, _ call: Call) throws(CoreError) {
+        let input = try DefinitionEndpoints<Experiment>.PutRequest(request, projects)
+        catalog.inBackground { [catalog, counter] _ in
+            call.attempt {
+                let change = try DefinitionEndpoints<Experiment>.change(input, catalog.snapshot().schema)
+                ProjectEditor(catalog).preview(input.sdkKey, change) { result in
+                    call.attempt {
+                        let draft = try result.get()
+                        guard
+                            let preview = ExperimentPreview(
+                                Identifier(input.key), from: draft.project?.datafile, to: draft.datafile)
+                        else { throw DefinitionEndpoints<Experiment>.unknown(input.key) }
+                        counter.count(preview) { result in
+                            call.attempt {
+                                let description = preview.edited.description(
+                                    sdkKey: input.sdkKey, revision: draft.datafile.revision)
+                                call.respond(json: preview.json(try result.get(), after: description).encoded())
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+extension ExperimentPreview {
+    /// The response of `POST /v1/experiments/{key}/preview`.
+    ///
+    /// - Parameter description: the experiment as `GET` would show it after the change.
+    fileprivate func json(_ counts: PreviewCounter.Counts, after description: JSONValue) -> JSONValue {
+        let moves = moves.map { move -> JSONValue in
+            [
+                "from": move.from.map { .string($0.string) } ?? .null,
+                "to": move.to.map { .string($0.string) } ?? .null,
+                "share": .number(move.share),
+            ]
+        }
+        let enrolled = counts.enrolled
+        let warnings = warnings(hasUsers: enrolled.users > 0 || counts.exposed > 0).map { warning -> JSONValue in
+            ["code": .string(warning.rawValue), "message": .string(warning.message)]
+        }
+        return [
+            "experiment": description, "creates": .bool(former == nil),
+            "new_users": ["changed": .number(changedShare), "moves": .array(moves)],
+            "audience_changed": .bool(changesAudience),
+            "enrolled": [
+                "users": .integer(Int64(enrolled.users)), "keep": .integer(Int64(enrolled.keep)),
+                "change": .integer(Int64(enrolled.change)), "lose": .integer(Int64(enrolled.lose)),
+                "gain": .integer(Int64(enrolled.gain)), "exposed": .integer(Int64(counts.exposed)),
+            ],
+            "warnings": .array(warnings),
+        ]
+    }
+}
