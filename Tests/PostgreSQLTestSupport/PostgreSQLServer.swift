@@ -32,7 +32,7 @@ public final class PostgreSQLServer: @unchecked Sendable {
         let output = Pipe()
         supervisor.standardOutput = output
         // Other children must not keep it open.
-        fcntl(input.fileHandleForWriting.fileDescriptor, F_SETFD, FD_CLOEXEC)
+        _ = fcntl(input.fileHandleForWriting.fileDescriptor, F_SETFD, FD_CLOEXEC)
         try supervisor.run()
         let line = output.fileHandleForReading.availableData
         guard String(decoding: line, as: UTF8.self).hasPrefix("ready") else {
