@@ -175,18 +175,30 @@ import Testing
         (#"{"type":"string"}"#, 422, ["/variations"]),
         (
             #"{"type":"string","variations":[{"key":"a","value":1},{"key":"a","value":"x"}]}"#, 422,
-            ["/variations/1/key"]
+            ["/variations/0/value", "/variations/1/key"]
         ),
         (
-            #"{"type":"string","variations":[{"key":"a","value":1},{"key":"b"}]}"#, 422, ["/variations/1/value"]
+            #"{"type":"string","variations":[{"key":"a","value":1},{"key":"b"}]}"#, 422,
+            ["/variations/0/value", "/variations/1/value"]
         ),
         (
             #"{"type":"integer","variations":[{"key":"a","value":1.0},{"key":"b","value":"1"}],"otherwise":"c","rules":[{"variation":"d","audience":{"segment":"x"}}]}"#,
-            422, ["/rules/0/audience"]
+            422,
+            [
+                "/variations/0/value", "/variations/1/value", "/otherwise", "/rules/0/variation",
+            ]
         ),
         (
             #"{"type":"integer","variations":[{"key":"a","value":1.5},{"key":"b","value":"1"}],"otherwise":"c","rules":[{"variation":"d"}]}"#,
             422, ["/variations/0/value", "/variations/1/value", "/otherwise", "/rules/0/variation"]
+        ),
+        (
+            #"{"type":"integer","variations":[{"key":"a","value":9223372036854775808},{"key":"b","value":1}],"otherwise":"c","rules":[{"experiment":{"weights":{"a":1,"d":1},"traffic":101}}],"what":1}"#,
+            422,
+            [
+                "/what", "/variations/0/value", "/otherwise", "/rules/0/experiment/traffic",
+                "/rules/0/experiment/weights/d",
+            ]
         ),
         (
             #"{"type":"boolean","rules":[{},{"variation":"on","experiment":{}},{"variation":"on","traffic":101},{"experiment":{"weights":{"on":-1}}},{"experiment":{"weights":{"on":0}}},{"experiment":{"weights":{}}},{"experiment":{"status":"on","enrollment":1}},7]}"#,

@@ -43,6 +43,24 @@ import Testing
         #expect(try server.request("GET", "/v1/flags/checkout")["enabled"] == false)
     }
 
+    @Test func `Experiments may share the ids of their variations`() throws {
+        for (experiment, keys) in [("one", ["a", "b"]), ("two", ["x", "y"]), ("three", ["b", "a"])] {
+            let body = #"{"variations":[{"key":"\#(keys[0])","id":"1"},{"key":"\#(keys[1])","id":"2"}]}"#
+            #expect(try server.request("PUT", "/v1/experiments/\(experiment)", body).status == 201)
+        }
+        for user in ["ada", "bob", "cy", "dee"] {
+            for evaluation in try evaluations(user) {
+                #expect(evaluation["value"] == evaluation["variation_key"] && evaluation["value"].string != nil)
+            }
+        }
+        let datafile = try server.request("GET", "/v1/datafile", fields: Self.sdk)
+        // SDKs take the values of an id from the last experiment that has it.
+        let counts = (datafile["experiments"].array ?? []).map { experiment in
+            (experiment["variations"].array ?? []).map { $0["variables"].array?.count }
+        }
+        #expect(counts == [[1, 1], [1, 1], [3, 3]])
+    }
+
     @Test func `Tags and a description are the flag's, the rest is the experiment's`() throws {
         _ = try server.request("PUT", "/v1/experiments/checkout", #"{"variations":["control","new"]}"#)
         _ = try server.request("PUT", "/v1/experiments/search", #"{"variations":["old","new"]}"#)

@@ -24,7 +24,7 @@ extension FlagDefinition {
         }
         for (index, variation) in state.variations.enumerated() where !state.type.admits(variation.value) {
             faults.add(
-                "the value of a \(state.type.rawValue) flag must be \(state.type.name); got \(variation.value.kind)",
+                state.type.refusal(of: variation.value),
                 at: JSONPointer().appending("variations").appending(index).appending("value"))
         }
         let known = Set(state.variations.map { Identifier($0.key) })
@@ -35,7 +35,7 @@ extension FlagDefinition {
             state.otherwise = (state.variations.first(where: isOff) ?? state.variations.first)?.key ?? ""
         }
         if !state.variations.isEmpty, !known.contains(Identifier(state.otherwise)) {
-            faults.add("`otherwise` must be a variation; got '\(state.otherwise)'", at: ["otherwise"])
+            faults.add(Self.unknownOtherwise(state.otherwise), at: ["otherwise"])
         }
         if let rules { state.rules = self.states(of: rules, former, editor, datafile, &faults) }
         checkVariations(of: state, known, datafile, &faults)
@@ -98,14 +98,13 @@ extension FlagDefinition {
             var used: [(key: String, place: JSONPointer)] = []
             if let delivery = rule.delivery {
                 used = [(delivery.variation, place.appending("variation"))]
-            } else if case .experiment(let experiment)? = rules?[index].choice, let weights = experiment.weights {
-                let weightsPlace = place.appending("experiment").appending("weights")
-                used = weights.map { ($0.key, weightsPlace.appending($0.key)) }
+            } else if case .experiment(let experiment)? = rules?[index].choice, experiment.weights != nil {
+                used = Choice.experiment(experiment).namedVariations(at: place)
             } else if let experiment = datafile?.experiment(key: Identifier(rule.key)) {
                 used = experiment.variations.map { ($0.key.string, place) }
             }
             for (variation, place) in used where !known.contains(Identifier(variation)) {
-                faults.add("a rule must have variations of the flag; got '\(variation)'", at: place)
+                faults.add(Self.unknownVariation(variation), at: place)
             }
         }
     }

@@ -23,6 +23,19 @@ public struct FlagDefinition: Sendable {
         /// A targeted delivery of a variation to a percentage of the audience.
         case delivery(variation: String, traffic: Double)
         case experiment(RuleExperiment)
+
+        /// Returns the keys of variations that the body names, each with its place.
+        ///
+        /// - Parameter place: the rule's.
+        func namedVariations(at place: JSONPointer) -> [(key: String, place: JSONPointer)] {
+            switch self {
+            case .delivery(let variation, _):
+                return [(variation, place.appending("variation"))]
+            case .experiment(let experiment):
+                let weights = place.appending("experiment").appending("weights")
+                return (experiment.weights ?? []).map { ($0.key, weights.appending($0.key)) }
+            }
+        }
     }
 
     /// The experiment of a rule. Absent members keep their values.
@@ -76,9 +89,19 @@ public struct FlagDefinition: Sendable {
         description = Self.description(object, &faults)
         tags = Self.tags(object, &faults)
         otherwise = faults.collect(try object.optionalText("otherwise"))
-        variations = Self.variations(object, &faults)
+        variations = Self.variations(object, type, &faults)
+        // What refers to a variation can be judged here if the body has all of them, and each has a key.
+        let isWhole = variations != nil && variations?.count == object["variations"]?.array?.count
+        let known = isWhole ? variations.map { Set($0.map { Identifier($0.key) }) } : nil
+        if let otherwise, known?.contains(Identifier(otherwise)) == false {
+            faults.add(Self.unknownOtherwise(otherwise), at: ["otherwise"])
+        }
         rules = faults.list(object, "rules", 0...Self.ruleLimit, at: []).map { list in
-            list.compactMap { Self.rule($0.value, at: $0.place, &faults) }
+            list.compactMap { element in
+                let rule = Self.rule(element.value, at: element.place, &faults)
+                if let rule, let known { Self.check(rule, known, at: element.place, &faults) }
+                return rule
+            }
         }
         try faults.check()
     }
@@ -115,7 +138,10 @@ public struct FlagDefinition: Sendable {
         return tags
     }
 
-    private static func variations(_ object: JSONObject, _ faults: inout FaultCollector) -> [Variation]? {
+    /// - Parameter type: the flag's type, if the body has it.
+    private static func variations(
+        _ object: JSONObject, _ type: Variable.Kind?, _ faults: inout FaultCollector
+    ) -> [Variation]? {
         let counts = 1...ExperimentDefinition.variationLimit
         guard let list = faults.list(object, "variations", counts, at: []) else { return nil }
         var variations: [Variation] = []
@@ -124,7 +150,11 @@ public struct FlagDefinition: Sendable {
             guard let element = faults.object(value, "a variation", knowing: ["key", "value"], at: place) else {
                 continue
             }
-            if element["value"] == nil { faults.add("`value` is required", at: place.appending("value")) }
+            if let value = element["value"] {
+                if let type, !type.admits(value) { faults.add(type.refusal(of: value), at: place.appending("value")) }
+            } else {
+                faults.add("`value` is required", at: place.appending("value"))
+            }
             guard let key = faults.collect(try key(of: element, at: place)) else { continue }
             if !keys.insert(Identifier(key)).inserted {
                 faults.add("the keys of variations must differ; got '\(key)' twice", at: place.appending("key"))
@@ -176,6 +206,19 @@ public struct FlagDefinition: Sendable {
         let traffic = faults.collect(try object.optionalNumber("traffic", 0...100, in: place)) ?? 100
         return Rule(key: key, audience: audience, choice: .delivery(variation: variation, traffic: traffic))
     }
+
+    static func unknownOtherwise(_ key: String) -> String { "`otherwise` must be a variation; got '\(key)'" }
+
+    /// Checks that the variations that a rule names are the flag's.
+    private static func check(
+        _ rule: Rule, _ known: Set<Identifier>, at place: JSONPointer, _ faults: inout FaultCollector
+    ) {
+        for (variation, place) in rule.choice.namedVariations(at: place) where !known.contains(Identifier(variation)) {
+            faults.add(unknownVariation(variation), at: place)
+        }
+    }
+
+    static func unknownVariation(_ key: String) -> String { "a rule must have variations of the flag; got '\(key)'" }
 
     private static func experiment(
         _ value: JSONValue, at place: JSONPointer, _ faults: inout FaultCollector

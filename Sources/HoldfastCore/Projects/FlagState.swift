@@ -160,12 +160,18 @@ extension Variable.Kind {
         }
     }
 
-    /// The type for error messages.
-    var name: String {
+    /// Says what a value of this type must be, and what was found.
+    func refusal(of value: JSONValue) -> String {
+        // The kind would say of 1.5, and of a number that is too large, only that it is one.
+        let found = value.double == nil ? value.kind : String(decoding: value.encoded(), as: UTF8.self)
+        return "the value of a flag of the type \(rawValue) must be \(name); got \(found)"
+    }
+
+    private var name: String {
         switch self {
         case .boolean: "true or false"
         case .string: "a string"
-        case .integer: "a whole number"
+        case .integer: "a whole number of 64 bits, without a fraction"
         case .double: "a number"
         case .json: "an object or an array"
         }

@@ -57,13 +57,35 @@ enum ServedExperiments {
             if served.value != flag?.value { changedFlags.append(served) }
         }
         editor.set(changedFlags, in: .flags, by: "key")
+        let values = VariationValues(of: editor.experiments, variables: variables)
+        var written: [Identifier: Int] = [:]
         editor.changeExperiments { experiment in
             guard let variableID = experiment["key"]?.string.flatMap({ variables[Identifier($0)] }) else {
                 return experiment
             }
-            return Self.served(experiment, variableID: variableID)
+            return Self.served(experiment, variableID: variableID, values, &written)
         }
         return editor.value != former
+    }
+
+    /// The values that variations of served experiments give, in the order of the datafile, by the variation's id.
+    ///
+    /// SDKs keep the values of a variation by its id alone, so where experiments share one, those of the last
+    /// experiment hold. So the last one has the values of all: a flag finds its own by its variable.
+    private struct VariationValues {
+        private(set) var shared: [Identifier: [JSONValue]] = [:]
+
+        init(of experiments: [JSONObject], variables: [Identifier: String]) {
+            for experiment in experiments {
+                guard let variableID = experiment["key"]?.string.flatMap({ variables[Identifier($0)] }) else {
+                    continue
+                }
+                for variation in (experiment["variations"]?.array ?? []).compactMap(\.object) {
+                    shared[Identifier(variation["id"]?.string ?? ""), default: []]
+                        .append(ServedExperiments.value(of: variation, variableID: variableID))
+                }
+            }
+        }
     }
 
     /// Earlier releases marked nothing. Their experiments are known by the campaign, which they named like the
@@ -92,16 +114,28 @@ enum ServedExperiments {
     }
 
     /// Returns the experiment with the values of its variations.
-    private static func served(_ experiment: JSONObject, variableID: String) -> JSONObject {
+    ///
+    /// - Parameter written: how many variations of each id have their values already.
+    private static func served(
+        _ experiment: JSONObject, variableID: String, _ values: VariationValues, _ written: inout [Identifier: Int]
+    ) -> JSONObject {
         var prepared = experiment
         prepared["variations"] = .array(
             (experiment["variations"]?.array ?? []).compactMap(\.object).map { variation in
                 var variation = variation
+                let id = Identifier(variation["id"]?.string ?? "")
+                written[id, default: 0] += 1
                 variation["featureEnabled"] = true
-                variation["variables"] = [["id": .string(variableID), "value": variation["key"] ?? ""]]
+                let all = values.shared[id] ?? []
+                variation["variables"] = .array(
+                    written[id] == all.count ? all : [value(of: variation, variableID: variableID)])
                 return .object(variation)
             })
         return prepared
+    }
+
+    private static func value(of variation: JSONObject, variableID: String) -> JSONValue {
+        ["id": .string(variableID), "value": variation["key"] ?? ""]
     }
 }
 
