@@ -41,6 +41,28 @@ import Testing
         #expect(bytes < 150 * 1024)
     }
 
+    @Test func `Files are compressed for clients that take gzip, with an entity tag of their own`() throws {
+        func tag(_ accepted: String) throws -> (encoding: String?, tag: String?) {
+            let response = try server.request("HEAD", "/console/app.js", fields: ["Accept-Encoding: \(accepted)"])
+            #expect(response.field("vary") == "Accept-Encoding")
+            return (response.field("content-encoding"), response.field("etag"))
+        }
+        let plain = try #require(try server.request("HEAD", "/console/app.js").field("etag"))
+        let compressed = try #require(try tag("gzip").tag)
+        #expect(compressed != plain)
+        for accepted in ["deflate, gzip;q=0.5, br", "GZIP", "gzip; q=1.0"] {
+            #expect(try tag(accepted) == ("gzip", compressed), "\(accepted)")
+        }
+        for accepted in ["", "br", "gzip;q=0", "gzip; q=0.000", "x-gzipped"] {
+            #expect(try tag(accepted) == (nil, plain), "\(accepted)")
+        }
+        let known = try server.request(
+            "GET", "/console/app.js", fields: ["Accept-Encoding: gzip", "If-None-Match: \(compressed)"])
+        #expect(known.status == 304)
+        let unlike = try server.request("GET", "/console/app.js", fields: ["If-None-Match: \(compressed)"])
+        #expect(unlike.status == 200)
+    }
+
     @Test func `The page has no inline script, style or handler, and loads nothing from elsewhere`() throws {
         let page = try server.request("GET", "/console/").text
         #expect(page.hasPrefix("<!doctype html>"))

@@ -7,9 +7,14 @@ struct ConsoleProtocol: WireProtocol {
     let routes: [APIRoute] = [
         APIRoute(.get, "/", scope: .none, Self.redirectBrowser),
         APIRoute(.get, "/console", scope: .none, Self.redirect),
-        APIRoute(.get, "/console/", scope: .none) { try Self.respond(with: "index.html", $1) },
-        APIRoute(.get, "/console/{file}", scope: .none) { try Self.respond(with: $0.parameter(0) ?? "", $1) },
+        APIRoute(.get, "/console/", scope: .none) { try Self.respond(with: "index.html", $0, $1) },
+        APIRoute(.get, "/console/{file}", scope: .none) { try Self.respond(with: $0.parameter(0) ?? "", $0, $1) },
     ]
+
+    init() {
+        // Compressed now: the first request must not wait, nor those of others on its event loop.
+        _ = ConsoleFile.all
+    }
 
     /// `GET /`: a browser is shown the console. For other clients there is nothing here.
     private static func redirectBrowser(_ request: borrowing Request, _ call: Call) throws {
@@ -26,19 +31,31 @@ struct ConsoleProtocol: WireProtocol {
         call.respond(response)
     }
 
-    private static func respond(with name: String, _ call: Call) throws {
-        guard let response = ConsoleFile.responses[name] else {
+    private static func respond(with name: String, _ request: borrowing Request, _ call: Call) throws {
+        guard let file = ConsoleFile.all[name] else {
             throw Problem(.notFound, "the console has no file '\(name)'")
         }
-        call.respond(response.response)
+        call.respond(file.response(accepting: request.field("accept-encoding") ?? ""))
     }
 }
 
 /// A file of `Console/Page`, embedded in the program.
 private struct ConsoleFile: Sendable {
-    let contentType: StaticString
-    let entityTag: EntityTag
-    let bytes: [UInt8]
+    /// A form in which a file is sent. Each has a tag of its own, so that caches keep them apart.
+    private struct Form: Sendable {
+        let bytes: [UInt8]
+        let entityTag: EntityTag
+
+        init(_ bytes: [UInt8]) {
+            self.bytes = bytes
+            entityTag = bytes.withUnsafeBytes { EntityTag(hashing: $0) }
+        }
+    }
+
+    private let contentType: StaticString
+    private let plain: Form
+    /// `nil` if it would not be shorter.
+    private let compressed: Form?
 
     /// Nothing but the files themselves and the API of this server may be loaded, no text becomes HTML or a script, and
     /// no other site may show the page in a frame.
@@ -47,30 +64,54 @@ private struct ConsoleFile: Sendable {
         form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'
         """
 
-    var response: Response {
-        var response = Response(.ok, contentType: contentType, entityTag: entityTag, body: .bytes(bytes))
+    private init(name: String, bytes: [UInt8]) {
+        contentType = Self.contentType(of: name)
+        plain = Form(bytes)
+        compressed = Self.compress(bytes).map { Form($0) }
+    }
+
+    /// - Parameter accepted: the `Accept-Encoding` of the request.
+    func response(accepting accepted: String) -> Response {
+        let compressed = Self.allowsCompression(accepted) ? compressed : nil
+        let form = compressed ?? plain
+        var response = Response(
+            .ok, contentType: contentType, entityTag: form.entityTag, body: .bytes(form.bytes))
         response.fields = [
             // A browser asks each time, and is told 304 until the program changes.
-            ("Cache-Control", "no-cache"), ("Content-Security-Policy", Self.policy),
+            ("Cache-Control", "no-cache"), ("Vary", "Accept-Encoding"), ("Content-Security-Policy", Self.policy),
             ("X-Content-Type-Options", "nosniff"), ("Referrer-Policy", "no-referrer"),
             ("Cross-Origin-Opener-Policy", "same-origin"), ("Cross-Origin-Resource-Policy", "same-origin"),
         ]
+        if compressed != nil { response.fields.append(("Content-Encoding", "gzip")) }
         return response
     }
 
+    /// Whether `Accept-Encoding` lists gzip, with a weight other than 0 (RFC 9110 §12.5.3).
+    private static func allowsCompression(_ accepted: String) -> Bool {
+        accepted.lowercased().split(separator: ",").contains { coding in
+            let parts = coding.split(separator: ";").map { $0.filter { $0 != " " && $0 != "\t" } }
+            let weight = parts.dropFirst().first { $0.hasPrefix("q=") }.map { Double($0.dropFirst(2)) }
+            return parts.first == "gzip" && weight != .some(0)
+        }
+    }
+
     /// All files by name.
-    static let responses: [String: ConsoleFile] = {
+    static let all: [String: ConsoleFile] = {
         var files: [String: ConsoleFile] = [:]
         var file = embedded_console()
         while let next = file, let name = next.pointee.name.map({ String(cString: $0) }), let text = next.pointee.text {
-            let bytes = Array(String(cString: text).utf8)
-            files[name] = ConsoleFile(
-                contentType: contentType(of: name), entityTag: bytes.withUnsafeBytes { EntityTag(hashing: $0) },
-                bytes: bytes)
+            files[name] = ConsoleFile(name: name, bytes: Array(String(cString: text).utf8))
             file = next + 1
         }
         return files
     }()
+
+    private static func compress(_ bytes: [UInt8]) -> [UInt8]? {
+        let compressed = [UInt8](unsafeUninitializedCapacity: bytes.count) { output, count in
+            count = embedded_gzip(bytes, bytes.count, output.baseAddress, bytes.count)
+        }
+        return compressed.isEmpty ? nil : compressed
+    }
 
     private static func contentType(of name: String) -> StaticString {
         switch name.split(separator: ".").last {
