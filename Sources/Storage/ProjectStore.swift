@@ -77,6 +77,9 @@ public protocol ProjectStore: AnyObject {
     /// Reads the datafile of a project that was active at a time; `nil` if there was none, or if it is no longer kept.
     func datafile(sdkKey: String, activeAt time: Timestamp, _ completion: @escaping Completion<StoredDatafile?>)
 
+    /// Reads a datafile of a project by its version; `nil` if there was none, or if it is no longer kept.
+    func datafile(sdkKey: String, version: Int64, _ completion: @escaping Completion<StoredDatafile?>)
+
     /// Reads the last datafile of a project that an author activated, if any.
     func lastDatafile(sdkKey: String, by author: Author, _ completion: @escaping Completion<StoredDatafile?>)
 

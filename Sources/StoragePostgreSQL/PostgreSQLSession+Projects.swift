@@ -66,6 +66,12 @@ extension PostgreSQLSession {
         }
     }
 
+    func datafile(sdkKey: String, version: Int64, _ completion: @escaping Completion<StoredDatafile?>) {
+        scan(DatafileRows.find(.integer(version), .text(sdkKey)), completion) { rows in
+            rows.count > 0 ? DatafileRows.decode(rows, 0) : nil
+        }
+    }
+
     func lastDatafile(sdkKey: String, by author: Author, _ completion: @escaping Completion<StoredDatafile?>) {
         scan(DatafileRows.last(.text(sdkKey), .text(author.name)), completion) { rows in
             rows.count > 0 ? DatafileRows.decode(rows, 0) : nil

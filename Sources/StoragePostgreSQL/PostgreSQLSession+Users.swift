@@ -333,6 +333,20 @@ extension PostgreSQLSession {
         }
     }
 
+    func exposures(
+        of userID: Identifier, before number: Int64, limit: Int, _ completion: @escaping Completion<[StoredExposure]>
+    ) {
+        let page = ExposureRows.pageOfUser(.text(userID.string), .integer(number), .integer(limit))
+        scan(page, completion) { rows in rows.indices.map { ExposureRows.decode(rows, $0) } }
+    }
+
+    func goalEvents(
+        of userID: Identifier, before number: Int64, limit: Int, _ completion: @escaping Completion<[StoredGoalEvent]>
+    ) {
+        let page = GoalEventRows.pageOfUser(.text(userID.string), .integer(number), .integer(limit))
+        scan(page, completion) { rows in rows.indices.map { GoalEventRows.decode(rows, $0) } }
+    }
+
     func tally(experimentID: Identifier, goal: Identifier, _ completion: @escaping Completion<ExperimentTally>) {
         guard !store.isClosed else { return completion(.failure(.closed)) }
         // One snapshot for both tables.

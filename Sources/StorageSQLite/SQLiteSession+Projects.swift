@@ -42,6 +42,14 @@ extension SQLiteSession {
             }, completion)
     }
 
+    func datafile(sdkKey: String, version: Int64, _ completion: @escaping Completion<StoredDatafile?>) {
+        scan(
+            with: store.projectReader,
+            { connection throws(SQLiteError) in
+                try DatafileRows.find(sdkKey: sdkKey, version: version, on: connection)
+            }, completion)
+    }
+
     func lastDatafile(sdkKey: String, by author: Author, _ completion: @escaping Completion<StoredDatafile?>) {
         scan(
             with: store.projectReader,

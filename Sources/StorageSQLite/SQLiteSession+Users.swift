@@ -153,6 +153,26 @@ extension SQLiteSession {
             completion)
     }
 
+    func exposures(
+        of userID: Identifier, before number: Int64, limit: Int, _ completion: @escaping Completion<[StoredExposure]>
+    ) {
+        scan(
+            with: store.eventReader,
+            { connection throws(SQLiteError) in
+                try ExposureRows.page(of: userID, before: number, limit: limit, on: connection)
+            }, completion)
+    }
+
+    func goalEvents(
+        of userID: Identifier, before number: Int64, limit: Int, _ completion: @escaping Completion<[StoredGoalEvent]>
+    ) {
+        scan(
+            with: store.eventReader,
+            { connection throws(SQLiteError) in
+                try GoalEventRows.page(of: userID, before: number, limit: limit, on: connection)
+            }, completion)
+    }
+
     func tally(experimentID: Identifier, goal: Identifier, _ completion: @escaping Completion<ExperimentTally>) {
         scan(
             with: store.eventReader,

@@ -65,6 +65,24 @@ import Testing
         server.stop()
     }
 
+    @Test func `A former datafile is read by its version`() throws {
+        _ = try server.request("PUT", "/v1/experiments/checkout", AssignSamples.definition)
+        let former = try server.request("GET", "/datafiles/default.json")
+        _ = try server.request("PUT", "/v1/experiments/other", #"{"variations":["a","b"]}"#)
+        let versions = try server.request("GET", "/v1/datafile/history")["datafiles"].array?.map { $0["version"] }
+        #expect(versions == [2, 1])
+        let first = try server.request("GET", "/v1/datafile/history/1")
+        #expect(first.json == former.json)
+        let tag = try #require(first.field("etag"))
+        #expect(try server.request("GET", "/v1/datafile/history/1", fields: ["If-None-Match: \(tag)"]).status == 304)
+        let absent = try server.request("GET", "/v1/datafile/history/3")
+        #expect(absent.status == 404)
+        #expect(absent["detail"] == "the project 'default' has no datafile of version 3, or keeps it no longer")
+        #expect(try server.request("GET", "/v1/datafile/history/0").status == 400)
+        #expect(try server.request("GET", "/v1/datafile/history/newest").status == 400)
+        server.stop()
+    }
+
     @Test(arguments: [
         (#"{"variations":[]}"#, "/variations"),
         (#"{"variations":["a","a"]}"#, "/variations/1"),

@@ -34,6 +34,47 @@ import Testing
         #expect(try lines("/v1/exposures").map { $0["variation_id"] } == ["72"])
     }
 
+    @Test func `The events of one user are read in pages, the last first`() throws {
+        for user in ["ada", "bob"] {
+            let exposure = #"{"user_id":"\#(user)","experiment":"checkout","variation_key":"new"}"#
+            #expect(try server.request("POST", "/v1/exposures", exposure).status == 200)
+        }
+        for value in 1...5 {
+            let event = #"[{"user_id":"ada","goal":"purchase","value":\#(value)},{"user_id":"bob","goal":"signup"}]"#
+            #expect(try server.request("POST", "/v1/events", event).status == 200)
+        }
+        let exposures = try server.request("GET", "/v1/profiles/ada/exposures")
+        #expect(exposures["exposures"].array?.map { $0["experiment_key"] } == ["checkout"])
+        #expect(exposures["next"] == .null)
+        #expect(try lines("/v1/exposures").first == exposures["exposures"].array?.first)
+        var values: [JSONValue] = []
+        var next: JSONValue? = 999
+        while let after = next?.integer {
+            let page = try server.request("GET", "/v1/profiles/ada/events?limit=2&after=\(after)")
+            values += page["events"].array?.map { $0["value"] } ?? []
+            next = page["next"]
+        }
+        #expect(values == [5.0, 4.0, 3.0, 2.0, 1.0])
+        #expect(try server.request("GET", "/v1/profiles/nobody/events").text == #"{"events":[],"next":null}"#)
+        for query in ["limit=0", "limit=1001", "after=0", "after=x", "before=1"] {
+            #expect(try server.request("GET", "/v1/profiles/ada/events?\(query)").status == 400, "\(query)")
+        }
+    }
+
+    @Test func `The goals that users of an experiment reached are listed`() throws {
+        let exposure = #"{"user_id":"ada","experiment":"checkout","variation_key":"new"}"#
+        #expect(try server.request("POST", "/v1/exposures", exposure).status == 200)
+        for (user, goal) in [("ada", "signup"), ("ada", "purchase"), ("bob", "other")] {
+            #expect(
+                try server.request("POST", "/v1/events", #"{"user_id":"\#(user)","goal":"\#(goal)"}"#).status == 200)
+        }
+        let found = try server.request("GET", "/v1/experiments/checkout/goals")
+        #expect(found.text == #"{"goals":["purchase","signup"]}"#)
+        #expect(try server.request("GET", "/v1/experiments/checkout/goals?limit=1")["goals"] == ["purchase"])
+        #expect(try server.request("GET", "/v1/experiments/checkout/goals?limit=none").status == 400)
+        #expect(try server.request("GET", "/v1/experiments/absent/goals").status == 404)
+    }
+
     @Test func `Each event of a batch is answered on its own`() throws {
         let batch = #"""
             [{"id":"1","user_id":"ada","goal":"purchase"},{"id":"1","user_id":"ada","goal":"purchase"},

@@ -79,6 +79,27 @@ import Testing
         #expect(try server.request("GET", "/v1/segments/none/users").status == 404)
     }
 
+    @Test(arguments: [
+        (adults, 1), (#"{"segment":"adults"}"#, 1), (#"["not",{"segment":"adults"}]"#, 1),
+        (#"["or",{"segment":"adults"},{"type":"custom_attribute","name":"age","match":"lt","value":18}]"#, 2),
+        (#"["and",{"segment":"adults"},{"type":"custom_attribute","name":"country","value":"de"}]"#, 0),
+        (#"{"type":"custom_attribute","name":"sent by apps","value":"x"}"#, 0),
+    ])
+    func `The users whom an audience would admit are counted`(audience: String, size: Int) throws {
+        let count = try server.request("POST", "/v1/audiences/size", #"{"audience":\#(audience)}"#)
+        #expect(count.text == #"{"size":\#(size),"examined":2}"#)
+    }
+
+    @Test(arguments: [
+        (#"{"audience":{"segment":"adlts"}}"#, 422, "no segment has the name 'adlts'"),
+        (#"{"conditions":[]}"#, 400, nil), ("{}", 400, "`audience` is required"), (#"{"audience":null}"#, 422, nil),
+    ])
+    func `An audience that makes no sense is not counted`(body: String, status: Int, detail: String?) throws {
+        let response = try server.request("POST", "/v1/audiences/size", body)
+        #expect(response.status == status, "\(response.text)")
+        if let detail { #expect(response["detail"] == .string(detail)) }
+    }
+
     @Test func `What is in use is not deleted, and conditions that make no sense are refused`() throws {
         let unknown = #"{"variations":["a"],"audience":["not",{"segment":"adlts"}]}"#
         #expect(try server.request("PUT", "/v1/experiments/checkout", unknown).status == 422)

@@ -186,6 +186,24 @@ final class InMemorySession: StoreSession {
         read(completion) { Array($0.goalEvents.filter { $0.number > number }.prefix(limit)) }
     }
 
+    func exposures(
+        of userID: Identifier, before number: Int64, limit: Int, _ completion: @escaping Completion<[StoredExposure]>
+    ) {
+        read(of: userID, completion) { tables in
+            let found = tables.exposures.filter { $0.exposure.userID == userID && $0.number < number }
+            return Array(found.sorted { $0.number > $1.number }.prefix(limit))
+        }
+    }
+
+    func goalEvents(
+        of userID: Identifier, before number: Int64, limit: Int, _ completion: @escaping Completion<[StoredGoalEvent]>
+    ) {
+        read(of: userID, completion) { tables in
+            let found = tables.goalEvents.filter { $0.event.userID == userID && $0.number < number }
+            return Array(found.sorted { $0.number > $1.number }.prefix(limit))
+        }
+    }
+
     func tally(experimentID: Identifier, goal: Identifier, _ completion: @escaping Completion<ExperimentTally>) {
         read(completion) { $0.tally(experimentID: experimentID, goal: goal) }
     }
@@ -226,6 +244,10 @@ final class InMemorySession: StoreSession {
             tables.datafiles.filter { $0.sdkKey == sdkKey }.suffix(max(1, tables.datafileHistory))
                 .last { $0.storedAt <= time }
         }
+    }
+
+    func datafile(sdkKey: String, version: Int64, _ completion: @escaping Completion<StoredDatafile?>) {
+        read(completion) { $0.datafiles.first { $0.sdkKey == sdkKey && $0.version == version } }
     }
 
     func lastDatafile(sdkKey: String, by author: Author, _ completion: @escaping Completion<StoredDatafile?>) {

@@ -162,6 +162,18 @@ extension Store {
         try read { $0.goalEvents(after: number, limit: limit, $1) }
     }
 
+    public func exposures(
+        of userID: Identifier, before number: Int64 = .max, limit: Int
+    ) throws(StorageError) -> [StoredExposure] {
+        try read { $0.exposures(of: userID, before: number, limit: limit, $1) }
+    }
+
+    public func goalEvents(
+        of userID: Identifier, before number: Int64 = .max, limit: Int
+    ) throws(StorageError) -> [StoredGoalEvent] {
+        try read { $0.goalEvents(of: userID, before: number, limit: limit, $1) }
+    }
+
     public func tallies(experimentID: Identifier, goal: Identifier) throws(StorageError) -> [VariationTally] {
         try tally(experimentID: experimentID, goal: goal).variations
     }
@@ -201,6 +213,10 @@ extension Store {
 
     public func datafile(sdkKey: String, activeAt time: Timestamp) throws(StorageError) -> StoredDatafile? {
         try read { $0.datafile(sdkKey: sdkKey, activeAt: time, $1) }
+    }
+
+    public func datafile(sdkKey: String, version: Int64) throws(StorageError) -> StoredDatafile? {
+        try read { $0.datafile(sdkKey: sdkKey, version: version, $1) }
     }
 
     public func lastDatafile(sdkKey: String, by author: Author) throws(StorageError) -> StoredDatafile? {

@@ -125,6 +125,25 @@ extension StoreContract {
                 }
                 #expect(values == (0..<10).map(Double.init))
             },
+            StoreContract("The events of one user are read in pages, the last first") { context async throws in
+                let store = context.store
+                let events = (0..<5).flatMap { [goal("u", Double($0)), goal("v", 9)] }
+                _ = try await store.record([exposure("v"), exposure("u")] + events)
+                #expect(try store.goalEvents(of: "u", limit: 9).map(\.event.value) == [4, 3, 2, 1, 0])
+                let page = try store.goalEvents(of: "u", limit: 2)
+                #expect(page.map(\.event.value) == [4, 3])
+                let last = try #require(page.last).number
+                #expect(try store.goalEvents(of: "u", before: last, limit: 2).map(\.event.value) == [2, 1])
+                let found = try #require(try store.exposures(of: "u", limit: 9).first)
+                #expect((found.exposure.userID, found.exposure.variationID) == ("u", "a"))
+                #expect(try store.exposures(of: "u", before: found.number, limit: 9).isEmpty)
+                _ = try await store.record([exposure("u", at: -1)])
+                #expect(try store.exposures(of: "u", limit: 9).map(\.exposure.happenedAt) == [noon - 1])
+                try await store.apply(.erase, to: "u")
+                #expect(try store.exposures(of: "u", limit: 9).isEmpty)
+                #expect(try store.goalEvents(of: "u", limit: 9).isEmpty)
+                #expect(try store.goalEvents(of: "v", limit: 9).count == 5)
+            },
             StoreContract("The goals that users of an experiment reached are listed in order") { context async throws in
                 func event(_ goal: Identifier, of user: Identifier) -> UserEvent {
                     .goal(GoalEvent(userID: user, goal: goal, value: 1, happenedAt: noon, receivedAt: noon))

@@ -16,6 +16,9 @@ extension StoreContract {
             #expect(try store.datafiles(after: 0).map(\.content) == [Array("2".utf8)])
             #expect(try store.datafiles(after: latter.version).isEmpty)
             #expect(try store.datafileHistory(sdkKey: "key", limit: 10).map(\.revision) == ["2", "1"])
+            #expect(try store.datafile(sdkKey: "key", version: former.version)?.content == Array("1".utf8))
+            #expect(try store.datafile(sdkKey: "key", version: latter.version + 1) == nil)
+            #expect(try store.datafile(sdkKey: "other", version: former.version) == nil)
         },
         StoreContract("Assignments are stored only if they were decided with the newest datafile of all projects") {
             context async throws in

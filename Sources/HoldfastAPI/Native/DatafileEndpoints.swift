@@ -73,6 +73,27 @@ struct DatafileEndpoints {
         }
     }
 
+    /// The content of one of these datafiles.
+    func version(_ request: borrowing Request, _ call: Call) throws(CoreError) {
+        guard let text = request.parameter(0), let version = Int64(text), version > 0 else {
+            throw CoreError(.invalid, "the version in the path must be a whole number of at least 1")
+        }
+        let sdkKey = try projects.project(named: request.field("x-optimizely-sdk-key")).sdkKey
+        store.datafile(sdkKey: sdkKey, version: version) { result in
+            switch result {
+            case .success(let stored?):
+                let tag = stored.content.withUnsafeBytes { EntityTag(hashing: $0) }
+                call.respond(json: stored.content, entityTag: tag)
+            case .success(nil):
+                call.fail(
+                    CoreError(
+                        .notFound,
+                        "the project '\(sdkKey)' has no datafile of version \(version), or keeps it no longer"))
+            case .failure(let error): call.fail(error)
+            }
+        }
+    }
+
     private static func describe(_ history: [StoredDatafile], _ sdkKey: String) -> [UInt8] {
         let entries = history.map { stored -> JSONValue in
             [

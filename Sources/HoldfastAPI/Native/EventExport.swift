@@ -14,7 +14,10 @@ final class EventExport: ResponseStream {
         /// - Parameter last: the number of the last event; `nil` if there is none.
         init<Event>(_ events: [Event], last: Int64?, _ append: (Event, inout JSONWriter) -> Void) {
             var writer = JSONWriter()
-            for event in events { append(event, &writer) }
+            for event in events {
+                append(event, &writer)
+                writer.endLine()
+            }
             lines = writer.finish()
             count = events.count
             self.last = last ?? 0
@@ -68,7 +71,7 @@ final class EventExport: ResponseStream {
     }
 }
 
-/// Events as lines of NDJSON. `cursor` is what a reader resumes after; `detail` is what else was recorded.
+/// Events as JSON. `cursor` is what a reader resumes after; `detail` is what else was recorded.
 enum EventLine {
     static func append(_ stored: StoredExposure, to writer: inout JSONWriter) {
         let exposure = stored.exposure
@@ -103,6 +106,5 @@ enum EventLine {
         writer.key("detail")
         writer.raw(payload)
         writer.endObject()
-        writer.endLine()
     }
 }

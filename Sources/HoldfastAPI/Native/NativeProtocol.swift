@@ -32,6 +32,8 @@ struct NativeProtocol: WireProtocol {
         let preview = PreviewEndpoint(catalog: services.projects, projects: projects, counter: services.previews)
         let results = ResultsEndpoints(services: services, store: session, projects: projects)
         let event = EventEndpoints(services: services, store: session, projects: projects)
+        let userEvents = UserEventEndpoints(store: session)
+        let audience = AudienceEndpoint(services: services, store: session, projects: projects)
         let audit = AuditEndpoint(store: session)
 
         routes = [
@@ -58,6 +60,13 @@ struct NativeProtocol: WireProtocol {
                 .get, "/v1/profiles/{user_id}/experiments/{experiment}/explain", scope: .token(.read),
                 respondsLater: true, readsQuery: true, explain.get),
 
+            APIRoute(
+                .get, "/v1/profiles/{user_id}/exposures", scope: .token(.read), respondsLater: true, readsQuery: true,
+                userEvents.exposures),
+            APIRoute(
+                .get, "/v1/profiles/{user_id}/events", scope: .token(.read), respondsLater: true, readsQuery: true,
+                userEvents.events),
+
             APIRoute(.get, "/v1/sticky/{attribute}/{value}", scope: .token(.read), sticky.get),
             APIRoute(
                 .patch, "/v1/sticky/{attribute}/{value}", scope: .token(.write), readsQuery: true, sticky.patch),
@@ -79,6 +88,7 @@ struct NativeProtocol: WireProtocol {
             APIRoute(.put, "/v1/segments/{name}", scope: .token(.admin), segment.put),
             APIRoute(.delete, "/v1/segments/{name}", scope: .token(.admin), segment.delete),
             APIRoute(.get, "/v1/segments/{name}/users", scope: .token(.attributes), readsQuery: true, segment.users),
+            APIRoute(.post, "/v1/audiences/size", scope: .token(.admin), respondsLater: true, audience.size),
 
             APIRoute(.post, "/v1/bucket", scope: .token(.read), bucket.post),
             APIRoute(.post, "/v1/assign", scope: .token(.client), assign.post),
@@ -89,6 +99,8 @@ struct NativeProtocol: WireProtocol {
             APIRoute(
                 .get, "/v1/datafile/history", scope: .token(.read), respondsLater: true, readsQuery: true,
                 datafile.history),
+            APIRoute(
+                .get, "/v1/datafile/history/{version}", scope: .token(.admin), respondsLater: true, datafile.version),
             APIRoute(.get, "/v1/experiments", scope: .token(.read), experiment.list),
             APIRoute(.get, "/v1/experiments/{key}", scope: .token(.read), experiment.get),
             APIRoute(.put, "/v1/experiments/{key}", scope: .token(.admin), isConditional: true, experiment.put),
@@ -101,6 +113,9 @@ struct NativeProtocol: WireProtocol {
             APIRoute(
                 .get, "/v1/experiments/{key}/results.svg", scope: .token(.read), respondsLater: true, readsQuery: true,
                 results.getChart),
+            APIRoute(
+                .get, "/v1/experiments/{key}/goals", scope: .token(.read), respondsLater: true, readsQuery: true,
+                results.goals),
 
             APIRoute(.get, "/v1/flags", scope: .token(.read), flag.list),
             APIRoute(.get, "/v1/flags/{key}", scope: .token(.read), flag.get),

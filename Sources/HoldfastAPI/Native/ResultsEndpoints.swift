@@ -2,6 +2,7 @@ import Bucketing
 import Dispatch
 import HTTPServer
 import HoldfastCore
+import JSON
 import Storage
 
 /// `/v1/experiments/{key}/results`: what came of an experiment. Read from what was counted up before, away from event
@@ -37,12 +38,7 @@ struct ResultsEndpoints {
         _ send: @escaping @Sendable (ExperimentResults) -> Void
     ) throws(CoreError) {
         let query = try ResultsQuery(try request.query(knowing: parameters))
-        let project = try projects.project(named: request.field("x-optimizely-sdk-key"))
-        guard let key = request.parameter(0) else { throw CoreError(.invalid, "the key in the path must be UTF-8") }
-        let name = Identifier(key)
-        guard let experiment = project.datafile.experiment(key: name) ?? project.datafile.experiment(id: name) else {
-            throw CoreError(.notFound, "no experiment has the key '\(key)'")
-        }
+        let (project, experiment) = try experiment(request)
         read(experiment, query, call) { [services] tally, others in
             services.computations.async {
                 call.attempt {
@@ -51,6 +47,34 @@ struct ResultsEndpoints {
                             experiment, sdkKey: project.sdkKey, query, tally, otherGoals: others,
                             formerKeys: project.retiredVariations(of: experiment), now: systemWallClock()))
                 }
+            }
+        }
+    }
+
+    private func experiment(
+        _ request: borrowing Request
+    ) throws(CoreError) -> (Project, Experiment) {
+        let project = try projects.project(named: request.field("x-optimizely-sdk-key"))
+        guard let key = request.parameter(0) else { throw CoreError(.invalid, "the key in the path must be UTF-8") }
+        let name = Identifier(key)
+        guard let experiment = project.datafile.experiment(key: name) ?? project.datafile.experiment(id: name) else {
+            throw CoreError(.notFound, "no experiment has the key '\(key)'")
+        }
+        return (project, experiment)
+    }
+
+    /// Goals that users of the experiment reached, in the order of their names; `?limit=N`, by default 100.
+    func goals(_ request: borrowing Request, _ call: Call) throws(CoreError) {
+        let query = try request.query(knowing: ["limit"])
+        guard let limit = Int(query["limit"] ?? "100"), (1...1_000).contains(limit) else {
+            throw CoreError(.invalid, "`limit` must be a whole number from 1 to 1000; got '\(query["limit"] ?? "")'")
+        }
+        store.goals(experimentID: try experiment(request).1.id, limit: limit) { result in
+            switch result {
+            case .success(let goals):
+                let response: JSONValue = ["goals": .array(goals.map { .string($0.string) })]
+                call.respond(json: response.encoded())
+            case .failure(let error): call.fail(error)
             }
         }
     }

@@ -1,12 +1,18 @@
 public import Bucketing
-import JSON
+public import JSON
 
-/// The conditions of a segment, compiled to attribute numbers so that a scan evaluates millions of records in place.
+/// The conditions of a segment or an audience, compiled to attribute numbers so that a scan evaluates millions of records in place.
 public struct SegmentMatcher: Sendable {
     private let test: BoundCondition
 
     public init(_ segment: Segment, schema: AttributeSchema) {
         test = BoundCondition(segment.condition, schema)
+    }
+
+    /// - Parameter conditions: in the form of a datafile's audience, with `{"segment":"…"}` for the users of a segment.
+    public init(audience conditions: JSONValue, schema: AttributeSchema) {
+        let audience = Segment(name: "", conditions: conditions)
+        test = BoundCondition(audience.condition, schema, segments: schema.segments)
     }
 
     /// Whether a record meets the conditions. A damaged record counts as one without attributes.
@@ -21,18 +27,27 @@ private indirect enum BoundCondition: Sendable {
     case and([BoundCondition])
     case or([BoundCondition])
     case not(BoundCondition)
+    /// True for everybody whom the condition does not certainly admit.
+    case outside(BoundCondition)
     case attribute(UInt32, AttributeTest)
     /// A leaf that does not depend on stored attributes.
     case constant(Bool?)
 
-    init(_ condition: Condition, _ schema: AttributeSchema) {
+    /// - Parameter segments: those that leaves may name. Conditions of segments name none.
+    init(_ condition: Condition, _ schema: AttributeSchema, segments: [Identifier: Segment] = [:]) {
+        func bound(_ condition: Condition) -> BoundCondition { BoundCondition(condition, schema, segments: segments) }
+        func users(of name: Identifier) -> BoundCondition {
+            segments[name].map { BoundCondition($0.condition, schema) } ?? .constant(nil)
+        }
         switch condition {
-        case .and(let conditions): self = .and(conditions.map { BoundCondition($0, schema) })
-        case .or(let conditions): self = .or(conditions.map { BoundCondition($0, schema) })
-        case .not(let condition): self = condition.map { .not(BoundCondition($0, schema)) } ?? .constant(nil)
+        case .and(let conditions): self = .and(conditions.map(bound))
+        case .or(let conditions): self = .or(conditions.map(bound))
+        case .not(let condition): self = condition.map { .not(bound($0)) } ?? .constant(nil)
         case .attribute(let condition): self.init(condition, schema)
-        case .cached(_, let condition): self.init(condition, schema)
-        case .audience, .missingAudience, .segment, .outsideSegment, .invalid: self = .constant(nil)
+        case .cached(_, let condition): self = bound(condition)
+        case .segment(let name): self = users(of: name)
+        case .outsideSegment(let name): self = .outside(users(of: name))
+        case .audience, .missingAudience, .invalid: self = .constant(nil)
         }
     }
 
@@ -54,6 +69,7 @@ private indirect enum BoundCondition: Sendable {
         case .and(let conditions): Self.evaluate(conditions, fields, decisive: false)
         case .or(let conditions): Self.evaluate(conditions, fields, decisive: true)
         case .not(let condition): condition.evaluate(fields).map { !$0 }
+        case .outside(let condition): condition.evaluate(fields) != true
         case .attribute(let number, let test): test.evaluate(fields.field(number))
         case .constant(let answer): answer
         }

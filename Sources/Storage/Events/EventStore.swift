@@ -149,6 +149,18 @@ public protocol EventStore: AnyObject {
     /// Reads goal events in the order of their numbers.
     func goalEvents(after number: Int64, limit: Int, _ completion: @escaping Completion<[StoredGoalEvent]>)
 
+    /// Reads exposures of a user, the last stored or changed first.
+    ///
+    /// - Parameter number: only those with smaller numbers.
+    func exposures(
+        of userID: Identifier, before number: Int64, limit: Int, _ completion: @escaping Completion<[StoredExposure]>)
+
+    /// Reads goal events of a user, the last stored first.
+    ///
+    /// - Parameter number: only those with smaller numbers.
+    func goalEvents(
+        of userID: Identifier, before number: Int64, limit: Int, _ completion: @escaping Completion<[StoredGoalEvent]>)
+
     /// Reads what was tallied of an experiment for a goal: by variation, allocation period and day of enrolment.
     func tally(experimentID: Identifier, goal: Identifier, _ completion: @escaping Completion<ExperimentTally>)
 

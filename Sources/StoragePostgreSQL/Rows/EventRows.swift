@@ -12,6 +12,9 @@ enum ExposureRows {
     static let ofUsers = Statement("exposures", "SELECT \(columns) FROM exposures WHERE user_id = ANY($1)")
     static let page = Statement(
         "exposure_page", "SELECT \(columns) FROM exposures WHERE number > $1 ORDER BY number LIMIT $2")
+    static let pageOfUser = Statement(
+        "exposures_of_user",
+        "SELECT \(columns) FROM exposures WHERE user_id = $1 AND number < $2 ORDER BY number DESC LIMIT $3")
     static let delete = Statement("delete_exposures", "DELETE FROM exposures WHERE user_id = ANY($1)")
     private static let putAll = Statement(
         "put_exposures",
@@ -72,12 +75,14 @@ enum GoalEventRows {
         FROM unnest($1::text[], $2::text[]) AS asked (user_id, sender_id)
         JOIN goal_events ON goal_events.user_id = asked.user_id AND goal_events.sender_id = asked.sender_id
         """)
-    static let page = Statement(
-        "goal_event_page",
+    private static let columns = """
+        number, user_id, goal, value, happened_at, received_at, sdk_key, sender_id, payload
         """
-        SELECT number, user_id, goal, value, happened_at, received_at, sdk_key, sender_id, payload FROM goal_events
-        WHERE number > $1 ORDER BY number LIMIT $2
-        """)
+    static let page = Statement(
+        "goal_event_page", "SELECT \(columns) FROM goal_events WHERE number > $1 ORDER BY number LIMIT $2")
+    static let pageOfUser = Statement(
+        "goal_events_of_user",
+        "SELECT \(columns) FROM goal_events WHERE user_id = $1 AND number < $2 ORDER BY number DESC LIMIT $3")
     /// Deletes the events of one user whose sender's id an event of another has, before the others are moved.
     static let deleteKnown = Statement(
         "delete_known_goal_events",

@@ -57,6 +57,11 @@ enum DatafileRows {
         SELECT version, sdk_key, revision, NULL::bytea, stored_at, author FROM datafiles
         WHERE sdk_key = $1 ORDER BY version DESC LIMIT $2
         """)
+    static let find = Statement(
+        "datafile_version",
+        """
+        SELECT version, sdk_key, revision, content, stored_at, author FROM datafiles WHERE version = $1 AND sdk_key = $2
+        """)
     static let last = Statement(
         "last_datafile",
         """

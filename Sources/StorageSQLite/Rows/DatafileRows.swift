@@ -59,6 +59,24 @@ enum DatafileRows {
         return datafile
     }
 
+    static func find(
+        sdkKey: String, version: Int64, on connection: Connection
+    ) throws(SQLiteError) -> StoredDatafile? {
+        var datafile: StoredDatafile?
+        try connection.statement(
+            """
+            SELECT version, sdk_key, revision, content, stored_at, author FROM datafiles
+            WHERE version = ?1 AND sdk_key = ?2
+            """
+        ).run {
+            $0.bind(version, at: 1)
+            $0.bind(sdkKey, at: 2)
+        } row: {
+            datafile = decode($0, content: $0.bytes(3))
+        }
+        return datafile
+    }
+
     static func last(
         sdkKey: String, by author: String, on connection: Connection
     ) throws(SQLiteError) -> StoredDatafile? {

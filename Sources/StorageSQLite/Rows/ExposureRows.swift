@@ -81,6 +81,26 @@ enum ExposureRows {
         return found
     }
 
+    /// Sorts what the index of users finds: the table may have millions of rows between two of one user.
+    static func page(
+        of userID: Identifier, before number: Int64, limit: Int, on connection: Connection
+    ) throws(SQLiteError) -> [StoredExposure] {
+        var found: [StoredExposure] = []
+        try connection.statement(
+            """
+            SELECT number, user_id, experiment_id, experiment_key, variation_id, happened_at, flags, sdk_key, payload,
+            period FROM exposures WHERE user_id = ?1 AND +number < ?2 ORDER BY +number DESC LIMIT ?3
+            """
+        ).run {
+            $0.bind(userID.string, at: 1)
+            $0.bind(number, at: 2)
+            $0.bind(Int64(limit), at: 3)
+        } row: {
+            found.append(decode($0))
+        }
+        return found
+    }
+
     private static func decode(_ row: Statement) -> StoredExposure {
         let flags = row.integer(6)
         let exposure = Exposure(

@@ -104,15 +104,39 @@ enum GoalEventRows {
         ).run {
             $0.bind(number, at: 1)
             $0.bind(Int64(limit), at: 2)
-        } row: { row in
-            let event = GoalEvent(
-                userID: Identifier(row.text(1)), goal: Identifier(row.text(2)), value: row.double(3),
-                happenedAt: row.integer(4), receivedAt: row.integer(5),
-                senderID: row.integer(7) == 0 ? Identifier(row.text(8)) : nil, sdkKey: row.text(6),
-                payload: Array(row.text(9).utf8))
-            found.append(StoredGoalEvent(number: row.integer(0), event: event))
+        } row: {
+            found.append(decode($0))
         }
         return found
+    }
+
+    /// Sorts what the index of users finds: the table may have millions of rows between two of one user.
+    static func page(
+        of userID: Identifier, before number: Int64, limit: Int, on connection: Connection
+    ) throws(SQLiteError) -> [StoredGoalEvent] {
+        var found: [StoredGoalEvent] = []
+        try connection.statement(
+            """
+            SELECT number, user_id, goal, value, happened_at, received_at, sdk_key, sender_id IS NULL, sender_id, payload
+            FROM goal_events WHERE user_id = ?1 AND +number < ?2 ORDER BY +number DESC LIMIT ?3
+            """
+        ).run {
+            $0.bind(userID.string, at: 1)
+            $0.bind(number, at: 2)
+            $0.bind(Int64(limit), at: 3)
+        } row: {
+            found.append(decode($0))
+        }
+        return found
+    }
+
+    private static func decode(_ row: Statement) -> StoredGoalEvent {
+        let event = GoalEvent(
+            userID: Identifier(row.text(1)), goal: Identifier(row.text(2)), value: row.double(3),
+            happenedAt: row.integer(4), receivedAt: row.integer(5),
+            senderID: row.integer(7) == 0 ? Identifier(row.text(8)) : nil, sdkKey: row.text(6),
+            payload: Array(row.text(9).utf8))
+        return StoredGoalEvent(number: row.integer(0), event: event)
     }
 }
 

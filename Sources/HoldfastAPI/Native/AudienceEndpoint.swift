@@ -1,0 +1,39 @@
+import Bucketing
+import HTTPServer
+import HoldfastCore
+import JSON
+import Storage
+
+/// `POST /v1/audiences/size`: how many users an audience would admit, before an experiment, a rule or a segment has it.
+/// Only admins may ask: counts of chosen conditions reveal the attributes of users.
+struct AudienceEndpoint {
+    let services: Services
+    let store: any AttributeStore
+    let projects: ProjectView
+
+    /// `{"audience":…}` as in the body of an experiment. Looks at every user who has attributes.
+    func size(_ request: borrowing Request, _ call: Call) throws(CoreError) {
+        let value = try request.withBody { bytes throws(CoreError) in try JSONInput.parse(bytes) }
+        let body = try value.object("an audience to count", knowing: ["audience"])
+        guard let audience = body["audience"] else {
+            throw CoreError(.invalid, "`audience` is required", at: ["audience"])
+        }
+        let faults = AudienceRules.faults(in: audience, at: ["audience"])
+        if let error = CoreError(faults: faults, "nothing was counted") { throw error }
+        let schema = projects.schema
+        for name in Mentions(audience: audience).segments.sorted() where schema.segments[name] == nil {
+            throw CoreError(.unprocessable, "no segment has the name '\(name)'", at: ["audience"])
+        }
+        store.scan(SegmentMatcher(audience: audience, schema: schema), .size) { [services] result in
+            switch result {
+            case .success(let page):
+                services.attributeMetrics.countScan(of: page.examined)
+                let response: JSONValue = [
+                    "size": .integer(Int64(page.matches)), "examined": .integer(Int64(page.examined)),
+                ]
+                call.respond(json: response.encoded())
+            case .failure(let error): call.fail(error)
+            }
+        }
+    }
+}

@@ -1,0 +1,72 @@
+import HTTPServer
+import HoldfastCore
+import JSON
+import Storage
+
+/// `/v1/profiles/{user_id}/exposures` and `/events`: what one user saw and did, the last stored first, in pages.
+struct UserEventEndpoints {
+    let store: any EventStore
+
+    private static let limit = 1_000
+
+    /// The first exposure to each experiment.
+    func exposures(_ request: borrowing Request, _ call: Call) throws(CoreError) {
+        let userID = try request.userID()
+        let page = try Page(request)
+        store.exposures(of: userID, before: page.before, limit: page.limit + 1) { result in
+            page.respond("exposures", result, \.number, EventLine.append, call)
+        }
+    }
+
+    func events(_ request: borrowing Request, _ call: Call) throws(CoreError) {
+        let userID = try request.userID()
+        let page = try Page(request)
+        store.goalEvents(of: userID, before: page.before, limit: page.limit + 1) { result in
+            page.respond("events", result, \.number, EventLine.append, call)
+        }
+    }
+
+    /// `?after=` the `next` of an earlier response, `&limit=N`.
+    private struct Page {
+        let before: Int64
+        let limit: Int
+
+        init(_ request: borrowing Request) throws(CoreError) {
+            let query = try request.query(knowing: ["after", "limit"])
+            guard let limit = Int(query["limit"] ?? "100"), (1...UserEventEndpoints.limit).contains(limit) else {
+                throw CoreError(
+                    .invalid,
+                    "`limit` must be a whole number from 1 to \(UserEventEndpoints.limit); got '\(query["limit"] ?? "")'"
+                )
+            }
+            self.limit = limit
+            let after = query["after"]
+            guard let before = after.map({ Int64($0) }) ?? .max, before > 0 else {
+                throw CoreError(.invalid, "`after` must be the `next` of an earlier response; got '\(after ?? "")'")
+            }
+            self.before = before
+        }
+
+        /// - Parameter result: one event more than the page has shows that there are older ones.
+        func respond<Event>(
+            _ name: StaticString, _ result: Result<[Event], StorageError>, _ number: (Event) -> Int64,
+            _ append: (Event, inout JSONWriter) -> Void, _ call: Call
+        ) {
+            switch result {
+            case .success(let found):
+                let events = found.prefix(limit)
+                var writer = JSONWriter()
+                writer.beginObject()
+                writer.key(name)
+                writer.beginArray()
+                for event in events { append(event, &writer) }
+                writer.endArray()
+                writer.key("next")
+                if let last = events.last, found.count > limit { writer.integer(number(last)) } else { writer.null() }
+                writer.endObject()
+                call.respond(json: writer.finish())
+            case .failure(let error): call.fail(error)
+            }
+        }
+    }
+}
