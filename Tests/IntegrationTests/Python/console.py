@@ -13,6 +13,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 import traceback
 from datetime import datetime, timedelta, timezone
@@ -41,7 +42,7 @@ class Server:
             if '"listening"' in line:
                 self.port = int(json.loads(line)["address"].rsplit(":", 1)[1])
                 break
-        self.connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        self.connections = threading.local()
         self.token = None
 
     @property
@@ -51,18 +52,13 @@ class Server:
     def __call__(self, method, path, body=None, text=None):
         headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
         data = text if text is not None else None if body is None else json.dumps(body)
-        self.connection.request(method, path, data and data.encode(), headers)
-        response = self.connection.getresponse()
+        if not hasattr(self.connections, "own"):
+            self.connections.own = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        self.connections.own.request(method, path, data and data.encode(), headers)
+        response = self.connections.own.getresponse()
         content = response.read()
         assert response.status < 300, (method, path, response.status, content[:500])
         return json.loads(content) if content and content[:1] in b"{[" else content
-
-    def has(self, path):
-        """Whether the server has a route; pages of a newer console do without."""
-        self.connection.request("OPTIONS", path)
-        response = self.connection.getresponse()
-        response.read()
-        return response.status != 404
 
     def kill(self):
         self.process.send_signal(signal.SIGKILL)
@@ -132,13 +128,17 @@ def large_datafile(path):
 # MARK: Checks
 
 class Console:
-    """A tab."""
+    """A tab. The tabs of one server share a cache, unless it is to be empty."""
 
-    def __init__(self, browser, server, width=1280, scheme="light"):
+    contexts = {}
+
+    def __init__(self, browser, server, is_cold=False):
         self.server = server
-        self.context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, locale="en-GB", timezone_id="Europe/Berlin", accept_downloads=True)
-        self.context.grant_permissions(["clipboard-read", "clipboard-write"])
-        self.page = self.context.new_page()
+        context = None if is_cold else Console.contexts.get((browser, server.name))
+        if context is None:
+            context = Console.contexts[browser, server.name] = browser.new_context(viewport={"width": 1280, "height": 900}, color_scheme="light", locale="en-GB", timezone_id="Europe/Berlin", accept_downloads=True)
+            context.grant_permissions(["clipboard-read", "clipboard-write"])
+        self.page = context.new_page()
         self.page.set_default_timeout(15_000)
         self.problems = []
         self.page.on("pageerror", lambda error: self.problems.append(f"page error: {error}"))
@@ -169,7 +169,7 @@ class Console:
         return self.page.get_by_role("link", name=name, exact=True)
 
     def row(self, name):
-        return self.page.locator("main tr", has=self.page.get_by_role("rowheader").filter(has_text=name))
+        return self.page.locator("main tr", has=self.page.get_by_role("rowheader").filter(has_text=name)).first
 
     def dialog(self):
         return self.page.get_by_role("dialog")
@@ -184,9 +184,8 @@ class Console:
             self.page.screenshot(path=f"{SHOTS}/{name}.png", full_page=True)
 
     def close(self):
-        problems = self.problems
-        self.context.close()
-        assert not problems, problems
+        self.page.close()
+        assert not self.problems, self.problems
 
 
 SCREENS = {
@@ -252,15 +251,20 @@ def every_screen_has_names_contrast_and_landmarks_and_fits(browser, servers):
 
 
 def the_first_screen_is_there_soon(browser, servers):
-    console = Console(browser, servers["open"])
-    sizes = []
-    console.page.on("response", lambda response: sizes.append((response.url, response)) if "/console/" in response.url else None)
-    started = time.monotonic()
+    console = Console(browser, servers["open"], is_cold=True)
+    # When the list can be used, in milliseconds since the navigation began, by the browser's clock.
+    console.page.add_init_script("""new MutationObserver((_, observer) => {
+      if (!document.querySelector("main tbody tr")) return;
+      observer.disconnect();
+      requestAnimationFrame(() => { window.shownAfter = performance.now(); });
+    }).observe(document, { childList: true, subtree: true })""")
     console.open("experiments", "Experiments")
     expect(console.row("checkout")).to_be_visible()
-    elapsed = time.monotonic() - started
-    print(f"  first screen after {elapsed * 1000:.0f} ms")
-    assert elapsed < 3, elapsed
+    console.page.wait_for_function("window.shownAfter")
+    elapsed = console.page.evaluate("window.shownAfter")
+    print(f"  first screen after {elapsed:.0f} ms")
+    # Only a measurement on a quiet machine tells whether it is 300 ms.
+    assert elapsed < 5_000, elapsed
     console.close()
 
 
@@ -329,8 +333,19 @@ def an_admin_overrides_removes_and_erases(browser, servers):
     row = console.row("checkout")
     row.get_by_text("why").click()
     expect(row.locator(".reasons li").first).to_be_visible()
-    if console.server.has("/v1/profiles/a/experiments/b/explain"):
-        expect(row.locator(".reasons")).to_contain_text("stored assignment")
+    expect(row.locator(".reasons")).to_contain_text("stored assignment")
+    # What the user saw and did, the newest first and in pages.
+    expect(console.page.get_by_role("region", name="First exposures of the user").get_by_role("row", name=re.compile("^checkout"))).to_be_visible()
+    server = console.server
+    server("POST", "/v1/events", [{"user_id": "user-0002", "goal": "refund", "value": value} for value in range(12)])
+    console.page.reload()
+    goals = console.page.get_by_role("region", name="Goals that the user reached").locator("tbody tr")
+    expect(goals).to_have_count(10)
+    expect(goals.first).to_contain_text("11")
+    console.button("Older").click()
+    expect(goals.nth(11)).to_contain_text("refund")
+    settled(console)
+    row = console.row("checkout")
     former = console.server("GET", "/v1/profiles/user-0002/experiments/checkout")["variation_key"]
     other = "new" if former == "control" else "control"
     console.button("Override…", row).click()
@@ -430,8 +445,7 @@ def an_edit_of_somebody_else_is_not_overwritten(browser, servers):
     console.button("Review").click()
     save = console.button("Save the changes")
     expect(save).to_be_enabled()
-    if console.server.has("/v1/experiments/shared/preview"):
-        expect(console.page.get_by_text("Enrolled users")).to_be_visible()
+    expect(console.page.get_by_text("Enrolled users")).to_be_visible()
     save.click()
     expect(console.dialog()).to_contain_text("Somebody else has changed it")
     expect(console.dialog().locator(".removed").first).to_contain_text("100")
@@ -469,8 +483,7 @@ def results_are_drawn_exported_and_shared(browser, servers):
     expect(console.page.get_by_role("heading", name="purchase")).to_be_visible()
     expect(console.page.get_by_text("new is better than the baseline.").first).to_be_visible()
     assert console.page.locator("svg.interval .middle").count() >= 3
-    if "days" in console.server("GET", "/openapi.json")["components"]["schemas"]["ExperimentResults"]["properties"]:
-        expect(console.page.get_by_text("Rate of all users so far").first).to_be_visible()
+    expect(console.page.get_by_text("Rate of all users so far").first).to_be_visible()
     console.page.get_by_label("Add a goal").fill("signup")
     console.button("Add").click()
     expect(console.page.get_by_role("heading", name="signup")).to_be_visible()
@@ -489,11 +502,15 @@ def results_are_drawn_exported_and_shared(browser, servers):
     spent = console.page.evaluate("""async () => {
       const { goalSection } = await import("./results.js");
       const comparison = { lift: 0.1, lift_interval: [0, 0.2], sequential_lift_interval: [-0.1, 0.3], chance_to_win: 0.9, cuped: null };
-      const results = { baseline: "v0", confidence: 0.95, users: { counted: 9000 }, variations: Array.from({ length: 10 }, (_, i) => ({ variation_key: `v${i}`, users: 900, converted: 90, conversion: { rate: 0.1, standard_deviation: 0.3, comparison: i ? comparison : null }, value: null })) };
+      const days = Array.from({ length: 30 }, (_, day) => ({ day: `2026-01-${day + 1}`.replace(/-(.)$/, "-0$1"), variations: Array.from({ length: 10 }, (_, i) => ({ variation_id: `${i}`, users: 30, converted: i, value: 0 })) }));
+      const power = { smallest_lift: 0.1, days_to_mde: 9 };
+      const results = { days, power: { users_per_day: 300, mde: 0.05 },  baseline: "v0", confidence: 0.95, users: { counted: 9000 }, variations: Array.from({ length: 10 }, (_, i) => ({ variation_id: `${i}`, variation_key: `v${i}`, users: 900, converted: 90, conversion: { rate: 0.1, standard_deviation: 0.3, comparison: i ? comparison : null, power }, value: null })) };
       const started = performance.now(), box = document.createElement("div");
       for (let goal = 0; goal < 10; goal += 1) box.append(goalSection(`goal ${goal}`, results, { metric: "conversion", cuped: false }, null));
       document.querySelector("main").append(box);
-      box.getBoundingClientRect();
+      // With the charts, which are drawn when their width is known.
+      await new Promise(resolve => new ResizeObserver((_, observer) => { observer.disconnect(); resolve(); }).observe(box));
+      if (box.querySelectorAll("svg.chart").length !== 10) throw new Error("not all charts are drawn");
       return performance.now() - started;
     }""")
     print(f"  10 variations of 10 goals drawn in {spent:.0f} ms")
@@ -507,13 +524,11 @@ def results_are_drawn_exported_and_shared(browser, servers):
 
 def flags_are_made_turned_off_and_deleted(browser, servers):
     console = Console(browser, servers["open"])
-    if not console.server.has("/v1/flags"):
-        return console.close()
     console.open("flags?new=1", "New flag")
     console.page.get_by_label("Key", exact=True).fill("dark-mode")
     console.button("Add a delivery").click()
     rule = console.page.locator(".rules > li")
-    console.button("Segment", rule).click()
+    console.button("Add a segment", rule).click()
     rule.get_by_label("Segment").select_option("adults")
     console.button("Review").click()
     expect(console.dialog()).to_contain_text('"variation": "on"')
@@ -540,8 +555,6 @@ def flags_are_made_turned_off_and_deleted(browser, servers):
 
 def an_anonymous_user_is_merged(browser, servers):
     console = Console(browser, servers["open"])
-    if not console.server.has("/v1/profiles/a/merge"):
-        return console.close()
     console.server("POST", "/v1/assign", {"user_id": "anonymous", "experiment": "checkout"})
     console.open("users/account", "account")
     console.button("Merge…").click()
@@ -575,8 +588,12 @@ def the_audit_log_has_before_and_after(browser, servers):
     console.shot("audit-entry")
     console.open("datafiles", "Datafiles")
     console.button("What changed").first.click()
-    expect(console.page.locator(".side").first).to_be_visible()
+    expect(console.page.get_by_text("featureFlags").first).to_be_visible()
+    expect(console.page.locator(".line.added").first).to_be_visible()
+    assert "version=" in console.page.url
     console.shot("datafile-change")
+    console.page.get_by_label("Compare with").select_option("1")
+    expect(console.page.get_by_text("experiments search-ranking")).to_be_visible()
     console.close()
 
 
@@ -591,13 +608,13 @@ def attributes_and_segments_are_defined(browser, servers):
     expect(console.row("team")).to_contain_text("red, blue")
     console.open("segments?new=1", "New segment")
     console.page.get_by_label("Name").fill("germans")
-    console.button("Attribute").click()
+    console.button("Add an attribute").click()
     console.page.get_by_label("Attribute").select_option("country")
     console.page.get_by_label("Value").fill("de")
     console.button("Save").click()
     console.heading("germans")
     assert console.server("GET", "/v1/segments/germans")["conditions"] == condition("country", "exact", "de")
-    expect(console.page.get_by_text(re.compile(r"of 3\d\d users with attributes"))).to_be_visible()
+    expect(console.page.get_by_text(re.compile(r"of 30\d users with stored attributes fit now"))).to_be_visible()
     expect(console.page.get_by_text("country is \"de\"").first).to_be_visible()
     console.close()
 
@@ -660,13 +677,38 @@ def an_empty_server_says_what_to_do(browser, servers):
     console.close()
 
 
+# Those of each list follow each other, and the lists run at the same time.
 CHECKS = [
-    the_first_screen_is_there_soon, a_wrong_token_is_refused_and_a_right_one_lets_in, every_screen_has_names_contrast_and_landmarks_and_fits,
-    ten_thousand_experiments_are_no_burden, an_admin_overrides_removes_and_erases, the_keyboard_is_enough_to_make_an_experiment, an_error_is_shown_at_its_field,
-    an_edit_of_somebody_else_is_not_overwritten, a_switch_pauses_and_changes_arrive_by_themselves, results_are_drawn_exported_and_shared, flags_are_made_turned_off_and_deleted, an_anonymous_user_is_merged, live_draws_rates,
-    the_audit_log_has_before_and_after, attributes_and_segments_are_defined, a_command_does_what_the_screen_does, names_are_never_markup,
-    an_empty_server_says_what_to_do, a_lost_server_is_told_and_found_again,
+    [the_first_screen_is_there_soon, every_screen_has_names_contrast_and_landmarks_and_fits, an_admin_overrides_removes_and_erases,
+     the_keyboard_is_enough_to_make_an_experiment, an_error_is_shown_at_its_field, an_edit_of_somebody_else_is_not_overwritten,
+     a_switch_pauses_and_changes_arrive_by_themselves, results_are_drawn_exported_and_shared],
+    [a_wrong_token_is_refused_and_a_right_one_lets_in, ten_thousand_experiments_are_no_burden, an_empty_server_says_what_to_do, a_lost_server_is_told_and_found_again,
+     flags_are_made_turned_off_and_deleted, an_anonymous_user_is_merged, live_draws_rates, the_audit_log_has_before_and_after, attributes_and_segments_are_defined,
+     a_command_does_what_the_screen_does, names_are_never_markup],
 ]
+
+
+def run(checks, servers, failures):
+    only = os.environ.get("HOLDFAST_CONSOLE_ONLY", "")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox", "--disable-dev-shm-usage"])
+        for check in checks:
+            name = check.__name__.replace("_", " ")
+            if only not in name:
+                continue
+            started = time.monotonic()
+            try:
+                check(browser, servers)
+                print(f"passed: {name} ({time.monotonic() - started:.1f} s)", flush=True)
+            except Exception:
+                failures.append(name)
+                # Without the whole tree of the page, which Playwright appends.
+                print(f"FAILED: {name}\n{traceback.format_exc().split('Aria snapshot')[0]}", flush=True)
+                for page in [page for context in browser.contexts for page in context.pages]:
+                    if SHOTS:
+                        page.screenshot(path=f"{SHOTS}/failed-{name.replace(' ', '-')}.png")
+                    page.close()
+        browser.close()
 
 
 def main():
@@ -675,35 +717,21 @@ def main():
         file.write(f"admin boss {ADMIN}\nread reader {READER}\n")
     large_datafile(f"{DIRECTORY}/large.json")
     servers = {"open": Server("open"), "tokens": Server("tokens", "--tokens-file", tokens, "--datafile", f"{DIRECTORY}/large.json")}
-    failed = 0
+    failures = []
     try:
         seed(servers["open"])
         servers["tokens"].token = ADMIN
         servers["tokens"]("PUT", "/v1/profiles/busy", {"user_id": "busy", "experiment_bucket_map": {f"{i}": {"variation_id": f"{i}a"} for i in range(1000)}})
-        only = os.environ.get("HOLDFAST_CONSOLE_ONLY", "")
-        with sync_playwright() as playwright:
-            browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox", "--disable-dev-shm-usage"])
-            for check in CHECKS:
-                name = check.__name__.replace("_", " ")
-                if only not in name:
-                    continue
-                started = time.monotonic()
-                try:
-                    check(browser, servers)
-                    print(f"passed: {name} ({time.monotonic() - started:.1f} s)", flush=True)
-                except Exception:
-                    failed += 1
-                    # Without the whole tree of the page, which Playwright appends.
-                    print(f"FAILED: {name}\n{traceback.format_exc().split('Aria snapshot')[0]}", flush=True)
-                    for context in browser.contexts:
-                        if SHOTS and context.pages:
-                            context.pages[0].screenshot(path=f"{SHOTS}/failed-{name.replace(' ', '-')}.png")
-                        context.close()
-            browser.close()
+        # A browser belongs to the thread that started it.
+        threads = [threading.Thread(target=run, args=(checks, servers, failures)) for checks in CHECKS]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
     finally:
         for server in servers.values():
             server.kill()
-    sys.exit(1 if failed else 0)
+    sys.exit(1 if failures else 0)
 
 
 main()

@@ -17,11 +17,6 @@ export class Problem extends Error {
 		this.pointer = body?.pointer ?? null;
 		this.errors = body?.errors ?? (this.pointer === null ? [] : [{ pointer: this.pointer, detail: this.message }]);
 	}
-
-	/// Whether this server has no such route, as one of an older release.
-	get isUnknownRoute() {
-		return this.status === 405 || (this.status === 404 && this.message === "no resource has this path");
-	}
 }
 
 /// There was no response.

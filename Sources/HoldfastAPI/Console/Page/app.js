@@ -5,16 +5,11 @@ import * as api from "./api.js";
 import { banner, button, failure, field, link, message, page, submitButton, to } from "./parts.js";
 import { openPalette } from "./palette.js";
 
-export const screens = [
-	{ path: "users", name: "Users", icon: "user", module: "./users.js" },
-	{ path: "experiments", name: "Experiments", icon: "experiment", module: "./experiments.js" },
-	{ path: "flags", name: "Flags", icon: "flag", module: "./flags.js" },
-	{ path: "live", name: "Live", icon: "live", module: "./live.js" },
-	{ path: "audit", name: "Audit log", icon: "audit", module: "./audit.js" },
-	{ path: "attributes", name: "Attributes", icon: "attribute", module: "./attributes.js" },
-	{ path: "segments", name: "Segments", icon: "segment", module: "./attributes.js" },
-	{ path: "datafiles", name: "Datafiles", icon: "datafile", module: "./datafiles.js" },
-];
+/// Path, name, pictogram and module.
+const screens = [
+	["users", "Users", "user"], ["experiments", "Experiments", "experiment"], ["flags", "Flags", "flag"], ["live", "Live", "live"], ["audit", "Audit log", "audit"],
+	["attributes", "Attributes", "attribute"], ["segments", "Segments", "segment", "attributes"], ["datafiles", "Datafiles", "datafile"],
+].map(([path, name, icon, module = path]) => ({ path, name, icon, module: `./${module}.js` }));
 
 const main = document.getElementById("main");
 const bar = document.querySelector(".bar");

@@ -2,8 +2,8 @@
 
 import { h, icon } from "./dom.js";
 import * as api from "./api.js";
-import { button, card, confirm, empty, field, here, link, message, page, pending, section, select, showProblem, submitButton, table, to } from "./parts.js";
-import { integer, none, plural } from "./format.js";
+import { card, confirm, confirmDelete, doing, empty, field, invitation, link, message, newLink, page, pending, section, select, showProblem, submitButton, table, to } from "./parts.js";
+import { none } from "./format.js";
 import { conditionsForm, inWords, vocabulary } from "./conditions.js";
 
 export async function show(context) {
@@ -16,16 +16,16 @@ const types = ["string", "number", "boolean", "country", "date", "time", "timest
 
 async function attributes(context) {
 	const { attributes } = await api.get("/v1/attributes");
-	const actions = button("New attribute…", () => define().then(done => done && context.reload()), "add");
+	const actions = doing([icon("plus"), "New attribute…"], () => define(), context.reload, "primary");
 	const below = "What apps may say about users, to target experiments at.";
 	if (attributes.length === 0) {
-		return page("Attributes", { actions, below }, empty("No attribute is defined", "Define one here, or with one request:", `curl -X PUT ${here("v1/attributes/country")} -d '{"type":"country"}'`));
+		return page("Attributes", { actions, below }, invitation("No attribute is defined", "v1/attributes/country", '{"type":"country"}'));
 	}
 	return page("Attributes", { actions, below }, table("Attributes", [
 		["Name", a => h("span.name", a.name), "wide"], ["Type", a => a.multiple ? `${a.type}, several` : a.type],
 		["Values", a => a.values ? a.values.join(", ") : h("span.faint", none)],
-		["Actions", a => h("div", a.type === "selection" && button("Edit…", () => define(a).then(done => done && context.reload()), "quiet"),
-			button("Delete…", () => removeAttribute(a.name).then(done => done && context.reload()), "quiet")), "row-actions"]], attributes));
+		["Actions", a => h("div", a.type === "selection" && doing("Edit…", () => define(a), context.reload, "quiet"),
+			doing("Delete…", () => confirmDelete("attributes", "attribute", a.name, "The attribute and its values of all users are deleted. This cannot be undone."), context.reload, "quiet")), "row-actions"]], attributes));
 }
 
 async function define(former) {
@@ -47,18 +47,12 @@ async function define(former) {
 	});
 }
 
-async function removeAttribute(name) {
-	return confirm(`Delete ${name}?`, h("p", "The attribute and its values of all users are deleted. This cannot be undone."), {
-		label: "Delete", danger: true, done: () => `Deleted the attribute ${name}.`, action: () => api.call("DELETE", api.path("attributes", name)) });
-}
-
 async function segments(context) {
 	const { segments } = await api.get("/v1/segments");
-	const actions = h("a.button.primary", { href: "#/segments?new=1" }, icon("plus"), "New segment");
+	const actions = newLink("segments", "segment");
 	const below = "The users who meet conditions, as an audience that experiments can share.";
 	if (segments.length === 0) {
-		return page("Segments", { actions, below }, empty("No segment is defined", "Define one here, or with one request:",
-			`curl -X PUT ${here("v1/segments/adults")} -d '{"conditions":{"type":"custom_attribute","name":"age","match":"ge","value":18}}'`));
+		return page("Segments", { actions, below }, invitation("No segment is defined", "v1/segments/adults", '{"conditions":{"type":"custom_attribute","name":"age","match":"ge","value":18}}'));
 	}
 	return page("Segments", { actions, below }, table("Segments", [
 		["Name", s => h("a.name", { href: to("segments", s.name) }, s.name), "wide"], ["Who", s => inWords(s.conditions), "wrap"]], segments));
@@ -66,14 +60,11 @@ async function segments(context) {
 
 async function segment(context, name) {
 	const [segment, words] = await Promise.all([api.get(api.path("segments", name)), vocabulary()]);
-	const form = conditionsForm(segment.conditions, { ...words, segments: words.segments.filter(s => s.name !== name), pointer: "/conditions", required: true });
+	const form = conditionsForm(segment.conditions, { ...words, segments: [], pointer: "/conditions", required: true });
 	return page(name, {
 		above: link(to("segments"), "Segments"), below: inWords(segment.conditions),
-		actions: button("Delete…", async () => { if (await removeSegment(name)) location.hash = to("segments"); }, "danger quiet"),
-	}, section("Size", {}, pending(async () => {
-		const { size, examined } = await api.get(api.path("segments", name), { size: "true" });
-		return card(h("p", h("strong", integer(size)), ` of ${plural(examined, "user")} with attributes`));
-	}, "Counting…")), section("Conditions", {}, editor(name, form, () => context.reload())),
+		actions: doing("Delete…", () => confirmDelete("segments", "segment", name, "The segment is deleted; its users stay as they are. A segment that is an audience cannot be deleted."), () => { location.hash = to("segments"); }, "danger quiet"),
+	}, section("Conditions", {}, editor(name, form, () => context.reload())),
 	section("Users", { note: "The first 100." }, pending(async () => {
 		const users = await api.get(`${api.path("segments", name)}/users`, { limit: 100 }, { lines: true });
 		return users.length ? card(h("ul.links.inline", users.map(u => h("li", link(to("users", u.user_id), u.user_id))))) : empty("Nobody yet", "Users are in the segment once their attributes meet the conditions.");
@@ -97,11 +88,6 @@ function editor(name, form, saved) {
 }
 
 async function segmentForm() {
-	const form = conditionsForm(null, { ...await vocabulary(), pointer: "/conditions", required: true });
+	const form = conditionsForm(null, { ...await vocabulary(), segments: [], pointer: "/conditions", required: true });
 	return page("New segment", { above: link(to("segments"), "Segments") }, editor(null, form, name => { location.hash = to("segments", name); }));
-}
-
-async function removeSegment(name) {
-	return confirm(`Delete ${name}?`, h("p", "The segment is deleted; its users stay as they are. A segment that is an audience cannot be deleted."), {
-		label: "Delete", danger: true, done: () => `Deleted the segment ${name}.`, action: () => api.call("DELETE", api.path("segments", name)) });
 }

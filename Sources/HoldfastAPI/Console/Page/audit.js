@@ -2,11 +2,12 @@
 
 import { h, replace } from "./dom.js";
 import * as api from "./api.js";
-import { button, code, empty, failure, field, link, moment, page, pending, select, sideBySide, submitButton, to } from "./parts.js";
+import { code, empty, field, link, moment, older, page, select, sideBySide, submitButton, to } from "./parts.js";
 import { exactTime } from "./format.js";
+import { all } from "./experiments.js";
 
-const actions = ["override.set", "assignment.remove", "profile.erase", "profile.merge", "forced_variation.set", "forced_variation.remove", "datafile.put", "experiment.put", "experiment.archive",
-	"flag.put", "flag.delete", "attribute.put", "attribute.delete", "segment.put", "segment.delete", "tokens.reload", "database.migrate"];
+const actions = `override.set assignment.remove profile.erase profile.merge forced_variation.set forced_variation.remove datafile.put experiment.put experiment.archive experiment.delete
+	flag.put flag.delete attribute.put attribute.delete segment.put segment.delete sticky.delete tokens.reload database.migrate`.split(/\s+/);
 const verbs = { put: "saved", set: "set", remove: "removed", erase: "erased", merge: "merged", archive: "archived", delete: "deleted", reload: "reloaded", migrate: "migrated" };
 
 /// `experiment.put` in words: "saved experiment".
@@ -17,25 +18,18 @@ function inWords(action) {
 
 export async function show(context) {
 	const { query } = context;
-	const content = h("div");
 	const filters = { author: query.get("author"), action: query.get("action"), user_id: query.get("user_id"), target: query.get("target"), since: query.get("since"), until: query.get("until") };
 	const isFiltered = Object.values(filters).some(Boolean);
 	const question = () => ({ ...filters, since: instant(filters.since), until: instant(filters.until), limit: 50 });
 
-	async function load(after) {
+	const experiments = await all({ silent: true }).catch(() => []);
+	const place = older(async after => {
 		const { entries, next } = await api.get("/v1/audit", { ...question(), after });
-		if (after === undefined && entries.length === 0) {
-			return isFiltered ? empty("No entry fits", "Change the filters.") : empty("Nothing has happened yet", "Changes that admins make appear here: overrides, experiments, datafiles, erasures.");
-		}
-		const list = entryList(entries);
-		if (next === null) return list;
-		const more = h("div.buttons", button("Older entries", async () => { try { more.replaceWith(await load(next)); } catch (error) { more.replaceWith(failure(error)); } }));
-		return [list, more].reduce((box, part) => { box.append(part); return box; }, h("div"));
-	}
-
-	const place = pending(() => load());
+		return { rows: entries, next };
+	}, entries => entries.length ? entryList(entries, experiments) : isFiltered ? empty("No entry fits", "Change the filters.")
+		: empty("Nothing has happened yet", "Changes that admins make appear here: overrides, experiments, datafiles, erasures."));
 	await place.loaded;
-	context.onChange(() => { if (!content.querySelector("details[open]")) place.reload(); });
+	context.onChange(() => { if (!place.querySelector("details[open]")) place.reload(); });
 	const input = (name, label, type = "text", list) => field(label, h("input", { type, name, value: query.get(name) ?? "", list }));
 	return page("Audit log", { below: "Every change that an admin made, the newest first." },
 		h("form.filters.labelled", { onsubmit: event => {
@@ -45,26 +39,30 @@ export async function show(context) {
 		} }, input("author", "By"), field("Action", select([["", "any"], ...actions.map(a => [a, inWords(a)])], filters.action ?? "", { name: "action" })),
 		input("user_id", "User"), input("target", "Target"), input("since", "From", "datetime-local"), input("until", "Until", "datetime-local"),
 		h("div", submitButton("Filter", ""), isFiltered && h("a.button.quiet", { href: "#/audit", onclick: () => { if (location.hash === "#/audit") context.reload(); } }, "Clear"))),
-		content.appendChild(place) && content);
+		place);
 }
 
 /// The person's local time as the server wants it.
 const instant = text => text ? new Date(text).toISOString() : null;
 
-export function entryList(entries, isOpen) {
+/// `experiments` are those whose ids are shown as keys.
+export function entryList(entries, experiments) {
 	return h("ul.entries", entries.map(entry => {
 		const hasDetail = entry.before !== null || entry.after !== null;
 		return h("li", h("div.entry", h("span", h("strong", entry.author), " ", inWords(entry.action), " ",
-			targetOf(entry), entry.user_id !== null && [" for ", link(to("users", entry.user_id), entry.user_id)]), h("span.faint", moment(entry.recorded_at))),
-		hasDetail && h("details", { open: isOpen, ontoggle: event => {
+			targetOf(entry, experiments), entry.user_id !== null && [" for ", link(to("users", entry.user_id), entry.user_id)]), h("span.faint", moment(entry.recorded_at))),
+		hasDetail && h("details", { ontoggle: event => {
 			const box = event.target.lastChild;
 			if (event.target.open && !box.firstChild) replace(box, sideBySide(entry.before, entry.after), h("p.note", exactTime(entry.recorded_at), " · request ", code(entry.request_id ?? "–")));
 		} }, h("summary", "Before and after"), h("div")));
 	}));
 }
 
-function targetOf(entry) {
+function targetOf(entry, experiments) {
 	if (!entry.target) return null;
 	const screen = entry.action.startsWith("experiment.") ? "experiments" : entry.action.startsWith("flag.") ? "flags" : entry.action.startsWith("segment.") ? "segments" : null;
-	return screen ? link(to(screen, entry.target), entry.target) : h("span", entry.action === "override.set" || entry.action === "assignment.remove" ? "in " : "", entry.target);
+	if (screen) return link(to(screen, entry.target), entry.target);
+	if (!["override.set", "assignment.remove"].includes(entry.action)) return entry.target;
+	const key = experiments.find(e => e.id === entry.target)?.key;
+	return ["in ", key ? link(to("experiments", key), key) : entry.target];
 }

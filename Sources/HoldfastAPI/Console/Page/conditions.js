@@ -3,16 +3,14 @@
 import { h, replace } from "./dom.js";
 import * as api from "./api.js";
 import { button, choose, field, iconButton } from "./parts.js";
+import { integer, plural } from "./format.js";
 
 const matches = {
 	exact: "is", substring: "contains", exists: "has a value", gt: "is more than", ge: "is at least", lt: "is less than", le: "is at most",
 	semver_eq: "is version", semver_gt: "is after version", semver_ge: "is at least version", semver_lt: "is before version", semver_le: "is at most version",
 };
-const ofType = {
-	number: ["exact", "ge", "gt", "le", "lt", "exists"], boolean: ["exact", "exists"], country: ["exact", "exists"],
-	selection: ["exact", "substring", "exists"], date: ["exact", "ge", "gt", "le", "lt", "exists"], time: ["exact", "ge", "gt", "le", "lt", "exists"],
-	timestamp: ["ge", "gt", "le", "lt", "exact", "exists"],
-};
+const ordered = ["exact", "ge", "gt", "le", "lt", "exists"], either = ["exact", "exists"];
+const ofType = { number: ordered, date: ordered, time: ordered, timestamp: ordered, boolean: either, country: either, selection: ["exact", "substring", "exists"] };
 
 const isGroup = value => Array.isArray(value);
 
@@ -53,11 +51,13 @@ export async function vocabulary() {
 }
 
 /// A form for conditions. The returned element has `read()`, which gives the conditions or `null` for everybody.
-export function conditionsForm(initial, { attributes, segments, onchange = () => {}, pointer = "/audience", required = false }) {
+/// Below it stands how many users fit.
+export function conditionsForm(initial, { attributes, segments, pointer = "/audience", required = false }) {
 	let tree = toTree(initial);
 	let raw = tree === undefined ? JSON.stringify(initial, null, 2) : null;
 	tree ??= { all: true, rows: [] };
-	const body = h("div.conditions");
+	const body = h("div.conditions"), size = h("p.note", { role: "status" });
+	let counting;
 	const types = new Map(attributes.map(a => [a.name, a]));
 
 	const draw = () => {
@@ -84,9 +84,9 @@ export function conditionsForm(initial, { attributes, segments, onchange = () =>
 			h("ul", node.rows.map((row, index) => h("li", row.rows ? group(row, false) : condition(row),
 				iconButton("close", "Remove this condition", () => { node.rows.splice(index, 1); draw(); })))),
 			h("div.adders",
-				attributes.length > 0 && button("Attribute", () => add(blank(attributes[0].name)), "quiet"),
-				segments.length > 0 && button("Segment", () => add({ segment: segments[0].name }), "quiet"),
-				isRoot && button("Group", () => add({ all: !node.all, rows: [] }), "quiet"),
+				attributes.length > 0 && button("Add an attribute", () => add(blank(attributes[0].name)), "quiet"),
+				segments.length > 0 && button("Add a segment", () => add({ segment: segments[0].name }), "quiet"),
+				isRoot && button("Add a group", () => add({ all: !node.all, rows: [] }), "quiet"),
 				isRoot && button("Edit as JSON", () => { raw = JSON.stringify(read(), null, 2); if (raw === "null") raw = ""; draw(); }, "quiet"),
 				attributes.length === 0 && segments.length === 0 && h("span.note", "Define attributes or segments to choose from them.")));
 	}
@@ -133,8 +133,24 @@ export function conditionsForm(initial, { attributes, segments, onchange = () =>
 		try { return JSON.parse(raw); } catch { return undefined; }
 	}
 
-	replace(body, raw !== null ? rawForm() : group(tree, true));
-	return Object.assign(body, { read });
+	/// Counts once the conditions have not been changed for a moment.
+	function onchange() {
+		clearTimeout(counting);
+		const audience = read();
+		size.textContent = "";
+		if (!audience) return;
+		const timer = counting = setTimeout(async () => {
+			let text;
+			try {
+				const { data } = await api.call("POST", "/v1/audiences/size", { body: { audience } });
+				text = `${integer(data.size)} of ${plural(data.examined, "user")} with stored attributes fit now.`;
+			} catch (error) { text = error.message; }
+			if (timer === counting) size.textContent = text;
+		}, 300);
+	}
+
+	draw();
+	return Object.assign(h("div", body, size), { read });
 }
 
 /// Groups of one level below the first can be shown as a form; `undefined` for anything else.

@@ -2,35 +2,45 @@
 
 import { h, replace } from "./dom.js";
 import * as api from "./api.js";
-import { entryList } from "./audit.js";
-import { badge, button, card, download, empty, here, moment, page, pending, section, table } from "./parts.js";
+import { badge, button, card, choose, download, empty, found, here, moment, page, paged, pending, section, sideBySide } from "./parts.js";
 import { integer } from "./format.js";
 
 export async function show(context) {
 	let history;
 	try {
-		history = await api.get("/v1/datafile/history", null);
+		history = await api.get("/v1/datafile/history", { limit: 1000 });
 	} catch (error) {
 		if (error.status !== 404) throw error;
 		return page("Datafiles", {}, empty("No datafile yet", "The first experiment makes one; or activate one from a file:", `curl -X PUT ${here("v1/datafile")} -d @datafile.json`));
 	}
-	context.onChange(() => context.reload());
 	const { datafiles, sdk_key: key } = history;
 	const difference = h("div");
-	const newest = datafiles[0]?.version;
-	const compare = async datafile => {
-		replace(difference, section(`Version ${datafile.version}`, {}, pending(() => changesOf(datafile, key))));
+	const versions = datafiles.map(d => d.version);
+
+	/// Shows what a version changed, or all that changed since another one.
+	function compare(version, former = versions[versions.indexOf(version) + 1]) {
+		const chosen = choose("Compare with", versions.filter(v => v < version).map(v => [String(v), `compared with version ${v}`]), String(former), value => compare(version, Number(value)));
+		context.setQuery({ version, former: former === versions[versions.indexOf(version) + 1] ? null : former });
+		replace(difference, section(`Version ${version}`, { actions: former && chosen }, former === undefined
+			? empty("There is nothing to compare it with", "It is the oldest version that is kept.")
+			: pending(async () => changes(...await Promise.all([content(former, key), content(version, key)]), [`Version ${former}`, `Version ${version}`]))));
 		const heading = difference.querySelector("h2");
 		heading.tabIndex = -1;
 		heading.focus();
-	};
+	}
+
+	const asked = Number(context.query.get("version"));
+	if (versions.includes(asked)) compare(asked, Number(context.query.get("former")) || undefined);
+	context.onChange(() => context.reload());
 	return page("Datafiles", { below: `Project ${key}. Experiments, flags and audiences are one document, and every change makes a new version of it.` },
-		section("Versions", {}, table("Versions of the datafile", [
-			["Version", d => [integer(d.version), d.version === newest && badge("active", "good")]], ["Revision", d => d.revision],
+		section("Versions", {}, found("Versions of the datafile", [
+			["Version", d => [integer(d.version), d.version === versions[0] && badge("active", "good")]], ["Revision", d => d.revision],
 			["Since", d => moment(d.stored_at)], ["By", d => d.author],
-			["Actions", d => button("What changed", () => compare(d), "quiet"), "row-actions"]], datafiles.slice(0, 100))),
+			["Actions", d => h("div", button("What changed", () => compare(d.version), "quiet")), "row-actions"]], datafiles, 10)),
 		difference, section("Active datafile", {}, pending(() => active(key))));
 }
+
+const content = (version, key) => api.get(api.path("datafile", "history", version), null, { sdkKey: key });
 
 async function active(key) {
 	const datafile = await api.get("/v1/datafile", null, { sdkKey: key });
@@ -39,12 +49,23 @@ async function active(key) {
 		h("details", h("summary", "Show"), h("pre.document", { tabindex: "0" }, text.slice(0, 200_000), text.length > 200_000 && "\n… download it for the rest")));
 }
 
-/// The entries of the audit log that tell of a version have what it changed.
-async function changesOf(datafile, key) {
-	const at = new Date(datafile.stored_at).getTime();
-	const around = offset => new Date(at + offset).toISOString();
-	const { entries } = await api.get("/v1/audit", { since: around(-2_000), until: around(5_000), limit: 1000 });
-	const found = entries.filter(e => e.after?.version === datafile.version);
-	if (found.length === 0) return empty("The audit log does not have this change", "It was made by a server without this entry, or the entry was deleted after its retention.");
-	return entryList(found, true);
+/// The members of two datafiles that differ: each experiment, flag, audience and so on by itself, and the rest together.
+export function differences(former, latter) {
+	const listed = [], rest = { before: {}, after: {} };
+	for (const name of new Set([...Object.keys(former), ...Object.keys(latter)])) {
+		const lists = [former[name] ?? [], latter[name] ?? []];
+		if (lists.every(Array.isArray) && lists.flat().every(e => e?.id !== undefined)) {
+			const [before, after] = lists.map(list => new Map(list.map(e => [e.id, e])));
+			for (const id of new Set([...before.keys(), ...after.keys()])) listed.push({ name: `${name} ${after.get(id)?.key ?? before.get(id)?.key ?? after.get(id)?.name ?? id}`, before: before.get(id), after: after.get(id) });
+		} else if (JSON.stringify(former[name]) !== JSON.stringify(latter[name])) { rest.before[name] = former[name]; rest.after[name] = latter[name]; }
+	}
+	return [...listed, { name: "project", ...rest }].filter(d => JSON.stringify(d.before) !== JSON.stringify(d.after));
+}
+
+function changes(former, latter, names) {
+	const differing = differences(former, latter);
+	if (differing.length === 0) return empty("They are the same");
+	return paged(differing, 20, 1, part => h("ul.entries", part.map(({ name, before, after }) => h("li", h("details", { open: differing.length < 6 },
+		h("summary", h("strong", name), badge(before === undefined ? "added" : after === undefined ? "removed" : "changed", before === undefined ? "good" : after === undefined ? "bad" : "")),
+		sideBySide(before, after, names))))));
 }

@@ -3,10 +3,10 @@
 import { h, replace, icon } from "./dom.js";
 import * as api from "./api.js";
 import { banner, button, dialog, empty, field, link, message, page, section, select, showProblem, sideBySide, submitButton, to } from "./parts.js";
-import { decimal, integer, percent, plural } from "./format.js";
+import { decimal, integer, percent, sentence } from "./format.js";
 import { swatch } from "./charts.js";
 import { conditionsForm, inWords, resolve, vocabulary } from "./conditions.js";
-import { enrollmentOf, load } from "./experiments.js";
+import { load } from "./experiments.js";
 
 /// `key` is `null` for a new experiment.
 export async function show(context, key) {
@@ -19,31 +19,13 @@ export async function show(context, key) {
 	const keyField = field("Key", h("input", { value: key ?? "", required: true, maxlength: 255, "data-focus": key === null }), { hint: "Apps ask for the experiment by its key. It cannot be changed later.", pointer: "/key" });
 	const variations = variationsEditor(original?.variations ?? [{ key: "control", weight: 50 }, { key: "new", weight: 50 }]);
 	const traffic = percentField("Traffic", original?.traffic ?? 100, { hint: "The part of all users who take part. The others get no variation.", pointer: "/traffic" });
-	const count = h("p.note", { role: "status" });
-	let countTimer;
-	const conditions = conditionsForm(original?.audience ?? null, { ...words, onchange: () => countUsers() });
+	const conditions = conditionsForm(original?.audience ?? null, words);
 	const audienceField = Object.assign(h("div.field", conditions, h("p.error", { hidden: true })), { input: conditions, pointer: "/audience", isField: true });
 	conditions.setAttribute("tabindex", "-1");
 	const enrollment = field("Enrollment", select([["open", "Open"], ["closed", "Closed"]], original?.enrollment ?? "open"), { hint: "While it is closed nobody new takes part; who does keeps the variation and goes on being measured.", pointer: "/enrollment" });
 	const status = field("Status", select([...new Set([original?.status ?? "Running", "Running", "Paused"])], original?.status ?? "Running"), { hint: "While it is paused nobody gets a variation.", pointer: "/status" });
 	const group = field("Group", h("input", { value: original?.group ?? "" }), { hint: "Optional. Of experiments with the same group, a user takes part in one at most.", pointer: "/group" });
 	const fields = [keyField, variations, traffic, audienceField, enrollment, status, group];
-
-	function countUsers() {
-		clearTimeout(countTimer);
-		const value = conditions.read();
-		if (value === null) return void (count.textContent = "Everybody may be enrolled.");
-		if (value === undefined) return void (count.textContent = "");
-		if (typeof value.segment !== "string") return void (count.textContent = "To count who fits before you save, make these conditions a segment.");
-		count.textContent = "Counting…";
-		countTimer = setTimeout(async () => {
-			try {
-				const found = await api.get(api.path("segments", value.segment), { size: "true" });
-				count.textContent = `${plural(found.size, "user")} of ${integer(found.examined)} with attributes ${found.size === 1 ? "is" : "are"} in the segment.`;
-			} catch { count.textContent = ""; }
-		}, 300);
-	}
-	countUsers();
 
 	const review = h("div.form");
 	const problems = h("div");
@@ -82,11 +64,8 @@ export async function show(context, key) {
 			replace(foreseen, effects(preview.data));
 		} catch (error) {
 			if (error.name === "AbortError") return;
-			if (!(error instanceof api.Problem && error.isUnknownRoute) && !(error.status === 404 && !original)) {
-				review.replaceChildren();
-				return showProblem(error, fields, problems);
-			}
-			replace(foreseen, original ? banner("warn", "This server cannot say beforehand who is affected.") : h("p.note", "It is new, so it changes nothing for anybody who has a variation."));
+			review.replaceChildren();
+			return showProblem(error, fields, problems);
 		}
 		save.disabled = false;
 		save.addEventListener("click", () => submit(name, body, save));
@@ -137,7 +116,7 @@ export async function show(context, key) {
 		h("form.form", { onsubmit: event => { event.preventDefault(); openReview(); }, oninput: () => review.replaceChildren() },
 			key === null && section("Name", {}, h("div.card", keyField)),
 			section("Variations", { note: "The first one is the baseline, unless one is called control." }, h("div.card", variations)),
-			section("Who takes part", {}, h("div.card", traffic, h("h3", "Audience"), audienceField, count, group)),
+			section("Who takes part", {}, h("div.card", traffic, h("h3", "Audience"), audienceField, group)),
 			section("State", {}, h("div.card.two", status, enrollment)),
 			problems, h("div.buttons", h("a.button", { href: key ? to("experiments", key) : to("experiments") }, "Cancel"), submitButton("Review"))),
 		review);
@@ -148,14 +127,13 @@ function definition(experiment, audience) {
 	const total = experiment.variations.reduce((sum, v) => sum + v.weight, 0) || 1;
 	return {
 		variations: experiment.variations.map(v => ({ key: v.key, weight: hundredth(v.weight / total * 100) })), traffic: experiment.traffic, audience,
-		enrollment: enrollmentOf(experiment), status: experiment.status, group: experiment.group ?? null,
+		enrollment: experiment.enrollment, status: experiment.status, group: experiment.group ?? null,
 	};
 }
 
 const hundredth = value => Math.round(value * 100) / 100;
 
 async function audienceOf(experiment) {
-	if (experiment.audience !== undefined) return experiment.audience;
 	const conditions = experiment.audience_conditions;
 	if (!conditions || conditions.length === 0) return null;
 	try {
@@ -166,17 +144,17 @@ async function audienceOf(experiment) {
 function describe(body, original) {
 	const split = list => list.map(v => `${v.key} ${decimal(v.weight)}%`).join(", ");
 	const write = {
-		variations: split, traffic: value => `${decimal(value)}%`, audience: value => inWords(value), enrollment: value => value, status: value => value, group: value => value ?? "none",
+		variations: split, traffic: value => `${decimal(value)}%`, audience: value => inWords(value),
 	};
-	const names = { variations: "Variations", traffic: "Traffic", audience: "Audience", enrollment: "Enrollment", status: "Status", group: "Group" };
-	return Object.keys(body).map(name => h("li", h("strong", names[name]), " ",
-		original && [h("del", write[name](original[name])), " → "], h("ins", write[name](body[name]))));
+	const text = (name, value) => (write[name] ?? String)(value ?? (name === "group" ? "none" : null));
+	return Object.keys(body).map(name => h("li", h("strong", name.charAt(0).toUpperCase() + name.slice(1)), " ",
+		original && [h("del", text(name, original[name])), " → "], h("ins", text(name, body[name]))));
 }
 
 /// What the server says beforehand.
 function effects({ creates, new_users: newUsers, enrolled, warnings }) {
 	const share = value => `${decimal(value)}%`;
-	return [warnings.map(w => banner("warn", w.message.charAt(0).toUpperCase() + w.message.slice(1) + ".")),
+	return [warnings.map(w => banner("warn", sentence(w.message))),
 		creates ? h("p.note", "It is new, so it changes nothing for anybody.") : h("ul.changes",
 			h("li", h("strong", "New users "), newUsers.changed > 0 ? `${share(newUsers.changed)} would get something else than now: ${newUsers.moves.map(m => `${share(m.share)} ${m.to ?? "nothing"} instead of ${m.from ?? "nothing"}`).join(", ")}.` : "get the same as now."),
 			h("li", h("strong", "Enrolled users "), `${integer(enrolled.keep)} of ${integer(enrolled.users)} keep their variation, ${integer(enrolled.change)} get another, ${integer(enrolled.lose)} lose it${enrolled.gain ? `, ${integer(enrolled.gain)} get it back` : ""}.`))];

@@ -1,8 +1,8 @@
 // The list of experiments, and what is done to one of them from a row or from its page.
 
-import { h, replace, icon } from "./dom.js";
+import { h, replace } from "./dom.js";
 import * as api from "./api.js";
-import { choose, confirm, empty, here, page, paged, searchField, status, table, to } from "./parts.js";
+import { choose, confirm, dash, empty, found, invitation, newLink, page, searchField, status, to, toggle } from "./parts.js";
 import { decimal, integer, none, plural } from "./format.js";
 import { sparkline, tint } from "./charts.js";
 
@@ -18,20 +18,15 @@ export const all = async options => {
 		return (await api.get("/v1/experiments", null, options)).experiments;
 	} catch (error) {
 		// A new server has no datafile.
-		if (error.status === 404 && !error.isUnknownRoute) return [];
+		if (error.status === 404) return [];
 		throw error;
 	}
 };
 
-/// The results with their days, or without where the server is of a release that has none.
-export function resultsOf(key, query, options) {
-	const ask = more => api.get(api.path("experiments", key, "results"), { ...query, ...more }, options);
-	return ask({ by: "day", mde: 0.05 }).catch(error => /`(by|mde)`/.test(error.message) ? ask() : Promise.reject(error));
-}
+export const resultsOf = (key, query, options) => api.get(api.path("experiments", key, "results"), { ...query, by: "day", mde: 0.05 }, options);
 
 export const load = key => api.call("GET", api.path("experiments", key));
 const save = (key, body) => api.call("PUT", api.path("experiments", key), { body });
-export const enrollmentOf = experiment => experiment.enrollment ?? "open";
 
 /// The shares of the variations as one bar.
 export function shares(experiment) {
@@ -57,12 +52,8 @@ export async function setStatus(experiment, status) {
 	});
 }
 
-export function pauseSwitch(experiment, changed) {
-	const isRunning = experiment.status === "Running";
-	return h("button", { role: "switch", class: "switch", "aria-checked": String(isRunning), label: `${experiment.key} is running`,
-		disabled: experiment.status === "Archived",
-		onclick: async () => { if (await setStatus(experiment, isRunning ? "Paused" : "Running")) changed(); } }, h("span"));
-}
+export const pauseSwitch = (experiment, changed) => toggle(`${experiment.key} is running`, experiment.status === "Running", experiment.status === "Archived",
+	() => setStatus(experiment, experiment.status === "Running" ? "Paused" : "Running"), changed);
 
 const filters = [["active", "Active"], ["Running", "Running"], ["Paused", "Paused"], ["Not started", "Not started"], ["Archived", "Archived"], ["all", "All"]];
 
@@ -75,9 +66,8 @@ async function list(context) {
 
 	const visible = () => {
 		const text = (query.get("search") ?? "").toLowerCase(), filter = query.get("status") ?? "active";
-		const found = experiments.filter(e => (filter === "all" || (filter === "active" ? e.status !== "Archived" : e.status === filter))
-			&& (e.key.toLowerCase().includes(text) || e.id === text));
-		return found.reverse();
+		return experiments.filter(e => (filter === "all" || (filter === "active" ? e.status !== "Archived" : e.status === filter))
+			&& (e.key.toLowerCase().includes(text) || e.id === text)).reverse();
 	};
 
 	const refresh = async () => {
@@ -89,7 +79,7 @@ async function list(context) {
 	const row = [
 		["Experiment", e => h("a.name", { href: to("experiments", e.key) }, e.key), "wide"],
 		["Status", e => status(e.status)],
-		["Enrollment", e => e.status === "Archived" ? h("span.faint", none) : enrollmentOf(e) === "open" ? "open" : h("span.badge.warn", "closed")],
+		["Enrollment", e => e.status === "Archived" ? dash() : e.enrollment === "open" ? "open" : h("span.badge.warn", "closed")],
 		["Variations", e => [shares(e), h("span.faint.small", plural(e.variations.length, "variation"))]],
 		["Traffic", e => `${decimal(e.traffic)}%`, "number"],
 		["Users", e => usersOf(e, "count"), "number"],
@@ -101,24 +91,21 @@ async function list(context) {
 	function usersOf(experiment, part) {
 		const place = h("span.faint", "…");
 		if (!counts.has(experiment.key)) counts.set(experiment.key, enrollment(experiment));
-		counts.get(experiment.key).then(({ users, days }) => replace(place, part === "count" ? integer(users) : days?.length > 1 ? sparkline(days) : none),
+		counts.get(experiment.key).then(({ users, days }) => replace(place, part === "count" ? integer(users) : days.length > 1 ? sparkline(days) : none),
 			() => replace(place, none));
 		return place;
 	}
 
 	function draw() {
-		const found = visible();
-		summary.textContent = plural(found.length, "experiment");
-		replace(content, found.length === 0
-			? empty("No experiment fits", "Change the search or the status.")
-			: paged(found, 25, Number(query.get("page")), rows => table("Experiments", row, rows), number => context.setQuery({ page: number > 1 ? number : null })));
+		const rows = visible();
+		summary.textContent = plural(rows.length, "experiment");
+		replace(content, found("Experiments", row, rows, 25, Number(query.get("page")), number => context.setQuery({ page: number > 1 ? number : null })));
 	}
 
 	context.onChange(refresh);
-	const actions = [h("a.button.primary", { href: "#/experiments?new=1" }, icon("plus"), "New experiment")];
+	const actions = newLink("experiments", "experiment");
 	if (experiments.length === 0) {
-		return page("Experiments", { actions }, empty("No experiment yet", "Make one here, or with one request:",
-			`curl -X PUT ${here("v1/experiments/checkout")} -d '{"variations":["control","new"]}'`));
+		return page("Experiments", { actions }, invitation("No experiment yet", "v1/experiments/checkout", '{"variations":["control","new"]}'));
 	}
 	draw();
 	const set = name => value => { context.setQuery({ [name]: value, page: null }); draw(); };
@@ -131,5 +118,5 @@ async function list(context) {
 /// The users who count, and how many came each day. They are the same for any goal.
 async function enrollment(experiment) {
 	const results = await resultsOf(experiment.key, { goal: "-" }, { silent: true });
-	return { users: results.users.counted, days: results.days?.map(d => d.variations.reduce((sum, v) => sum + v.users, 0)) };
+	return { users: results.users.counted, days: results.days.map(d => d.variations.reduce((sum, v) => sum + v.users, 0)) };
 }

@@ -1,9 +1,8 @@
 // Flags: what their variations are worth, and the rules that choose one.
 
-import { h, replace, icon } from "./dom.js";
+import { h, replace } from "./dom.js";
 import * as api from "./api.js";
-import { badge, banner, button, card, confirm, empty, field, here, iconButton, link, page, paged, searchField, section, select, showProblem, sideBySide, status, submitButton, table, to } from "./parts.js";
-
+import { badge, banner, button, card, confirm, confirmDelete, doing, empty, field, found, invitation, iconButton, link, newLink, page, searchField, section, select, showProblem, sideBySide, status, submitButton, table, to, toggle } from "./parts.js";
 import { conditionsForm, vocabulary } from "./conditions.js";
 
 export async function show(context) {
@@ -23,19 +22,18 @@ async function list(context) {
 		}
 	};
 	let flags = await load();
-	const actions = h("a.button.primary", { href: "#/flags?new=1" }, icon("plus"), "New flag");
+	const actions = newLink("flags", "flag");
 	const below = "What apps ask for by name. Every experiment is a flag, too; its value is the variation’s key.";
-	if (!flags.length) return page("Flags", { actions, below }, empty("No flag yet", "Make one here, or with one request:", `curl -X PUT ${here("v1/flags/dark-mode")} -d '{"type":"boolean","variations":[{"key":"on","value":true},{"key":"off","value":false}],"otherwise":"off"}'`));
+	if (!flags.length) return page("Flags", { actions, below }, invitation("No flag yet", "v1/flags/dark-mode", '{"type":"boolean","variations":[{"key":"on","value":true},{"key":"off","value":false}],"otherwise":"off"}'));
 	const content = h("div");
 	const draw = () => {
 		const text = (context.query.get("search") ?? "").toLowerCase();
-		const found = flags.filter(f => [f.key, ...f.tags].some(t => t.toLowerCase().includes(text)));
-		replace(content, found.length ? paged(found, 25, 1, part => table("Flags", columns, part)) : empty("No flag fits", "Change the search."));
+		replace(content, found("Flags", columns, flags.filter(f => [f.key, ...f.tags].some(t => t.toLowerCase().includes(text)))));
 	};
 	const refresh = async () => { flags = await load(); draw(); };
 	const columns = [["Flag", f => link(to("flags", f.key), h("span.name", f.key)), "wide"], ["Type", f => f.type ?? "several"], ["Values", f => f.variations.slice(0, 4).map(v => write(v.value)).join(", ") + (f.variations.length > 4 ? ", …" : ""), "wrap"],
 		["Rules", f => f.rules.length, "number"], ["Tags", f => f.tags.map(t => badge(t))], ["Defined by", f => h("span.faint", f.defined_by)],
-		["On", f => h("button.switch", { role: "switch", "aria-checked": String(f.enabled), label: `${f.key} is on`, disabled: f.defined_by !== "flag", onclick: async () => { if (await turn(f)) refresh(); } }, h("span"))]];
+		["On", f => toggle(`${f.key} is on`, f.enabled, f.defined_by !== "flag", () => turn(f), refresh)]];
 	context.onChange(refresh);
 	draw();
 	return page("Flags", { actions, below }, h("div.filters", searchField("Search flags and tags", context.query.get("search") ?? "", search => { context.setQuery({ search }); draw(); })), content);
@@ -110,19 +108,16 @@ async function edit(context, stored, etag) {
 		const name = stored?.key ?? key.input.value.trim();
 		try {
 			const done = await confirm(stored ? `Save ${name}?` : `Make ${name}?`, sideBySide(stored && definition(stored), body, ["Now", "Then"]), {
-				label: "Save", kind: "wide", done: () => `Saved ${name}.`, action: () => api.call("PUT", api.path("flags", name), { body, ifMatch: etag }) });;
+				label: "Save", kind: "wide", done: () => `Saved ${name}.`, action: () => api.call("PUT", api.path("flags", name), { body, ifMatch: etag }) });
 			if (done) location.hash = to("flags", name) + (stored ? `?at=${Date.now()}` : "");
 		} catch (error) { showProblem(error, fields, problems); }
 	}
 
 	draw();
-	return page(stored?.key ?? "New flag", { above: link(to("flags"), "Flags"), actions: stored && button("Delete…", async () => { if (await removeFlag(stored.key)) location.hash = to("flags"); }, "danger quiet") },
+	return page(stored?.key ?? "New flag", { above: link(to("flags"), "Flags"), actions: stored && doing("Delete…", () => confirmDelete("flags", "flag", stored.key, "Apps that ask for it get their own default. Its experiments are archived; their results stay."), () => { location.hash = to("flags"); }, "danger quiet") },
 		h("form.form", { onsubmit: submit }, section("Flag", {}, card(!stored && key, type, description, tags, enabled)),
 			section("Variations", {}, card(values, h("div.adders", button("Add a variation", () => { flag.variations.push({ key: `variation-${flag.variations.length + 1}`, value: structuredClone(initial[flag.type]) }); draw(); }, "quiet")))),
 			section("Rules", { note: "The first one that a user meets decides." }, rules, h("div.adders", button("Add a delivery", () => addRule({ variation: keys()[0], traffic: 100 }), "quiet"),
 				button("Add an experiment", () => addRule({ experiment: { weights: Object.fromEntries(keys().map(k => [k, 1])), traffic: 100 } }), "quiet")), card(last)),
 			problems, h("div.buttons", submitButton("Review"))));
 }
-
-const removeFlag = key => confirm(`Delete ${key}?`, h("p", "Apps that ask for it get their own default. Its experiments are archived; their results stay."), {
-	label: "Delete", danger: true, done: () => `Deleted the flag ${key}.`, action: () => api.call("DELETE", api.path("flags", key)) });

@@ -51,4 +51,6 @@ export function ago(text, now = Date.now()) {
 	return Math.abs(seconds) < 10 ? "just now" : relative.format(Math.round(seconds), "second");
 }
 
+/// What the server says, with a capital letter and a full stop.
+export const sentence = text => text.charAt(0).toUpperCase() + text.slice(1) + (/[.!?]$/.test(text) ? "" : ".");
 export const plural = (count, one, many = `${one}s`) => `${integer(count)} ${count === 1 ? one : many}`;

@@ -20,11 +20,20 @@ export const link = (hash, ...content) => h("a", { href: hash }, content);
 export const to = (screen, ...parts) => `#/${[screen, ...parts.map(encodeURIComponent)].join("/")}`;
 
 export function button(label, onclick, kind = "") {
-	const symbol = { add: "plus" }[kind];
-	return h("button", { class: `button ${kind === "add" ? "primary" : kind}`, onclick }, symbol && icon(symbol), label);
+	return h("button", { class: `button ${kind}`, onclick }, label);
 }
 
-export const submitButton = (label, kind = "primary") => h("button.button", { type: "submit", class: `button ${kind}` }, label);
+/// A button for what may be given up halfway: `done` is called if `action` resolves with something.
+export const doing = (label, action, done, kind) => button(label, async () => { if (await action()) done(); }, kind);
+
+/// A link to the form of something new.
+export const newLink = (screen, name) => h("a.button.primary", { href: `#/${screen}?new=1` }, icon("plus"), `New ${name}`);
+
+/// A switch that changes something after a question.
+export const toggle = (label, isOn, isDisabled, action, done) => h("button.switch", { role: "switch", "aria-checked": String(isOn), label, disabled: isDisabled,
+	onclick: async () => { if (await action()) done(); } }, h("span"));
+
+export const submitButton = (label, kind = "primary") => h("button", { type: "submit", class: `button ${kind}` }, label);
 export const iconButton = (symbol, label, onclick) => h("button.button.quiet", { label, onclick }, icon(symbol));
 
 export function section(title, { actions, note }, ...content) {
@@ -37,11 +46,8 @@ export function section(title, { actions, note }, ...content) {
 export const dash = () => h("span.faint", none);
 export const card = (...content) => h("div.card", content);
 
-export const facts = pairs => h("dl.facts", pairs.filter(Boolean).map(([name, value]) =>
-	h("div", h("dt", name), h("dd", value ?? none))));
-
 export const moment = text => text
-	? h("time", { datetime: text, title: exactTime(text) }, ago(text)) : h("span.faint", none);
+	? h("time", { datetime: text, title: exactTime(text) }, ago(text)) : dash();
 
 export const code = text => h("code", text);
 
@@ -56,6 +62,9 @@ export function empty(title, text, command, ...actions) {
 	return h("div.empty", h("p.empty-title", title), text && h("p", text),
 		command && commandLine(command), actions.length > 0 && h("div.actions", actions));
 }
+
+/// Says how to make the first of something.
+export const invitation = (title, path, body) => empty(title, "Make one here, or with one request:", `curl -X PUT ${here(path)} -d '${body}'`);
 
 export function commandLine(text) {
 	return h("div.command", h("pre", { tabindex: "0" }, h("code", text)),
@@ -96,10 +105,24 @@ export function pending(load, placeholder = "Loading…") {
 	return element;
 }
 
+/// Shows a list that the server gives in pages. `load` resolves with the `rows` behind a page's `next`, and with theirs.
+export function older(load, render) {
+	const place = h("div");
+	const add = async (former, after) => {
+		const { rows, next } = await load(after), all = [...former, ...rows];
+		replace(place, render(all), next !== null && h("div.buttons", button("Older", async () => {
+			try { await add(all, next); } catch (error) { place.append(failure(error)); }
+			place.lastChild.querySelector("button, a")?.focus();
+		})));
+		return place;
+	};
+	return pending(() => add([]));
+}
+
 /// Shows a message for a while; a screen reader speaks it.
 export function message(kind, text, request) {
 	const element = h("div", { class: `toast ${kind}` }, icon(kind === "bad" ? "warning" : "check"), h("p", text),
-		request && h("button", { class: "button quiet", onclick: () => copy(api.curl(request), "The command was copied.") }, "Copy as curl"),
+		request && button("Copy as curl", () => copy(api.curl(request), "The command was copied."), "quiet"),
 		iconButton("close", "Close the message", () => element.remove()));
 	const list = document.getElementById("toasts");
 	while (list.children.length > 2) list.firstChild.remove();
@@ -122,7 +145,7 @@ export async function copy(text, done = "Copied.") {
 }
 
 function curlButton() {
-	return h("button", { class: "button quiet curl", title: "The requests behind this screen",
+	return h("button", { class: "button quiet", title: "The requests behind this screen",
 		onclick: () => dialog("As curl", close => [
 			h("p.note", api.token.get() ? ["What this screen shows and did. ", code("HOLDFAST_TOKEN"), " is a variable with your token; the secret is not in the commands."] : "What this screen shows and did."),
 			api.requests.length ? h("ol.commands", [...api.requests].reverse().map(r => h("li", commandLine(api.curl(r))))) : h("p", "No request yet."),
@@ -170,6 +193,10 @@ export async function confirm(title, text, { label, danger = false, action, done
 	if (response && done) message("good", done(response), response.request);
 	return response;
 }
+
+/// Asks before something with a name is deleted.
+export const confirmDelete = (screen, kind, name, text) => confirm(`Delete ${name}?`, h("p", text), {
+	label: "Delete", danger: true, done: () => `Deleted the ${kind} ${name}.`, action: () => api.call("DELETE", api.path(screen, name)) });
 
 /// A labelled control. `pointer` is the JSON pointer by which the server names it in an error.
 export function field(label, input, { hint, pointer, after } = {}) {
@@ -239,13 +266,14 @@ export function table(caption, columns, rows) {
 export function paged(rows, size, start, render, onpage) {
 	const pages = Math.max(1, Math.ceil(rows.length / size));
 	const element = h("div");
+	const turn = (label, disabled, number) => h("button.button", { disabled, onclick: () => show(number, true) }, label);
 	const show = (number, isMove) => {
 		number = Math.min(Math.max(1, number || 1), pages);
 		const part = rows.slice((number - 1) * size, number * size);
 		replace(element, render(part), pages > 1 && h("nav.pages", { label: "Pages" },
-			h("button", { class: "button", disabled: number === 1, onclick: () => show(number - 1, true) }, "Previous"),
+			turn("Previous", number === 1, number - 1),
 			h("span", `${integer((number - 1) * size + 1)}–${integer((number - 1) * size + part.length)} of ${integer(rows.length)}`),
-			h("button", { class: "button", disabled: number === pages, onclick: () => show(number + 1, true) }, "Next")));
+			turn("Next", number === pages, number + 1)));
 		if (isMove) {
 			onpage?.(number);
 			const buttons = element.querySelectorAll(".pages button");
@@ -256,13 +284,16 @@ export function paged(rows, size, start, render, onpage) {
 	return element;
 }
 
+/// A table in pages, for what a search found.
+export const found = (caption, columns, rows, size = 25, start, onpage) => rows.length ? paged(rows, size, start, part => table(caption, columns, part), onpage) : empty("Nothing fits", "Change the search.");
+
 /// Writes a value as lines, the members of objects in their order.
 export const lines = value => value === undefined || value === null ? [] : JSON.stringify(value, null, 2).split("\n");
 
 /// Before and after side by side, with the lines that differ marked.
 export function sideBySide(before, after, names = ["Before", "After"]) {
 	const left = lines(before), right = lines(after);
-	const rows = compare(left, right);
+	const rows = nearby(compare(left, right));
 	const column = (name, side, index) => h("div.side", h("h3", name),
 		(index === 0 ? left : right).length === 0 ? h("p.faint", "nothing") :
 		h("pre", { tabindex: "0" }, rows.map(row => h("span", { class: `line ${row[side] === null ? "gap" : row.same ? "" : index === 0 ? "removed" : "added"}` },
@@ -270,10 +301,18 @@ export function sideBySide(before, after, names = ["Before", "After"]) {
 	return h("div.sides", column(names[0], "left", 0), column(names[1], "right", 1));
 }
 
+/// Leaves out long runs of equal lines, but for three beside each difference.
+function nearby(rows) {
+	const near = rows.map((_, index) => rows.slice(Math.max(0, index - 3), index + 4).some(r => !r.same));
+	return rows.flatMap((row, index) => near[index] ? [row] : near[index - 1] ?? true ? [{ left: "⋯", right: "⋯", same: true }] : []);
+}
+
 /// The lines of two texts beside each other, by their longest common subsequence.
 export function compare(left, right) {
-	const length = Array.from({ length: left.length + 1 }, () => new Uint32Array(right.length + 1));
-	for (let i = left.length - 1; i >= 0; i -= 1) for (let j = right.length - 1; j >= 0; j -= 1)
+	// Of texts that are too long for a table all lines differ.
+	const isLong = left.length * right.length > 4e6;
+	const length = Array.from({ length: isLong ? 0 : left.length + 1 }, () => new Uint32Array(right.length + 1));
+	for (let i = length.length - 2; i >= 0; i -= 1) for (let j = right.length - 1; j >= 0; j -= 1)
 		length[i][j] = left[i] === right[j] ? length[i + 1][j + 1] + 1 : Math.max(length[i + 1][j], length[i][j + 1]);
 	const rows = [];
 	let i = 0, j = 0, removed = [], added = [];
@@ -282,7 +321,7 @@ export function compare(left, right) {
 	};
 	while (i < left.length || j < right.length) {
 		if (i < left.length && left[i] === right[j]) { flush(); rows.push({ left: left[i++], right: right[j++], same: true }); }
-		else if (j >= right.length || (i < left.length && length[i + 1][j] >= length[i][j + 1])) removed.push(left[i++]);
+		else if (j >= right.length || (i < left.length && (isLong || length[i + 1][j] >= length[i][j + 1]))) removed.push(left[i++]);
 		else added.push(right[j++]);
 	}
 	flush();

@@ -2,10 +2,10 @@
 
 import { h, replace } from "./dom.js";
 import * as api from "./api.js";
-import { badge, banner, button, card, choose, copy, download, empty, failure, here, link, page, section, status, submitButton, table, to } from "./parts.js";
-import { decimal, integer, measure, none, pValue, percent, plural, short, signed, time, utcDay } from "./format.js";
+import { badge, banner, button, card, choose, copy, dash, doing, download, empty, failure, here, link, page, section, status, submitButton, table, to } from "./parts.js";
+import { decimal, integer, measure, none, pValue, percent, plural, sentence, short, signed, time, utcDay } from "./format.js";
 import { interval, lineChart, scale, swatch } from "./charts.js";
-import { enrollmentOf, load, resultsOf, setStatus, shares } from "./experiments.js";
+import { load, resultsOf, setStatus, shares } from "./experiments.js";
 
 /// The confidences to choose from, with their quantiles of the normal distribution.
 const confidences = { 0.9: 1.6449, 0.95: 1.96, 0.99: 2.5758 };
@@ -77,30 +77,18 @@ export async function show(context, key) {
 	context.every(20_000, () => { if (!document.hidden && !document.querySelector("dialog[open]")) return refresh(); });
 	await changeGoals();
 	return page(experiment.key, {
-		above: link(to("experiments"), "Experiments"), below: [status(experiment.status), " ", enrollmentOf(experiment) === "closed" && badge("enrollment closed", "warn")],
+		above: link(to("experiments"), "Experiments"), below: [status(experiment.status), " ", experiment.enrollment === "closed" && badge("enrollment closed", "warn")],
 		actions: [
 			h("a.button.primary", { href: to("experiments", key, "edit") }, "Edit"),
 			...(experiment.status === "Archived" ? [["Bring back", "Running"]] : [experiment.status === "Running" ? ["Pause", "Paused"] : ["Run", "Running"], ["Archive", "Archived"]])
-				.map(([label, status]) => button(label, async () => { if (await setStatus(experiment, status)) context.reload(); })),
+				.map(([label, status]) => doing(label, () => setStatus(experiment, status), context.reload)),
 			link(`#/audit?target=${encodeURIComponent(key)}`, h("span.button.quiet", "History")),
 		],
 	}, overview, controls, body);
 }
 
-/// The goals of the datafile, and those of the first stored events where the token may read them: no route lists goals.
-async function knownGoals(experiment) {
-	const options = { silent: true, sdkKey: experiment.sdk_key };
-	const found = new Set();
-	const [datafile, events] = await Promise.allSettled([
-		api.get("/v1/datafile", null, options), api.get("/v1/events", { limit: 500, format: "json" }, options)]);
-	if (events.status === "fulfilled") {
-		const counts = new Map();
-		for (const event of Object.values(events.value).find(Array.isArray) ?? []) counts.set(event.goal, (counts.get(event.goal) ?? 0) + 1);
-		[...counts].sort((a, b) => b[1] - a[1]).forEach(([goal]) => found.add(goal));
-	}
-	if (datafile.status === "fulfilled") for (const event of datafile.value?.events ?? []) found.add(event.key);
-	return [...found];
-}
+/// The goals that users of the experiment reached.
+const knownGoals = async ({ key, sdk_key: sdkKey }) => (await api.get(api.path("experiments", key, "goals"), null, { silent: true, sdkKey })).goals;
 
 const noGoal = key => empty("Which goal?", "Add the name of a goal above. Apps report goals like this:",
 	`curl ${here("v1/events")} -d '{"user_id":"ann","goal":"purchase","value":49.9}'`);
@@ -114,9 +102,10 @@ async function exportAs(key, goals, options, format) {
 }
 
 function summary(experiment, results) {
-	const { users } = results;
+	const { counted, crossed, forced } = results.users;
+	const leftOut = [[crossed, "in several variations"], [forced, "forced"], ...results.left_out.map(v => [v.users, `of ${v.variation_key ?? v.variation_id}, which was removed`])].filter(([count]) => count > 0);
 	return h("div.tiles",
-		tile("Users counted", integer(users.counted), (users.crossed > 0 || users.forced > 0) && [`left out: ${integer(users.crossed)} in several variations, ${integer(users.forced)} forced`]),
+		tile("Users counted", integer(counted), leftOut.length > 0 && `left out: ${leftOut.map(([count, why]) => `${integer(count)} ${why}`).join(", ")}`),
 		tile("Traffic", `${decimal(experiment.traffic)}%`, "of users take part"),
 		tile("Split", shares(experiment), h("ul.legend", experiment.variations.slice(0, 10).map((v, i) => h("li", swatch(i), `${v.key} ${decimal(v.share)}%`)))),
 	);
@@ -127,33 +116,26 @@ export const tile = (name, value, note) => h("div.tile", h("p.tile-name", name),
 function checks(results) {
 	const shown = [];
 	const ratio = results.sample_ratio;
-	if (ratio?.mismatch) shown.push(sampleRatio(results));
+	if (ratio.mismatch) shown.push(sampleRatio(ratio));
 	if (results.control_check?.differs) shown.push(banner("bad", "The two controls differ", h("p", `control and control-check get the same, yet their results differ (conversion p ${pValue(results.control_check.conversion_p_value)}, value p ${pValue(results.control_check.value_p_value)}). Something is wrong with assignment or counting.`)));
 	else if (results.control_check) shown.push(banner("good", "The two controls agree", h("p", `control and control-check do not differ (conversion p ${pValue(results.control_check.conversion_p_value)}).`)));
-	const told = ratio?.mismatch ? ["sample_ratio_mismatch", "control_check_differs"] : ["control_check_differs"];
-	for (const warning of results.warnings ?? []) {
+	const told = ratio.mismatch ? ["sample_ratio_mismatch", "control_check_differs"] : ["control_check_differs"];
+	for (const warning of results.warnings) {
 		if (!told.includes(warning.code) && warning.code !== "no_conversions") shown.push(banner("warn", sentence(warning.message)));
 	}
 	return shown;
 }
 
-const sentence = text => text.charAt(0).toUpperCase() + text.slice(1) + (/[.!?]$/.test(text) ? "" : ".");
-
-/// Who was expected, who came, for each variation and, where the server tells, for each period of one allocation.
-function sampleRatio(results) {
-	const ratio = results.sample_ratio;
-	const observed = rows => table("Observed and expected users", [
-		["Variation", v => v.variation_key ?? v.variation_id], ["Observed", v => integer(v.users), "number"],
-		["Expected", v => integer(v.expected), "number"], ["Difference", v => signedCount(v.users - v.expected), "number"],
-	], rows);
-	const expect = list => {
-		const total = list.reduce((sum, v) => sum + v.users, 0);
-		return observed(list.filter(v => Number.isFinite(v.expected_share)).map(v => ({ ...v, expected: v.expected_share * total })));
+/// Who was expected and who came, for each variation and each period of one allocation.
+function sampleRatio({ p_value: p, periods }) {
+	const observed = ({ variations }) => {
+		const total = variations.reduce((sum, v) => sum + v.users, 0), expected = v => v.expected_share === null ? null : v.expected_share * total;
+		return table("Observed and expected users", [["Variation", v => v.variation_key], ["Observed", v => integer(v.users), "number"],
+			["Expected", v => integer(expected(v)), "number"], ["Difference", v => expected(v) === null ? none : signedCount(v.users - expected(v)), "number"]], variations);
 	};
-	const periods = ratio.periods ?? [];
-	return banner("bad", "The users are not split as the experiment says", 
-		h("p", `Sample ratio mismatch, p ${pValue(ratio.p_value)}. Something loses or adds users of one variation; no number below can be trusted until it is found.`),
-		periods.length > 1 ? periods.map(p => [h("h3", p.since ? `Since ${time(p.since)}` : "Before", h("span.faint", ` p ${pValue(p.p_value)}`)), expect(p.variations)]) : expect(results.variations));
+	return banner("bad", "The users are not split as the experiment says",
+		h("p", `Sample ratio mismatch, p ${pValue(p)}. Something loses or adds users of one variation; no number below can be trusted until it is found.`),
+		periods.map(each => [periods.length > 1 && h("h3", each.since ? `Since ${time(each.since)}` : "Before", h("span.faint", ` p ${pValue(each.p_value)}`)), observed(each)]));
 }
 
 const signedCount = value => `${value > 0 ? "+" : ""}${integer(value).replace("-", "−")}`;
@@ -166,22 +148,26 @@ export function goalSection(goal, results, view, actions) {
 	const lifts = scale(rows.flatMap(r => r.lift ? [r.lift.low, r.lift.high] : []), true);
 	const number = metric === "conversion" ? percent : measure;
 	const columns = [
-		["Variation", r => [swatch(r.index), r.name, r.isBaseline && badge("baseline"), r.isGone && badge("left out", "warn")]],
+		["Variation", r => [swatch(r.index), r.name, r.isBaseline && badge("baseline")]],
 		["Users", r => integer(r.users), "number"],
 		["Converted", r => integer(r.converted), "number"],
 		[metric === "conversion" ? "Rate" : "Mean", r => r.users ? number(r.estimate) : none, "number"],
-		["Interval", r => r.users > 0 && [interval({ low: r.low, high: r.high, middle: r.estimate, scale: levels, tone: "level", label: `from ${number(r.low)} to ${number(r.high)}` }), h("span.small.faint.range", `${number(r.low)} – ${number(r.high)}`)], "drawn"],
-		["Lift", r => r.isBaseline ? h("span.faint", none) : h("span", { class: `lift ${r.lift?.tone ?? ""}` }, signed(r.lift?.estimate)), "number"],
-		["Always-valid interval", r => r.lift && [interval({ low: r.lift.low, high: r.lift.high, middle: r.lift.estimate, inner: r.lift.fixed, scale: lifts, zero: true, tone: r.lift.tone, label: `lift from ${signed(r.lift.low)} to ${signed(r.lift.high)}` }), h("span.small.faint.range", `${signed(r.lift.low)} – ${signed(r.lift.high)}`)], "drawn"],
-		["Chance to win", r => r.isBaseline ? h("span.faint", none) : chance(r.chance), "number"],
+		["Interval", r => r.users > 0 && drawn("", r, number, { scale: levels, tone: "level" }), "drawn"],
+		["Lift", r => r.isBaseline ? dash() : h("span", { class: `lift ${r.lift?.tone ?? ""}` }, signed(r.lift?.estimate)), "number"],
+		["Always-valid interval", r => r.lift && drawn("lift ", r.lift, signed, { scale: lifts, tone: r.lift.tone, inner: r.lift.fixed, zero: true }), "drawn"],
+		["Chance to win", r => r.isBaseline ? dash() : chance(r.chance), "number"],
 	];
 	const isAll = results.users.counted === 0;
 	return section(goal, { actions, note: verdict(rows, metric) },
-		isAll ? empty("No user counts yet", "A user counts from the first exposure:", `curl ${here("v1/exposures")} -d '{"user_id":"ann","experiment":${JSON.stringify(results.experiment_key ?? "")}}'`)
+		isAll ? empty("No user counts yet", "A user counts from the first exposure:", `curl ${here("v1/exposures")} -d '{"user_id":"ann","experiment":${JSON.stringify(results.experiment_key)}}'`)
 			: card(table(`Results for ${goal}`, columns, rows),
 				view.cuped && h("p.note", cupedNote(rows)), view.metric === "value" && !hasValues && h("p.note", "No event of this goal has a value; this is its conversion.")),
 		h("div.below-table", power(results, metric, rows), overTime(results, metric)));
 }
+
+/// An interval as a picture and as text.
+const drawn = (what, { low, high, estimate }, format, options) => [interval({ low, high, middle: estimate, label: `${what}from ${format(low)} to ${format(high)}`, ...options }),
+	h("span.small.faint.range", `${format(low)} – ${format(high)}`)];
 
 function rowOf(v, index, results, metric, cuped) {
 	const data = v[metric] ?? { rate: 0, mean: 0, standard_deviation: 0 };
@@ -195,23 +181,21 @@ function rowOf(v, index, results, metric, cuped) {
 		tone: sequential[0] > 0 ? "good" : sequential[1] < 0 ? "bad" : "",
 	} : null;
 	return {
-		index, name: v.variation_key ?? v.variation_id, isGone: v.variation_key === null, users: v.users, converted: v.converted, estimate, low, high, lift,
-		isBaseline: results.baseline === v.variation_key || results.baseline === v.variation_id, chance: comparison?.chance_to_win ?? null,
+		index, name: v.variation_key, users: v.users, converted: v.converted, estimate, low, high, lift,
+		isBaseline: results.baseline === v.variation_key, chance: comparison?.chance_to_win ?? null,
 		reduction: comparison?.cuped?.variance_reduction ?? null,
 	};
 }
 
-const chance = value => value === null ? none : h("span.meter-cell", h("span.meter", h("span", { style: { width: `${value * 100}%` } })), percent(value, value > 0.999 || value < 0.001 ? 2 : 1));
+const chance = value => value === null ? none : h("span.meter-cell", h("span.meter", h("span", { style: { width: `${value * 100}%` } })), value > 0.9999 ? "> 99.99%" : value < 0.0001 ? "< 0.01%" : percent(value, value > 0.999 || value < 0.001 ? 2 : 1));
 
 /// What may be said, at this look as at any other.
 function verdict(rows, metric) {
-	const better = rows.filter(r => r.lift?.tone === "good").sort((a, b) => b.lift.estimate - a.lift.estimate);
-	const worse = rows.filter(r => r.lift?.tone === "bad");
-	const parts = [];
-	if (better.length) parts.push(`${better.map(r => r.name).join(", ")} ${better.length > 1 ? "are" : "is"} better than the baseline.`);
-	if (worse.length) parts.push(`${worse.map(r => r.name).join(", ")} ${worse.length > 1 ? "are" : "is"} worse than the baseline.`);
-	if (!parts.length && rows.some(r => r.lift)) parts.push("No difference is certain yet.");
-	return parts.join(" ");
+	const said = [["good", "better"], ["bad", "worse"]].map(([tone, word]) => {
+		const found = rows.filter(r => r.lift?.tone === tone).sort((a, b) => b.lift.estimate - a.lift.estimate);
+		return found.length && `${found.map(r => r.name).join(", ")} ${found.length > 1 ? "are" : "is"} ${word} than the baseline.`;
+	}).filter(Boolean).join(" ");
+	return said || (rows.some(r => r.lift) && "No difference is certain yet.");
 }
 
 function cupedNote(rows) {
@@ -235,11 +219,11 @@ function power(results, metric, rows) {
 
 /// The rate of all users so far, at the end of each day.
 function overTime(results, metric) {
-	const days = results.days ?? [];
+	const days = results.days;
 	if (days.length < 2) return null;
 	const z = confidences[results.confidence] ?? 1.96;
 	const series = results.variations.slice(0, 10).map((v, color) => {
-		const line = { name: v.variation_key ?? v.variation_id, color, values: [], low: [], high: [] };
+		const line = { name: v.variation_key, color, values: [], low: [], high: [] };
 		let users = 0, converted = 0, value = 0;
 		for (const day of days) {
 			const tally = day.variations.find(t => t.variation_id === v.variation_id);

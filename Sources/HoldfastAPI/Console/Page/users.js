@@ -2,8 +2,8 @@
 
 import { h, replace, icon } from "./dom.js";
 import * as api from "./api.js";
-import { badge, button, card, commandLine, confirm, empty, facts, field, here, link, moment, page, paged, pending, searchField, section, select, submitButton, table, to, dash } from "./parts.js";
-import { plural } from "./format.js";
+import { badge, confirm, doing, empty, field, found, here, link, moment, newLink, older, page, pending, searchField, section, select, submitButton, table, to, dash } from "./parts.js";
+import { decimal, plural } from "./format.js";
 import { all } from "./experiments.js";
 import { entryList } from "./audit.js";
 
@@ -26,7 +26,7 @@ async function user(context, id) {
 	const [profile, experiments] = await Promise.all([profileOf(id), all({ silent: true })]);
 	const state = { profile, experiments };
 	const assignments = h("div");
-	const log = pending(() => auditOf(id));
+	const log = pending(() => auditOf(id, experiments));
 	const refresh = async () => {
 		state.profile = await profileOf(id);
 		drawAssignments();
@@ -39,12 +39,12 @@ async function user(context, id) {
 		above: link(to("users"), "Users"),
 		below: profile ? plural(Object.keys(profile.experiment_bucket_map).length, "assignment") : "No profile is stored of this user.",
 		actions: [
-			button("Merge…", () => merge(id).then(done => done && refresh())),
-			button("Erase…", () => erase(id).then(done => done && context.reload()), "danger quiet")],
+			doing("Merge…", () => merge(id), refresh),
+			doing("Erase…", () => erase(id), context.reload, "danger quiet")],
 	}, section("Experiments", { note: "What is stored, beside what the server would answer now." }, assignments),
 	h("div.columns",
-		section("Attributes", {}, pending(() => attributesOf(id))),
-		section("Exposures and goals", {}, pending(() => events(id)))),
+		h("div", section("Attributes", {}, pending(() => attributesOf(id))), section("Exposures", { note: "The first one to each experiment." }, exposures(id, experiments))),
+		section("Goals reached", {}, goals(id))),
 	section("What admins did", { actions: link(`#/audit?user_id=${encodeURIComponent(id)}`, "In the audit log") }, log));
 }
 
@@ -62,18 +62,18 @@ function assignmentTable(context, id, state, refresh) {
 	has.sort((a, b) => (a.experiment?.key ?? `~${a.id}`).localeCompare(b.experiment?.key ?? `~${b.id}`));
 	const others = state.experiments.filter(e => e.status === "Running" && !map[e.id]).map(experiment => ({ id: experiment.id, experiment }));
 	const rows = [...has, ...others];
-	if (rows.length === 0) return empty("No experiment yet", "Make one, and see here what this user would get.", null, h("a.button.primary", { href: "#/experiments?new=1" }, "New experiment"));
+	if (rows.length === 0) return empty("No experiment yet", "Make one, and see here what this user would get.", null, newLink("experiments", "experiment"));
 	const answers = new Map();
 	const columns = [
 		["Experiment", r => r.experiment ? h("a.name", { href: to("experiments", r.experiment.key) }, r.experiment.key) : h("span", h("span.name", r.id), h("span.faint.small", " not in the datafile")), "wide"],
-		["Has", r => r.assignment ? h("strong", variationName(r)) : h("span.faint", "nothing")],
+		["Has", r => r.assignment ? h("strong", { title: r.assignment.variation_id }, variationName(r)) : h("span.faint", "nothing")],
 		["Source", r => r.assignment ? badge(r.assignment.source, r.assignment.source === "override" ? "warn" : "") : dash()],
 		["Since", r => r.assignment ? moment(r.assignment.assigned_at) : dash()],
 		["Expires", r => !r.assignment ? dash() : r.assignment.expires_at ? moment(r.assignment.expires_at) : h("span.faint", "never")],
 		["Would get now", r => answerCell(r)],
 		["Actions", r => h("div",
-			button("Override…", () => override(id, r).then(done => done && refresh()), "quiet"),
-			r.assignment && button(r.assignment.source === "override" ? "Remove override…" : "Remove…", () => remove(id, r).then(done => done && refresh()), "quiet")), "row-actions"],
+			doing("Override…", () => override(id, r), refresh, "quiet"),
+			r.assignment && doing(r.assignment.source === "override" ? "Remove override…" : "Remove…", () => remove(id, r), refresh, "quiet")), "row-actions"],
 	];
 
 	function answerCell(row) {
@@ -90,28 +90,23 @@ function assignmentTable(context, id, state, refresh) {
 
 	const content = h("div"), search = context.query.get("search") ?? "";
 	const draw = text => {
-		const found = rows.filter(r => (r.experiment?.key ?? r.id).toLowerCase().includes(text.toLowerCase()));
-		replace(content, found.length ? paged(found, 25, 1, part => table("Experiments of the user", columns, part)) : empty("No experiment fits"));
+		replace(content, found("Experiments of the user", columns, rows.filter(r => (r.experiment?.key ?? r.id).toLowerCase().includes(text.toLowerCase()))));
 	};
 	draw(search);
 	return [rows.length > 25 && h("div.filters", searchField("Search the user’s experiments", search, text => { context.setQuery({ search: text }); draw(text); })), content];
 }
 
-const variationName = row => row.experiment?.variations.find(v => v.id === row.assignment.variation_id)?.key ?? row.assignment.variation_id;
+const variationName = row => row.experiment?.variations.find(v => v.id === row.assignment.variation_id)?.key ?? (row.experiment ? "a removed variation" : row.assignment.variation_id);
 
 /// What an assignment would give now, with the steps that lead to it. Nobody is enrolled by asking.
-function answer(id, experiment) {
-	const options = { sdkKey: experiment.sdk_key };
-	return api.get(`${experimentPath(id, experiment.key)}/explain`, null, options)
-		.catch(error => error.isUnknownRoute ? api.get("/v1/assign", { user_id: id, experiment: experiment.key }, options) : Promise.reject(error));
-}
+const answer = (id, experiment) => api.get(`${experimentPath(id, experiment.key)}/explain`, null, { sdkKey: experiment.sdk_key });
 
 const readable = text => text.replaceAll("_", " ");
 
-/// The steps of an explanation in words, or the reasons of an older server.
-function reasonsOf({ steps, reasons }) {
-	return h("ol.reasons", steps ? steps.map(s => h("li", h("strong", readable(s.step)), `: ${readable(s.result)}`, s.variation_key && ` ${s.variation_key}`, s.status && ` (${s.status})`,
-		Number.isFinite(s.bucket_value) && ` (bucket ${s.bucket_value})`, s.audience && h("ul", explained(s.audience)))) : reasons.map(r => h("li", r)));
+/// The steps of an explanation in words.
+function reasonsOf({ steps }) {
+	return h("ol.reasons", steps.map(s => h("li", h("strong", readable(s.step)), `: ${readable(s.result)}`, s.variation_key && ` ${s.variation_key}`, s.status && ` (${s.status})`,
+		Number.isFinite(s.bucket_value) && ` (bucket ${s.bucket_value})`, s.audience && h("ul", explained(s.audience)))));
 }
 
 /// A condition with whether the user meets it and why.
@@ -123,18 +118,27 @@ function explained(c) {
 async function attributesOf(id) {
 	const found = Object.entries((await api.get(`${profilePath(id)}/attributes`, null)).attributes ?? {});
 	if (found.length === 0) return empty("No attributes", "Apps set them:", `curl -X PATCH ${here(`v1/profiles/${encodeURIComponent(id)}/attributes`)} -d '{"country":"de"}'`);
-	return card(facts(found.map(([name, value]) => [name, Array.isArray(value) ? value.join(", ") : String(value)])));
+	return table("Attributes of the user", [["Attribute", a => h("span.name", a[0])], ["Value", a => Array.isArray(a[1]) ? a[1].join(", ") : String(a[1]), "wrap"]], found);
 }
 
-/// There is no route for the events of one user; the exports have those of all.
-async function events(id) {
-	const line = JSON.stringify(id).replaceAll("'", "'\\''");
-	return card(h("p.note", "The server exports exposures and goals of all users, one a line. This finds the user’s (with a token of the scope admin):"), commandLine(`for kind in exposures events; do curl -s ${here("v1/$kind")} | grep -F '"user_id":${line}'; done`));
-}
+/// The exposures or events of the user, by the names that they have in paths and responses.
+const pagesOf = (id, name, render) => older(async after => {
+	const page = await api.get(`${profilePath(id)}/${name}`, { after, limit: 10 });
+	return { rows: page[name], next: page.next };
+}, render);
 
-async function auditOf(id) {
+const goals = id => pagesOf(id, "events", rows => rows.length === 0 ? empty("No goal reached", "Apps report goals:", `curl ${here("v1/events")} -d '${JSON.stringify({ user_id: id, goal: "purchase", value: 49.9 }).replaceAll("'", "'\\''")}'`)
+	: table("Goals that the user reached", [["Goal", e => h("span.name", e.goal)], ["Value", e => decimal(e.value), "number"], ["When", e => moment(e.timestamp)]], rows));
+
+const exposures = (id, experiments) => pagesOf(id, "exposures", rows => rows.length === 0 ? empty("No exposure", "The user counts in results from the first exposure.")
+	: table("First exposures of the user", [
+		["Experiment", e => h("span.name", e.experiment_key)],
+		["Saw", e => [experiments.find(x => x.id === e.experiment_id)?.variations.find(v => v.id === e.variation_id)?.key ?? e.detail.variation_key ?? e.variation_id, e.crossed && [" ", badge("several", "warn")], e.forced && [" ", badge("forced", "warn")]]],
+		["When", e => moment(e.timestamp)]], rows));
+
+async function auditOf(id, experiments) {
 	const { entries } = await api.get("/v1/audit", { user_id: id, limit: 20 });
-	return entries.length ? entryList(entries) : empty("Nothing", "Overrides, removals and merges of this user appear here.");
+	return entries.length ? entryList(entries, experiments) : empty("Nothing", "Overrides, removals and merges of this user appear here.");
 }
 
 async function override(id, row) {
