@@ -79,7 +79,7 @@ def seed(server):
     server("PUT", "/v1/experiments/banner", {"variations": ["off", "on"], "audience": {"segment": "adults"}})
     server("PUT", "/v1/experiments/onboarding", {"variations": ["short", "long"], "status": "Paused"})
     server("PUT", "/v1/experiments/lossy", {"variations": ["control", "new"]})
-    server("PUT", "/v1/experiments/" + quote(EVIL, safe=""), {"variations": [EVIL, "b"]})
+    server("PUT", "/v1/experiments/" + quote(EVIL, safe=""), {"variations": [EVIL, "b"], "status": "Paused"})
     users = [f"user-{index:04}" for index in range(1200)]
     now = datetime.now(timezone.utc)
     for experiment in ("checkout", "search-ranking", "lossy"):
@@ -102,6 +102,7 @@ def seed(server):
     lines = [json.dumps({"user_id": user, "attributes": {"age": generator.randint(10, 70), "country": generator.choice(["de", "fr", "us"])}}) for user in users[:300]]
     server("POST", "/v1/profiles/attributes", text="\n".join(lines))
     server("PATCH", "/v1/profiles/" + quote(EVIL, safe="") + "/attributes", {"plan": EVIL})
+    server("POST", "/v1/events", [{"user_id": "user-0001", "goal": goal, "value": value} for goal, value in (("signup", 0), ("purchase", 49.9))])
     server("PUT", "/v1/profiles/user-0001/experiments/checkout", {"variation_key": "new"})
 
 
