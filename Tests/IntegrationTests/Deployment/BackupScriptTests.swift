@@ -56,13 +56,18 @@ import Testing
         let lines = (0..<100).map { profile("user\($0)", ["11": "1", "12": "2"]) + "\n" }.joined()
         let token = "0123456789abcdef"
         #expect(try server.request("POST", "/v1/profiles", lines, token: token).status == 200)
-        let copy = directory.file("copy.db")
+        let copy = directory.file("holdfast-20261122T000000Z.db")
         #expect(try Command("backup", "--database", database, copy).end == .exit(0))
         let url = "http://127.0.0.1:\(server.port)"
         let passed = try script("restore-drill", [copy, url], ["TOKEN": token])
         #expect(passed.wait() == .exit(0), "\(passed.output.text)\(passed.errors.text)")
-        #expect(passed.output.all.first == "restored: 100 profiles, 200 assignments; 100 profiles were read")
+        #expect(passed.output.all.first == "restored \(copy): 100 profiles, 200 assignments; 100 profiles were read")
         #expect(passed.output.all.last == "the backup can be restored")
+        // The newest of a directory, with a token from the server's file.
+        _ = try directory.write("not a database", to: "holdfast-20261121T000000Z.db")
+        let found = try script("restore-drill", [directory.path, url], ["TOKENS_FILE": tokens])
+        #expect(found.wait() == .exit(0), "\(found.output.text)\(found.errors.text)")
+        #expect(found.output.all.first == passed.output.all.first)
         let more = (100..<120).map { profile("user\($0)", ["11": "1"]) + "\n" }.joined()
         #expect(try server.request("POST", "/v1/profiles", more, token: token).status == 200)
         let differs = try script("restore-drill", [copy, url], ["TOKEN": token])
@@ -88,6 +93,9 @@ import Testing
         #expect(refused.wait() == .exit(1))
         #expect(refused.errors.text.contains("the server did not start on the restored copy"))
         #expect(try script("restore-drill", []).wait() == .exit(2))
-        #expect(try script("restore-drill", [directory.file("none")]).wait() == .exit(2))
+        for missing in [directory.file("none"), "/proc/self/task"] {
+            let refused = try script("restore-drill", [missing])
+            #expect(refused.wait() == .exit(2) && refused.errors.text.hasPrefix("the backup must be a file, or a"))
+        }
     }
 }

@@ -2,30 +2,57 @@ import APITestSupport
 import Foundation
 import Testing
 
-/// The manifests in `docker/kubernetes`, and the compose file.
+/// The manifests in `docker/kubernetes`, one folder for each store.
 @Suite struct KubernetesTests {
-    private static let files = ["statefulset.yaml", "service.yaml", "networkpolicy.yaml"]
+    private static let folder = "\(DeploymentFile.folder)/kubernetes"
+    private static let common = ["networkpolicy.yaml", "service.yaml"]
+    private static let manifests = [
+        "sqlite": common + ["statefulset.yaml"],
+        "postgresql": common + ["deployment.yaml", "poddisruptionbudget.yaml"],
+    ]
+    /// The file of the pod.
+    private static let workloads = ["sqlite/statefulset.yaml", "postgresql/deployment.yaml"]
 
-    @Test func `There are no other manifests`() throws {
-        let present = try FileManager.default.contentsOfDirectory(atPath: "\(DeploymentFile.folder)/kubernetes")
-        #expect(Set(present) == Set(Self.files))
+    @Test(arguments: manifests)
+    func `Each folder has its manifests, which the kustomization and the article list`(
+        store: String, files: [String]
+    ) throws {
+        let present = try FileManager.default.contentsOfDirectory(atPath: "\(Self.folder)/\(store)")
+        #expect(Set(present) == Set(files + ["kustomization.yaml"]))
         let article = try String(contentsOfFile: "\(ExampleSection.catalog)/Kubernetes.md", encoding: .utf8)
-        for file in Self.files { #expect(article.contains("`\(file)`")) }
+        let kustomization = try DeploymentFile.text("kubernetes/\(store)/kustomization.yaml")
+        for file in files {
+            #expect(article.contains("`\(file)`"))
+            #expect(kustomization.contains("  - \(file)\n"))
+        }
+        let version = try Command("--version").output.trimmingCharacters(in: .whitespacesAndNewlines)
+        #expect(kustomization.contains("newTag: \(version)\n"))
+        #expect(article.contains("apply --kustomize docker/kubernetes/\(store)"))
     }
 
     @Test(
         .enabled(if: PythonEnvironment.kubernetes.canBeMade, "kubernetes-validate cannot be installed here"),
-        arguments: files)
-    func `Manifests have no member that Kubernetes does not know`(file: String) throws {
+        arguments: ["1.27", "1.33"])
+    func `Manifests have no member that Kubernetes does not know`(version: String) throws {
         let program = URL(fileURLWithPath: try PythonEnvironment.kubernetes.interpreter.get())
             .deletingLastPathComponent().appendingPathComponent("kubernetes-validate").path
-        for version in ["1.27", "1.33"] {
-            try runAt(program, ["--strict", "-k", version, "\(DeploymentFile.folder)/kubernetes/\(file)"])
-        }
+        let files = Self.manifests.flatMap { store, files in files.map { "\(Self.folder)/\(store)/\($0)" } }
+        try runAt(program, ["--strict", "-k", version] + files.sorted())
     }
 
-    @Test func `Paths, ports and files of the manifests are those of the program and its image`() throws {
-        let text = try DeploymentFile.text("kubernetes/statefulset.yaml")
+    @Test(.enabled(if: Executable.find("kubectl") != nil, "kubectl is not installed"), arguments: manifests.keys)
+    func `kubectl renders the folder with the image and the namespace of the kustomization`(store: String) throws {
+        guard let kubectl = Executable.find("kubectl") else { return }
+        let text = try runAt(kubectl, ["kustomize", "\(Self.folder)/\(store)"])
+        let images = text.matches(of: #/ image: (\S+)/#).map { $0.output.1 }
+        #expect(images.count == 2 && Set(images).count == 1, "\(images)")
+        #expect(images.first?.hasPrefix("registry.example.com/holdfast:") == true)
+        #expect(text.matches(of: #/\n  namespace: holdfast\n/#).count == Self.manifests[store]?.count)
+    }
+
+    @Test(arguments: workloads)
+    func `Paths, ports and files of the manifests are those of the program and its image`(file: String) throws {
+        let text = try DeploymentFile.text("kubernetes/\(file)")
         let directory = try TemporaryDirectory()
         let server = try ServerProcess(database: directory.file("holdfast.db"))
         let probes = text.matches(of: #/path: (\S+)\n\s+port: http/#).map { String($0.output.1) }
@@ -33,18 +60,47 @@ import Testing
         for path in probes { #expect(try server.request("GET", path).status == 200, "\(path)") }
         server.stop()
         let image = try DeploymentFile.text("Dockerfile")
-        for shared in ["/var/lib/holdfast", "0.0.0.0:8080", "10001"] {
-            #expect(text.contains(shared) && image.contains(shared), "\(shared)")
+        for shared in ["0.0.0.0:8080", "10001"] { #expect(text.contains(shared) && image.contains(shared)) }
+        if file.hasPrefix("sqlite") {
+            #expect(text.contains("/var/lib/holdfast\n") && image.contains("/var/lib/holdfast\n"))
         }
         #expect(text.contains("containerPort: 8080"))
-        #expect(try DeploymentFile.text("kubernetes/service.yaml").contains("port: 8080\n"))
+        let service = file.replacing(#/\w+.yaml/#, with: "service.yaml")
+        #expect(try DeploymentFile.text("kubernetes/\(service)").contains("port: 8080\n"))
     }
 
-    @Test func `A pod has more time to stop than the server needs`() throws {
-        let text = try DeploymentFile.text("kubernetes/statefulset.yaml")
+    @Test(arguments: workloads)
+    func `A pod has more time to stop than the server needs`(file: String) throws {
+        let text = try DeploymentFile.text("kubernetes/\(file)")
         let grace = try #require(text.firstMatch(of: #/terminationGracePeriodSeconds: (\d+)/#)?.output.1)
         let delay = try #require(text.firstMatch(of: #/SHUTDOWN_DELAY\n\s+value: (\d+)s/#)?.output.1)
         // The default of --shutdown-timeout is 10 s.
         #expect(try #require(Int(grace)) >= (try #require(Int(delay))) + 10 + 10)
+    }
+
+    @Test func `The article makes every secret that the pods use, with its keys`() throws {
+        let article = try String(contentsOfFile: "\(ExampleSection.catalog)/Kubernetes.md", encoding: .utf8)
+        for file in Self.workloads {
+            let text = try DeploymentFile.text("kubernetes/\(file)")
+            let secrets = Set(text.matches(of: #/secretName: (\S+)/#).map { String($0.output.1) })
+            #expect(!secrets.isEmpty)
+            for secret in secrets { #expect(article.contains("create secret generic \(secret) "), "\(secret)") }
+        }
+        // The path in the connection string is that of the mounted certificates.
+        let text = try DeploymentFile.text("kubernetes/postgresql/deployment.yaml")
+        #expect(
+            text.contains("mountPath: /database\n") && text.contains("path: ca.crt\n") && text.contains("key: url\n"))
+        #expect(article.contains("sslrootcert=/database/ca.crt"))
+        #expect(article.contains("--from-file=ca.crt") && article.contains("--from-file=url"))
+    }
+
+    @Test func `Everything selects the pods by the label that they have`() throws {
+        for (store, files) in Self.manifests {
+            for file in files where file != "service.yaml" {
+                let text = try DeploymentFile.text("kubernetes/\(store)/\(file)")
+                #expect(
+                    text.contains(#/matchLabels:\n\s+app\.kubernetes\.io\/name: holdfast\n/#), "\(store)/\(file)")
+            }
+        }
     }
 }

@@ -73,6 +73,14 @@ import Testing
         try Tool.promtool.run("check", "config", "--syntax-only", "\(folder)/prometheus.yml")
     }
 
+    @Test(.enabled(if: PythonEnvironment.grafana.canBeMade, "Grafana's package cannot be installed here"))
+    func `Grafana's schemas have every member of the dashboard`() throws {
+        let output = try runAt(
+            try PythonEnvironment.grafana.interpreter.get(),
+            ["\(PythonEnvironment.scripts)/dashboard.py", "\(DeploymentFile.folder)/grafana-dashboard.json"])
+        #expect(output.contains("29 panels"))
+    }
+
     @Test(.enabled(if: tool, "promtool of Debian's package prometheus is not installed"))
     func `Prometheus takes every expression of the dashboard, and every line of the metrics`() throws {
         let dashboard = try JSONParser().parse(try DeploymentFile.text("grafana-dashboard.json"))

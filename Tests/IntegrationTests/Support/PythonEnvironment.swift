@@ -12,6 +12,8 @@ struct PythonEnvironment: Sendable {
     static let schemathesis = PythonEnvironment("schemathesis==4.32.5", in: "python-schemathesis")
     /// Checks manifests by the schemas of Kubernetes, which it contains.
     static let kubernetes = PythonEnvironment("kubernetes-validate==1.37.0", in: "python-kubernetes")
+    /// The types that Grafana generates from the schemas of its dashboards.
+    static let grafana = PythonEnvironment("grafana-foundation-sdk==1769699998!10.1.0", in: "python-grafana")
 
     /// Drives the browser that the system has.
     static let browser = PythonEnvironment("playwright==1.65.2", in: "python-playwright")
