@@ -50,7 +50,8 @@ import Testing
         server.stop()
     }
 
-    @Test func `A drill restores a backup, and compares it with the server in use`() throws {
+    @Test(.enabled(if: Tool.sqlite.isExpected, "sqlite3 is not installed"))
+    func `A drill restores a backup, and compares it with the server in use`() throws {
         let tokens = try directory.write("admin a 0123456789abcdef\n", to: "tokens")
         let server = try ServerProcess(database: database, ["--tokens-file", tokens])
         let lines = (0..<100).map { profile("user\($0)", ["11": "1", "12": "2"]) + "\n" }.joined()
@@ -77,7 +78,28 @@ import Testing
         server.stop()
     }
 
-    @Test func `A drill finds a damaged profile, and a file that is no backup`() throws {
+    @Test(.enabled(if: Tool.sqlite.isExpected, "sqlite3 is not installed"))
+    func `A drill finds a copy of pages of different moments`() throws {
+        do {
+            let server = try ServerProcess(database: database)
+            let lines = (0..<2_000).map { profile("user\($0)", ["11": "1", "12": "2"]) + "\n" }.joined()
+            #expect(try server.request("POST", "/v1/profiles", lines).status == 200)
+            server.stop()
+        }
+        let copy = directory.file("copy.db")
+        #expect(try Command("backup", "--database", database, copy).end == .exit(0))
+        let connection = try DatabaseConnection(copy)
+        // Now a page belongs to nothing, and each profile can still be read.
+        try connection.execute("PRAGMA writable_schema = ON")
+        try connection.execute("DELETE FROM sqlite_schema WHERE name = 'profiles_expiry'")
+        let found = try script("restore-drill", [copy])
+        #expect(found.wait() == .exit(1))
+        #expect(found.errors.text.contains("the restored copy is damaged:\n"), "\(found.errors.text)")
+        #expect(found.errors.text.contains("is never used"))
+    }
+
+    @Test(.enabled(if: Tool.sqlite.isExpected, "sqlite3 is not installed"))
+    func `A drill finds a damaged profile, and a file that is no backup`() throws {
         do {
             let server = try ServerProcess(database: database)
             #expect(try server.request("POST", "/ups/save", profile("ada", ["11": "1"])).status == 200)

@@ -8,6 +8,7 @@ struct Tool: Sendable {
     static let openssl = Tool("openssl", of: "openssl")
     static let promtool = Tool("promtool", of: "prometheus")
     static let redisServer = Tool("redis-server", of: "redis-server")
+    static let sqlite = Tool("sqlite3", of: "sqlite3")
     static let systemdAnalyze = Tool("systemd-analyze", of: "systemd")
 
     let name: String
