@@ -80,6 +80,7 @@ struct HistoryChecker: Sendable {
                 let event = events[next]
                 configuration.happened.insert(next)
                 for profiles in model.profiles(after: event, on: configuration.profiles) {
+                    if event.observation == .nothing, profiles == configuration.profiles { continue }
                     let following = Configuration(profiles: profiles, happened: configuration.happened)
                     if seen.insert(following).inserted { waiting.append(following) }
                 }
@@ -91,6 +92,22 @@ struct HistoryChecker: Sendable {
                 event: events[index], before: Array(Set(configurations.map(\.profiles))),
                 concurrent: open.filter { $0 != index }.map { events[$0] })
         }
-        configurations = explained
+        configurations = Self.withoutNeedless(explained, events)
+    }
+
+    /// Leaves out each configuration that another one equals except for an operation without a response: whatever can
+    /// follow when it has happened can follow without it, because it need never happen. Otherwise every such operation
+    /// would double the configurations for good, however soon it is overwritten.
+    private static func withoutNeedless(
+        _ configurations: Set<Configuration>, _ events: [HistoryEvent]
+    ) -> Set<Configuration> {
+        configurations.filter { configuration in
+            !configuration.happened.contains { index in
+                guard events[index].observation == .nothing else { return false }
+                var other = configuration
+                other.happened.remove(index)
+                return configurations.contains(other)
+            }
+        }
     }
 }
