@@ -140,7 +140,7 @@ struct SampleRatioTests {
 
     /// With `HOLDFAST_TEST_LONG_SIMULATIONS=1` there are more, which takes longer than a usual run of the suite.
     private static let experiments =
-        ProcessInfo.processInfo.environment["HOLDFAST_TEST_LONG_SIMULATIONS"] == "1" ? 10_000 : 2_000
+        ProcessInfo.processInfo.environment["HOLDFAST_TEST_LONG_SIMULATIONS"] == "1" ? 10_000 : 1_000
 
     /// Returns the p-values of simulated experiments.
     private static func pValues(

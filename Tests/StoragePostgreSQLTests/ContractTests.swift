@@ -32,11 +32,13 @@ extension PostgreSQLTests {
 
         private func run(_ contract: StoreContract) async throws {
             let database = try TestDatabase()
-            try await contract.run { options in
-                try PostgreSQLStore.make(in: database) {
-                    $0.rules = options.rules
-                    $0.clock = options.clock.wallClock
-                    $0.datafileHistory = options.datafileHistory
+            try await SessionPool.with {
+                try await contract.run { options in
+                    try PostgreSQLStore.make(in: database) {
+                        $0.rules = options.rules
+                        $0.clock = options.clock.wallClock
+                        $0.datafileHistory = options.datafileHistory
+                    }
                 }
             }
         }

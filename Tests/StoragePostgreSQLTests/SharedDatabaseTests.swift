@@ -17,7 +17,7 @@ extension PostgreSQLTests {
         ) async throws {
             let database = try TestDatabase()
             let stores = try (0..<count).map { _ in try PostgreSQLStore.make(in: database, adjust) }
-            try await body(database, stores)
+            try await SessionPool.with { try await body(database, stores) }
             for store in stores { store.close() }
         }
 

@@ -1,6 +1,7 @@
 public import Bucketing
 import Dispatch
 public import Storage
+import Synchronization
 
 /// Operations of a store that are waited for, each through a session of its own.
 extension Store {
@@ -8,8 +9,8 @@ extension Store {
     public func perform<Value: Sendable>(
         _ operation: @escaping @Sendable (any StoreSession, @escaping Completion<Value>) -> Void
     ) async throws -> Value {
-        let session = try BackgroundSession(self, label: "test")
-        defer { session.close() }
+        let session = try SessionPool.take(self)
+        defer { SessionPool.giveBack(session, of: self) }
         return try await withCheckedContinuation { continuation in
             session.run { stored in operation(stored) { continuation.resume(returning: $0) } }
         }.get()
@@ -19,8 +20,8 @@ extension Store {
     public func read<Value: Sendable>(
         _ operation: @escaping @Sendable (any StoreSession, @escaping Completion<Value>) -> Void
     ) throws(StorageError) -> Value {
-        let session = try BackgroundSession(self, label: "test")
-        defer { session.close() }
+        let session = try SessionPool.take(self)
+        defer { SessionPool.giveBack(session, of: self) }
         return try session.wait(operation)
     }
 
@@ -70,7 +71,7 @@ extension Store {
         let streams = channels.map(\.stream)
         let continuations = channels.map(\.continuation)
         do throws(StorageError) {
-            let session = try BackgroundSession(self, label: "test")
+            let session = try SessionPool.take(self)
             let isSubmitted = DispatchSemaphore(value: 0)
             session.run { session in
                 for (change, continuation) in zip(changes, continuations) {
@@ -82,7 +83,7 @@ extension Store {
                 isSubmitted.signal()
             }
             isSubmitted.wait()
-            session.close()
+            SessionPool.giveBack(session, of: self)
         } catch {
             for continuation in continuations {
                 continuation.yield(.failure(error))
@@ -337,5 +338,33 @@ extension ProfileRecord {
     /// The variations by experiment.
     public var variations: [Identifier: Identifier] {
         Dictionary(uniqueKeysWithValues: entries.map { (experimentID(of: $0), variationID(of: $0)) })
+    }
+}
+
+/// Sessions that operations of a test use one after the other. Without a pool each operation makes a session of its own,
+/// which for a store behind a network means to connect.
+public final class SessionPool: Sendable {
+    @TaskLocal private static var current: SessionPool?
+    private let idle = Mutex<[ObjectIdentifier: [BackgroundSession]]>([:])
+
+    /// Runs `body` with a pool.
+    public static func with<Result>(_ body: () async throws -> Result) async rethrows -> Result {
+        let pool = SessionPool()
+        defer { pool.close() }
+        return try await $current.withValue(pool, operation: body)
+    }
+
+    static func take(_ store: any Store) throws(StorageError) -> BackgroundSession {
+        if let current, let idle = current.idle.withLock({ $0[ObjectIdentifier(store)]?.popLast() }) { return idle }
+        return try BackgroundSession(store, label: "test")
+    }
+
+    static func giveBack(_ session: BackgroundSession, of store: any Store) {
+        guard let current else { return session.close() }
+        current.idle.withLock { $0[ObjectIdentifier(store), default: []].append(session) }
+    }
+
+    private func close() {
+        for session in idle.withLock({ $0.values.joined() }) { session.close() }
     }
 }
