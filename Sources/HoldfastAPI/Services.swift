@@ -22,6 +22,7 @@ public final class Services: Sendable {
     /// Events that the SDKs sent and that were left out; their protocol does not tell the sender.
     let refusedSDKEvents = Atomic<UInt64>(0)
     let bucketeer = BucketeerMetrics()
+    let reportedEvaluations = ReportedEvaluations()
     public let changes: ChangeFeed
     let knownExposures = KnownExposures()
     let previews: PreviewCounter

@@ -71,3 +71,78 @@ public final class AttributeMetrics: Sendable {
         examined.add(UInt64(users), ordering: .relaxed)
     }
 }
+
+/// Counts the evaluations that client libraries report: what apps did with the flags that they have. Thread-safe.
+public final class ReportedEvaluations: Sendable {
+    /// Why a flag had its value, or why the app got its default.
+    public enum Reason: String, Sendable, CaseIterable {
+        case forced, override, whitelist, stored, bucketed, holdout, rollout
+        case noRule = "no_rule"
+        case unknown
+        case notFetched = "not_fetched"
+        case flagNotFound = "flag_not_found"
+        case wrongType = "wrong_type"
+    }
+
+    public struct Series: Hashable, Sendable {
+        public var sdkKey: String
+        /// `nil` for a flag that the datafile does not have.
+        public var flagKey: Identifier?
+        /// `nil` for a default.
+        public var variationKey: Identifier?
+        public var reason: Reason
+
+        public init(sdkKey: String, flagKey: Identifier?, variationKey: Identifier?, reason: Reason) {
+            self.sdkKey = sdkKey
+            self.flagKey = flagKey
+            self.variationKey = variationKey
+            self.reason = reason
+        }
+    }
+
+    private struct State {
+        var counts: [Series: UInt64] = [:]
+        /// Ids of the last reports. When there are enough new ones, they replace the older ones.
+        var recent: Set<Identifier> = []
+        var older: Set<Identifier> = []
+    }
+
+    private let state = Mutex(State())
+
+    /// Maximum number of series. What exceeds it is counted without flag and variation.
+    private static let seriesLimit = 10_000
+    /// A repeat is recognised among this number of later reports, at least.
+    private static let rememberedReports = 10_000
+
+    public init() {}
+
+    /// Adds the counts of a report, unless it was added already.
+    ///
+    /// - Returns: whether the report is new.
+    public func add(_ counts: [(series: Series, count: UInt64)], id: Identifier) -> Bool {
+        state.withLock { state in
+            guard !state.older.contains(id), state.recent.insert(id).inserted else { return false }
+            if state.recent.count >= Self.rememberedReports {
+                state.older = state.recent
+                state.recent = []
+            }
+            for (series, count) in counts {
+                var series = series
+                if state.counts[series] == nil, state.counts.count >= Self.seriesLimit {
+                    (series.flagKey, series.variationKey) = (nil, nil)
+                }
+                state.counts[series, default: 0] &+= count
+            }
+            return true
+        }
+    }
+
+    /// All series in a stable order.
+    public var all: [(series: Series, count: UInt64)] {
+        func key(_ series: Series) -> [String] {
+            [series.sdkKey, series.flagKey?.string ?? "", series.variationKey?.string ?? "", series.reason.rawValue]
+        }
+        return state.withLock { $0.counts }.map { ($0.key, $0.value) }
+            .sorted { key($0.series).lexicographicallyPrecedes(key($1.series)) }
+    }
+}

@@ -57,20 +57,15 @@ struct EventEndpoints {
         _ request: borrowing Request, _ call: Call, knowing members: [String],
         _ parse: @escaping (EventInput, Join<EventItem>, Int) -> Void
     ) throws(CoreError) {
-        let value = try request.withBody { bytes throws(CoreError) in try JSONInput.parse(bytes) }
-        let limit = services.options.elementLimit
-        let list = value.array ?? [value]
-        guard list.count <= limit else {
-            throw CoreError(.invalid, "the array must have at most \(limit) elements; got \(list.count)", at: [])
-        }
-        let isArray = value.array != nil
+        let list = try ReportList(request, limit: services.options.elementLimit)
         let now = systemWallClock()
-        let recording = EventRecording(queue: services.events, call: call, isArray: isArray)
-        let items = Join(list.count, completion: recording.record)
-        call.forEach(list.indices) { index in
+        let recording = EventRecording(queue: services.events, call: call, list: list)
+        let items = Join(list.elements.count, completion: recording.record)
+        call.forEach(list.elements.indices) { index in
             do throws(CoreError) {
-                let place = isArray ? JSONPointer().appending(index) : []
-                parse(try EventInput(list[index], knowing: members, at: place, now: now), items, index)
+                let input = try EventInput(
+                    list.elements[index], knowing: members, at: list.place(of: index), now: now)
+                parse(input, items, index)
             } catch {
                 items.set(EventItem(event: .failure(EventRefusal(error))), at: index)
             }
@@ -122,47 +117,20 @@ struct EventItem: Sendable {
 private struct EventRecording: Sendable {
     let queue: EventQueue
     let call: Call
-    let isArray: Bool
+    let list: ReportList
 
     func record(_ items: [EventItem]) {
-        if !isArray, case .failure(let refusal)? = items.first?.event { return call.fail(refusal.error) }
+        if !list.isArray, case .failure(let refusal)? = items.first?.event { return call.fail(refusal.error) }
         queue.record(items.compactMap { try? $0.event.get() }) { result in
             switch result {
-            case .success(let outcomes): call.respond(json: encode(items, outcomes))
+            case .success(let outcomes):
+                var outcomes = outcomes.makeIterator()
+                let results = items.map { item -> (id: Identifier?, outcome: Result<ReportList.Status, EventRefusal>) in
+                    (item.id, item.event.map { _ in outcomes.next() == .repeated ? .repeated : .stored })
+                }
+                list.respond(results, to: call)
             case .failure(let error): call.fail(error)
             }
         }
-    }
-
-    private func encode(_ items: [EventItem], _ outcomes: [EventOutcome]) -> [UInt8] {
-        var writer = JSONWriter()
-        if isArray {
-            writer.beginObject()
-            writer.key("results")
-            writer.beginArray()
-        }
-        var outcomes = outcomes.makeIterator()
-        for (index, item) in items.enumerated() {
-            writer.beginObject()
-            if isArray {
-                writer.member("index", index)
-            }
-            if let id = item.id { writer.member("id", id.string) }
-            switch item.event {
-            case .success:
-                writer.member("status", outcomes.next() == .repeated ? "repeated" : "stored")
-            case .failure(let refusal):
-                writer.member("status", "refused")
-                writer.member("retriable", refusal.isRetriable)
-                writer.key("problem")
-                Problem(refusal.error).append(to: &writer)
-            }
-            writer.endObject()
-        }
-        if isArray {
-            writer.endArray()
-            writer.endObject()
-        }
-        return writer.finish()
     }
 }

@@ -34,6 +34,9 @@ struct NativeProtocol: WireProtocol {
         let event = EventEndpoints(services: services, store: session, projects: projects)
         let userEvents = UserEventEndpoints(store: session)
         let audience = AudienceEndpoint(services: services, store: session, projects: projects)
+        let login = LoginEndpoint(services: services, store: session)
+        let evaluationCount = EvaluationCountEndpoint(
+            projects: projects, metrics: services.reportedEvaluations, limit: services.options.elementLimit)
         let audit = AuditEndpoint(store: session)
 
         routes = [
@@ -49,6 +52,7 @@ struct NativeProtocol: WireProtocol {
                 .delete, "/v1/profiles/{user_id}", scope: .token(.admin), isConditional: true, readsQuery: true,
                 profile.delete),
             APIRoute(.post, "/v1/profiles/{user_id}/merge", scope: .token(.write), profile.merge),
+            APIRoute(.post, "/v1/logins", scope: .token(.client), login.post),
             APIRoute(.get, "/v1/profiles/{user_id}/experiments/{experiment}", scope: .token(.read), assignment.get),
             APIRoute(
                 .put, "/v1/profiles/{user_id}/experiments/{experiment}", scope: .token(.admin), isConditional: true,
@@ -94,6 +98,7 @@ struct NativeProtocol: WireProtocol {
             APIRoute(.post, "/v1/assign", scope: .token(.client), assign.post),
             APIRoute(.get, "/v1/assign", scope: .anyToken, readsQuery: true, assign.get),
             APIRoute(.post, "/v1/evaluations", scope: .token(.client), evaluation.post),
+            APIRoute(.post, "/v1/evaluations/counts", scope: .token(.client), evaluationCount.post),
             APIRoute(.get, "/v1/changes", scope: .anyToken, readsQuery: true, changes.get),
             APIRoute(.put, "/v1/datafile", scope: .token(.admin), isConditional: true, datafile.put),
             APIRoute(

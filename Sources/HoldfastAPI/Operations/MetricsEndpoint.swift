@@ -120,6 +120,16 @@ struct MetricsEndpoint {
         for source in DecisionSource.allCases {
             page.sample("source=\"\(source.rawValue)\"", services.decisions.value(source))
         }
+        page.begin(
+            "holdfast_client_evaluations_total", .counter,
+            "Evaluations that client libraries reported, by flag, variation and reason.")
+        for (series, count) in services.reportedEvaluations.all {
+            let labels = [
+                ("sdk_key", series.sdkKey), ("flag", series.flagKey?.string ?? ""),
+                ("variation", series.variationKey?.string ?? ""), ("reason", series.reason.rawValue),
+            ]
+            page.sample(labels.map { "\($0)=\"\(MetricsPage.escaped($1))\"" }.joined(separator: ","), count)
+        }
         page.begin("holdfast_datafile_version", .gauge, "The stored version of the datafile in force.")
         for project in services.projects.snapshot().projects.values.sorted(by: { $0.sdkKey < $1.sdkKey }) {
             page.sample("sdk_key=\"\(project.sdkKey)\"", project.version)
@@ -192,6 +202,11 @@ struct MetricsPage {
 
     mutating func sample(_ labels: String, _ value: some CustomStringConvertible) {
         text += "\(name){\(labels)} \(value)\n"
+    }
+
+    /// Escapes the value of a label.
+    static func escaped(_ value: String) -> String {
+        value.replacing("\\", with: "\\\\").replacing("\"", with: "\\\"").replacing("\n", with: "\\n")
     }
 
     mutating func single(_ name: String, _ kind: Kind, _ help: String, _ value: some CustomStringConvertible) {

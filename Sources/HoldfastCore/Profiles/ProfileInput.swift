@@ -157,6 +157,24 @@ extension ProfileInput {
         return try checkUserID(text, at: place.appending("anonymous_id"))
     }
 
+    /// Whether an anonymous id is `anonymous-` and a random UUID (version 4, RFC 9562). Whoever names such an id may act
+    /// for that user: its 122 random bits cannot be guessed, and only the device knows them.
+    public static func isUnguessable(anonymousID: String) -> Bool {
+        let prefix = "anonymous-"
+        guard anonymousID.hasPrefix(prefix) else { return false }
+        let digits = Array(anonymousID.utf8.dropFirst(prefix.utf8.count))
+        let pattern = Array("xxxxxxxx-xxxx-4xxx-Vxxx-xxxxxxxxxxxx".utf8)
+        guard digits.count == pattern.count else { return false }
+        return zip(digits, pattern).allSatisfy { digit, expected in
+            let isHexadecimal = (0x30...0x39).contains(digit) || (0x61...0x66).contains(digit | 0x20)
+            return switch expected {
+            case UInt8(ascii: "x"): isHexadecimal
+            case UInt8(ascii: "V"): "89abAB".utf8.contains(digit)
+            default: digit == expected
+            }
+        }
+    }
+
     /// The maximum number of a user's attributes in one request.
     static let attributeLimit = 1_000
     /// The maximum length of a string attribute, in bytes.

@@ -1,0 +1,85 @@
+import Bucketing
+import HTTPServer
+import HoldfastCore
+import JSON
+
+/// `POST /v1/evaluations/counts`: how often an app evaluated each flag, with which result. Only counted, in this process,
+/// for `GET /metrics`; nothing is stored.
+struct EvaluationCountEndpoint {
+    let projects: ProjectView
+    let metrics: ReportedEvaluations
+    let limit: Int
+
+    /// One report or an array of them.
+    func post(_ request: borrowing Request, _ call: Call) throws(CoreError) {
+        let list = try ReportList(request, limit: limit)
+        let reports = try list.parse { value, place throws(CoreError) in try parse(value, at: place) }
+        list.respond(
+            reports.map { report in
+                switch report {
+                case .success(let report):
+                    let isNew = metrics.add(report.counts, id: report.id)
+                    return (report.id, .success(isNew ? .stored : .repeated))
+                case .failure(let error):
+                    return (nil, .failure(EventRefusal(error, isRetriable: error.kind == .notFound)))
+                }
+            }, to: call)
+    }
+
+    private struct Report {
+        var id: Identifier
+        var counts: [(series: ReportedEvaluations.Series, count: UInt64)]
+    }
+
+    /// `{"id","sdk_key"?,"counts":[{"flag_key","variation_key"?,"reason","count"}]}`
+    private func parse(_ value: JSONValue, at place: JSONPointer) throws(CoreError) -> Report {
+        let object = try value.object("a report", knowing: ["id", "sdk_key", "counts"], at: place)
+        let id = try object.text("id", in: place)
+        guard EventInput.isName(id, limit: 128) else {
+            throw CoreError(
+                .invalid, "`id` must be 1 to 128 bytes long, without NUL; got \(id.utf8.count) bytes",
+                at: place.appending("id"))
+        }
+        let project = try projects.project(named: try object.optionalText("sdk_key", in: place))
+        let pointer = place.appending("counts")
+        guard let list = object["counts"]?.array, list.count <= limit else {
+            let found = object["counts"].map { $0.array.map { "\($0.count)" } ?? $0.kind } ?? "nothing"
+            throw CoreError(
+                .invalid, "`counts` must be an array of at most \(limit) elements; got \(found)", at: pointer)
+        }
+        var counts: [(ReportedEvaluations.Series, UInt64)] = []
+        for (index, element) in list.enumerated() {
+            counts.append(try Self.count(element, in: project, at: pointer.appending(index)))
+        }
+        return Report(id: Identifier(id), counts: counts)
+    }
+
+    private static func count(
+        _ value: JSONValue, in project: Project, at place: JSONPointer
+    ) throws(CoreError) -> (ReportedEvaluations.Series, UInt64) {
+        let object = try value.object("a count", knowing: ["flag_key", "variation_key", "reason", "count"], at: place)
+        let flagKey = try object.text("flag_key", in: place)
+        let variationKey = try object.optionalText("variation_key", in: place)
+        let word = try object.text("reason", in: place)
+        guard let reason = ReportedEvaluations.Reason(rawValue: word) else {
+            let known = ReportedEvaluations.Reason.allCases.map(\.rawValue).joined(separator: ", ")
+            throw CoreError(
+                .invalid, "`reason` must be one of \(known); got '\(word.shortened(to: CoreError.longestQuote))'",
+                at: place.appending("reason"))
+        }
+        guard let count = object["count"]?.integer, (1...maximumCount).contains(count) else {
+            let found = object["count"].map { $0.integer.map { "\($0)" } ?? $0.kind } ?? "nothing"
+            throw CoreError(
+                .invalid, "`count` must be a whole number from 1 to \(maximumCount); got \(found)",
+                at: place.appending("count"))
+        }
+        // Names come from apps, which cannot keep a token secret: only names of the datafile become labels.
+        let flag = project.datafile.flag(key: Identifier(flagKey))
+        let variation = variationKey.flatMap { key in flag?.variations.first { $0.key.string == key } }
+        let series = ReportedEvaluations.Series(
+            sdkKey: project.sdkKey, flagKey: flag?.key, variationKey: variation?.key, reason: reason)
+        return (series, UInt64(count))
+    }
+
+    private static let maximumCount: Int64 = 1_000_000_000_000
+}

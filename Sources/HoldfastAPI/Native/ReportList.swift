@@ -1,0 +1,77 @@
+import Bucketing
+import HTTPServer
+import HoldfastCore
+import JSON
+
+/// A body that is one report of an app or an array of them, and the response that has a result for each.
+struct ReportList: Sendable {
+    enum Status: String {
+        case stored, repeated
+    }
+
+    let elements: [JSONValue]
+    /// Whether the body is an array.
+    let isArray: Bool
+
+    /// - Throws: 400 if the body is not JSON or has too many elements.
+    init(_ request: borrowing Request, limit: Int) throws(CoreError) {
+        let value = try request.withBody { bytes throws(CoreError) in try JSONInput.parse(bytes) }
+        elements = value.array ?? [value]
+        isArray = value.array != nil
+        guard elements.count <= limit else {
+            throw CoreError(.invalid, "the array must have at most \(limit) elements; got \(elements.count)", at: [])
+        }
+    }
+
+    /// The place of an element in the body.
+    func place(of index: Int) -> JSONPointer { isArray ? JSONPointer().appending(index) : [] }
+
+    /// Parses each element.
+    ///
+    /// - Throws: the error of a report that is not in an array.
+    func parse<Report>(
+        _ parse: (JSONValue, JSONPointer) throws(CoreError) -> Report
+    ) throws(CoreError) -> [Result<Report, CoreError>] {
+        guard isArray else { return [.success(try parse(elements[0], []))] }
+        return elements.indices.map { index in
+            do throws(CoreError) {
+                return .success(try parse(elements[index], place(of: index)))
+            } catch {
+                return .failure(error)
+            }
+        }
+    }
+
+    /// Responds with the results in order, or with the error of a report that is not in an array.
+    func respond(_ items: [(id: Identifier?, outcome: Result<Status, EventRefusal>)], to call: Call) {
+        if !isArray, let item = items.first, case .failure(let refusal) = item.outcome {
+            return call.fail(refusal.error)
+        }
+        var writer = JSONWriter()
+        if isArray {
+            writer.beginObject()
+            writer.key("results")
+            writer.beginArray()
+        }
+        for (index, item) in items.enumerated() {
+            writer.beginObject()
+            if isArray { writer.member("index", index) }
+            if let id = item.id { writer.member("id", id.string) }
+            switch item.outcome {
+            case .success(let status):
+                writer.member("status", status.rawValue)
+            case .failure(let refusal):
+                writer.member("status", "refused")
+                writer.member("retriable", refusal.isRetriable)
+                writer.key("problem")
+                Problem(refusal.error).append(to: &writer)
+            }
+            writer.endObject()
+        }
+        if isArray {
+            writer.endArray()
+            writer.endObject()
+        }
+        call.respond(json: writer.finish())
+    }
+}
