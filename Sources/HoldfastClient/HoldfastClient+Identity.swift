@@ -1,7 +1,8 @@
 /// Users before and after they log in.
 extension HoldfastClient {
-    /// Id of the user who has not logged in: random, the same over all runs, until ``logout(attributes:timeout:)``. It is
-    /// kept in the client's directory.
+    /// Id of the user who has not logged in: `anonymous-` and a random UUID, the same over all runs until
+    /// ``logout(attributes:timeout:)``. It is kept in the client's directory. Whoever knows it may join this user to an
+    /// account: treat it as a secret of the device.
     public var anonymousUserID: String { core.anonymousID(renewing: false) }
 
     /// Sets the anonymous user as current user; see ``initialize(user:timeout:)``.
@@ -12,27 +13,33 @@ extension HoldfastClient {
         try await initialize(user: HoldfastUser(id: anonymousUserID, attributes: attributes), timeout: timeout)
     }
 
-    /// Sets a user who has logged in as current user. The variations that the anonymous user has seen become the
-    /// account's, except in experiments where the account has a variation already.
+    /// Sets a user who has logged in as current user. If the current user is the anonymous one, the server joins the two:
+    /// the account gets the assignments, exposures, goals and attributes of the anonymous user, except where it has its
+    /// own.
     ///
-    /// Exposures, goals and attributes of the anonymous user are not moved: the client does not call the server's
-    /// `POST /v1/profiles/{user_id}/merge`. A backend that handles the login should, once the client has sent its events.
+    /// The login is queued on disk and sent after the anonymous user's events, also if the server cannot be reached now
+    /// or the app ends. Until then the flags shown to the anonymous user stay, and are those of the account unless it has
+    /// other variations already.
     ///
-    /// - Parameter timeout: longest time to wait for the flags, and before that for the variations to be saved. If the
-    ///   server is late, they are saved when it can be reached.
+    /// - Parameter timeout: longest time to wait for the flags.
     /// - Throws: as ``initialize(user:timeout:)``.
     @discardableResult
     public func login(
         userID: String, attributes: [String: UserAttributeValue] = [:], timeout: Duration = .seconds(5)
     ) async throws(HoldfastError) -> Freshness {
+        let user = HoldfastUser(id: userID, attributes: attributes)
         try HoldfastUser.check(id: userID)
         guard !core.isDestroyed else { throw .destroyed }
-        if currentUser?.id == anonymousUserID, let seen = flags.evaluations?.seenVariations, !seen.isEmpty {
-            core.enqueue(.save(UserProfile(userID: userID, experimentBucketMap: seen), replacing: false))
-            // The flags of the account depend on it.
-            _ = await value(within: timeout, core.clock) { [core] in await core.flush(.save) }
+        guard let anonymousID = currentUser?.id, anonymousID == anonymousUserID, anonymousID != userID else {
+            return try await initialize(user: user, timeout: timeout)
         }
-        return try await initialize(user: HoldfastUser(id: userID, attributes: attributes), timeout: timeout)
+        core.enqueue(.login(LoginEvent(userID: userID, anonymousID: anonymousID)))
+        try begin(user, after: anonymousID)
+        Task { [weak self, core] in
+            // Attributes of the anonymous user may change the account's flags.
+            if (try? await core.flush()) != nil { self?.fetchInBackground() }
+        }
+        return await freshness(timeout)
     }
 
     /// Sets a new anonymous user as current user. The next person on the device has nothing in common with the former.

@@ -83,14 +83,20 @@ public final class HoldfastClient: Sendable {
         user: HoldfastUser, timeout: Duration = .seconds(5)
     ) async throws(HoldfastError) -> Freshness {
         try begin(user)
+        return await freshness(timeout)
+    }
+
+    /// Fetches the flags of a new user.
+    func freshness(_ timeout: Duration) async -> Freshness {
         guard let error = await firstFetch(timeout) else { return .server }
         return flags.evaluations == nil ? .nothing(error) : .cache(error)
     }
 
-    func begin(_ user: HoldfastUser) throws(HoldfastError) {
+    /// - Parameter anonymousID: the current user, who has logged in as this one.
+    func begin(_ user: HoldfastUser, after anonymousID: String? = nil) throws(HoldfastError) {
         try HoldfastUser.check(id: user.id)
         guard !core.isDestroyed else { throw .destroyed }
-        guard flags.begin(user) else { return }
+        guard flags.begin(user, after: anonymousID) else { return }
         core.start { [flags, fetches] in await flags.poll { await fetches.run() } }
     }
 
@@ -198,6 +204,7 @@ public final class HoldfastClient: Sendable {
     public func enterBackground() {
         guard flags.setBackground(true) else { return }
         flags.stopListening()
+        flags.reportCounts()
         Task { [core] in try? await core.flush() }
     }
 
@@ -267,12 +274,14 @@ public final class HoldfastClient: Sendable {
     ///
     /// - Throws: the reason why events are still queued; they are sent later.
     public func flush() async throws(HoldfastError) {
+        flags.reportCounts()
         try await core.flush()
     }
 
     /// Ends all work and releases the directory. Queued events stay on disk and are sent by the next client that uses it.
     public func destroy() {
         flags.stopListening()
+        flags.reportCounts()
         core.destroy()
         endShared()
     }

@@ -4,14 +4,15 @@ public import Foundation
 ///
 /// ```swift
 /// var configuration = HoldfastConfiguration(endpoint: URL(string: "https://holdfast.example.com")!)
-/// configuration.token = "a secret of scope write"
+/// configuration.token = "the secret of a token of scope client"
 /// configuration.pollingInterval = .seconds(120)
 /// let client = try HoldfastClient(configuration: configuration)
 /// ```
 public struct HoldfastConfiguration: Sendable {
     /// Base URL of the server: `http` or `https`, a host, and an optional path.
     public var endpoint: URL
-    /// Access token of scope `write`; `nil` if the server requires none.
+    /// Secret of a token; `nil` if the server requires none. In an app, of scope `client`, which suffices for all but
+    /// ``UserProfileService``; that class needs `write`, which is for servers only.
     public var token: String?
     /// SDK key of the project; `nil` if the server has only one project.
     public var sdkKey: String?
@@ -29,6 +30,8 @@ public struct HoldfastConfiguration: Sendable {
     public var listensToChanges = true
     /// Whether the first evaluation of a flag under test reports an exposure.
     public var reportsExposures = true
+    /// Whether the client reports how often each flag was evaluated with which result, with each poll and flush.
+    public var reportsEvaluationCounts = true
     /// Version of the app, sent with evaluations as the attribute `app_version` unless the user has one.
     public var appVersion: String?
     /// Receives log messages. By default nothing is logged.
@@ -57,7 +60,7 @@ public struct HoldfastConfiguration: Sendable {
     public var attributeRefreshInterval: Duration = .seconds(86_400)
 
     /// Whether updates of attributes are compared with the server's definitions and problems logged; by default in debug
-    /// builds. It needs a ``logger`` and a token that may read.
+    /// builds. It needs a ``logger`` and a token of scope `read` or `write`.
     public var checksAttributes: Bool = {
         #if DEBUG
             true

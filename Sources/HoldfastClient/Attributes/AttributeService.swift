@@ -177,9 +177,12 @@ public final class AttributeService: Sendable {
         guard client.core.configuration.checksAttributes, client.core.configuration.logger != nil else { return }
         let values = update.attributes
         Task { [weak self] in
-            guard let problems = try? await self?.problems(of: values) else { return }
-            for (name, problem) in problems {
-                self?.client.core.log(.error, "attribute cannot be stored", ["name": name, "problem": problem])
+            do throws(HoldfastError) {
+                for (name, problem) in try await self?.problems(of: values) ?? [:] {
+                    self?.client.core.log(.error, "attribute cannot be stored", ["name": name, "problem": problem])
+                }
+            } catch {
+                self?.client.core.log(.debug, "attributes are not compared with definitions", ["error": "\(error)"])
             }
         }
     }

@@ -34,13 +34,15 @@ final class ClientCore: Sendable {
         queue = try DurableQueue(
             path: configuration.directory.appendingPathComponent("queue.log").path,
             maximumCount: configuration.queueSize, maximumBytes: configuration.queueBytes)
-        deliveries = Dictionary(
-            uniqueKeysWithValues: EventKind.allCases.map { [queue, server, notices] kind in
-                let schedule = DeliverySchedule(
-                    kind: kind, queue: queue, server: server, notices: notices, configuration: configuration,
-                    clock: clock)
-                return (kind, schedule)
-            })
+        let logins = DeliverySchedule(
+            kind: .login, queue: queue, server: server, notices: notices, configuration: configuration, clock: clock)
+        var deliveries: [EventKind: DeliverySchedule] = [.login: logins]
+        for kind in EventKind.allCases where kind != .login {
+            deliveries[kind] = DeliverySchedule(
+                kind: kind, queue: queue, server: server, notices: notices, configuration: configuration, clock: clock,
+                afterSending: { logins.wake() })
+        }
+        self.deliveries = deliveries
         for schedule in deliveries.values { start { await schedule.run() } }
         if let logger = configuration.logger { notices.observe { $0.log(to: logger) } }
     }
@@ -107,14 +109,16 @@ final class ClientCore: Sendable {
 
     /// The outer lists are sent in parallel, the kinds of an inner list in sequence: an exposure may refer to the
     /// variation that an earlier save stores.
-    private static let orderOfFlush: [[EventKind]] = [[.attributes], [.save, .replacingSave, .exposure], [.goal]]
+    private static let orderOfFlush: [[EventKind]] = [
+        [.attributes], [.save, .replacingSave, .exposure], [.goal], [.evaluationCounts],
+    ]
 
     /// Sends all queued events.
     ///
     /// - Throws: the reason why events are still queued.
     func flush() async throws(HoldfastError) {
         guard !isDestroyed else { throw .destroyed }
-        let failure = await withTaskGroup(of: HoldfastError?.self) { [deliveries] group in
+        var failure = await withTaskGroup(of: HoldfastError?.self) { [deliveries] group in
             for kinds in Self.orderOfFlush {
                 group.addTask {
                     var failure: HoldfastError?
@@ -127,12 +131,18 @@ final class ClientCore: Sendable {
             }
             return await group.reduce(nil) { $0 ?? $1 }
         }
+        // Last: a login waits for older events of all other kinds.
+        let loginFailure = await deliveries[.login]?.flush()
+        failure = failure ?? loginFailure
         if let failure { throw failure }
     }
 
-    /// Sends the queued events of a kind.
-    func flush(_ kind: EventKind) async {
-        _ = await deliveries[kind]?.flush()
+    /// Returns the anonymous user whose login as this user is still queued.
+    func anonymousID(joining userID: String) -> String? {
+        for case .login(let login) in waiting(.login) where login.userID.hasSameBytes(as: userID) {
+            return login.anonymousID
+        }
+        return nil
     }
 
     private static let anonymousName = "anonymous.cache"
@@ -144,7 +154,8 @@ final class ClientCore: Sendable {
                 id = known
                 return known
             }
-            let new = UUID().uuidString.lowercased()
+            // The server merges only ids of this form for a token of scope `client`: nobody can guess one.
+            let new = "anonymous-" + UUID().uuidString.lowercased()
             cache.write(Self.anonymousName, new)
             id = new
             return new

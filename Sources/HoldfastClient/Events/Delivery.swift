@@ -136,8 +136,13 @@ final class Delivery: Sendable {
         for (event, settlement) in zip(events, settlements) {
             switch settlement {
             case .stored:
-                settled.append(event)
-                outcomes.append((event, .delivered))
+                if let reason = queue.reasonToRepeat(event) {
+                    postponed[event.number] = reason
+                    outcomes.append((event, .postponed(reason)))
+                } else {
+                    settled.append(event)
+                    outcomes.append((event, .delivered))
+                }
             case .refused(let reason):
                 settled.append(event)
                 outcomes.append((event, .refused(reason: reason)))

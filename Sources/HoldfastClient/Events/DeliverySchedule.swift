@@ -15,9 +15,11 @@ final class DeliverySchedule: Sendable {
     /// Whether the schedule waits for a full batch, so that ``added()`` need not ring earlier.
     private let isCollecting = Atomic(false)
 
+    /// - Parameter afterSending: called after each attempt to send.
     init(
         kind: EventKind, queue: DurableQueue, server: HoldfastServer, notices: DeliveryNotices,
-        configuration: HoldfastConfiguration, clock: any HoldfastClock
+        configuration: HoldfastConfiguration, clock: any HoldfastClock,
+        afterSending: @escaping @Sendable () -> Void = {}
     ) {
         self.kind = kind
         self.queue = queue
@@ -28,7 +30,15 @@ final class DeliverySchedule: Sendable {
             kind: kind, queue: queue, server: server, batchSize: configuration.batchSize, notices: notices, clock: clock
         )
         self.delivery = delivery
-        sending = SingleFlight { await delivery.deliverAll() }
+        sending = SingleFlight {
+            defer { afterSending() }
+            return await delivery.deliverAll()
+        }
+    }
+
+    /// Call when events may have become due.
+    func wake() {
+        changed.ring()
     }
 
     /// Call after an event was added to the queue.
@@ -63,8 +73,8 @@ final class DeliverySchedule: Sendable {
             let due = queue.first(of: kind, atMost: batchSize, bytes: .max, at: clock.now)
             let retry = queue.untilRetry(of: kind, at: clock.now)
             guard due.isEmpty else {
-                // Retries do not wait for the batch to fill.
-                guard due.count < batchSize, due.allSatisfy({ $0.postponement == nil }) else { return }
+                // Retries do not wait for the batch to fill, nor do logins.
+                guard kind != .login, due.count < batchSize, due.allSatisfy({ $0.postponement == nil }) else { return }
                 isCollecting.store(true, ordering: .relaxed)
                 await changed.wait(atMost: min(flushInterval, retry ?? flushInterval), clock) { [self] in
                     queue.untriedCount(of: kind) >= batchSize
@@ -73,41 +83,5 @@ final class DeliverySchedule: Sendable {
             }
             if let retry { await changed.wait(atMost: retry, clock) } else { await changed.wait() }
         }
-    }
-}
-
-/// Exponential back-off with jitter: doubles from 1 s up to `longest`, of which a random half to all is waited, so that
-/// clients do not return all at once.
-struct Backoff: Sendable {
-    /// Upper bound in seconds.
-    var longest: Double = 300
-    private(set) var failures = 0
-
-    mutating func succeeded() {
-        failures = 0
-    }
-
-    /// - Parameters:
-    ///   - retryAfter: the server's lower bound.
-    ///   - chance: jitter, 0..<1.
-    mutating func failed(retryAfter: Duration? = nil, chance: Double = .random(in: 0..<1)) -> Duration {
-        failures = min(failures + 1, 30)
-        let most = min(longest, Double(1 << min(failures - 1, 20)))
-        let delay = Duration.seconds(most / 2 + most / 2 * chance)
-        guard let retryAfter, retryAfter > delay else { return delay }
-        // Spreads clients that were given the same moment.
-        return retryAfter + .seconds(chance)
-    }
-}
-
-/// A pause that began at some time.
-struct Rest: Sendable {
-    var start: Date
-    var duration: Duration
-
-    /// The remaining time, at least zero. Ends the pause if the clock was set back, which would otherwise extend it.
-    func left(at now: Date) -> Duration {
-        let passed = now.timeIntervalSince(start)
-        return passed < 0 ? .zero : max(.zero, duration - .seconds(passed))
     }
 }

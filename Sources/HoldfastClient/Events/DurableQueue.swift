@@ -120,11 +120,26 @@ final class DurableQueue: Sendable {
 
     // MARK: Queued events
 
-    /// Returns the oldest due events of a kind.
+    /// Returns the oldest due events of a kind. A login is due when no older event is left that was not tried.
     ///
     /// - Parameter bytes: maximum total size; the first event is exempt.
     func first(of kind: EventKind, atMost count: Int, bytes: Int, at now: Date) -> [QueuedEvent] {
-        lane(kind).due(atMost: count, bytes: bytes, at: now)
+        guard kind == .login else { return lane(kind).due(atMost: count, bytes: bytes, at: now) }
+        let (lane, oldest) = state.withLock { state in
+            let others = state.lanes.filter { $0.key.precedesLogins }.values
+            return (state.lanes[.login] ?? EventLane(), others.compactMap { $0.oldestUntried?.number }.min())
+        }
+        return lane.due(atMost: count, bytes: bytes, at: now).filter { $0.number < oldest ?? .max }
+    }
+
+    /// Returns why a delivered login must be delivered again: an older event waits, and what the server stores of it
+    /// later needs to be joined, too.
+    func reasonToRepeat(_ event: QueuedEvent) -> HoldfastError? {
+        guard event.kind == .login else { return nil }
+        return state.withLock { state in
+            state.lanes.filter { $0.key.precedesLogins }.values.compactMap { $0.events.first }
+                .filter { $0.number < event.number }.compactMap { $0.postponement?.reason }.first
+        }
     }
 
     /// Returns all events of a kind, oldest first.

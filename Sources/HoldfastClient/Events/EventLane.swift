@@ -54,6 +54,9 @@ struct EventLane: Sendable {
         }
     }
 
+    /// The oldest event that the server was not asked to take, or did not respond to.
+    var oldestUntried: QueuedEvent? { events.first { $0.postponement == nil } }
+
     var oldestPostponed: QueuedEvent? {
         postponedCount == 0 ? nil : events.first { $0.postponement != nil }
     }

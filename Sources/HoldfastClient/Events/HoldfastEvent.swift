@@ -7,6 +7,8 @@ public enum HoldfastEvent: Sendable {
     case save(UserProfile, replacing: Bool)
     case exposure(ExposureEvent)
     case goal(ConversionEvent)
+    case login(LoginEvent)
+    case evaluationCounts(EvaluationCountsEvent)
 }
 
 /// A change of a user's attributes.
@@ -81,6 +83,31 @@ public struct ConversionEvent: Sendable, Codable {
     }
 }
 
+/// An anonymous user logged in. The server joins what it has of the anonymous user to the account, once.
+public struct LoginEvent: Sendable, Codable {
+    /// The account.
+    public var userID: String
+    public var anonymousID: String
+
+    private enum CodingKeys: String, CodingKey {
+        case userID = "user_id"
+        case anonymousID = "anonymous_id"
+    }
+}
+
+/// How often flags were evaluated since the last event of this kind.
+public struct EvaluationCountsEvent: Sendable, Codable {
+    /// Idempotency key.
+    public var id: UUID
+    public var sdkKey: String?
+    public var counts: [EvaluationCount]
+
+    private enum CodingKeys: String, CodingKey {
+        case id, counts
+        case sdkKey = "sdk_key"
+    }
+}
+
 extension HoldfastEvent {
     var kind: EventKind {
         switch self {
@@ -88,6 +115,8 @@ extension HoldfastEvent {
         case .save(_, let replacing): replacing ? .replacingSave : .save
         case .exposure: .exposure
         case .goal: .goal
+        case .login: .login
+        case .evaluationCounts: .evaluationCounts
         }
     }
 
@@ -97,6 +126,8 @@ extension HoldfastEvent {
         case .save(let value, _): try HoldfastServer.encode(value)
         case .exposure(let value): try HoldfastServer.encode(value)
         case .goal(let value): try HoldfastServer.encode(value)
+        case .login(let value): try HoldfastServer.encode(value)
+        case .evaluationCounts(let value): try HoldfastServer.encode(value)
         }
     }
 
@@ -112,6 +143,8 @@ extension HoldfastEvent {
             case .replacingSave: decode { .save($0, replacing: true) }
             case .exposure: decode(HoldfastEvent.exposure)
             case .goal: decode(HoldfastEvent.goal)
+            case .login: decode(HoldfastEvent.login)
+            case .evaluationCounts: decode(HoldfastEvent.evaluationCounts)
             }
         guard let event else { return nil }
         self = event
@@ -127,12 +160,18 @@ public enum EventKind: UInt8, Sendable, CaseIterable, Codable {
     case replacingSave = 3
     case exposure = 4
     case goal = 5
+    /// Sent after all events that were queued before it.
+    case login = 6
+    case evaluationCounts = 7
+
+    /// Whether a login waits for older events of this kind.
+    var precedesLogins: Bool { self != .login && self != .evaluationCounts }
 
     /// Whether the events of one user must be delivered in order. Exposures and goals carry a timestamp instead.
     var keepsOrder: Bool {
         switch self {
         case .attributes, .save, .replacingSave: true
-        case .exposure, .goal: false
+        case .exposure, .goal, .login, .evaluationCounts: false
         }
     }
 }

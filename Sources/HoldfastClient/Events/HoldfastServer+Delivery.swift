@@ -25,6 +25,8 @@ extension HoldfastServer {
         case .replacingSave: try await deliverLines(payloads, to: "v1/profiles")
         case .exposure: try await deliverArray(payloads, to: "v1/exposures")
         case .goal: try await deliverArray(payloads, to: "v1/events")
+        case .login: try await deliverArray(payloads, to: "v1/logins")
+        case .evaluationCounts: try await deliverArray(payloads, to: "v1/evaluations/counts", isOptional: true)
         }
     }
 
@@ -74,9 +76,15 @@ extension HoldfastServer {
         var results: [ItemResult]
     }
 
-    private func deliverArray(_ payloads: [[UInt8]], to path: String) async throws(HoldfastError) -> [Settlement] {
+    /// - Parameter isOptional: whether a server that does not have the route refuses the events.
+    private func deliverArray(
+        _ payloads: [[UInt8]], to path: String, isOptional: Bool = false
+    ) async throws(HoldfastError) -> [Settlement] {
         let body = [UInt8(ascii: "[")] + payloads.joined(separator: [UInt8(ascii: ",")]) + [UInt8(ascii: "]")]
         let response = try await send("POST", path, body: body)
+        if isOptional, response.status == 404, let problem = Problem(response) {
+            return Array(repeating: .refused(problem.textAndPlace), count: payloads.count)
+        }
         guard (200..<300).contains(response.status) else { return try Self.settlements(response, payloads.count) }
         let unnamed = HoldfastError.invalidResponse("the response does not account for each event")
         var settlements = [Settlement](repeating: .open(unnamed), count: payloads.count)

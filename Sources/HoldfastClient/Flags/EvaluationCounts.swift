@@ -1,13 +1,19 @@
 import Synchronization
 
 /// How often an app evaluated a flag with one result.
-public struct EvaluationCount: Sendable, Hashable {
+public struct EvaluationCount: Sendable, Hashable, Codable {
     public let flagKey: String
     /// `nil` if the default was returned.
     public let variationKey: String?
     /// Why the user has the variation, or why the default was returned.
     public let reason: EvaluationReason
     public let count: Int
+
+    private enum CodingKeys: String, CodingKey {
+        case flagKey = "flag_key"
+        case variationKey = "variation_key"
+        case reason, count
+    }
 }
 
 /// Counts the evaluations of a client.
@@ -19,9 +25,7 @@ final class EvaluationCounts: Sendable {
         @inline(__always)
         func increment() { value.wrappingAdd(1, ordering: .relaxed) }
 
-        fileprivate func read(resetting: Bool) -> Int {
-            resetting ? value.exchange(0, ordering: .relaxed) : value.load(ordering: .relaxed)
-        }
+        fileprivate var count: Int { value.load(ordering: .relaxed) }
     }
 
     private struct ID: Hashable {
@@ -30,9 +34,15 @@ final class EvaluationCounts: Sendable {
         var reason: EvaluationReason
     }
 
-    private let counters = Mutex<[ID: Counter]>([:])
-    /// Evaluations of flags that are missing, before and after the first fetch.
-    private let missing = Mutex<[Key: (before: Int, after: Int)]>([:])
+    private struct Entry {
+        let counter = Counter()
+        /// The count when the app has last reset its view.
+        var reset = 0
+        /// The count that was last reported to the server.
+        var reported = 0
+    }
+
+    private let entries = Mutex<[ID: Entry]>([:])
 
     /// Bounds memory if an app makes up flag keys.
     private static let limit = 10_000
@@ -40,46 +50,45 @@ final class EvaluationCounts: Sendable {
     /// Returns the counter of a result, or one that nobody reads if there are too many.
     func counter(_ flagKey: String, _ variationKey: String?, _ reason: EvaluationReason) -> Counter {
         let id = ID(flagKey: Key(flagKey), variationKey: variationKey.map { Key($0) }, reason: reason)
-        return counters.withLock { counters in
-            if let counter = counters[id] { return counter }
-            let counter = Counter()
-            if counters.count < Self.limit { counters[id] = counter }
-            return counter
+        return entries.withLock { entries in
+            if let entry = entries[id] { return entry.counter }
+            let entry = Entry()
+            if entries.count < Self.limit { entries[id] = entry }
+            return entry.counter
         }
     }
 
-    /// Counts an evaluation of a flag that is missing.
+    /// Counts an evaluation of a flag that is missing, before or after the first fetch.
     func countMissing(_ flagKey: String, isFetched: Bool) {
-        let key = Key(flagKey)
-        missing.withLock { missing in
-            guard missing.count < Self.limit || missing[key] != nil else { return }
-            if isFetched { missing[key, default: (0, 0)].after += 1 } else { missing[key, default: (0, 0)].before += 1 }
-        }
+        counter(flagKey, nil, isFetched ? .flagNotFound : .notFetched).increment()
     }
 
-    /// Returns all counts that are not zero, ordered by flag.
+    /// Returns the counts since the last reset that are not zero, ordered by flag.
     func all(resetting: Bool) -> [EvaluationCount] {
-        let counters = counters.withLock { $0 }
-        let missing = missing.withLock { missing in
-            defer { if resetting { missing = [:] } }
-            return missing
-        }
-        let defaults = missing.flatMap { key, count in
-            [(EvaluationReason.notFetched, count.before), (.flagNotFound, count.after)].map { reason, count in
-                EvaluationCount(flagKey: key.string, variationKey: nil, reason: reason, count: count)
+        read(since: \.reset, advancing: resetting)
+    }
+
+    /// Returns the counts since the last call that are not zero, ordered by flag.
+    func takeUnreported() -> [EvaluationCount] {
+        read(since: \.reported, advancing: true)
+    }
+
+    private func read(since base: WritableKeyPath<Entry, Int>, advancing: Bool) -> [EvaluationCount] {
+        entries.withLock { entries in
+            var counts: [EvaluationCount] = []
+            for (id, entry) in entries {
+                let (count, former) = (entry.counter.count, entry[keyPath: base])
+                guard count > former else { continue }
+                if advancing { entries[id]?[keyPath: base] = count }
+                counts.append(
+                    EvaluationCount(
+                        flagKey: id.flagKey.string, variationKey: id.variationKey?.string, reason: id.reason,
+                        count: count - former))
             }
+            return counts
+        }.sorted {
+            ($0.flagKey, $0.variationKey ?? "", $0.reason.rawValue)
+                < ($1.flagKey, $1.variationKey ?? "", $1.reason.rawValue)
         }
-        return
-            (defaults
-            + counters.map { id, counter in
-                EvaluationCount(
-                    flagKey: id.flagKey.string, variationKey: id.variationKey?.string, reason: id.reason,
-                    count: counter.read(resetting: resetting))
-            }).filter { $0.count > 0 }
-            .sorted {
-                ($0.flagKey, $0.variationKey ?? "", $0.reason.rawValue) < (
-                    $1.flagKey, $1.variationKey ?? "", $1.reason.rawValue
-                )
-            }
     }
 }

@@ -3,8 +3,10 @@ import Synchronization
 
 /// Keeps the current user's evaluations up to date by polling, and by fetching when the server announces a change.
 final class FlagSource: Sendable {
-    private struct State {
+    struct State {
         var user: HoldfastUser?
+        /// Id of the user before the login, while the server may not have joined the two.
+        var anonymousID: String?
         /// Error of the last fetch.
         var failure: HoldfastError?
         var isInBackground = false
@@ -15,7 +17,7 @@ final class FlagSource: Sendable {
     }
 
     let core: ClientCore
-    private let state = Mutex(State())
+    let state = Mutex(State())
     /// Has its own lock, because every evaluation reads it.
     private let current = Mutex<Evaluations?>(nil)
     private let scheduleChanged = Signal()
@@ -26,8 +28,8 @@ final class FlagSource: Sendable {
     let counts = EvaluationCounts()
 
     private static let cacheName = "evaluations.cache"
-    /// The server sends a comment every 15 s.
-    private static let silence = Duration.seconds(45)
+    /// The server's limit.
+    private static let countsOfReport = 1_000
 
     init(core: ClientCore) {
         self.core = core
@@ -72,13 +74,15 @@ final class FlagSource: Sendable {
 
     /// Switches to a user and notifies listeners of the flags that change.
     ///
+    /// - Parameter anonymousID: the current user, who has logged in as this one: the flags stay until they are fetched.
     /// - Returns: whether it is the first user.
-    func begin(_ user: HoldfastUser) -> Bool {
+    func begin(_ user: HoldfastUser, after anonymousID: String? = nil) -> Bool {
         let isSame = self.user?.id.hasSameBytes(as: user.id) == true
-        let known = isSame ? nil : cached(user.id)
+        let known = isSame ? nil : cached(user.id) ?? anonymousID.flatMap { _ in kept(for: user.id) }
         let (isFirst, changed) = state.withLock { state -> (Bool, Set<String>) in
             let former = state.user
             state.user = user
+            state.anonymousID = anonymousID ?? core.anonymousID(joining: user.id)
             state.failure = nil
             // The caller fetches first.
             state.lastAttempt = core.clock.now
@@ -109,10 +113,20 @@ final class FlagSource: Sendable {
         return Evaluations(content, after: nil, reports: core.configuration.reportsExposures, counts: counts)
     }
 
+    /// Makes the present flags those of another user, also for a restart without the server.
+    private func kept(for userID: String) -> Evaluations? {
+        guard var content = evaluations?.content else { return nil }
+        content.userID = userID
+        content.entityTag = nil
+        core.cache.write(Self.cacheName, content)
+        return Evaluations(content, after: nil, reports: core.configuration.reportsExposures, counts: counts)
+    }
+
     // MARK: Fetching
 
     private struct Request: Encodable {
         var userID: String
+        var anonymousID: String?
         var attributes: [String: UserAttributeValue]
         var sdkKey: String?
         var tags: [String]?
@@ -120,6 +134,7 @@ final class FlagSource: Sendable {
 
         private enum CodingKeys: String, CodingKey {
             case userID = "user_id"
+            case anonymousID = "anonymous_id"
             case attributes
             case sdkKey = "sdk_key"
             case tags
@@ -131,12 +146,14 @@ final class FlagSource: Sendable {
     ///
     /// - Returns: the error, if it failed.
     func fetch() async -> HoldfastError? {
-        let (user, known) = state.withLock { ($0.user, evaluations) }
+        let (user, anonymousID, known) = state.withLock { ($0.user, $0.anonymousID, evaluations) }
         guard let user else { return .notInitialized }
         let start = core.clock.now
         do throws(HoldfastError) {
-            let changed = try await fetch(user, known)
+            let changed = try await fetch(user, anonymousID, known)
             attempted(nil, since: start)
+            if anonymousID != nil { endJoining(user.id) }
+            reportCounts()
             notify(changed)
             fetchListeners.notify(nil)
             return nil
@@ -147,10 +164,33 @@ final class FlagSource: Sendable {
         }
     }
 
-    private func fetch(_ user: HoldfastUser, _ known: Evaluations?) async throws(HoldfastError) -> Set<String> {
+    /// Stops naming the anonymous user once the server has joined the two.
+    private func endJoining(_ userID: String) {
+        let waiting = core.anonymousID(joining: userID)
+        state.withLock { state in
+            if state.user?.id.hasSameBytes(as: userID) == true { state.anonymousID = waiting }
+        }
+    }
+
+    /// Queues the counts of evaluations since the last call.
+    func reportCounts() {
+        guard core.configuration.reportsEvaluationCounts, !core.isDestroyed else { return }
+        var counts = counts.takeUnreported()[...]
+        while !counts.isEmpty {
+            let event = EvaluationCountsEvent(
+                id: UUID(), sdkKey: core.configuration.sdkKey, counts: Array(counts.prefix(Self.countsOfReport)))
+            core.enqueue(.evaluationCounts(event))
+            counts = counts.dropFirst(Self.countsOfReport)
+        }
+    }
+
+    private func fetch(
+        _ user: HoldfastUser, _ anonymousID: String?, _ known: Evaluations?
+    ) async throws(HoldfastError) -> Set<String> {
         let body = try HoldfastServer.encode(
             Request(
-                userID: user.id, attributes: attributes(of: user), sdkKey: core.configuration.sdkKey,
+                userID: user.id, anonymousID: anonymousID, attributes: attributes(of: user),
+                sdkKey: core.configuration.sdkKey,
                 tags: core.configuration.tags.isEmpty ? nil : core.configuration.tags,
                 includeReasons: core.configuration.includesReasons ? true : nil))
         var fields: [String: String] = [:]
@@ -229,77 +269,5 @@ final class FlagSource: Sendable {
         }
         if hasChanged { scheduleChanged.ring() }
         return hasChanged
-    }
-
-    // MARK: Listening
-
-    func startListening(_ fetch: @escaping @Sendable () async -> HoldfastError?) {
-        guard core.configuration.listensToChanges, !core.isDestroyed else { return }
-        state.withLock { state in
-            guard state.listening == nil, state.user != nil, !state.isInBackground else { return }
-            state.listening = Task { [weak self] in await self?.listen(fetch) }
-        }
-    }
-
-    func stopListening() {
-        let task = state.withLock { state in
-            defer { state.listening = nil }
-            return state.listening
-        }
-        task?.cancel()
-    }
-
-    private struct Change: Decodable {
-        var revision: String
-    }
-
-    /// Fetches on announced changes until the task is cancelled. Polling continues, in case an announcement is missed.
-    private func listen(_ fetch: @Sendable () async -> HoldfastError?) async {
-        var backoff = Backoff()
-        let query = core.configuration.sdkKey.map { ["sdk_key": $0] } ?? [:]
-        while !Task.isCancelled {
-            var retryAfter: Duration?
-            do {
-                let events = try await core.server.stream("v1/changes", query: query, silence: Self.silence)
-                backoff.succeeded()
-                var isFirst = true
-                for try await event in events where event.name == "datafile" {
-                    let change = try? JSONDecoder().decode(Change.self, from: Data(event.data.utf8))
-                    let isKnown = change != nil && change?.revision == evaluations?.content.revision
-                    // Two datafiles may have the same revision: any later event is a change.
-                    if !isFirst || !isKnown { _ = await fetch() }
-                    isFirst = false
-                }
-            } catch HoldfastError.unavailable(_, let delay) {
-                retryAfter = delay
-            } catch {
-                // The next fetch reports the same error.
-            }
-            try? await core.clock.sleep(for: backoff.failed(retryAfter: retryAfter))
-        }
-    }
-}
-
-/// The time of the next poll: after the interval; after a failure each minute, five times, and then when the interval is
-/// over that began with the first of these polls.
-struct PollSchedule: Sendable {
-    static let retryInterval = Duration.seconds(60)
-    static let retries = 5
-
-    private var failures = 0
-    private var start = Date.distantPast
-
-    /// - Parameter interval: the regular time between two polls.
-    /// - Returns: the time until the next poll.
-    mutating func next(succeeded: Bool, interval: Duration, attemptedAt attempt: Date, now: Date) -> Duration {
-        guard !succeeded else {
-            failures = 0
-            return interval
-        }
-        if failures == 0 { start = attempt }
-        failures += 1
-        guard failures > Self.retries else { return min(Self.retryInterval, interval) }
-        failures = 0
-        return max(interval - .seconds(max(0, now.timeIntervalSince(start))), min(Self.retryInterval, interval))
     }
 }

@@ -69,3 +69,26 @@ extension UserProfile {
         }
     }
 }
+
+extension HoldfastServer {
+    private struct Users: Encodable {
+        var userIDs: [String]
+
+        private enum CodingKeys: String, CodingKey {
+            case userIDs = "user_ids"
+        }
+    }
+
+    private struct Profiles: Decodable {
+        var profiles: [UserProfile?]
+    }
+
+    /// Returns the profiles of users, in their order; `nil` for a user without profile.
+    func profiles(of userIDs: [String]) async throws(HoldfastError) -> [UserProfile?] {
+        let body = try Self.encode(Users(userIDs: userIDs))
+        let response = try await request("POST", "v1/profiles/lookup", body: body)
+        let profiles = try Self.decode(Profiles.self, response.body).profiles
+        guard profiles.count == userIDs.count else { throw .invalidResponse("the response lacks profiles") }
+        return profiles
+    }
+}

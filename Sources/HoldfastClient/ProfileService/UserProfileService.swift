@@ -13,6 +13,8 @@ import Synchronization
 /// Neither call waits for the network. The lookup of a user who is not cached returns `nil` and loads the user in the
 /// background. If the SDK decides meanwhile, the server keeps the variation that it has stored, and the next lookup
 /// returns it. Saves are queued on disk until the server has them. Unchanged assignments are not saved again.
+///
+/// For servers: it reads and saves profiles of any user, which a token of scope `client` must not; it needs `write`.
 public final class UserProfileService: Sendable {
     public enum Mode: Sendable {
         case lookupAndSave
@@ -20,65 +22,9 @@ public final class UserProfileService: Sendable {
         case trackingOnly
     }
 
-    /// The cached profile of a user.
-    private struct Entry: Codable {
-        var userID: String
-        /// Variation ids by experiment id, including saves that are not delivered yet.
-        var variations: [String: String]
-        /// Whether the server has the user, or will once all saves are delivered.
-        var exists: Bool
-        /// Time of the server's response in seconds since 1970; 0 before the first one.
-        var loadedAt: Double
-    }
-
-    private struct State {
-        var cache: BoundedCache<Entry>
-        /// Users to load.
-        var wanted: Set<Key> = []
-        /// Users being loaded.
-        var asked: Set<Key> = []
-        /// Assignments in undelivered saves, and the number of those saves.
-        var unsent: [Key: (variations: [String: String], events: Int)] = [:]
-        var hasChanged = false
-        /// Variation ids by experiment id that the app had already; the server's have precedence.
-        var preloaded: [Key: [String: String]] = [:]
-        /// Variation ids by experiment id that an app has set for a user.
-        var overrides: [Key: [String: String]] = [:]
-        var reads = Reads()
-    }
-
-    /// Tracks loads in progress. The response to a load that began before a save was settled may lack the save.
-    private struct Reads {
-        private var underWay = 0
-        private var settlements = 0
-        /// Users whose saves were settled since the first of these loads began, with the number of the settlement.
-        private var settled: [Key: Int] = [:]
-
-        /// - Returns: the number of settlements before the load.
-        mutating func begin() -> Int {
-            underWay += 1
-            return settlements
-        }
-
-        mutating func end() {
-            underWay -= 1
-            if underWay == 0 { settled = [:] }
-        }
-
-        mutating func settle(_ user: Key) {
-            guard underWay > 0 else { return }
-            settlements += 1
-            settled[user] = settlements
-        }
-
-        func isOutdated(_ user: Key, _ seen: Int) -> Bool {
-            settled[user].map { $0 > seen } ?? false
-        }
-    }
-
     private let core: ClientCore
     private let mode: Mode
-    private let state: Mutex<State>
+    private let state: Mutex<ProfileCache>
     /// Serializes saves; lookups do not take it.
     private let saving = Mutex(())
     private let wanted = Signal()
@@ -98,19 +44,19 @@ public final class UserProfileService: Sendable {
     ) {
         core = client.core
         self.mode = mode
-        var state = State(cache: BoundedCache(capacity: core.configuration.cachedProfiles))
-        for entry in core.cache.read(Self.cacheName, as: [Entry].self) ?? [] {
+        var state = ProfileCache(cache: BoundedCache(capacity: core.configuration.cachedProfiles))
+        for entry in core.cache.read(Self.cacheName, as: [ProfileCache.Entry].self) ?? [] {
             state.cache.set(Key(entry.userID), entry)
         }
         state.preloaded = Dictionary(preloaded.map { (Key($0.userID), $0.experimentBucketMap) }) { _, last in last }
         for profile in preloaded where state.cache.value(Key(profile.userID)) == nil {
             // Loaded at no time: a lookup asks the server.
-            let entry = Entry(
+            let entry = ProfileCache.Entry(
                 userID: profile.userID, variations: profile.experimentBucketMap, exists: true, loadedAt: 0)
             state.cache.set(Key(profile.userID), entry)
         }
         for case .save(let profile, _) in core.waiting(.save) + core.waiting(.replacingSave) {
-            Self.add(profile, to: &state)
+            state.add(profile)
         }
         state.wanted = mode == .trackingOnly ? [] : Set(userIDs.prefix(Self.idsWaiting).map { Key($0) })
         self.state = Mutex(state)
@@ -143,7 +89,7 @@ public final class UserProfileService: Sendable {
         guard mode == .lookupAndSave else { return nil }
         let key = Key(userID)
         let now = core.clock.now.timeIntervalSince1970
-        let (entry, overrides, isNew) = state.withLock { state -> (Entry?, [String: String]?, Bool) in
+        let (entry, overrides, isNew) = state.withLock { state -> (ProfileCache.Entry?, [String: String]?, Bool) in
             let entry = state.cache.value(key)
             let overrides = state.overrides.isEmpty ? nil : state.overrides[key]
             if let entry, abs(now - entry.loadedAt) < refreshSeconds { return (entry, overrides, false) }
@@ -212,44 +158,18 @@ public final class UserProfileService: Sendable {
             where !variations.isEmpty {
                 let part = UserProfile(userID: userProfile.userID, experimentBucketMap: variations)
                 // Cached before it is queued, so that its delivery cannot be reported first.
-                state.withLock { Self.add(part, to: &$0) }
+                state.withLock { $0.add(part) }
                 if !core.enqueue(.save(part, replacing: replacing)) {
-                    state.withLock { Self.takeBack(part, known, in: &$0) }
+                    state.withLock { $0.takeBack(part, known) }
                 }
             }
             changed.ring()
         }
     }
 
-    private static func add(_ profile: UserProfile, to state: inout State) {
-        let key = Key(profile.userID)
-        let unsent = state.unsent[key] ?? ([:], 0)
-        state.unsent[key] = (unsent.variations.merging(profile.experimentBucketMap) { $1 }, unsent.events + 1)
-        var entry = state.cache.value(key) ?? Entry(userID: profile.userID, variations: [:], exists: true, loadedAt: 0)
-        entry.variations.merge(profile.experimentBucketMap) { $1 }
-        entry.exists = true
-        state.cache.set(key, entry)
-        state.hasChanged = true
-    }
-
-    /// Reverts assignments that will not be sent, so that a repeated save sends them.
-    private static func takeBack(_ profile: UserProfile, _ known: [String: String], in state: inout State) {
-        remove(profile, from: &state)
-        let key = Key(profile.userID)
-        guard var entry = state.cache.value(key) else { return }
-        for experiment in profile.experimentBucketMap.keys { entry.variations[experiment] = known[experiment] }
-        entry.exists = !entry.variations.isEmpty
-        state.cache.set(key, entry)
-    }
-
-    private static func remove(_ profile: UserProfile, from state: inout State) {
-        let key = Key(profile.userID)
-        guard let unsent = state.unsent[key] else { return }
-        state.unsent[key] = unsent.events > 1 ? (unsent.variations, unsent.events - 1) : nil
-    }
-
     /// Reloads the user after a save, because the server may have kept another variation.
     private func settled(_ notice: DeliveryNotice) {
+        if case .login(let login) = notice.event, case .delivered = notice.outcome { return reload(login.userID) }
         guard case .save(let profile, _) = notice.event else { return }
         var isDropped = false
         switch notice.outcome {
@@ -258,27 +178,25 @@ public final class UserProfileService: Sendable {
         case .dropped, .postponed: return
         }
         let isWanted = state.withLock { state in
-            if isDropped { Self.takeBack(profile, [:], in: &state) } else { Self.remove(profile, from: &state) }
-            state.reads.settle(Key(profile.userID))
+            if isDropped { state.takeBack(profile, [:]) } else { state.remove(profile) }
+            state.loads.settle(Key(profile.userID))
             guard mode == .lookupAndSave, state.wanted.count < Self.idsWaiting else { return false }
             return state.wanted.insert(Key(profile.userID)).inserted
         }
         if isWanted { wanted.ring() }
     }
 
-    // MARK: The server
-
-    private struct Users: Encodable {
-        var userIDs: [String]
-
-        private enum CodingKeys: String, CodingKey {
-            case userIDs = "user_ids"
+    /// Reloads a cached user whose profile the server has joined with that of the anonymous user.
+    private func reload(_ userID: String) {
+        let isWanted = state.withLock { state in
+            state.loads.settle(Key(userID))
+            guard mode == .lookupAndSave, state.cache.value(Key(userID)) != nil else { return false }
+            return state.wanted.insert(Key(userID)).inserted
         }
+        if isWanted { wanted.ring() }
     }
 
-    private struct Profiles: Decodable {
-        var profiles: [UserProfile?]
-    }
+    // MARK: The server
 
     /// Loads the wanted users.
     ///
@@ -310,17 +228,14 @@ public final class UserProfileService: Sendable {
 
     /// - Returns: the users whose response may be older than their last save and was ignored.
     private func request(_ userIDs: [String]) async throws(HoldfastError) -> [String] {
-        let seen = state.withLock { $0.reads.begin() }
-        defer { state.withLock { $0.reads.end() } }
-        let body = try HoldfastServer.encode(Users(userIDs: userIDs))
-        let response = try await core.server.request("POST", "v1/profiles/lookup", body: body)
-        let profiles = try HoldfastServer.decode(Profiles.self, response.body).profiles
-        guard profiles.count == userIDs.count else { throw .invalidResponse("the response lacks profiles") }
+        let seen = state.withLock { $0.loads.begin() }
+        defer { state.withLock { $0.loads.end() } }
+        let profiles = try await core.server.profiles(of: userIDs)
         let now = core.clock.now.timeIntervalSince1970
         let outdated = state.withLock { state in
             var outdated: [String] = []
             for (id, profile) in zip(userIDs, profiles) {
-                guard !state.reads.isOutdated(Key(id), seen) else {
+                guard !state.loads.isOutdated(Key(id), seen) else {
                     outdated.append(id)
                     continue
                 }
@@ -329,7 +244,8 @@ public final class UserProfileService: Sendable {
                 let variations = (preloaded ?? [:]).merging(profile?.experimentBucketMap ?? [:]) { $1 }
                     .merging(unsent ?? [:]) { $1 }
                 let exists = profile != nil || unsent != nil || preloaded != nil
-                state.cache.set(Key(id), Entry(userID: id, variations: variations, exists: exists, loadedAt: now))
+                state.cache.set(
+                    Key(id), ProfileCache.Entry(userID: id, variations: variations, exists: exists, loadedAt: now))
             }
             state.hasChanged = true
             return outdated
@@ -339,7 +255,7 @@ public final class UserProfileService: Sendable {
     }
 
     private func write() {
-        let entries = state.withLock { state -> [Entry]? in
+        let entries = state.withLock { state -> [ProfileCache.Entry]? in
             guard state.hasChanged, !core.isDestroyed else { return nil }
             state.hasChanged = false
             return state.cache.all.map(\.value)

@@ -83,6 +83,16 @@ public struct SplitTestHandle<Test: SplitTest>: Sendable {
     }
 }
 
+/// Assigns users to the groups of split tests. ``SplitTestService`` implements it; views that depend on the protocol can be
+/// given another implementation in tests.
+public protocol SplitTestServiceProtocol: Sendable {
+    /// Returns the user's part in a test.
+    func fetchSplitTest<Test: SplitTest>(_ test: Test.Type) async -> SplitTestHandle<Test>
+
+    /// Returns the user's part in a test if it is known on the device, without waiting.
+    func keptSplitTest<Test: SplitTest>(_ test: Test.Type) -> SplitTestHandle<Test>?
+}
+
 /// Where a group comes from.
 public enum SplitTestSource: Sendable, Hashable {
     /// The server assigned it.

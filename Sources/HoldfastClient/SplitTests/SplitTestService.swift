@@ -1,16 +1,6 @@
 import Foundation
 import Synchronization
 
-/// Assigns users to the groups of split tests. ``SplitTestService`` implements it; views that depend on the protocol can be
-/// given another implementation in tests.
-public protocol SplitTestServiceProtocol: Sendable {
-    /// Returns the user's part in a test.
-    func fetchSplitTest<Test: SplitTest>(_ test: Test.Type) async -> SplitTestHandle<Test>
-
-    /// Returns the user's part in a test if it is known on the device, without waiting.
-    func keptSplitTest<Test: SplitTest>(_ test: Test.Type) -> SplitTestHandle<Test>?
-}
-
 /// Assigns one user to the groups of split tests and reports hits, with or without a server.
 ///
 /// ```swift
@@ -27,23 +17,6 @@ public protocol SplitTestServiceProtocol: Sendable {
 /// Concurrent fetches of a test share one assignment. A change of the experiment on the server, such as a pause, refreshes
 /// the test if the client is initialized with a user; see ``refreshAll()`` and ``addUpdateListener(_:)``.
 public final class SplitTestService: SplitTestServiceProtocol {
-    /// What the service needs to know of a test's type.
-    private struct Definition {
-        let identifier: String
-        let storageKey: String
-        let analyticsKey: String
-        let groups: [String]
-        let isGroup: @Sendable (String) -> Bool
-
-        init<Test: SplitTest>(_ test: Test.Type) {
-            identifier = Test.identifier
-            storageKey = Test.storageKey
-            analyticsKey = Test.analyticsKey
-            groups = Test.Group.testGroups.map(\.rawValue)
-            isGroup = { Test.Group(rawValue: $0)?.rawValue.hasSameBytes(as: $0) == true }
-        }
-    }
-
     private struct Assignment: Equatable {
         /// `nil` for a user who does not take part.
         var group: String?
@@ -52,7 +25,7 @@ public final class SplitTestService: SplitTestServiceProtocol {
     }
 
     private struct State {
-        var known: [String: (definition: Definition, assignment: Assignment)] = [:]
+        var known: [String: (definition: SplitTestDefinition, assignment: Assignment)] = [:]
         var fetches: [String: Task<Assignment, Never>] = [:]
         /// Storage keys of hits that are being reported.
         var hits: Set<String> = []
@@ -62,11 +35,10 @@ public final class SplitTestService: SplitTestServiceProtocol {
     public let userID: String
     private let client: HoldfastClient?
     private let attributes: [String: UserAttributeValue]?
-    private let storage: any SplitTestStorage
+    private let groups: KeptGroups
     private let analytics: (any SplitTestAnalytics)?
     private let timeLimit: Duration
     private let draw: @Sendable (_ count: Int) -> Int
-    private let keySuffix: String
     private let state = Mutex(State())
     /// Serializes all use of the storage, and hits.
     private let storing = Mutex(())
@@ -87,12 +59,11 @@ public final class SplitTestService: SplitTestServiceProtocol {
     ) {
         self.client = client
         self.attributes = attributes
-        self.storage = storage
+        groups = KeptGroups(storage: storage, keySuffix: userID.map { "-\($0)" } ?? "")
         self.analytics = analytics
         self.timeLimit = timeLimit
         self.draw = draw
         self.userID = userID ?? Self.anonymousID(storage)
-        keySuffix = userID.map { "-\($0)" } ?? ""
         let token = client?.flags.observeRevisions { [weak self] in Task { await self?.refreshAll() } }
         updates.withLock { $0 = token }
     }
@@ -113,7 +84,7 @@ public final class SplitTestService: SplitTestServiceProtocol {
     // MARK: Groups
 
     public func fetchSplitTest<Test: SplitTest>(_ test: Test.Type) async -> SplitTestHandle<Test> {
-        let definition = Definition(test)
+        let definition = SplitTestDefinition(test)
         if let known = state.withLock({ $0.known[definition.identifier]?.assignment }) {
             return handle(test, definition, known)
         }
@@ -121,18 +92,18 @@ public final class SplitTestService: SplitTestServiceProtocol {
     }
 
     public func keptSplitTest<Test: SplitTest>(_ test: Test.Type) -> SplitTestHandle<Test>? {
-        let definition = Definition(test)
+        let definition = SplitTestDefinition(test)
         if let known = state.withLock({ $0.known[definition.identifier]?.assignment }) {
             return handle(test, definition, known)
         }
-        guard let kept = try? storing.withLock({ _ in try self.kept(definition) }) else { return nil }
+        guard let kept = try? storing.withLock({ _ in try groups.group(of: definition) }) else { return nil }
         return handle(test, definition, Assignment(group: kept.group, source: kept.isLocal ? .local : .kept))
     }
 
     /// Asks the server again for the group of a test, as the first fetch of a run does.
     @discardableResult
     public func refresh<Test: SplitTest>(_ test: Test.Type) async -> SplitTestHandle<Test> {
-        let definition = Definition(test)
+        let definition = SplitTestDefinition(test)
         return handle(test, definition, await refresh(definition))
     }
 
@@ -151,7 +122,7 @@ public final class SplitTestService: SplitTestServiceProtocol {
     }
 
     private func handle<Test: SplitTest>(
-        _ test: Test.Type, _ definition: Definition, _ assignment: Assignment
+        _ test: Test.Type, _ definition: SplitTestDefinition, _ assignment: Assignment
     ) -> SplitTestHandle<Test> {
         guard let name = assignment.group, let group = Test.Group(rawValue: name) else {
             return SplitTestHandle(group: Test.fallbackGroup, source: .none, error: assignment.error)
@@ -161,14 +132,14 @@ public final class SplitTestService: SplitTestServiceProtocol {
         }
     }
 
-    private func refresh(_ definition: Definition) async -> Assignment {
+    private func refresh(_ definition: SplitTestDefinition) async -> Assignment {
         // A fetch that runs already may have asked before the change.
         if let running = state.withLock({ $0.fetches[definition.identifier] }) { _ = await running.value }
         return await assignment(definition)
     }
 
     /// Concurrent calls for one test share the result.
-    private func assignment(_ definition: Definition) async -> Assignment {
+    private func assignment(_ definition: SplitTestDefinition) async -> Assignment {
         let task = state.withLock { state in
             if let task = state.fetches[definition.identifier] { return task }
             let task = Task {
@@ -182,7 +153,7 @@ public final class SplitTestService: SplitTestServiceProtocol {
         return await task.value
     }
 
-    private func finish(_ definition: Definition, _ assignment: Assignment) {
+    private func finish(_ definition: SplitTestDefinition, _ assignment: Assignment) {
         let hasChanged = state.withLock { state in
             state.fetches[definition.identifier] = nil
             let former = state.known[definition.identifier]?.assignment
@@ -197,7 +168,7 @@ public final class SplitTestService: SplitTestServiceProtocol {
         if hasChanged { listeners.notify([definition.identifier]) }
     }
 
-    private func assign(_ definition: Definition) async -> Assignment {
+    private func assign(_ definition: SplitTestDefinition) async -> Assignment {
         let response = await askServer(definition)
         return storing.withLock { _ in
             do {
@@ -209,11 +180,11 @@ public final class SplitTestService: SplitTestServiceProtocol {
     }
 
     /// - Returns: the server's group, or `nil` for a user who does not take part; `nil` altogether without a server.
-    private func askServer(_ definition: Definition) async -> Result<String?, SplitTestError>? {
+    private func askServer(_ definition: SplitTestDefinition) async -> Result<String?, SplitTestError>? {
         guard let client else { return nil }
         let user = user(client)
         // A drawn group stays: the server is only asked whether the test runs, and stores no assignment.
-        let isDrawn = storing.withLock { _ in (try? kept(definition))?.isLocal == true }
+        let isDrawn = storing.withLock { _ in (try? groups.group(of: definition))?.isLocal == true }
         let outcome = await value(within: timeLimit, client.core.clock) {
             () -> Result<ExperimentAssignment, HoldfastError> in
             do throws(HoldfastError) {
@@ -245,17 +216,19 @@ public final class SplitTestService: SplitTestServiceProtocol {
         return HoldfastUser(id: userID)
     }
 
-    private func decide(_ definition: Definition, _ response: Result<String?, SplitTestError>?) throws -> Assignment {
-        let kept = try kept(definition)
+    private func decide(_ definition: SplitTestDefinition, _ response: Result<String?, SplitTestError>?) throws
+        -> Assignment
+    {
+        let kept = try groups.group(of: definition)
         var failure: SplitTestError?
         switch response {
         case .success(nil)?:
             // A paused test goes on later: a drawn group is only known here.
-            if kept?.isLocal != true { try keep(nil, isLocal: false, definition) }
+            if kept?.isLocal != true { try groups.keep(nil, isLocal: false, of: definition) }
             return Assignment(source: .none)
         case .success(let group?)?:
             if let kept, kept.isLocal { return Assignment(group: kept.group, source: .local) }
-            if kept?.group != group { try keep(group, isLocal: false, definition) }
+            if kept?.group != group { try groups.keep(group, isLocal: false, of: definition) }
             return Assignment(group: group, source: .server)
         case .failure(let error)?:
             failure = error
@@ -272,40 +245,18 @@ public final class SplitTestService: SplitTestServiceProtocol {
         }
         guard !definition.groups.isEmpty else { return Assignment(source: .none, error: failure) }
         let group = definition.groups[draw(definition.groups.count)]
-        try keep(group, isLocal: true, definition)
+        try groups.keep(group, isLocal: true, of: definition)
         return Assignment(group: group, source: .local, error: failure)
     }
 
-    // MARK: Storage
+    // MARK: Hits
 
-    private struct Kept {
-        var group: String
-        /// Whether it was drawn on the device.
-        var isLocal: Bool
-    }
-
-    private static let serverMark = "server"
-
-    private func key(_ definition: Definition) -> String { definition.storageKey + keySuffix }
-
-    /// A group without a mark was stored by another library of this format, which draws on the device.
-    private func kept(_ definition: Definition) throws -> Kept? {
-        guard let group = try storage.string(forKey: key(definition)), definition.isGroup(group) else { return nil }
-        return Kept(group: group, isLocal: try storage.string(forKey: key(definition) + ".source") != Self.serverMark)
-    }
-
-    private func keep(_ group: String?, isLocal: Bool, _ definition: Definition) throws {
-        // The mark first: alone it has no effect.
-        try storage.set(group == nil || isLocal ? nil : Self.serverMark, forKey: key(definition) + ".source")
-        try storage.set(group, forKey: key(definition))
-    }
-
-    private func hit(_ definition: Definition, _ group: String) {
-        let hitKey = key(definition) + ".hit"
+    private func hit(_ definition: SplitTestDefinition, _ group: String) {
+        let hitKey = groups.key(of: definition) + ".hit"
         // Not inside the storage's lock: analytics may use this service.
         guard state.withLock({ $0.hits.insert(hitKey).inserted }) else { return }
         defer { state.withLock { _ = $0.hits.remove(hitKey) } }
-        let reported = storing.withLock { _ in try? storage.string(forKey: hitKey) }
+        let reported = storing.withLock { _ in try? groups.storage.string(forKey: hitKey) }
         guard reported != group else { return }
         if let client {
             // If the queue does not take it, the next hit tries again.
@@ -314,6 +265,6 @@ public final class SplitTestService: SplitTestServiceProtocol {
             }
         }
         analytics?.setOnce(value: group, for: definition.analyticsKey)
-        storing.withLock { _ in try? storage.set(group, forKey: hitKey) }
+        storing.withLock { _ in try? groups.storage.set(group, forKey: hitKey) }
     }
 }

@@ -1,5 +1,6 @@
 import Foundation
 import HoldfastClient
+import Synchronization
 import Testing
 
 // The examples of the five public descriptions, translated to this library; see the article Coverage.
@@ -16,6 +17,7 @@ import Testing
     private func client() throws -> HoldfastClient {
         var configuration = HoldfastConfiguration(
             endpoint: Client.endpoint, token: "YOUR_TOKEN", directory: directory.url)
+        configuration.tags = ["YOUR_TAG"]
         configuration.appVersion = "1.0.0"
         configuration.backgroundPollingInterval = .seconds(1_800)
         configuration.listensToChanges = false
@@ -24,7 +26,7 @@ import Testing
 
     @Test func `Initialize with a time-out, and show the feature if it is on`() async throws {
         let client = try client()
-        let user = HoldfastUser(id: "USER_ID", attributes: [:] as [String: UserAttributeValue])
+        let user = HoldfastUser(id: "USER_ID")
         let freshness = try await client.initialize(user: user, timeout: .milliseconds(2_000))
         #expect(freshness.error == nil)
         let showNewFeature = client.boolVariation(flagKey: "checkout", variable: "eager", defaultValue: false)
@@ -71,6 +73,17 @@ import Testing
         client.destroy()
     }
 
+    @Test func `Details follow the evaluation`() async throws {
+        let client = try client()
+        try await client.initialize(user: HoldfastUser(id: "ada"))
+        #expect(client.stringVariation(flagKey: "checkout", defaultValue: "") == "new")
+        let details = try #require(client.evaluationDetails(flagKey: "checkout"))
+        #expect(details.id == "checkout:1:ada" && details.userID == "ada" && details.flagVersion == 1)
+        #expect(details.variationID == "70012" && details.variationValue == "new" && details.reason == .stored)
+        #expect(server.calls("/v1/evaluations")[0].json["tags"] == ["YOUR_TAG"])
+        client.destroy()
+    }
+
     @Test func `A listener is removed by its key`() async throws {
         let client = try client()
         let key = client.addMainActorUpdateListener { _ in
@@ -114,6 +127,29 @@ struct BadooExample {
     }
 }
 
+/// The examples of Optimizely's documentation of the Swift SDK; those with the SDK's own protocol are in
+/// HoldfastOptimizelyTests.
+struct OptimizelyExamples {
+    @Test func `A profile has the documented schema, and an entry overrides the bucketing`() throws {
+        let json = #"{"user_id":"ada","experiment_bucket_map":{"7001":{"variation_id":"70012"}}}"#
+        let profile = try JSONDecoder().decode(UserProfile.self, from: Data(json.utf8))
+        let directory = try TemporaryDirectory()
+        let service = try DeviceUserProfileService(file: directory.url.appending(path: "profiles.json"))
+        #expect(service.lookup(userID: "ada") == nil)
+        service.save(userProfile: profile)
+        #expect(service.lookup(userID: "ada")?.experimentBucketMap["7001"] == "70012")
+    }
+
+    @Test func `For tracking alone, lookups return nothing`() throws {
+        let test = try Client()
+        let service = UserProfileService(client: test.client, mode: .trackingOnly)
+        service.save(userProfile: UserProfile(userID: "ada", experimentBucketMap: ["7001": "70012"]))
+        #expect(service.lookup(userID: "ada") == nil)
+        #expect(test.client.waitingEvents == 1)
+        test.client.destroy()
+    }
+}
+
 /// The examples of the Experiments framework. Its four kinds of values, by macro and by hand, are in RemoteValueDoubles.
 struct ExperimentsExample {
     private enum Key: String, CaseIterable, RemoteKey {
@@ -142,6 +178,31 @@ struct ExperimentsExample {
 
 /// The examples of Acoustic's documentation of attributes.
 struct AcousticExample {
+    @Test func `Observers tell success and error of updates and deletions apart`() async throws {
+        let test = try Client()
+        try await test.client.initialize(user: HoldfastUser(id: "ada"))
+        let queue = AttributeService(client: test.client)
+        let seen = Mutex<[String]>([])
+        let observer = queue.addObserver { outcome in
+            let result = if case .success = outcome.result { "success" } else { "error" }
+            seen.withLock { $0.append("\(outcome.operation) \(result)") }
+        }
+        try queue.update(attributes: ["hobby": "movies"])
+        try queue.delete(attributes: ["hobby"])
+        try await test.client.flush()
+        test.server.respond { call throws(HoldfastError) in
+            guard call.path == "/v1/profiles/attributes" else { return Client.usual(call) }
+            let errors = (1...call.lines.count).map { #"{"line":\#($0),"detail":"unknown"}"# }.joined(separator: ",")
+            return .json(#"{"imported":0,"refused":\#(call.lines.count),"errors":[\#(errors)]}"#)
+        }
+        try queue.update(attributes: ["wrong": 1])
+        try queue.delete(attributes: ["wrong"])
+        try await test.client.flush()
+        #expect(seen.withLock { $0 } == ["update success", "delete success", "update error", "delete error"])
+        observer.cancel()
+        test.client.destroy()
+    }
+
     @Test func `Attributes of native types are updated and deleted`() async throws {
         let test = try Client()
         try await test.client.initialize(user: HoldfastUser(id: "ada"))

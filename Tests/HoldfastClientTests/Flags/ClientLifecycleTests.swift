@@ -205,6 +205,30 @@ import Testing
         #expect(client.evaluationCounts().map(text) == ["checkout new stored 1"])
     }
 
+    @Test func `Each count of evaluations is reported once, also when the app resets its view`() async throws {
+        let test = try Client { $0.reportsEvaluationCounts = true }
+        _ = test.client.boolVariation(flagKey: "checkout", defaultValue: false)
+        try await test.client.initialize(user: HoldfastUser(id: "ada"))
+        for _ in 0..<2 { _ = test.client.stringVariation(flagKey: "checkout", defaultValue: "") }
+        _ = test.client.evaluationCounts(resetting: true)
+        for _ in 0..<2 { try await test.client.flush() }
+        let counts = test.server.calls("/v1/evaluations/counts").flatMap { $0.json.arrayValue ?? [] }
+            .flatMap { $0["counts"]?.arrayValue ?? [] }
+        #expect(
+            counts == [
+                ["flag_key": "checkout", "reason": "not_fetched", "count": 1],
+                ["flag_key": "checkout", "variation_key": "new", "reason": "stored", "count": 2],
+            ])
+        // An older server has no such route.
+        test.server.respond { call throws(HoldfastError) in
+            call.path == "/v1/evaluations/counts" ? .problem(404, "no such path") : Client.usual(call)
+        }
+        _ = test.client.stringVariation(flagKey: "checkout", defaultValue: "")
+        try await test.client.flush()
+        #expect(test.client.queueMetrics.refused == 1)
+        test.client.destroy()
+    }
+
     // MARK: Background
 
     @Test func `A background task fetches flags and sends events`() async throws {

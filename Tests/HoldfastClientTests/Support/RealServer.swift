@@ -8,11 +8,14 @@ final class RealServer: Sendable {
     let port: Int
     private let program: Program
     private let transport = URLSessionTransport()
+    private let adminToken: String?
 
     /// - Parameters:
     ///   - former: a server that was killed: goes on with its database, at its port.
     ///   - tokens: the path of a tokens file.
-    init(after former: RealServer? = nil, tokens: String? = nil) throws {
+    ///   - adminToken: the secret of a token of scope `admin` in this file.
+    init(after former: RealServer? = nil, tokens: String? = nil, adminToken: String? = nil) throws {
+        self.adminToken = adminToken
         directory = try former?.directory ?? TemporaryDirectory()
         program = try Program(
             "holdfast",
@@ -52,6 +55,7 @@ final class RealServer: Sendable {
         var request = TransportRequest(
             method: method, url: try Self.url("http://127.0.0.1:\(port)\(target)"), timeout: .seconds(60))
         request.body = body.map { Data($0.utf8) }
+        if let adminToken { request.fields["Authorization"] = "Bearer \(adminToken)" }
         let answer = try await transport.open(request)
         let text = String(decoding: try await answer.collected(), as: UTF8.self)
         guard (200..<300).contains(answer.status) else { throw Failure(description: "\(method) \(target): \(text)") }

@@ -36,6 +36,9 @@ final class StubServer: HoldfastTransport {
         var body: String
 
         var lines: [Substring] { body.split(separator: "\n") }
+
+        /// The body as JSON.
+        var json: HoldfastValue { (try? JSONDecoder().decode(HoldfastValue.self, from: Data(body.utf8))) ?? .null }
     }
 
     typealias Handler = @Sendable (Call) async throws(HoldfastError) -> Response
@@ -59,6 +62,9 @@ final class StubServer: HoldfastTransport {
     func calls(_ path: String) -> [Call] {
         state.withLock { $0.calls.filter { $0.path == path } }
     }
+
+    /// The paths of all calls in order.
+    var paths: [String] { state.withLock { $0.calls.map(\.path) } }
 
     /// Returns after this number of calls of a path.
     func untilCalled(_ path: String, count: Int = 1) async {

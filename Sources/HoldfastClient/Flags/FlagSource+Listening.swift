@@ -1,0 +1,54 @@
+import Foundation
+import Synchronization
+
+/// The server's stream of changes (`GET /v1/changes`).
+extension FlagSource {
+    /// The server sends a comment every 15 s.
+    private static let silence = Duration.seconds(45)
+
+    func startListening(_ fetch: @escaping @Sendable () async -> HoldfastError?) {
+        guard core.configuration.listensToChanges, !core.isDestroyed else { return }
+        state.withLock { state in
+            guard state.listening == nil, state.user != nil, !state.isInBackground else { return }
+            state.listening = Task { [weak self] in await self?.listen(fetch) }
+        }
+    }
+
+    func stopListening() {
+        let task = state.withLock { state in
+            defer { state.listening = nil }
+            return state.listening
+        }
+        task?.cancel()
+    }
+
+    private struct Change: Decodable {
+        var revision: String
+    }
+
+    /// Fetches on announced changes until the task is cancelled. Polling continues, in case an announcement is missed.
+    private func listen(_ fetch: @Sendable () async -> HoldfastError?) async {
+        var backoff = Backoff()
+        let query = core.configuration.sdkKey.map { ["sdk_key": $0] } ?? [:]
+        while !Task.isCancelled {
+            var retryAfter: Duration?
+            do {
+                let events = try await core.server.stream("v1/changes", query: query, silence: Self.silence)
+                backoff.succeeded()
+                var isFirst = true
+                for try await event in events where event.name == "datafile" {
+                    let change = try? JSONDecoder().decode(Change.self, from: Data(event.data.utf8))
+                    let isKnown = change != nil && change?.revision == evaluations?.content.revision
+                    // Two datafiles may have the same revision: any later event is a change.
+                    if !isFirst || !isKnown { _ = await fetch() }
+                    isFirst = false
+                }
+            } catch HoldfastError.unavailable(_, let delay) {
+                retryAfter = delay
+            } catch {
+                // The next fetch reports the same error.
+            }
+            try? await core.clock.sleep(for: backoff.failed(retryAfter: retryAfter))
+        }
+    }
+}
