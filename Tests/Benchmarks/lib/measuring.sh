@@ -69,10 +69,13 @@ side_by_side() {
         peer_costs+=("$(divide $(((end - middle) * tick)) "$peer_requests")")
     done
     p99=$(whole_median "${p99s[@]}") peer_p99=$(whole_median "${peer_p99s[@]}")
-    note="p99 $p99 us against $peer_p99 us"
+    note="p99 $p99 us"
+    # pgbench does not tell, and its backends have ended with their processor time.
+    [ "$peer_p99" = 0 ] || note="$note against $peer_p99 us"
     [ -z "$limit" ] || note="$note, $(divide "$p99" "$peer_p99") (wanted: at the most $limit)"
-    report "$row" "$(whole_median "${rates[@]}")/s" "$(whole_median "${peer_rates[@]}")/s" "$(median "${ratios[@]}")" "$wanted" \
-        "$note; p99.9 $(whole_median "${tails[@]}") us; $(median "${costs[@]}") us of processor time a request against $(median "${peer_costs[@]}") us"
+    note="$note; p99.9 $(whole_median "${tails[@]}") us; $(median "${costs[@]}") us of processor time a request"
+    [ "$peer_p99" = 0 ] || note="$note against $(median "${peer_costs[@]}") us"
+    report "$row" "$(whole_median "${rates[@]}")/s" "$(whole_median "${peer_rates[@]}")/s" "$(median "${ratios[@]}")" "$wanted" "$note"
 }
 
 # report ROW FIGURE PEER RATIO WANTED NOTE: adds a line to the table. WANTED is a number that the ratio must reach, or

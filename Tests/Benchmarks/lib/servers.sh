@@ -2,8 +2,9 @@
 
 # Installs what is missing, without starting the services that come with it.
 install_peers() {
-    local missing="" package as_root=""
-    for package in wrk nginx-light redis-server redis-tools sqlite3 curl python3; do
+    local missing="" package as_root="" packages="wrk nginx-light redis-server redis-tools sqlite3 curl python3"
+    case "$rows" in *postgresql*) packages="$packages postgresql" ;; esac
+    for package in $packages; do
         dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q "ok installed" || missing="$missing $package"
     done
     case "$missing" in *nginx-light*) command -v nginx >/dev/null && missing="${missing/ nginx-light/}" ;; esac
@@ -117,4 +118,33 @@ database() {
         profiles "$2" "$3" | "$holdfast" import --create --database "$path" >&2
     fi
     echo "$path"
+}
+
+as_postgres() {
+    if [ "$(id -u)" = 0 ]; then setpriv --reuid=postgres --regid=postgres --init-groups "$@"; else "$@"; fi
+}
+
+# A new server with Debian's settings, except for memory and the number of connections. It refuses to run as root.
+start_postgresql() {
+    is_free "$postgresql_port" || fail "port $postgresql_port is in use"
+    postgresql_programs=$(ls -d /usr/lib/postgresql/*/bin | sort -V | tail -1)
+    postgresql_url=postgresql://postgres@127.0.0.1:$postgresql_port/postgres
+    postgresql_data=$(mktemp -d)
+    [ "$(id -u)" != 0 ] || chown postgres "$postgresql_data"
+    as_postgres "$postgresql_programs/initdb" -D "$postgresql_data" -U postgres -A trust -E UTF8 --locale=C.UTF-8 \
+        >"$work/initdb.log" 2>&1 || fail "initdb failed; see $work/initdb.log"
+    (cd "$postgresql_data" && exec setpriv $([ "$(id -u)" != 0 ] || echo --reuid=postgres --regid=postgres --init-groups) \
+        "$postgresql_programs/postgres" -D "$postgresql_data" -p "$postgresql_port" -c listen_addresses=127.0.0.1 \
+        -c unix_socket_directories="$postgresql_data" -c max_connections=200 -c shared_buffers=512MB \
+        -c synchronous_commit=on) >"$work/postgresql.log" 2>&1 &
+    postgresql_process=$!
+    servers+=($!)
+    wait_for postgresql "$postgresql_programs/pg_isready" -h 127.0.0.1 -p "$postgresql_port"
+}
+
+# sql STATEMENT…: prints the rows.
+sql() {
+    local statement options=()
+    for statement in "$@"; do options+=(--command="$statement"); done
+    psql --no-psqlrc --quiet --tuples-only --no-align "${options[@]}" "$postgresql_url"
 }
