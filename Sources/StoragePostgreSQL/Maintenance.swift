@@ -75,13 +75,19 @@ final class Maintenance: @unchecked Sendable {
     private func count() {
         session.read([ProfileCount.size()]) { [self] result in
             guard case .success(let rows) = result else { return }
-            let percentage = ProfileCount.percentage(rows: rows[0].double(0, 0))
-            session.read([ProfileCount.sample(.double(percentage))]) { [self] result in
-                guard case .success(let rows) = result, rows[0].count > 0 else { return }
-                store.recounted(
-                    profiles: ProfileCount.scaled(rows[0].double(0, 0), percentage),
-                    assignments: ProfileCount.scaled(rows[0].double(0, 1), percentage))
+            count(ProfileCount.percentage(rows: rows[0].double(0, 0), isDistributed: store.isDistributed))
+        }
+    }
+
+    private func count(_ percentage: Double) {
+        session.read([ProfileCount.sample(.double(percentage))]) { [self] result in
+            guard case .success(let rows) = result, rows[0].count > 0 else { return }
+            if let larger = ProfileCount.largerPercentage(than: percentage, rows: rows[0].double(0, 2)) {
+                return count(larger)
             }
+            store.recounted(
+                profiles: ProfileCount.scaled(rows[0].double(0, 0), percentage),
+                assignments: ProfileCount.scaled(rows[0].double(0, 1), percentage))
         }
     }
 

@@ -8,7 +8,8 @@ public struct PostgreSQLConfiguration: Sendable {
     /// Whether a pooler in transaction mode lies in between: statements are not prepared by name, and sessions have no
     /// settings.
     public var isPooled = false
-    /// The connections of a session: 2 let lookups go on while a commit is under way.
+    /// The connections of a session, at least 1: with 2, lookups go on while a commit is under way; with more, changes of
+    /// other users, too.
     public var connectionsPerSession = 2
     /// How long an exchange with the server may take before its connection is given up, in seconds.
     public var statementTimeout = 10.0

@@ -15,16 +15,30 @@ final class PostgreSQLSession: StoreSession, @unchecked Sendable {
         case project(ProjectChange)
     }
 
+    /// A connection for changes. While it waits for a commit, another one may go on with the changes of other users.
+    private final class Writer {
+        let connection: Connection
+        var isBusy = false
+        /// Of the transaction under way.
+        var users: Set<Identifier> = []
+
+        init(_ connection: Connection) {
+            self.connection = connection
+        }
+    }
+
     let store: PostgreSQLStore
     private let executor: any StoreExecutor
-    private var reader: Connection?
-    private var writer: Connection?
+    /// For lookups and scans.
+    private lazy var reader = makeConnection()
+    private lazy var writers = makeWriters()
     private var profileLookups: [(userID: Identifier, completion: Completion<ProfileRecord?>)] = []
     private var attributeLookups: [(userID: Identifier, completion: Completion<AttributeRecord?>)] = []
     private var isLookingUp = false
     private var waiting: [Waiting] = []
     private var waitingChanges = 0
-    private var isWriting = false
+    /// A change of what all users share has the database for itself, as far as this session is concerned.
+    private var changesProject = false
     private var isInBatch = false
     private var isClosed = false
     /// Itself while something waits: its owner may close it and let it go before that is done.
@@ -40,21 +54,10 @@ final class PostgreSQLSession: StoreSession, @unchecked Sendable {
         self.executor = executor
     }
 
-    /// For lookups and scans.
-    private var readConnection: Connection {
-        if let reader { return reader }
-        let connection = makeConnection()
-        reader = connection
-        if store.configuration.connectionsPerSession < 2 { writer = connection }
-        return connection
-    }
-
-    private var writeConnection: Connection {
-        if let writer { return writer }
-        let connection = makeConnection()
-        writer = connection
-        if store.configuration.connectionsPerSession < 2 { reader = connection }
-        return connection
+    private func makeWriters() -> [Writer] {
+        let count = store.configuration.connectionsPerSession - 1
+        guard count > 0 else { return [Writer(reader)] }
+        return (0..<count).map { _ in Writer(makeConnection()) }
     }
 
     private func makeConnection() -> Connection {
@@ -80,12 +83,14 @@ final class PostgreSQLSession: StoreSession, @unchecked Sendable {
         guard !isInBatch else { return }
         sendLookups()
         startRound()
-        guard !isWriting, waiting.isEmpty, !isLookingUp, profileLookups.isEmpty, attributeLookups.isEmpty else {
+        guard waiting.isEmpty, !writers.contains(where: \.isBusy), !isLookingUp, profileLookups.isEmpty,
+            attributeLookups.isEmpty
+        else {
             return
         }
         if isClosed {
-            reader?.close()
-            writer?.close()
+            reader.close()
+            for writer in writers { writer.connection.close() }
         }
         untilDone = nil
     }
@@ -97,8 +102,8 @@ final class PostgreSQLSession: StoreSession, @unchecked Sendable {
         isClosed = true
         // The executor of a loop that has ended calls nobody any more.
         guard executor.submit({}) else {
-            reader?.abort()
-            writer?.abort()
+            reader.abort()
+            for writer in writers { writer.connection.abort() }
             untilDone = nil
             return
         }
@@ -143,13 +148,31 @@ final class PostgreSQLSession: StoreSession, @unchecked Sendable {
         let attributes = Array(attributeLookups.prefix(Self.lookupsPerQuery))
         profileLookups.removeFirst(profiles.count)
         attributeLookups.removeFirst(attributes.count)
+        lookUp(profiles, attributes) { [self] error in
+            isLookingUp = false
+            guard let error else { return }
+            if store.isDistributed, error.mayConcernOneNode, profiles.count + attributes.count > 1 {
+                divide(profiles, attributes)
+            } else {
+                Self.fail(profiles, attributes, error)
+            }
+        }
+    }
+
+    private typealias Lookups<Record> = [(userID: Identifier, completion: Completion<Record?>)]
+
+    /// - Parameter done: called before the lookups' completions, or with why they have not been called.
+    private func lookUp(
+        _ profiles: Lookups<ProfileRecord>, _ attributes: Lookups<AttributeRecord>,
+        done: @escaping (PostgreSQLError?) -> Void
+    ) {
         var queries: [Query] = []
         if !profiles.isEmpty { queries.append(UserRows.profiles(.texts(profiles.map(\.userID.string)))) }
         if !attributes.isEmpty { queries.append(UserRows.attributes(.texts(attributes.map(\.userID.string)))) }
-        read(queries) { [self] result in
-            isLookingUp = false
+        attempt(queries) { [self] result in
             switch result {
             case .success(let rows):
+                done(nil)
                 let now = store.configuration.clock()
                 if !profiles.isEmpty {
                     Self.complete(profiles, rows[0]) { rows, row, _ throws(StorageError) in
@@ -162,9 +185,36 @@ final class PostgreSQLSession: StoreSession, @unchecked Sendable {
                         return try UserRows.decodeAttributes(rows.bytes(row, 1), of: userID)
                     }
                 }
-            case .failure(let error):
-                for lookup in profiles { lookup.completion(.failure(error)) }
-                for lookup in attributes { lookup.completion(.failure(error)) }
+            case .failure(let error): done(error)
+            }
+        }
+    }
+
+    private static func fail(
+        _ profiles: Lookups<ProfileRecord>, _ attributes: Lookups<AttributeRecord>, _ error: PostgreSQLError
+    ) {
+        let failure = error.asStorageError
+        for lookup in profiles { lookup.completion(.failure(failure)) }
+        for lookup in attributes { lookup.completion(.failure(failure)) }
+    }
+
+    /// Sends lookups that failed together as one query for each node of a distributed database, so that one that cannot be
+    /// reached fails only its users.
+    private func divide(_ profiles: Lookups<ProfileRecord>, _ attributes: Lookups<AttributeRecord>) {
+        let users = Set(profiles.map(\.userID)).union(attributes.map(\.userID))
+        attempt([UserRows.nodes(.texts(users.map(\.string)))]) { [self] result in
+            switch result {
+            case .success(let rows):
+                let nodes = UserRows.nodes(rows[0])
+                for node in Set(nodes.values) {
+                    let (some, others) = (
+                        profiles.filter { nodes[$0.userID] == node }, attributes.filter { nodes[$0.userID] == node }
+                    )
+                    lookUp(some, others) { error in
+                        if let error { Self.fail(some, others, error) }
+                    }
+                }
+            case .failure(let error): Self.fail(profiles, attributes, error)
             }
         }
     }
@@ -188,17 +238,17 @@ final class PostgreSQLSession: StoreSession, @unchecked Sendable {
     // MARK: Reads
 
     /// Reads, once more after a serialization failure. There are rows for each query.
-    func read(
-        _ queries: [Query], attempts: Int = 5, _ completion: @escaping (Result<[Rows], StorageError>) -> Void
-    ) {
-        readConnection.run(queries) { [self] result in
-            switch result {
-            case .success(let rows): completion(.success(rows))
-            case .failure(let error) where error.remedy == .retry && attempts > 1:
-                after(milliseconds: .random(in: 1...20)) { [self] in
-                    read(queries, attempts: attempts - 1, completion)
-                }
-            case .failure(let error): completion(.failure(error.asStorageError))
+    func read(_ queries: [Query], _ completion: @escaping (Result<[Rows], StorageError>) -> Void) {
+        attempt(queries) { result in completion(result.mapError(\.asStorageError)) }
+    }
+
+    private func attempt(_ queries: [Query], attempts: Int = 5, _ completion: @escaping Connection.Completion) {
+        reader.run(queries) { [self] result in
+            guard case .failure(let error) = result, error.remedy == .retry, attempts > 1 else {
+                return completion(result)
+            }
+            after(milliseconds: .random(in: 1...20)) { [self] in
+                attempt(queries, attempts: attempts - 1, completion)
             }
         }
     }
@@ -263,35 +313,51 @@ final class PostgreSQLSession: StoreSession, @unchecked Sendable {
         store.settled(count)
     }
 
-    /// Starts the next transaction, if none is under way. One that fails at once makes way for the next.
+    /// Starts transactions as long as a connection is free. One that fails at once makes way for the next.
     private func startRound() {
-        while !isWriting, let first = waiting.first {
-            isWriting = true
+        while !changesProject, let first = waiting.first {
             switch first {
             case .project(let change):
+                guard !writers.contains(where: \.isBusy) else { return }
                 waiting.removeFirst()
-                ProjectRound(change, in: self, on: writeConnection) { [self] in isWriting = false }.start()
+                let writer = writers[0]
+                (changesProject, writer.isBusy) = (true, true)
+                ProjectRound(change, in: self, on: writer.connection) { [self] in
+                    (changesProject, writer.isBusy) = (false, false)
+                }.start()
             case .change:
+                guard let writer = writers.first(where: { !$0.isBusy }) else { return }
                 let changes = takeChanges()
-                WriteRound(changes, in: self, on: writeConnection) { [self] alone in
+                guard !changes.isEmpty else { return }
+                writer.isBusy = true
+                if writers.count > 1 { writer.users = Set(changes.flatMap { $0.steps.map(\.userID) }) }
+                WriteRound(changes, in: self, on: writer.connection) { [self] alone in
                     waiting.insert(contentsOf: alone.map { .change($0) }, at: 0)
-                    isWriting = false
+                    (writer.isBusy, writer.users) = (false, [])
                 }.start()
             }
         }
     }
 
-    /// Takes the changes of the next transaction: as many as may be together, in order.
+    /// Takes the changes of the next transaction: as many as may be together, in order, up to one of a user whom a
+    /// transaction under way concerns.
     private func takeChanges() -> [PendingChange] {
         var changes: [PendingChange] = []
         var steps = 0
-        for case .change(let change) in waiting {
+        let busy = writers.filter(\.isBusy)
+        for next in waiting {
+            guard case .change(let change) = next else { break }
+            if !busy.isEmpty, change.steps.contains(where: { step in busy.contains { $0.users.contains(step.userID) } })
+            {
+                break
+            }
             guard let first = changes.first else {
                 changes.append(change)
                 steps += change.steps.count
                 continue
             }
-            guard !first.isAlone, !change.isAlone, (first.kind == .records) == (change.kind == .records),
+            guard !first.isAlone, !change.isAlone, first.node == change.node,
+                (first.kind == .records) == (change.kind == .records),
                 steps + change.steps.count <= store.configuration.batchLimit
             else { break }
             changes.append(change)
@@ -304,7 +370,7 @@ final class PostgreSQLSession: StoreSession, @unchecked Sendable {
     /// Writes a little.
     func probe(slot: Int64, _ completion: @escaping @Sendable (Result<Void, StorageError>) -> Void) {
         guard !isClosed else { return completion(.failure(.closed)) }
-        writeConnection.run([Self.probeStatement(.integer(slot))]) { [self] result in
+        writers[0].connection.run([Self.probeStatement(.integer(slot))]) { [self] result in
             switch result {
             case .success:
                 store.hasProven()

@@ -29,6 +29,8 @@ public final class PostgreSQLStore: Store {
     private let maintenance = Mutex<Maintenance?>(nil)
     /// A random number of this process's store.
     let server = Int64.random(in: .min ... .max)
+    /// Whether the users' rows are distributed over the nodes of a Citus cluster.
+    let isDistributed: Bool
     private let probeSlot = Int64.random(in: 0..<16)
 
     /// Opens the database; creates or migrates it if needed. Blocks until done.
@@ -39,9 +41,15 @@ public final class PostgreSQLStore: Store {
         connector = Connector(configuration)
         do throws(PostgreSQLError) {
             let handle = try Connector.open(configuration)
-            _ = try Schema.migrate(handle)
-            let counted = try ProfileCount.read(handle)
-            state.withLock { $0.counted = counted }
+            _ = try Schema.migrate(handle, distributes: false)
+            isDistributed = try Schema.isDistributed(handle)
+            do throws(PostgreSQLError) {
+                let counted = try ProfileCount.read(handle, isDistributed: isDistributed)
+                state.withLock { $0.counted = counted }
+            } catch {
+                // A node that cannot be reached fails only its users.
+                guard isDistributed, error.mayConcernOneNode else { throw error }
+            }
         } catch {
             throw DatabaseError(configuration.url, error)
         }
@@ -53,7 +61,8 @@ public final class PostgreSQLStore: Store {
         }
     }
 
-    /// Makes the tables, or brings them to this release's version. Blocks until done.
+    /// Makes the tables, or brings them to this release's version, and distributes the large ones if the database has the
+    /// extension `citus`. Blocks until done.
     ///
     /// - Returns: the version before and after.
     /// - Throws: ``DatabaseError``
@@ -61,7 +70,7 @@ public final class PostgreSQLStore: Store {
         _ configuration: PostgreSQLConfiguration
     ) throws(DatabaseError) -> (from: Int, to: Int) {
         do throws(PostgreSQLError) {
-            return try Schema.migrate(try Connector.open(configuration))
+            return try Schema.migrate(try Connector.open(configuration), distributes: true)
         } catch {
             throw DatabaseError(configuration.url, error)
         }

@@ -5,13 +5,23 @@ enum Schema {
     /// The advisory lock of servers that start together; any number that no one else uses.
     private static let lock = 4_739_118_001
 
+    /// The tables that Citus distributes, by what identifies a user: a user's rows are all on one node. The others are small,
+    /// and stay on the coordinator.
+    private static let distributedTables: [(table: String, column: String)] = [
+        ("users", "user_id"), ("exposures", "user_id"), ("goal_events", "user_id"),
+        ("user_goals", "user_id"), ("sticky_documents", "attribute_value"),
+    ]
+
     /// Brings the tables to this release's version, in one transaction under a lock.
     ///
+    /// - Parameter distributes: whether tables that are there already are distributed if the database has the extension
+    ///   `citus`, which takes time and locks; new ones are in any case.
     /// - Returns: the versions before and after.
-    static func migrate(_ handle: Handle) throws(PostgreSQLError) -> (from: Int, to: Int) {
+    static func migrate(_ handle: Handle, distributes: Bool) throws(PostgreSQLError) -> (from: Int, to: Int) {
         let steps = Migrations.postgreSQL
         let version = try version(handle)
-        guard version < steps.count else {
+        let distributable = distributes ? try undistributed(handle) : []
+        guard version < steps.count || !distributable.isEmpty else {
             try refuseNewer(version)
             return (version, version)
         }
@@ -27,6 +37,7 @@ enum Schema {
             let from = version?.flatMap { Int($0) } ?? 0
             try refuseNewer(from)
             for step in steps.dropFirst(from) { try handle.execute(String(decoding: step, as: UTF8.self)) }
+            if from == 0 || distributes { try distribute(handle) }
             try handle.execute(
                 "DELETE FROM holdfast_schema; INSERT INTO holdfast_schema (version) VALUES (\(steps.count))")
             try handle.execute("COMMIT")
@@ -34,6 +45,33 @@ enum Schema {
         } catch {
             _ = try? handle.execute("ROLLBACK")
             throw error
+        }
+    }
+
+    private static func hasCitus(_ handle: Handle) throws(PostgreSQLError) -> Bool {
+        !(try handle.execute("SELECT 1 FROM pg_extension WHERE extname = 'citus'").isEmpty)
+    }
+
+    /// Whether the tables are distributed over several nodes.
+    static func isDistributed(_ handle: Handle) throws(PostgreSQLError) -> Bool {
+        guard try hasCitus(handle) else { return false }
+        return !(try handle.execute("SELECT 1 FROM pg_dist_partition WHERE logicalrelid = 'users'::regclass").isEmpty)
+    }
+
+    /// The tables that could be distributed and are not.
+    private static func undistributed(_ handle: Handle) throws(PostgreSQLError) -> [(table: String, column: String)] {
+        guard try hasCitus(handle) else { return [] }
+        let rows = try handle.execute("SELECT relname FROM pg_dist_partition JOIN pg_class ON oid = logicalrelid")
+        let distributed = Set(rows.compactMap { $0.first ?? nil })
+        return distributedTables.filter { !distributed.contains($0.table) }
+    }
+
+    /// Distributes tables in one transaction with what made them. A user's rows are colocated.
+    private static func distribute(_ handle: Handle) throws(PostgreSQLError) {
+        try handle.execute("SET LOCAL statement_timeout = 0")
+        for (table, column) in try undistributed(handle) {
+            let colocation = table == "users" ? "" : ", colocate_with => 'users'"
+            try handle.execute("SELECT create_distributed_table('\(table)', '\(column)'\(colocation))")
         }
     }
 
@@ -57,35 +95,47 @@ enum Schema {
 }
 
 /// The numbers of profiles and assignments of all servers: counted in a small database, estimated from a sample in a great
-/// one.
+/// one. Of a distributed table the coordinator does not know the size: there the samples grow until one is large enough.
 enum ProfileCount {
     /// Rows that are counted without sampling.
     private static let exact = 100_000.0
+    /// Rows that are a large enough sample.
+    private static let enough = 10_000.0
 
-    static func read(_ handle: Handle) throws(PostgreSQLError) -> (profiles: Int64, assignments: Int64) {
+    static func read(
+        _ handle: Handle, isDistributed: Bool
+    ) throws(PostgreSQLError) -> (profiles: Int64, assignments: Int64) {
         let row = try handle.execute(sizeQuery).first
-        let percentage = percentage(rows: row?.first?.flatMap { Double($0) } ?? 0)
-        let counts = try handle.execute(
-            """
-            SELECT count(profile), coalesce(sum(assignments), 0) FROM users TABLESAMPLE SYSTEM (\(percentage))
-            """
-        ).first
-        func count(_ index: Int) -> Int64 {
-            scaled(counts?[index].flatMap { Double($0) } ?? 0, percentage)
+        var percentage = percentage(rows: row?.first?.flatMap { Double($0) } ?? 0, isDistributed: isDistributed)
+        while true {
+            let counts = try handle.execute(sampleQuery(of: "\(percentage)")).first
+            func count(_ index: Int) -> Double { counts?[index].flatMap { Double($0) } ?? 0 }
+            guard let larger = largerPercentage(than: percentage, rows: count(2)) else {
+                return (scaled(count(0), percentage), scaled(count(1), percentage))
+            }
+            percentage = larger
         }
-        return (count(0), count(1))
     }
 
     private static let sizeQuery = "SELECT reltuples::float8 FROM pg_class WHERE oid = 'users'::regclass"
     static let size = Statement("users_size", sizeQuery)
-    static let sample = Statement(
-        "users_sample",
-        """
-        SELECT count(profile)::float8, coalesce(sum(assignments), 0)::float8 FROM users TABLESAMPLE SYSTEM ($1)
-        """)
+    static let sample = Statement("users_sample", sampleQuery(of: "$1"))
 
-    static func percentage(rows: Double) -> Double {
-        rows <= exact ? 100 : 100 * exact / rows
+    private static func sampleQuery(of percentage: String) -> String {
+        """
+        SELECT count(profile)::float8, coalesce(sum(assignments), 0)::float8, count(*)::float8
+        FROM users TABLESAMPLE SYSTEM (\(percentage))
+        """
+    }
+
+    static func percentage(rows: Double, isDistributed: Bool) -> Double {
+        if isDistributed { return 0.01 }
+        return rows <= exact ? 100 : 100 * exact / rows
+    }
+
+    /// - Returns: `nil` if the sample has enough rows.
+    static func largerPercentage(than percentage: Double, rows: Double) -> Double? {
+        rows >= enough || percentage >= 100 ? nil : min(100, percentage * 10)
     }
 
     static func scaled(_ count: Double, _ percentage: Double) -> Int64 {

@@ -290,7 +290,10 @@ final class Connection: @unchecked Sendable {
         }
         isRollingBack = false
         let result: Result<[Rows], PostgreSQLError> = error.map { .failure($0) } ?? .success(rows)
-        if case .failure(let error) = result, error.remedy == .reconnect { return lose(error) }
+        // What a node of a distributed database has failed with came over a connection that is well.
+        if case .failure(let error) = result, error.remedy == .reconnect, !error.mayConcernOneNode {
+            return lose(error)
+        }
         complete(result)
         if !isBusy, closesWhenIdle { return shutDown() }
         sendNext()

@@ -58,6 +58,9 @@ struct PostgreSQLError: Error, CustomStringConvertible {
         ["21", "22", "23", "54"].contains { state.hasPrefix($0) } && state != Self.lostRace
     }
 
+    /// Whether a node of a distributed database may have failed that not all users are on; the connection itself is well.
+    var mayConcernOneNode: Bool { state.hasPrefix("08") || state.hasPrefix("57P") }
+
     var description: String {
         state.isEmpty ? "the database cannot be reached: \(message)" : "\(message) (SQLSTATE \(state))"
     }

@@ -69,28 +69,44 @@ struct Parameter {
         Parameter(type: float8, bytes: bigEndian(value.bitPattern))
     }
 
-    static func texts(_ values: some Collection<String?>) -> Parameter {
-        array(of: text, as: text1, values) { value, output in output.append(contentsOf: value.utf8) }
+    static func texts(_ values: [String?]) -> Parameter {
+        array(of: text, as: text1, values) { value, output in
+            var value = value
+            value.withUTF8 { bytes in
+                append(UInt32(truncatingIfNeeded: bytes.count), to: &output)
+                output.append(contentsOf: bytes)
+            }
+        }
     }
 
-    static func blobs(_ values: some Collection<[UInt8]?>) -> Parameter {
-        array(of: bytea, as: bytea1, values) { value, output in output.append(contentsOf: value) }
+    static func blobs(_ values: [[UInt8]?]) -> Parameter {
+        array(of: bytea, as: bytea1, values) { value, output in
+            append(UInt32(truncatingIfNeeded: value.count), to: &output)
+            output.append(contentsOf: value)
+        }
     }
 
-    static func integers(_ values: some Collection<Int64?>) -> Parameter {
-        array(of: int8, as: int81, values) { value, output in append(UInt64(bitPattern: value), to: &output) }
+    static func integers(_ values: [Int64?]) -> Parameter {
+        array(of: int8, as: int81, values) { value, output in
+            append(UInt32(8), to: &output)
+            append(UInt64(bitPattern: value), to: &output)
+        }
     }
 
-    static func doubles(_ values: some Collection<Double?>) -> Parameter {
-        array(of: float8, as: float81, values) { value, output in append(value.bitPattern, to: &output) }
+    static func doubles(_ values: [Double?]) -> Parameter {
+        array(of: float8, as: float81, values) { value, output in
+            append(UInt32(8), to: &output)
+            append(value.bitPattern, to: &output)
+        }
     }
 
+    /// - Parameter encode: appends the length of a value in bytes and the value.
+    @inline(__always)
     private static func array<Element>(
-        of element: UInt32, as type: UInt32, _ values: some Collection<Element?>,
-        _ encode: (Element, inout [UInt8]) -> Void
+        of element: UInt32, as type: UInt32, _ values: [Element?], _ encode: (Element, inout [UInt8]) -> Void
     ) -> Parameter {
         var output: [UInt8] = []
-        output.reserveCapacity(20 + 24 * values.count)
+        output.reserveCapacity(20 + 32 * values.count)
         let hasNull: UInt32 = values.contains { $0 == nil } ? 1 : 0
         // An empty array has no dimension.
         guard !values.isEmpty else {
@@ -100,16 +116,12 @@ struct Parameter {
         // One dimension, whose indices begin at 1.
         for word in [1, hasNull, element, UInt32(truncatingIfNeeded: values.count), 1] { append(word, to: &output) }
         for value in values {
-            let start = output.count
-            append(UInt32.max, to: &output)
-            guard let value else { continue }
-            encode(value, &output)
-            let length = bigEndian(UInt32(truncatingIfNeeded: output.count - start - 4))
-            output.replaceSubrange(start..<start + 4, with: length)
+            if let value { encode(value, &output) } else { append(UInt32.max, to: &output) }
         }
         return Parameter(type: type, bytes: output)
     }
 
+    @inline(__always)
     private static func append(_ number: some FixedWidthInteger, to output: inout [UInt8]) {
         withUnsafeBytes(of: number.bigEndian) { output.append(contentsOf: $0) }
     }

@@ -59,6 +59,9 @@ enum ExposureRows {
 
 /// The `goal_events` table.
 enum GoalEventRows {
+    private static let columns = """
+        user_id, number, goal, value, happened_at, received_at, sdk_key, sender_id, payload
+        """
     /// Since a time for each user.
     static let ofUsers = Statement(
         "goal_events",
@@ -66,6 +69,7 @@ enum GoalEventRows {
         SELECT goal_events.user_id, goal, value, happened_at, sender_id
         FROM unnest($1::text[], $2::bigint[]) AS asked (user_id, since)
         JOIN goal_events ON goal_events.user_id = asked.user_id AND happened_at >= asked.since
+        WHERE goal_events.user_id = ANY($1)
         ORDER BY number
         """)
     static let known = Statement(
@@ -74,23 +78,28 @@ enum GoalEventRows {
         SELECT goal_events.user_id, goal_events.sender_id
         FROM unnest($1::text[], $2::text[]) AS asked (user_id, sender_id)
         JOIN goal_events ON goal_events.user_id = asked.user_id AND goal_events.sender_id = asked.sender_id
+        WHERE goal_events.user_id = ANY($1)
         """)
-    private static let columns = """
+    private static let pageColumns = """
         number, user_id, goal, value, happened_at, received_at, sdk_key, sender_id, payload
         """
     static let page = Statement(
-        "goal_event_page", "SELECT \(columns) FROM goal_events WHERE number > $1 ORDER BY number LIMIT $2")
+        "goal_event_page", "SELECT \(pageColumns) FROM goal_events WHERE number > $1 ORDER BY number LIMIT $2")
     static let pageOfUser = Statement(
         "goal_events_of_user",
-        "SELECT \(columns) FROM goal_events WHERE user_id = $1 AND number < $2 ORDER BY number DESC LIMIT $3")
-    /// Deletes the events of one user whose sender's id an event of another has, before the others are moved.
-    static let deleteKnown = Statement(
-        "delete_known_goal_events",
+        "SELECT \(pageColumns) FROM goal_events WHERE user_id = $1 AND number < $2 ORDER BY number DESC LIMIT $3")
+    /// Copies the events of one user to another, except those whose sender's id an event of the other has. They keep their
+    /// numbers. A row does not change its user: on Citus it would have to change its node.
+    static let copy = Statement(
+        "copy_goal_events",
         """
-        DELETE FROM goal_events WHERE user_id = $1 AND sender_id IN
-            (SELECT sender_id FROM goal_events WHERE user_id = $2 AND sender_id IS NOT NULL)
+        INSERT INTO goal_events (\(columns))
+        SELECT $2, number, goal, value, happened_at, received_at, sdk_key, sender_id, payload FROM goal_events
+        WHERE user_id = $1
+        ON CONFLICT DO NOTHING
         """)
-    static let move = Statement("move_goal_events", "UPDATE goal_events SET user_id = $2 WHERE user_id = $1")
+    static let ofUsersExist = Statement(
+        "goal_events_exist", "SELECT DISTINCT user_id FROM goal_events WHERE user_id = ANY($1)")
     static let delete = Statement("delete_goal_events", "DELETE FROM goal_events WHERE user_id = ANY($1)")
     /// What was tallied of them stays.
     static let deleteOldest = Statement(
@@ -103,8 +112,7 @@ enum GoalEventRows {
     private static let insertAll = Statement(
         "insert_goal_events",
         """
-        INSERT INTO goal_events
-        (user_id, number, goal, value, happened_at, received_at, sdk_key, sender_id, payload)
+        INSERT INTO goal_events (\(columns))
         SELECT user_id, nextval('event_numbers'), goal, value, happened_at, received_at, sdk_key, sender_id, payload
         FROM unnest($1::text[], $2::text[], $3::float8[], $4::bigint[], $5::bigint[], $6::text[], $7::text[], $8::text[])
             WITH ORDINALITY AS new
@@ -143,6 +151,7 @@ enum UserGoalRows {
         """
         DELETE FROM user_goals USING unnest($1::text[], $2::text[]) AS old (user_id, experiment_id)
         WHERE user_goals.user_id = old.user_id AND user_goals.experiment_id = old.experiment_id
+            AND user_goals.user_id = ANY($1)
         """)
     private static let putAll = Statement(
         "put_user_goals",

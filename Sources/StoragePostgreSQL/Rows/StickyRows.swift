@@ -9,6 +9,7 @@ enum StickyRows {
         """
         SELECT attribute_value, attribute_name, assignments FROM sticky_documents
         JOIN unnest($1::text[], $2::text[]) AS asked (value, name) ON attribute_value = value AND attribute_name = name
+        WHERE attribute_value = ANY($1)
         """)
     private static let insertEmpty = Statement(
         "insert_sticky_document",

@@ -9,15 +9,13 @@ enum UserRows {
         "profile_rows", "SELECT user_id, version, profile FROM users WHERE user_id = ANY($1)")
     static let wholeRows = Statement(
         "whole_rows", "SELECT user_id, version, profile, attributes FROM users WHERE user_id = ANY($1)")
-    /// In the order of the ids, as all statements lock.
-    static let lockedRows = Statement(
-        "locked_rows",
-        """
-        SELECT user_id, version, profile, attributes FROM users WHERE user_id = ANY($1) ORDER BY user_id FOR UPDATE
-        """)
+    /// Of one user. Those of several are locked one after the other, in the order of their ids as all statements lock:
+    /// Citus refuses to lock rows of several shards in one statement.
+    static let lockedRow = Statement(
+        "locked_row", "SELECT user_id, version, profile, attributes FROM users WHERE user_id = $1 FOR UPDATE")
 
     /// Each statement touches only rows whose version is still the one that was read, and returns the users whose row it
-    /// has touched.
+    /// has touched. `ANY` says nothing more than the join, but tells Citus which shards are concerned.
     static let updateProfiles = Statement(
         "update_profiles",
         """
@@ -25,7 +23,7 @@ enum UserRows {
             expires_at = new.expires_at
         FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bytea[], $5::bigint[], $6::bigint[])
             AS new (user_id, expected, version, profile, assignments, expires_at)
-        WHERE users.user_id = new.user_id AND users.version = new.expected
+        WHERE users.user_id = new.user_id AND users.version = new.expected AND users.user_id = ANY($1)
         RETURNING users.user_id
         """)
     static let updateAttributes = Statement(
@@ -33,7 +31,7 @@ enum UserRows {
         """
         UPDATE users SET version = new.version, attributes = new.attributes
         FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bytea[]) AS new (user_id, expected, version, attributes)
-        WHERE users.user_id = new.user_id AND users.version = new.expected
+        WHERE users.user_id = new.user_id AND users.version = new.expected AND users.user_id = ANY($1)
         RETURNING users.user_id
         """)
     static let updateVersions = Statement(
@@ -41,14 +39,14 @@ enum UserRows {
         """
         UPDATE users SET version = new.version
         FROM unnest($1::text[], $2::bigint[], $3::bigint[]) AS new (user_id, expected, version)
-        WHERE users.user_id = new.user_id AND users.version = new.expected
+        WHERE users.user_id = new.user_id AND users.version = new.expected AND users.user_id = ANY($1)
         RETURNING users.user_id
         """)
     static let deleteRows = Statement(
         "delete_rows",
         """
         DELETE FROM users USING unnest($1::text[], $2::bigint[]) AS old (user_id, expected)
-        WHERE users.user_id = old.user_id AND users.version = old.expected
+        WHERE users.user_id = old.user_id AND users.version = old.expected AND users.user_id = ANY($1)
         RETURNING users.user_id
         """)
     /// A user who has a row by now keeps it.
@@ -61,13 +59,12 @@ enum UserRows {
         RETURNING user_id
         """)
 
-    /// Keeps rows that were only read as they are until the commit.
-    static let keepRows = Statement(
-        "keep_rows",
+    /// Keeps a row that was only read as it is until the commit. Fails with ``PostgreSQLError/lostRace`` if it is another.
+    static let keepRow = Statement(
+        "keep_row",
         """
-        SELECT users.user_id FROM users JOIN unnest($1::text[], $2::bigint[]) AS old (user_id, expected)
-        ON users.user_id = old.user_id AND users.version = old.expected
-        ORDER BY users.user_id FOR SHARE OF users
+        SELECT 1 / (count(*) = 1)::integer
+        FROM (SELECT FROM users WHERE user_id = $1 AND version = $2 FOR SHARE) AS kept
         """)
 
     static let page = Statement(
@@ -83,6 +80,20 @@ enum UserRows {
     static let expired = Statement(
         "expired_profiles",
         "SELECT user_id FROM users WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2")
+
+    /// On which node of a Citus cluster the rows of users are.
+    static let nodes = Statement(
+        "nodes_of_users",
+        """
+        SELECT asked.user_id, pg_dist_placement.groupid FROM unnest($1::text[]) AS asked (user_id)
+        JOIN pg_dist_placement ON shardid = get_shard_id_for_distribution_column('users', asked.user_id)
+        """)
+
+    static func nodes(_ rows: Rows) -> [Identifier: Int64] {
+        var nodes: [Identifier: Int64] = [:]
+        for row in rows.indices { nodes[rows.identifier(row, 0)] = rows.integer(row, 1) }
+        return nodes
+    }
 
     static func decodeProfile(_ rows: Rows, _ row: Int, _ column: Int32) -> UserRecords.Stored<ProfileRecord> {
         guard !rows.isNull(row, column) else { return .absent }

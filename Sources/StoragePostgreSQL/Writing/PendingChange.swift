@@ -27,6 +27,8 @@ final class PendingChange {
     let kind: Kind
     /// Whether the change failed together with others, and is tried without them.
     var isAlone = false
+    /// The node of a distributed database that it concerns, if it failed together with changes of others.
+    var node: Int64?
     private let completion: (StorageError?) -> Void
 
     /// What the steps touch.

@@ -72,10 +72,10 @@ struct RoundEffects {
             if !elements.isEmpty { queries.append(query(elements)) }
         }
         for (former, userID) in takenOver {
-            for statement in [GoalEventRows.deleteKnown, GoalEventRows.move, AuditRows.move] {
-                let parameters = [Parameter.text(former.string), .text(userID.string)]
-                queries.append(Query(statement: statement, parameters: parameters))
-            }
+            let parameters = [Parameter.text(former.string), .text(userID.string)]
+            queries.append(Query(statement: GoalEventRows.copy, parameters: parameters))
+            queries.append(GoalEventRows.delete(.texts([former.string])))
+            queries.append(Query(statement: AuditRows.move, parameters: parameters))
         }
         add(users.filter(\.isErased).map(\.userID.string)) { erased in
             for statement in [

@@ -22,14 +22,6 @@ struct RoundNeeds {
     private var senders: Set<Sender> = []
     private var periods: Set<Identifier> = []
 
-    private static let otherRecordsExist = Statement(
-        "other_records",
-        """
-        SELECT user_id FROM unnest($1::text[]) AS asked (user_id)
-        WHERE EXISTS (SELECT FROM goal_events WHERE goal_events.user_id = asked.user_id)
-            OR EXISTS (SELECT FROM audit WHERE audit.user_id = asked.user_id)
-        """)
-
     private static let stickyDocumentsExist = Statement(
         "sticky_documents_exist",
         "SELECT DISTINCT attribute_value FROM sticky_documents WHERE attribute_value = ANY($1)")
@@ -61,13 +53,17 @@ struct RoundNeeds {
     /// The queries, those of users' rows first: what is read after a version was current when it was, or the write fails.
     ///
     /// - Parameters:
-    ///   - rowStatement: selects users' rows.
+    ///   - rowStatement: selects users' rows; `nil` to lock them.
     ///   - server: whose own erasures do not count.
-    func readings(_ rowStatement: Statement, server: Int64) -> [Reading] {
+    func readings(_ rowStatement: Statement?, server: Int64) -> [Reading] {
         var readings: [Reading] = []
-        if !rows.isEmpty {
-            let sorted = rows.sorted()
+        let sorted = rows.sorted()
+        if let rowStatement, !sorted.isEmpty {
             readings.append((rowStatement(.texts(sorted.map(\.string))), { $1.takeRows($0, of: sorted) }))
+        } else {
+            for userID in sorted {
+                readings.append((UserRows.lockedRow(.text(userID.string)), { $1.takeRows($0, of: [userID]) }))
+            }
         }
         if newestDatafile {
             readings.append(
@@ -144,8 +140,11 @@ struct RoundNeeds {
                 round.users[variation.userID]?.readForcedVariations?.append(variation)
             }
         }
-        read(otherRecords, Self.otherRecordsExist) { [otherRecords] rows, round in
+        read(otherRecords, GoalEventRows.ofUsersExist) { [otherRecords] rows, round in
             for userID in otherRecords { round.users[userID]?.readOtherRecords = false }
+            for row in rows.indices { round.users[rows.identifier(row, 0)]?.readOtherRecords = true }
+        }
+        read(otherRecords, AuditRows.ofUsersExist) { rows, round in
             for row in rows.indices { round.users[rows.identifier(row, 0)]?.readOtherRecords = true }
         }
         read(stickyDocuments, Self.stickyDocumentsExist) { [stickyDocuments] rows, round in

@@ -223,8 +223,7 @@ final class WriteRound {
             return fail(.unavailable(reason: "a change asks for more and more to be read"))
         }
         let onlyProfiles = changes.allSatisfy { $0.kind == .profile }
-        let rowStatement =
-            isLocking ? UserRows.lockedRows : onlyProfiles ? UserRows.profileRows : UserRows.wholeRows
+        let rowStatement = isLocking ? nil : onlyProfiles ? UserRows.profileRows : UserRows.wholeRows
         let readings = needs.readings(rowStatement, server: store.server)
         let begin = isLocking && reads == 1 ? [Statement.begin()] : []
         connection.run(begin + readings.map(\.query)) { [self] result in
@@ -257,10 +256,7 @@ final class WriteRound {
         if let version = effects.newestDatafile { queries += ProjectStateRow.expectNewest(version) }
         let written = Set(changed.map(\.userID))
         let kept = effects.keptVersions.filter { !written.contains($0.key) }.sorted { $0.key < $1.key }
-        if !kept.isEmpty {
-            let parameters = [Parameter.texts(kept.map(\.key.string)), .integers(kept.map(\.value))]
-            queries.append(Query(statement: UserRows.keepRows.guarded, parameters: parameters))
-        }
+        queries += kept.map { UserRows.keepRow(.text($0.key.string), .integer($0.value)) }
         let first = queries.count
         queries += rows.queries
         queries += effects.queries(changed, server: store.server)
@@ -317,13 +313,35 @@ final class WriteRound {
         case .none where error.mayConcernOneChange && changes.count > 1:
             for change in changes { change.isAlone = true }
             ended(changes)
-        case .none, .reconnect: fail(error.asStorageError)
+        case _ where error.mayConcernOneNode && store.isDistributed && changes.count > 1 && changes[0].node == nil:
+            divide(error)
+        case .none, .reconnect:
+            fail(error.asStorageError, isOneNode: store.isDistributed && error.mayConcernOneNode)
         }
     }
 
-    private func fail(_ error: StorageError) {
+    /// Makes a transaction for each node of a distributed database: one that cannot be reached fails only its users.
+    private func divide(_ error: PostgreSQLError) {
+        let users = Set(changes.flatMap { $0.steps.map(\.userID) })
+        connection.run([UserRows.nodes(.texts(users.map(\.string)))]) { [self] result in
+            guard case .success(let rows) = result else { return fail(error.asStorageError) }
+            let nodes = UserRows.nodes(rows[0])
+            var divided: [Int64: [PendingChange]] = [:]
+            var others: [PendingChange] = []
+            for change in changes {
+                let node = Set(change.steps.map { nodes[$0.userID] }).count == 1 ? nodes[change.steps[0].userID] : nil
+                change.node = node
+                change.isAlone = node == nil
+                if let node { divided[node, default: []].append(change) } else { others.append(change) }
+            }
+            ended(divided.values.flatMap { $0 } + others)
+        }
+    }
+
+    /// - Parameter isOneNode: whether the fault lies in a node of a distributed database; the others go on.
+    private func fail(_ error: StorageError, isOneNode: Bool = false) {
         store.failed(changes.reduce(0) { $0 + $1.count })
-        store.writesFail(error)
+        if !isOneNode { store.writesFail(error) }
         for change in changes { session.complete(change, error) }
         changes = []
         ended([])

@@ -141,7 +141,7 @@ struct ServeOptions: ParsableArguments {
         var result = ServeConfiguration()
         settings.apply(listen, "listen", to: &result.listen)
         try store.apply(settings, to: &result.database)
-        try settings.apply(databaseConnections, "database-connections", in: 1...2, to: &result.databaseConnections)
+        try settings.apply(databaseConnections, "database-connections", in: 1...8, to: &result.databaseConnections)
         try settings.apply(databaseTimeout, "database-timeout", to: &result.databaseTimeout)
         try settings.apply(databasePooler, "database-pooler", to: &result.databasePooler)
         settings.apply(tokensFile, "tokens-file", to: &result.tokensFile)
