@@ -191,7 +191,7 @@ let package = Package(
             name: "IntegrationTests",
             dependencies: [
                 "holdfast", "Bucketing", "JSON", "CSQLite", "Migrations", "StorageSQLite", "APITestSupport",
-                "TestSupport",
+                "PostgreSQLTestSupport", "TestSupport",
             ],
             exclude: ["Python"],
             swiftSettings: strict
@@ -205,6 +205,7 @@ let package = Package(
             swiftSettings: strict),
         .target(
             name: "PostgreSQLTestSupport", dependencies: ["CPostgreSQL"], path: "Tests/PostgreSQLTestSupport",
+            exclude: ["citus-cluster", "postgresql-hosts"],
             swiftSettings: strict),
         .testTarget(
             name: "StoragePostgreSQLTests",

@@ -5,9 +5,12 @@ import StoragePostgreSQL
 import StorageSQLite
 import Synchronization
 
-/// The store that the API tests run over: SQLite, or with `HOLDFAST_TEST_DATABASE=postgresql` in the environment PostgreSQL.
+/// The store that the API tests run over: SQLite, or with `HOLDFAST_TEST_DATABASE` in the environment PostgreSQL
+/// (`postgresql`), also distributed (`citus`).
 enum TestStore {
-    static var isPostgreSQL: Bool { ProcessInfo.processInfo.environment["HOLDFAST_TEST_DATABASE"] == "postgresql" }
+    static var isPostgreSQL: Bool {
+        ["postgresql", "citus"].contains(ProcessInfo.processInfo.environment["HOLDFAST_TEST_DATABASE"])
+    }
 
     /// Returns what `--database` names: the same for the same name and directory.
     static func location(_ name: String, in directory: TemporaryDirectory) throws -> String {

@@ -9,11 +9,20 @@ public final class PostgreSQLServer: @unchecked Sendable {
     // Safe: all state is constant after the start.
     public let directory: String
     public let port: UInt16
+    /// Whether it is the coordinator of a Citus cluster; its two workers listen on the next ports.
+    public let isCitus: Bool
     private let supervisor: Process
     private let input = Pipe()
 
-    /// One server for all tests that do not need one of their own. It does not sync: nobody cuts its power.
-    public static let shared = Result { try PostgreSQLServer(["fsync=off", "full_page_writes=off"]) }
+    /// One server for all tests that do not need one of their own. It does not sync: nobody cuts its power. With
+    /// `HOLDFAST_TEST_DATABASE=citus` in the environment a Citus cluster.
+    public static let shared = Result {
+        let isCitus = ProcessInfo.processInfo.environment["HOLDFAST_TEST_DATABASE"] == "citus"
+        return try PostgreSQLServer(["fsync=off", "full_page_writes=off"], isCitus: isCitus)
+    }
+
+    /// Whether the extension `citus` is installed, of which Debian has no package.
+    public static let hasCitus = FileManager.default.fileExists(atPath: "/usr/lib/postgresql/15/lib/citus.so")
 
     public struct NotStarted: Error, CustomStringConvertible {
         public let description: String
@@ -21,13 +30,17 @@ public final class PostgreSQLServer: @unchecked Sendable {
 
     /// Starts a server and blocks until it accepts connections.
     ///
-    /// - Parameter settings: lines for its configuration.
-    public init(_ settings: [String] = []) throws {
-        port = try Self.freePort()
+    /// - Parameters:
+    ///   - settings: lines for its configuration.
+    ///   - isCitus: whether to start a Citus cluster.
+    public init(_ settings: [String] = [], isCitus: Bool = false) throws {
+        self.isCitus = isCitus
+        port = try Self.freePort(andNext: isCitus ? 2 : 0)
         directory = "/tmp/holdfast-postgresql-\(getpid())-\(port)"
         supervisor = Process()
         supervisor.executableURL = URL(fileURLWithPath: "/bin/sh")
-        supervisor.arguments = ["-c", Self.script, "sh", directory, "\(port)"] + settings
+        let cluster = URL(filePath: #filePath).deletingLastPathComponent().appending(path: "citus-cluster").path
+        supervisor.arguments = (isCitus ? [cluster] : ["-c", Self.script, "sh"]) + [directory, "\(port)"] + settings
         supervisor.standardInput = input
         let output = Pipe()
         supervisor.standardOutput = output
@@ -83,12 +96,24 @@ public final class PostgreSQLServer: @unchecked Sendable {
         cd / && rm -rf "$directory"
         """
 
-    private static func freePort() throws -> UInt16 {
+    /// - Parameter more: how many ports after it must be free, too.
+    public static func freePort(andNext more: UInt16 = 0) throws -> UInt16 {
+        while true {
+            let port = try freePort(0)
+            let isFree =
+                port < .max - more && (1...more + 1).dropLast().allSatisfy { (try? freePort(port + $0)) != nil }
+            if isFree { return port }
+        }
+    }
+
+    /// - Parameter wanted: 0 for any.
+    private static func freePort(_ wanted: UInt16) throws -> UInt16 {
         let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
         guard descriptor >= 0 else { throw NotStarted(description: "no socket is left") }
         defer { close(descriptor) }
         var address = sockaddr_in()
         address.sin_family = sa_family_t(AF_INET)
+        address.sin_port = wanted.bigEndian
         address.sin_addr.s_addr = inet_addr("127.0.0.1")
         var length = socklen_t(MemoryLayout<sockaddr_in>.size)
         let isBound = withUnsafeMutablePointer(to: &address) { pointer in
@@ -96,17 +121,24 @@ public final class PostgreSQLServer: @unchecked Sendable {
                 bind(descriptor, address, length) == 0 && getsockname(descriptor, address, &length) == 0
             }
         }
-        guard isBound else { throw NotStarted(description: "no port is left") }
+        guard isBound else { throw NotStarted(description: "no port is left, or not \(wanted)") }
         return UInt16(bigEndian: address.sin_port)
     }
 
     /// The process id of the server.
-    public var processID: pid_t? {
-        let file = try? String(contentsOfFile: "\(directory)/data/postmaster.pid", encoding: .utf8)
+    public var processID: pid_t? { processID(of: "data") }
+
+    /// - Parameter data: the folder of its data; `worker1` and `worker2` are those of a Citus cluster.
+    public func processID(of data: String) -> pid_t? {
+        let file = try? String(contentsOfFile: "\(directory)/\(data)/postmaster.pid", encoding: .utf8)
         return file?.split(separator: "\n").first.flatMap { pid_t($0) }
     }
 
     public func url(_ database: String) -> String {
+        url(database, port: port)
+    }
+
+    func url(_ database: String, port: UInt16) -> String {
         "postgresql://postgres@127.0.0.1:\(port)/\(database)"
     }
 }

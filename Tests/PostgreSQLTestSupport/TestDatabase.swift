@@ -9,12 +9,25 @@ public final class TestDatabase: Sendable {
     public init(on server: PostgreSQLServer? = nil) throws {
         self.server = try server ?? PostgreSQLServer.shared.get()
         name = "test_\(UInt64.random(in: 0...UInt64.max))"
-        try SQLConnection(self.server.url("postgres")).execute("CREATE DATABASE \(name)")
+        for port in ports {
+            try SQLConnection(self.server.url("postgres", port: port)).execute("CREATE DATABASE \(name)")
+            guard self.server.isCitus else { continue }
+            try SQLConnection(self.server.url(name, port: port)).execute("CREATE EXTENSION citus")
+        }
+        guard self.server.isCitus else { return }
+        let coordinator = try SQLConnection(url)
+        try coordinator.execute("SELECT citus_set_coordinator_host('127.0.0.1', \(ports[0]))")
+        for port in ports.dropFirst() { try coordinator.execute("SELECT citus_add_node('127.0.0.1', \(port))") }
     }
 
     deinit {
-        _ = try? SQLConnection(server.url("postgres")).execute("DROP DATABASE \(name) WITH (FORCE)")
+        for port in ports {
+            _ = try? SQLConnection(server.url("postgres", port: port)).execute("DROP DATABASE \(name) WITH (FORCE)")
+        }
     }
+
+    /// Of the servers that have a part of it, the one that clients connect to first.
+    private var ports: [UInt16] { (0..<(server.isCitus ? 3 : 1)).map { server.port + $0 } }
 
     public var url: String { server.url(name) }
 

@@ -50,6 +50,39 @@ extension PostgreSQLTests {
             }
         }
 
+        @Test("Changes of users around one of what all share are all made, in one batch", arguments: [1, 2, 4])
+        func mixedBatch(_ connections: Int) async throws {
+            try await withStores(1) {
+                $0.connectionsPerSession = connections
+            } _: { _, stores in
+                let session = try BackgroundSession(stores[0], label: "test")
+                defer { session.close() }
+                let (stream, continuation) = AsyncStream<Bool>.makeStream()
+                session.run { session in
+                    session.beginBatch()
+                    for number in 0..<12 {
+                        let user = Identifier("u\(number % 3)")
+                        let change = ProfileChange(
+                            userID: user, operation: .merge([Identifier("e\(number)"): "v"], onConflict: .replace))
+                        session.submit(change, by: nil) { continuation.yield((try? $0.get()) != nil) }
+                        guard number % 4 == 1 else { continue }
+                        let note = AuditNote(.segmentDelete, of: "s\(number)")
+                        session.record(note, by: .processUser) { continuation.yield((try? $0.get()) != nil) }
+                    }
+                    session.endBatch()
+                }
+                var outcomes: [Bool] = []
+                for await outcome in stream {
+                    outcomes.append(outcome)
+                    if outcomes.count == 15 { break }
+                }
+                #expect(outcomes.allSatisfy { $0 })
+                let reader = try stores[0].makeReader()
+                defer { reader.close() }
+                for user: Identifier in ["u0", "u1", "u2"] { #expect(try reader.profile(of: user)?.count == 4) }
+            }
+        }
+
         @Test("Of proposals of several stores for one user one is kept, and all learn it")
         func contendedAssignment() async throws {
             try await withStores(3) { _, stores in

@@ -1,5 +1,6 @@
 import APITestSupport
 import Foundation
+import PostgreSQLTestSupport
 import TestSupport
 import Testing
 
@@ -17,6 +18,17 @@ final class HistoryRun {
         var changesVariations = false
         /// Whether users are merged, two and two.
         var merges = false
+        var database = Database.sqlite
+
+        enum Database {
+            case sqlite, postgreSQL
+            /// Through pgbouncer in transaction mode.
+            case pooled
+            /// With serializable transactions by default.
+            case serializable
+            /// Distributed over two workers.
+            case citus
+        }
 
         static let all = [
             Setting(description: "two servers, assignments that expire", servers: 2, timeToLive: 80),
@@ -27,10 +39,38 @@ final class HistoryRun {
             Setting(description: "two servers, one of them killed", servers: 2, kills: true),
             Setting(description: "one client", clients: 1),
         ]
+
+        /// Two servers on one PostgreSQL each; the short form goes through the first of them only.
+        static let postgreSQL: [Setting] = {
+            let all = [
+                Setting(
+                    description: "PostgreSQL, users who are merged", servers: 2, clients: 4, merges: true,
+                    database: .postgreSQL),
+                Setting(description: "PostgreSQL", servers: 2, database: .postgreSQL),
+                Setting(
+                    description: "PostgreSQL, variations that come and go", servers: 2, changesVariations: true,
+                    database: .postgreSQL),
+                Setting(
+                    description: "PostgreSQL, one of the servers killed", servers: 2, kills: true, database: .postgreSQL
+                ),
+                Setting(
+                    description: "PostgreSQL, assignments that expire", servers: 2, timeToLive: 80,
+                    database: .postgreSQL),
+                Setting(description: "through pgbouncer", servers: 2, database: .pooled),
+                Setting(description: "PostgreSQL, serializable", servers: 2, database: .serializable),
+            ]
+            let distributed = [
+                Setting(description: "Citus", servers: 2, database: .citus),
+                Setting(
+                    description: "Citus, users who are merged", servers: 2, clients: 4, merges: true, database: .citus),
+            ]
+            guard TortureSettings.isLong else { return [all[0]] }
+            return all + (PostgreSQLServer.hasCitus ? distributed : [])
+        }()
     }
 
     private let setting: Setting
-    private let database: String
+    private let database: any TestLocation
     private let seed: UInt64
     private let users = (0..<4).map { "shared\($0)" }
     private let model: ProfileModel
@@ -45,7 +85,7 @@ final class HistoryRun {
     init(_ setting: Setting, in directory: TemporaryDirectory, seed: UInt64) throws {
         self.setting = setting
         self.seed = seed
-        database = directory.file("holdfast.db")
+        database = try SharedDatabase.make(setting.database, in: directory)
         let model = ProfileModel(timeToLive: setting.timeToLive.map { $0 * 1_000_000 })
         self.model = model
         let groups = setting.merges ? [Array(users[0...1]), Array(users[2...3])] : users.map { [$0] }
@@ -56,7 +96,7 @@ final class HistoryRun {
 
     private func start() throws -> ServerProcess {
         let options = setting.timeToLive.map { ["--assignment-ttl", "\($0)ms"] } ?? []
-        return try ServerProcess(database: database, options + ServerProcess.smallLog)
+        return try ServerProcess(database: database.location, options + database.options)
     }
 
     /// - Parameter operations: of all clients together.
