@@ -10,7 +10,7 @@ struct ServeOptions: ParsableArguments {
 
     @OptionGroup var store: DatabaseOptions
 
-    @Option(help: .init("Connections to PostgreSQL of each event loop, 1 or 2 (default: 2).", valueName: "n"))
+    @Option(help: .init("Connections to PostgreSQL of each event loop, 1 to 8 (default: 2).", valueName: "n"))
     var databaseConnections: String?
 
     @Option(
