@@ -143,8 +143,10 @@ let package = Package(
         .target(
             name: "APITestSupport",
             dependencies: [
-                "HoldfastAPI", "HoldfastCore", "HTTPServer", "JSON", "Storage", "StorageSQLite", "StoragePostgreSQL",
-                "PostgreSQLTestSupport", "TestSupport", .product(name: "Logging", package: "swift-log"),
+                "HoldfastAPI", "HoldfastCore", "HTTPServer", "JSON", "Storage", "StorageSQLite", "TestSupport",
+                .target(name: "StoragePostgreSQL", condition: .when(traits: ["PostgreSQL"])),
+                .target(name: "PostgreSQLTestSupport", condition: .when(traits: ["PostgreSQL"])),
+                .product(name: "Logging", package: "swift-log"),
             ],
             path: "Tests/APITestSupport", swiftSettings: strict),
         .testTarget(name: "JSONTests", dependencies: ["JSON", "TestSupport"], swiftSettings: strict),
@@ -190,8 +192,9 @@ let package = Package(
         .testTarget(
             name: "IntegrationTests",
             dependencies: [
-                "holdfast", "Bucketing", "JSON", "CSQLite", "Migrations", "StorageSQLite", "APITestSupport",
-                "PostgreSQLTestSupport", "TestSupport",
+                "holdfast", "Bucketing", "JSON", "CSQLite", "Migrations", "Storage", "StorageSQLite", "APITestSupport",
+                "TestSupport", .target(name: "StoragePostgreSQL", condition: .when(traits: ["PostgreSQL"])),
+                .target(name: "PostgreSQLTestSupport", condition: .when(traits: ["PostgreSQL"])),
             ],
             exclude: ["Python"],
             swiftSettings: strict

@@ -80,6 +80,12 @@ public struct CoreError: Error, Sendable {
             self.init(.unavailable, "the user was erased during the request; nothing was stored; try again")
         case .unavailable:
             self.init(.unavailable, "the store is unavailable; nothing was acknowledged; GET /readyz names the cause")
+        case .readOnly:
+            self.init(
+                .unavailable,
+                "the server must take changes; it is read-only while its database moves; nothing was stored; try again later"
+            )
+            retryAfter = 5
         case .closed:
             self.init(.unavailable, "the server is shutting down; nothing was stored")
         }

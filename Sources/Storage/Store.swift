@@ -20,14 +20,32 @@ public protocol Store: AnyObject, Sendable {
     /// Returns counters and gauges. Cheap.
     func metrics() -> StoreMetrics
 
+    /// Has a function called when any process has changed projects, attributes or segments, and when notification begins.
+    ///
+    /// - Parameter changed: called on any thread.
+    /// - Returns: `nil` if the store does not notify, so that its users have to ask now and then.
+    func watchProjects(_ changed: @escaping @Sendable () -> Void) -> (any ProjectWatch)?
+
     /// Refuses new changes, makes the submitted ones durable, and releases all resources except those of sessions, each of
     /// which must be closed on its executor. Blocks until done; do not call it from a completion.
     func close()
 }
 
 extension Store {
+    /// The default, for stores that do not notify.
+    public func watchProjects(_ changed: @escaping @Sendable () -> Void) -> (any ProjectWatch)? { nil }
+
     /// The default, for stores whose probe detects every failure.
     public var writeFailure: StorageError? { nil }
+}
+
+/// The notification of a store's changes.
+public protocol ProjectWatch: AnyObject, Sendable {
+    /// Whether changes are notified at present. Cheap.
+    var isActive: Bool { get }
+
+    /// Ends the notification.
+    func cancel()
 }
 
 /// Runs work one piece at a time: an event loop, or a ``DispatchExecutor``.
@@ -117,6 +135,8 @@ public enum StorageError: Error, Hashable, Sendable {
     case damaged(reason: String)
     /// The user was erased while the change waited for its transaction. Nothing was stored; the caller may retry.
     case erased
+    /// The store is only read at present. Nothing was stored; the caller may retry later.
+    case readOnly
     /// The store is closed or closing.
     case closed
 }
@@ -126,7 +146,7 @@ extension StorageError {
     public var concernsOneUser: Bool {
         switch self {
         case .tooManyAssignments, .conditionFailed, .damaged, .erased: true
-        case .overloaded, .unavailable, .staleDatafile, .closed: false
+        case .overloaded, .unavailable, .staleDatafile, .readOnly, .closed: false
         }
     }
 }
@@ -141,6 +161,7 @@ extension StorageError: CustomStringConvertible {
         case .staleDatafile: "the decision must use the active datafile; it used another"
         case .unavailable(let reason), .damaged(let reason): reason
         case .erased: "the user was erased during the change"
+        case .readOnly: "the store is only read at present"
         case .closed: "the store is closed"
         }
     }

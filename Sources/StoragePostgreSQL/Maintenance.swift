@@ -62,7 +62,7 @@ final class Maintenance: @unchecked Sendable {
         guard !store.isClosed else { return }
         ticks += 1
         if ticks.isMultiple(of: Self.ticksPerCount) { count() }
-        guard store.configuration.deletesOld, !isSweeping else { return }
+        guard store.configuration.deletesOld, !store.configuration.isReadOnly, !isSweeping else { return }
         isSweeping = true
         let seconds = 3 * store.configuration.retentionInterval + store.configuration.statementTimeout
         write([Self.takeLease(.integer(store.server), .double(seconds))]) { [self] rows in

@@ -21,6 +21,9 @@ public struct PostgreSQLConfiguration: Sendable {
     public var batchLimit = 512
     /// Whether this process deletes expired and old data in the background.
     public var deletesOld = true
+    /// Whether the database is only read, so that nothing is migrated or deleted and a copy into it may still be brought up
+    /// to date. Changes are not refused: that is left to a ``ReadOnlyStore``.
+    public var isReadOnly = false
     /// The interval between sweeps for data to delete, in seconds.
     public var retentionInterval = 5.0
     /// The maximum number of rows that one transaction of a sweep deletes.

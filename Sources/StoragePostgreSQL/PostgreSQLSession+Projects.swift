@@ -224,7 +224,8 @@ extension PostgreSQLSession {
                 let state = ProjectStateRow(rows[changesDatafiles ? 1 : 0], 0)
                 let rows = Array(rows.dropFirst(changesDatafiles ? 2 : 1))
                 guard let decision = decide(state, rows, &result.value) else { return ([], 0) }
-                return (decision.queries + [AuditRows.insert([decision.entry])], 1)
+                let notice = decision.queries.isEmpty ? [] : [ProjectStateRow.notify()]
+                return (decision.queries + [AuditRows.insert([decision.entry])] + notice, 1)
             } complete: { failure in
                 completion(failure.map { .failure($0) } ?? .success(result.value))
             })

@@ -27,6 +27,7 @@ public final class PostgreSQLStore: Store {
     private let pending = DispatchGroup()
     private let waitingChanges = Atomic<Int>(0)
     private let maintenance = Mutex<Maintenance?>(nil)
+    private let listeners = Mutex<[ChangeListener]>([])
     /// A random number of this process's store.
     let server = Int64.random(in: .min ... .max)
     /// Whether the users' rows are distributed over the nodes of a Citus cluster.
@@ -41,7 +42,12 @@ public final class PostgreSQLStore: Store {
         connector = Connector(configuration)
         do throws(PostgreSQLError) {
             let handle = try Connector.open(configuration)
-            _ = try Schema.migrate(handle, distributes: false)
+            if configuration.isReadOnly {
+                try Schema.expectCurrent(handle)
+            } else {
+                _ = try Schema.migrate(handle, distributes: false)
+            }
+            try CopyState.expectFinished(handle, ends: !configuration.isReadOnly)
             isDistributed = try Schema.isDistributed(handle)
             do throws(PostgreSQLError) {
                 let counted = try ProfileCount.read(handle, isDistributed: isDistributed)
@@ -86,6 +92,14 @@ public final class PostgreSQLStore: Store {
         maintenance.run { [probeSlot] session in session.probe(slot: probeSlot, completion) }
     }
 
+    /// - Returns: `nil` behind a pooler, whose sessions are other clients', too.
+    public func watchProjects(_ changed: @escaping @Sendable () -> Void) -> (any ProjectWatch)? {
+        guard !configuration.isPooled, !isClosed else { return nil }
+        let listener = ChangeListener(configuration, changed)
+        listeners.withLock { $0.append(listener) }
+        return listener
+    }
+
     public var writeFailure: StorageError? { state.withLock(\.failure) }
 
     public func metrics() -> StoreMetrics {
@@ -100,6 +114,7 @@ public final class PostgreSQLStore: Store {
 
     public func close() {
         closed.store(true, ordering: .sequentiallyConsistent)
+        for listener in listeners.withLock({ $0 }) { listener.cancel() }
         // Changes have a deadline themselves; an executor that has ended calls nobody.
         _ = pending.wait(timeout: .now() + configuration.waitingSeconds + 2 * configuration.statementTimeout)
         let maintenance = maintenance.withLock { maintenance in

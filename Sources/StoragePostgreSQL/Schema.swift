@@ -75,6 +75,16 @@ enum Schema {
         }
     }
 
+    /// Refuses tables of another release, without touching them.
+    static func expectCurrent(_ handle: Handle) throws(PostgreSQLError) {
+        let (version, newest) = (try version(handle), Migrations.postgreSQL.count)
+        try refuseNewer(version)
+        guard version == newest else {
+            throw PostgreSQLError(
+                state: "0A000", message: "its version must be \(newest); it is \(version): run 'holdfast migrate'")
+        }
+    }
+
     /// 0 for a database without tables.
     private static func version(_ handle: Handle) throws(PostgreSQLError) -> Int {
         guard try handle.execute("SELECT to_regclass('holdfast_schema') IS NOT NULL").first?.first == "t" else {

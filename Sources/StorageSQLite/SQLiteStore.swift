@@ -19,6 +19,7 @@ public final class SQLiteStore: Store {
         self.configuration = configuration
         let closedFile = DatabaseFile(path: configuration.path)
         try closedFile.prepare(lockTimeout: configuration.lockTimeout)
+        try CopyState.expectFinished(path: configuration.path, ends: !configuration.isReadOnly)
         do throws(SQLiteError) {
             writer = try Writer(file: closedFile, configuration: configuration)
         } catch {
@@ -31,7 +32,9 @@ public final class SQLiteStore: Store {
         attributeRemoval = AttributeRemoval(writer: writer, reader: projectReader, configuration: configuration)
         eventReader = BackgroundReader(
             file: file, lockTimeout: configuration.lockTimeout, label: "sqlite-event-reader")
-        retention = configuration.deletesOld ? Retention(writer: writer, configuration: configuration) : nil
+        retention =
+            configuration.deletesOld && !configuration.isReadOnly
+            ? Retention(writer: writer, configuration: configuration) : nil
     }
 
     public func makeSession(on executor: any StoreExecutor) throws(StorageError) -> sending any StoreSession {
@@ -85,6 +88,9 @@ public struct SQLiteConfiguration: Sendable {
     public var cacheBytes = 32 << 20
     /// Whether this process deletes expired and old data in the background.
     public var deletesOld = true
+    /// Whether the database is only read, so that nothing is deleted and a copy into it may still be brought up to date.
+    /// Changes are not refused: that is left to a ``ReadOnlyStore``.
+    public var isReadOnly = false
     /// The interval between sweeps for data to delete, in seconds.
     public var retentionInterval = 5.0
     /// The maximum number of expired profiles, and of old audit entries, that one transaction deletes.

@@ -15,6 +15,7 @@ struct Holdfast: ParsableCommand {
         version: version,
         subcommands: [
             ServeCommand.self, MigrateCommand.self, ExportCommand.self, ImportCommand.self, BackupCommand.self,
+            CopyCommand.self,
             HealthCommand.self, DatafileCommand.self, ManualCommand.self, DemoCommand.self,
         ])
 

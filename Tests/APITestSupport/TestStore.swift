@@ -1,9 +1,12 @@
 import Foundation
-import PostgreSQLTestSupport
 import Storage
-import StoragePostgreSQL
 import StorageSQLite
 import Synchronization
+
+#if PostgreSQL
+    import PostgreSQLTestSupport
+    import StoragePostgreSQL
+#endif
 
 /// The store that the API tests run over: SQLite, or with `HOLDFAST_TEST_DATABASE` in the environment PostgreSQL
 /// (`postgresql`), also distributed (`citus`).
@@ -15,25 +18,31 @@ enum TestStore {
     /// Returns what `--database` names: the same for the same name and directory.
     static func location(_ name: String, in directory: TemporaryDirectory) throws -> String {
         guard isPostgreSQL else { return directory.file(name) }
-        return try directory.attachments.withLock { attachments in
-            if let known = attachments[name] as? TestDatabase { return known.url }
-            let database = try TestDatabase()
-            attachments[name] = database
-            return database.url
-        }
+        #if PostgreSQL
+            return try directory.attachments.withLock { attachments in
+                if let known = attachments[name] as? TestDatabase { return known.url }
+                let database = try TestDatabase()
+                attachments[name] = database
+                return database.url
+            }
+        #else
+            throw TestFailure("the tests were built without PostgreSQL")
+        #endif
     }
 
     /// On a slow machine nothing must be refused for lack of time.
     static func open(_ location: String) throws -> any Store {
-        guard isPostgreSQL else {
-            var configuration = SQLiteConfiguration(path: location)
-            configuration.waitingSeconds = 120
-            configuration.cacheBytes = 1 << 20
-            return try SQLiteStore(configuration)
-        }
-        var configuration = PostgreSQLConfiguration(url: location)
+        #if PostgreSQL
+            guard !isPostgreSQL else {
+                var configuration = PostgreSQLConfiguration(url: location)
+                configuration.waitingSeconds = 120
+                configuration.statementTimeout = 120
+                return try PostgreSQLStore(configuration)
+            }
+        #endif
+        var configuration = SQLiteConfiguration(path: location)
         configuration.waitingSeconds = 120
-        configuration.statementTimeout = 120
-        return try PostgreSQLStore(configuration)
+        configuration.cacheBytes = 1 << 20
+        return try SQLiteStore(configuration)
     }
 }

@@ -250,3 +250,42 @@ extension PostgreSQLTests {
         }
     }
 }
+
+extension PostgreSQLTests {
+    @Suite("Notification")
+    struct NotificationTests {
+        @Test("A change of projects by one store is notified to another, also after its connection was lost")
+        func notification() async throws {
+            let database = try TestDatabase()
+            let stores = try (0..<2).map { _ in try PostgreSQLStore.make(in: database) }
+            defer { for store in stores { store.close() } }
+            let (notices, continuation) = AsyncStream<Void>.makeStream()
+            let watch = try #require(stores[0].watchProjects { continuation.yield() })
+            var iterator = notices.makeAsyncIterator()
+            // It reports that it has begun.
+            await iterator.next()
+            #expect(watch.isActive)
+            _ = try await stores[1].activate("1", sdkKey: "a")
+            await iterator.next()
+            try database.execute(
+                """
+                SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+                WHERE datname = current_database() AND query LIKE 'LISTEN%'
+                """)
+            await iterator.next()
+            #expect(watch.isActive)
+            _ = try await stores[1].force("v", experimentKey: "e", userID: "u", sdkKey: "a")
+            await iterator.next()
+            watch.cancel()
+            #expect(!watch.isActive)
+        }
+
+        @Test("Behind a pooler nothing is notified")
+        func pooled() throws {
+            let database = try TestDatabase()
+            let store = try PostgreSQLStore.make(in: database) { $0.isPooled = true }
+            defer { store.close() }
+            #expect(store.watchProjects {} == nil)
+        }
+    }
+}

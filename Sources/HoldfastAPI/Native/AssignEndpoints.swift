@@ -75,7 +75,7 @@ struct AssignEndpoints {
             let project = try projects.project(named: request.sdkKey)
             let query = DecisionQuery(
                 for: request.user, beside: request.anonymousID, .experiment(request.experiment),
-                options: .includeReasons, storesAssignments: enrols)
+                options: .includeReasons, storesAssignments: enrols, requiresStorage: true)
             decisions.decide(query, in: project) { result in
                 switch result {
                 case .success(let decisions):

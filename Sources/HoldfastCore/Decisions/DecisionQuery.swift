@@ -29,17 +29,21 @@ public struct DecisionQuery: Sendable {
     public let options: DecideOptions
     /// Whether new assignments are stored; otherwise the decisions change no profile.
     public let storesAssignments: Bool
+    /// Whether a new assignment that a read-only store refuses is a failure. Otherwise the decision is used, which is the same
+    /// each time as long as the datafile is.
+    let requiresStorage: Bool
 
     /// - Parameter options: with ``DecideOptions/disableDecisionEvent``, exposures are not recorded.
     public init(
         for user: User, beside anonymousID: Identifier? = nil, _ subject: Subject, options: DecideOptions = [],
-        storesAssignments: Bool = true
+        storesAssignments: Bool = true, requiresStorage: Bool = false
     ) {
         self.user = user
         self.anonymousID = anonymousID == user.id ? nil : anonymousID
         self.subject = subject
         self.options = options
         self.storesAssignments = storesAssignments
+        self.requiresStorage = requiresStorage
     }
 
     /// Whether the stored assignments of the user count.

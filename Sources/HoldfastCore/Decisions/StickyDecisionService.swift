@@ -124,6 +124,8 @@ public final class StickyDecisionService {
                 readProfile(request, project, attributes, attempts: attempts - 1)
             case .success(let now):
                 decide(request, project, attributes, now.profile, attempts: attempts - 1)
+            case .failure(.readOnly) where !request.query.requiresStorage:
+                finish(request, result)
             case .failure(.staleDatafile):
                 decideWithNewestDatafile(request, project, attempts: attempts - 1)
             case .failure(let error):

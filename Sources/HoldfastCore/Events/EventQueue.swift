@@ -195,6 +195,8 @@ public final class EventQueue: Sendable {
                 for (outcome, event) in zip(outcomes, submissions.lazy.flatMap(\.events)) {
                     state.statistics.count(outcome, event.event)
                 }
+            case .failure(.readOnly):
+                for submission in submissions { state.statistics.dropped &+= UInt64(submission.events.count) }
             case .failure:
                 for submission in submissions { state.statistics.failed &+= UInt64(submission.events.count) }
             }
@@ -217,7 +219,7 @@ public struct EventStatistics: Sendable {
     public var storedGoals: UInt64 = 0
     /// Known already.
     public var repeated: UInt64 = 0
-    /// Exposures of decisions for which there was no room.
+    /// Exposures of decisions for which there was no room, and events while the store was read-only.
     public var dropped: UInt64 = 0
     public var failed: UInt64 = 0
 

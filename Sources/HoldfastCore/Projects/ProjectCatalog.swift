@@ -35,8 +35,13 @@ public final class ProjectCatalog: Sendable {
     /// Stores what admins send, after it was checked and compiled there.
     let definitions: BackgroundSession
 
-    /// How often the store is asked for changes by other processes.
+    /// How often the store is asked for changes by other processes, unless it notifies of them.
     private static let interval = DispatchTimeInterval.milliseconds(250)
+    /// So many times it is not asked while it notifies: a connection may be dead and not know it yet.
+    private static let skipped = 19
+    private let notification = Mutex<(any ProjectWatch)?>(nil)
+    /// Whether the last read failed.
+    private let hasFailed = Atomic<Bool>(false)
 
     /// - Throws: `StorageError` when the store cannot be read.
     public init(store: any Store, logger: Logger) throws(StorageError) {
@@ -44,13 +49,27 @@ public final class ProjectCatalog: Sendable {
         updates = try BackgroundSession(store, label: "project-catalog")
         definitions = try BackgroundSession(store, label: "definitions")
         try updateAndWait()
-        watch()
+        let watch = store.watchProjects { [weak self] in self?.refresh { _ in } }
+        notification.withLock { $0 = watch }
+        self.watch()
+    }
+
+    deinit {
+        notification.withLock { $0 }?.cancel()
+    }
+
+    private var isNotified: Bool {
+        !hasFailed.load(ordering: .relaxed) && notification.withLock { $0 }?.isActive == true
     }
 
     /// Looks for changes until the catalog is gone.
-    private func watch() {
+    ///
+    /// - Parameter skipped: how many looks have been left out since the last one.
+    private func watch(skipped: Int = 0) {
         DispatchQueue.global(qos: .userInitiated).asyncAfter(deadline: .now() + Self.interval) { [weak self] in
-            self?.refresh { [weak self] result in
+            guard let self else { return }
+            guard skipped >= Self.skipped || !isNotified else { return watch(skipped: skipped + 1) }
+            refresh { [weak self] result in
                 if case .failure(.closed) = result { return }
                 // After another failure decisions go on with what is known; readiness reports the store.
                 self?.watch()
@@ -101,6 +120,11 @@ public final class ProjectCatalog: Sendable {
         guard !waiting.isEmpty else { return }
         let known = snapshot()
         session.projects(ifChangedSince: known.changes, datafilesAfter: known.version) { [self] result in
+            if case .failure = result {
+                hasFailed.store(true, ordering: .relaxed)
+            } else {
+                hasFailed.store(false, ordering: .relaxed)
+            }
             if case .success(let state?) = result { take(state) }
             for completion in waiting { completion(result.map { _ in }) }
             update(session)

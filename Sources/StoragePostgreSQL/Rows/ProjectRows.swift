@@ -17,6 +17,10 @@ struct ProjectStateRow {
         "project_state_if_changed", "SELECT \(columns) FROM project_state WHERE changes <> $1")
     static let readLocked = Statement("project_state_locked", "SELECT \(columns) FROM project_state FOR UPDATE")
     static let changed = Statement("project_changed", "UPDATE project_state SET changes = changes + 1")
+    /// Where servers listen for changes.
+    static let channel = "holdfast_projects"
+    /// Tells all servers with the commit.
+    static let notify = Statement("notify_projects", "SELECT pg_notify('\(channel)', '')")
     private static let lockShared = Statement("datafile_lock_shared", "SELECT pg_advisory_xact_lock_shared($1)")
     private static let lockExclusive = Statement("datafile_lock", "SELECT pg_advisory_xact_lock($1)")
     /// Fails with ``PostgreSQLError/lostRace`` if another datafile is the newest.

@@ -99,7 +99,7 @@ struct RoundEffects {
         if !tallies.isEmpty { queries.append(TallyRows.insert(tallies)) }
         add(auditEntries, AuditRows.insert)
         add(Set(erasedUsers.map(ErasureRows.hash)).sorted()) { ErasureRows.insert(.integers($0), .integer(server)) }
-        if changesProjects { queries.append(ProjectStateRow.changed()) }
+        if changesProjects { queries += [ProjectStateRow.changed(), ProjectStateRow.notify()] }
         return queries
     }
 }

@@ -76,6 +76,11 @@ final class Connection {
         return statement
     }
 
+    /// Returns a new statement for a text that is put together.
+    func prepare(_ sql: String) throws(SQLiteError) -> Statement {
+        try Statement.prepare(sql, on: handle)
+    }
+
     /// Returns the first column of a query's only row.
     func integer(_ sql: StaticString) throws(SQLiteError) -> Int64 {
         var value: Int64 = 0

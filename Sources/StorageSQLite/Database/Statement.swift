@@ -59,6 +59,19 @@ final class Statement {
         }
     }
 
+    /// Binds the UTF-8 bytes of a text.
+    func bind(text bytes: [UInt8], at index: Int32) {
+        bytes.withUnsafeBytes { bytes in
+            // Not NULL, even if empty.
+            let start = bytes.baseAddress?.assumingMemoryBound(to: CChar.self)
+            if let start {
+                _ = sqlite3_bind_text(handle, index, start, Int32(bytes.count), Self.copied)
+            } else {
+                bind("", at: index)
+            }
+        }
+    }
+
     func bind(_ text: String?, at index: Int32) {
         if let text { bind(text, at: index) } else { sqlite3_bind_null(handle, index) }
     }

@@ -103,7 +103,8 @@ final class AttributeRemoval: @unchecked Sendable {
         timer = DispatchSource.makeTimerSource(queue: DispatchQueue(label: "attribute-removal", qos: .utility))
         let interval = DispatchTimeInterval.milliseconds(Int(configuration.retentionInterval * 1_000))
         timer.schedule(deadline: .now(), repeating: interval, leeway: .milliseconds(100))
-        timer.setEventHandler { [weak self] in self?.resume() }
+        let isReadOnly = configuration.isReadOnly
+        timer.setEventHandler { [weak self] in if !isReadOnly { self?.resume() } }
         timer.resume()
     }
 

@@ -25,7 +25,7 @@ struct ExportCommand: ParsableCommand {
             guard FileManager.default.fileExists(atPath: path) else { throw Failure("there is no database \(path)") }
             try DatabaseMaintenance.expectCurrentVersion(path: path)
         }
-        let store = try StoreFactory.open(location)
+        let store = try StoreFactory.open(location, isReadOnly: true)
         defer { store.close() }
         let session = try BackgroundSession(store, label: "export")
         defer { session.close() }

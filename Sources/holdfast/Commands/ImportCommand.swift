@@ -44,7 +44,7 @@ struct ImportCommand: ParsableCommand {
         let input = try ImportInput(file)
         let location = try database.location(environment: environment)
         if !location.isPostgreSQL { try expectDatabase(location.text) }
-        let store = try StoreFactory.open(location, rules)
+        let store = try StoreFactory.open(location, rules, isReadOnly: dryRun)
         defer { store.close() }
         var reader = try format.reader(of: from, store)
         let session = try BackgroundSession(store, label: "import")

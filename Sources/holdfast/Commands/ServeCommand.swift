@@ -62,6 +62,7 @@ struct ServeCommand: ParsableCommand {
                 "profiles": .stringConvertible(store.metrics().profiles),
                 "event_loops": .stringConvertible(configuration.eventLoops),
                 "datafiles": "\(loaded.joined(separator: ","))", "tokens": access.isOpen ? "none" : "required",
+                "read_only": .stringConvertible(configuration.readOnly),
                 "version": "\(Holdfast.version)",
                 "pid": .stringConvertible(getpid()),
             ])

@@ -13,6 +13,8 @@ struct ServeConfiguration: Sendable {
     var databaseTimeout = Period(seconds: 10)
     /// Whether a pooler in transaction mode lies before PostgreSQL.
     var databasePooler = false
+    /// Whether all changes are refused, while the database moves.
+    var readOnly = false
     var tokensFile: String?
     /// Whose pages may call routes that are for clients; `nil`: nobody's.
     var corsOrigins: AllowedOrigins?

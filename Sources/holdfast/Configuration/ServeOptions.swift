@@ -21,6 +21,9 @@ struct ServeOptions: ParsableArguments {
     @Flag(help: "PostgreSQL is reached through a pooler in transaction mode.")
     var databasePooler = false
 
+    @Flag(help: "Refuse all changes, while the database moves to another.")
+    var readOnly = false
+
     @Option(help: .init("A datafile, or a directory of them, to activate at the start.", valueName: "path"))
     var datafile: String?
 
@@ -144,6 +147,7 @@ struct ServeOptions: ParsableArguments {
         try settings.apply(databaseConnections, "database-connections", in: 1...8, to: &result.databaseConnections)
         try settings.apply(databaseTimeout, "database-timeout", to: &result.databaseTimeout)
         try settings.apply(databasePooler, "database-pooler", to: &result.databasePooler)
+        try settings.apply(readOnly, "read-only", to: &result.readOnly)
         settings.apply(tokensFile, "tokens-file", to: &result.tokensFile)
         try settings.apply(corsOrigins, "cors-origins", to: &result.corsOrigins)
         settings.apply(datafile, "datafile", to: &result.datafile)
@@ -232,17 +236,23 @@ struct DatabaseOptions: ParsableArguments {
     @Option(help: .init("The SQLite database file, or postgresql://… (default: ./holdfast.db).", valueName: "database"))
     var database: String?
 
+    func apply(_ settings: Settings, to location: inout DatabaseLocation) throws {
+        try Self.apply(database, "database", settings, to: &location)
+    }
+
     /// - Throws: ``Failure`` when the path is a directory, as SQLite would report a failing disk; and when all users of the
     ///   host could see a password.
-    func apply(_ settings: Settings, to location: inout DatabaseLocation) throws {
+    static func apply(
+        _ option: String?, _ name: String, _ settings: Settings, to location: inout DatabaseLocation
+    ) throws {
         var text = location.text
-        settings.apply(database, "database", to: &text)
+        settings.apply(option, name, to: &text)
         location = DatabaseLocation(text)
         if location.isPostgreSQL {
-            guard database == nil || !location.hasPassword else {
+            guard option == nil || !location.hasPassword else {
                 throw Failure(
                     "the password must not be on the command line, which every user of the host can see: "
-                        + "give it in PGPASSFILE or PGPASSWORD, or the whole string in \(Settings.variable("database"))"
+                        + "give it in PGPASSFILE or PGPASSWORD, or the whole string in \(Settings.variable(name))"
                 )
             }
             return

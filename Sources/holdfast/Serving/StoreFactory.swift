@@ -10,6 +10,11 @@ import StorageSQLite
 enum StoreFactory {
     /// - Throws: `DatabaseError` when the database cannot be used.
     static func open(_ configuration: ServeConfiguration, _ logger: Logger) throws -> any Store {
+        let store = try openToWrite(configuration, logger)
+        return configuration.readOnly ? try ReadOnlyStore(store) : store
+    }
+
+    private static func openToWrite(_ configuration: ServeConfiguration, _ logger: Logger) throws -> any Store {
         guard !configuration.database.isPostgreSQL else { return try openPostgreSQL(configuration, logger) }
         var options = SQLiteConfiguration(path: configuration.database.text)
         options.rules = configuration.rules
@@ -21,6 +26,7 @@ enum StoreFactory {
         options.waitingSeconds = configuration.maxWriteWait.seconds
         options.cacheBytes = configuration.cacheSize.bytes / configuration.eventLoops
         options.checkpointPages = configuration.checkpointSize.bytes / 1_024
+        options.isReadOnly = configuration.readOnly
         options.report = { $0.log(to: logger) }
         return try SQLiteStore(options)
     }
@@ -28,11 +34,16 @@ enum StoreFactory {
     /// For a command that runs beside the servers of a database and leaves retention to them.
     ///
     /// - Throws: `DatabaseError` when the database cannot be used.
-    static func open(_ database: DatabaseLocation, _ rules: ProfileRules = ProfileRules()) throws -> any Store {
-        guard !database.isPostgreSQL else { return try openPostgreSQL(database, rules) }
+    ///
+    /// - Parameter isReadOnly: whether the command only reads.
+    static func open(
+        _ database: DatabaseLocation, _ rules: ProfileRules = ProfileRules(), isReadOnly: Bool = false
+    ) throws -> any Store {
+        guard !database.isPostgreSQL else { return try openPostgreSQL(database, rules, isReadOnly: isReadOnly) }
         var options = SQLiteConfiguration(path: database.text)
         options.rules = rules
         options.deletesOld = false
+        options.isReadOnly = isReadOnly
         return try SQLiteStore(options)
     }
 
@@ -48,13 +59,31 @@ enum StoreFactory {
         #endif
     }
 
+    /// Opens both databases of a copy.
+    static func copy(
+        from source: DatabaseLocation, to target: DatabaseLocation
+    ) throws -> (source: any CopySource, target: any CopyTarget) {
+        // First what must exist, so that a misspelt source makes no target.
+        let source: any CopySource =
+            try source.isPostgreSQL ? copyPostgreSQL(source, isTarget: false) : SQLiteCopy.source(path: source.text)
+        return (
+            source,
+            try target.isPostgreSQL ? copyPostgreSQL(target, isTarget: true) : SQLiteCopy.target(path: target.text)
+        )
+    }
+
     #if PostgreSQL
+        private static func copyPostgreSQL(_ location: DatabaseLocation, isTarget: Bool) throws -> any CopyTarget {
+            isTarget ? try PostgreSQLCopy.target(url: location.text) : try PostgreSQLCopy.source(url: location.text)
+        }
+
         private static func openPostgreSQL(
             _ configuration: ServeConfiguration, _ logger: Logger
         ) throws -> any Store {
             var options = PostgreSQLConfiguration(url: configuration.database.text)
             options.rules = configuration.rules
             options.isPooled = configuration.databasePooler
+            options.isReadOnly = configuration.readOnly
             options.connectionsPerSession = configuration.databaseConnections
             options.statementTimeout = configuration.databaseTimeout.seconds
             options.eventRetention = configuration.eventRetention?.milliseconds
@@ -72,10 +101,13 @@ enum StoreFactory {
             return try PostgreSQLStore(options)
         }
 
-        private static func openPostgreSQL(_ database: DatabaseLocation, _ rules: ProfileRules) throws -> any Store {
+        private static func openPostgreSQL(
+            _ database: DatabaseLocation, _ rules: ProfileRules, isReadOnly: Bool
+        ) throws -> any Store {
             var options = PostgreSQLConfiguration(url: database.text)
             options.rules = rules
             options.deletesOld = false
+            options.isReadOnly = isReadOnly
             // Commands may connect through a pooler, and need not be fast.
             options.isPooled = true
             return try PostgreSQLStore(options)
@@ -85,13 +117,19 @@ enum StoreFactory {
             Failure("the database must be a file; this program was built without PostgreSQL")
         }
 
+        private static func copyPostgreSQL(_ location: DatabaseLocation, isTarget: Bool) throws -> any CopyTarget {
+            throw withoutPostgreSQL
+        }
+
         private static func openPostgreSQL(
             _ configuration: ServeConfiguration, _ logger: Logger
         ) throws -> any Store {
             throw withoutPostgreSQL
         }
 
-        private static func openPostgreSQL(_ database: DatabaseLocation, _ rules: ProfileRules) throws -> any Store {
+        private static func openPostgreSQL(
+            _ database: DatabaseLocation, _ rules: ProfileRules, isReadOnly: Bool
+        ) throws -> any Store {
             throw withoutPostgreSQL
         }
     #endif

@@ -1,0 +1,176 @@
+/// A database whose content can be read table by table. Used by one thread.
+public protocol CopySource: AnyObject {
+    /// Which database it is, without secrets.
+    var name: String { get }
+
+    /// Reads rows in the order of their keys.
+    ///
+    /// - Parameters:
+    ///   - row: only rows with greater keys are read; `nil` reads from the beginning.
+    ///   - limit: about how many rows are read.
+    /// - Returns: an empty array at the end, and only there.
+    func rows(of table: CopiedTable, after row: CopiedRow?, limit: Int) throws -> [CopiedRow]
+
+    func counters() throws -> CopiedCounters
+}
+
+/// A database that becomes the copy of another.
+public protocol CopyTarget: CopySource {
+    /// Marks the database, so that no server uses it before the copy is complete.
+    ///
+    /// - Returns: whether it was empty; otherwise it holds an earlier, perhaps unfinished copy of the same source.
+    /// - Throws: ``CopyError`` if it holds anything else.
+    func begin(copyOf source: String) throws -> Bool
+
+    /// Deletes rows, by their keys, and inserts others, in one transaction. They may have keys in common.
+    func replace(_ old: [CopiedRow], with new: [CopiedRow], in table: CopiedTable) throws
+
+    /// Completes the copy. Another copy of the same source may still follow, until a server uses the database.
+    func finish(_ counters: CopiedCounters) throws
+}
+
+/// Why a database cannot be copied.
+public struct CopyError: Error, Sendable, CustomStringConvertible {
+    public let description: String
+
+    public init(_ description: String) {
+        self.description = description
+    }
+}
+
+/// Makes one database the copy of another.
+///
+/// Both are read in the order of keys, and what differs is written. So an interrupted copy goes on where it was, and a copy
+/// of a database that was changed in the meantime is brought up to date. In the end both are read again and compared.
+public struct StoreCopy {
+    /// What was read back of a table from both sides.
+    public struct Comparison: Sendable {
+        public let table: CopiedTable
+        public let source: TableChecksum
+        public let target: TableChecksum
+
+        public var isEqual: Bool { source == target }
+    }
+
+    public enum Phase: Sendable {
+        case copying
+        case comparing
+    }
+
+    /// Reports how many rows of the source have been read in a phase.
+    public typealias Progress = (_ phase: Phase, _ table: CopiedTable, _ rows: Int) -> Void
+
+    private let source: any CopySource
+    private let target: any CopyTarget
+    private let progress: Progress
+
+    public init(from source: any CopySource, to target: any CopyTarget, progress: @escaping Progress = { _, _, _ in }) {
+        self.source = source
+        self.target = target
+        self.progress = progress
+    }
+
+    /// Copies, compares, and completes the copy if everything is equal.
+    ///
+    /// - Returns: the number of rows written or deleted, and the comparison of all tables.
+    /// - Throws: ``CopyError``, and errors of the databases; the target is unfinished then, and the same copy may be run
+    ///   again.
+    public func run() throws -> (written: Int, comparisons: [Comparison]) {
+        _ = try target.begin(copyOf: source.name)
+        var written = 0
+        for table in CopiedTable.allCases { written += try copy(table) }
+        let comparisons = try CopiedTable.allCases.map { table in
+            let found = try checksum(table, of: source) { progress(.comparing, table, $0) }
+            return Comparison(table: table, source: found, target: try checksum(table, of: target) { _ in })
+        }
+        if comparisons.allSatisfy(\.isEqual) { try target.finish(try source.counters()) }
+        return (written, comparisons)
+    }
+
+    /// - Returns: the number of rows written or deleted.
+    private func copy(_ table: CopiedTable) throws -> Int {
+        var wanted = Cursor(source, table)
+        var found = Cursor(target, table)
+        var old: [CopiedRow] = []
+        var new: [CopiedRow] = []
+        var written = 0
+        var reported = 0
+        func write() throws {
+            guard !old.isEmpty || !new.isEmpty else { return }
+            try target.replace(old, with: new, in: table)
+            written += old.count + new.count
+            old.removeAll(keepingCapacity: true)
+            new.removeAll(keepingCapacity: true)
+        }
+        // What is written has keys before the target's next row, which has been read: it is not read again.
+        while true {
+            let (here, there) = (try wanted.row(), try found.row())
+            guard here != nil || there != nil else { break }
+            var order = 0
+            if let here, let there { order = here.compareKey(there, in: table) } else { order = here == nil ? 1 : -1 }
+            if order == 0, let here, let there, here != there {
+                old.append(there)
+                new.append(here)
+            } else if order < 0, let here {
+                new.append(here)
+            } else if order > 0, let there {
+                old.append(there)
+            }
+            if order <= 0 { wanted.advance() }
+            if order >= 0 { found.advance() }
+            if old.count + new.count >= table.pageSize { try write() }
+            if wanted.count >= reported + table.pageSize {
+                reported = wanted.count
+                progress(.copying, table, reported)
+            }
+        }
+        try write()
+        progress(.copying, table, wanted.count)
+        return written
+    }
+
+    private func checksum(
+        _ table: CopiedTable, of database: any CopySource, _ progress: (Int) -> Void
+    ) throws -> TableChecksum {
+        var checksum = TableChecksum()
+        var last: CopiedRow?
+        while true {
+            let rows = try database.rows(of: table, after: last, limit: table.pageSize)
+            guard let end = rows.last else { return checksum }
+            for row in rows { checksum.add(row) }
+            last = end
+            progress(checksum.rows)
+        }
+    }
+
+    /// Reads a table page by page.
+    private struct Cursor {
+        private let database: any CopySource
+        private let table: CopiedTable
+        private var page: [CopiedRow] = []
+        private var index = 0
+        private var isAtEnd = false
+        /// The rows that were passed.
+        private(set) var count = 0
+
+        init(_ database: any CopySource, _ table: CopiedTable) {
+            self.database = database
+            self.table = table
+        }
+
+        /// The next row; `nil` at the end.
+        mutating func row() throws -> CopiedRow? {
+            if index == page.count, !isAtEnd {
+                page = try database.rows(of: table, after: page.last, limit: table.pageSize)
+                index = 0
+                isAtEnd = page.isEmpty
+            }
+            return index < page.count ? page[index] : nil
+        }
+
+        mutating func advance() {
+            index += 1
+            count += 1
+        }
+    }
+}

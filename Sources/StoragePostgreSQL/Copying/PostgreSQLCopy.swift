@@ -1,0 +1,234 @@
+import Bucketing
+import CPostgreSQL
+public import Storage
+
+/// A PostgreSQL database as the source or the target of a copy. Blocks; used by one thread.
+public final class PostgreSQLCopy: CopyTarget {
+    public let name: String
+    private let handle: Handle
+    /// Whether the copy began with empty tables, so that nothing can be in the way of what is inserted.
+    private var isFresh = false
+
+    private init(_ name: String, _ handle: Handle) {
+        self.name = name
+        self.handle = handle
+    }
+
+    /// A database to copy, which servers may be using.
+    ///
+    /// - Throws: ``DatabaseError`` if it is not of this release's version.
+    public static func source(url: String) throws(DatabaseError) -> PostgreSQLCopy {
+        try open(url) { handle throws(PostgreSQLError) in
+            try Schema.expectCurrent(handle)
+            try CopyState.expectFinished(handle)
+        }
+    }
+
+    /// A database that is to become a copy; its tables are made if there are none.
+    ///
+    /// - Throws: ``DatabaseError``
+    public static func target(url: String) throws(DatabaseError) -> PostgreSQLCopy {
+        try open(url) { handle throws(PostgreSQLError) in _ = try Schema.migrate(handle) }
+    }
+
+    private static func open(
+        _ url: String, _ prepare: (Handle) throws(PostgreSQLError) -> Void
+    ) throws(DatabaseError) -> PostgreSQLCopy {
+        var configuration = PostgreSQLConfiguration(url: url)
+        // Without prepared statements and settings of the session, as it may be a pooler.
+        configuration.isPooled = true
+        do throws(PostgreSQLError) {
+            let handle = try Connector.open(configuration)
+            try prepare(handle)
+            return PostgreSQLCopy(ConnectionString(url).withoutSecrets, handle)
+        } catch {
+            throw DatabaseError(url, error)
+        }
+    }
+
+    // MARK: Reading
+
+    public func rows(of table: CopiedTable, after row: CopiedRow?, limit: Int) throws -> [CopiedRow] {
+        if table.isTally { return try tallies(table, after: row) }
+        let keys = table.keyNames.joined(separator: ", ")
+        let places = (1...table.keyCount).map { "$\($0)" }.joined(separator: ", ")
+        var conditions = row == nil ? [] : ["(\(keys)) > (\(places))"]
+        // Users without either have rows for the sake of other tables.
+        if table == .users { conditions.append("(profile IS NOT NULL OR attributes IS NOT NULL)") }
+        let condition = conditions.isEmpty ? "" : "WHERE \(conditions.joined(separator: " AND ")) "
+        let rows = try handle.query(
+            "SELECT \(table.columnNames.joined(separator: ", ")) FROM \(table.rawValue) \(condition)"
+                + "ORDER BY \(keys) LIMIT \(limit)",
+            row.map { $0.values.prefix(table.keyCount).map(Parameter.init) } ?? [])
+        return rows.indices.map { index in
+            CopiedRow(table.columns.indices.map { rows.value(index, Int32($0), table.columns[$0].type) })
+        }
+    }
+
+    /// Adds up the tallies of one experiment after the other, until there are any behind the row.
+    private func tallies(_ table: CopiedTable, after row: CopiedRow?) throws(PostgreSQLError) -> [CopiedRow] {
+        let kind = table == .variationUsers ? "goal IS NULL" : "goal IS NOT NULL"
+        var (experiment, comparison) = (row?.values[0].string ?? "", ">=")
+        while true {
+            let next = try handle.query(
+                "SELECT min(experiment_id) FROM tallies WHERE \(kind) AND experiment_id \(comparison) $1",
+                [.text(experiment)])
+            guard let found = next.optionalText(0, 0) else { return [] }
+            (experiment, comparison) = (found, ">")
+            let rows = try handle.query(
+                """
+                SELECT experiment_id, variation_id, period, day, goal, counts, sums FROM tallies
+                WHERE \(kind) AND experiment_id = $1 ORDER BY number
+                """, [.text(experiment)])
+            var sums: [TallyRow.Key: TallyRow] = [:]
+            for index in rows.indices {
+                guard let row = TallyRow(rows, index) else { continue }
+                // A single row stays as it is: adding may write the same sum in another way.
+                if sums[row.key]?.add(row) == nil { sums[row.key] = row }
+            }
+            let sorted = sums.values.map { CopiedRow($0, in: table) }.sorted { $0.precedes($1, in: table) }
+            let behind = row.map { row in sorted.filter { row.precedes($0, in: table) } } ?? sorted
+            if !behind.isEmpty { return behind }
+        }
+    }
+
+    public func counters() throws -> CopiedCounters {
+        let rows = try handle.query(
+            """
+            SELECT newest_datafile, newest_attribute,
+                (SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM event_numbers),
+                (SELECT coalesce(pg_sequence_last_value(pg_get_serial_sequence('audit', 'id')), 0))
+            FROM project_state
+            """)
+        return CopiedCounters(
+            newestDatafile: rows.integer(0, 0), newestAttribute: rows.integer(0, 1), newestEvent: rows.integer(0, 2),
+            newestAuditEntry: rows.integer(0, 3))
+    }
+
+    // MARK: Writing
+
+    public func begin(copyOf source: String) throws -> Bool {
+        if let state = try CopyState.read(handle) {
+            guard state.source == source else {
+                throw CopyError("\(name) must be empty; it holds a copy of \(state.source)")
+            }
+            try CopyState.set(source, isComplete: false, handle)
+            return false
+        }
+        guard
+            try handle.query("SELECT FROM leases WHERE name = 'maintenance' AND ends_at > clock_timestamp()").count == 0
+        else {
+            throw CopyError("no server must use \(name); one does, or did less than a minute ago: stop it and wait")
+        }
+        for table in CopiedTable.allCases where try !rows(of: table, after: nil, limit: 1).isEmpty {
+            throw CopyError(
+                "\(name) must be empty, or hold a copy that no server has used yet; it has rows of \(table.rawValue)")
+        }
+        try CopyState.set(source, isComplete: false, handle)
+        isFresh = true
+        return true
+    }
+
+    public func replace(_ old: [CopiedRow], with new: [CopiedRow], in table: CopiedTable) throws {
+        try transaction { () throws(PostgreSQLError) in
+            let gone = isFresh ? old : old + new
+            if !gone.isEmpty { try delete(gone, from: table) }
+            // An event of one sender may have another number in a copy that is out of date.
+            if table == .goalEvents, !isFresh, !new.isEmpty {
+                _ = try handle.query(
+                    """
+                    DELETE FROM goal_events USING unnest($1::text[], $2::text[]) AS new (user_id, sender_id)
+                    WHERE goal_events.user_id = new.user_id AND goal_events.sender_id = new.sender_id
+                    """, [.values(new, at: 1, .text), .values(new, at: 7, .text)])
+            }
+            guard !new.isEmpty else { return }
+            var input = CopyInput()
+            for row in new { row.append(to: &input, of: table) }
+            try handle.copy(input.end(), into: table.target)
+        }
+    }
+
+    private func delete(_ rows: [CopiedRow], from table: CopiedTable) throws(PostgreSQLError) {
+        var columns = table.columns.prefix(table.keyCount).map { $0 }
+        var condition = columns.map { "found.\($0.name) = old.\($0.name)" }.joined(separator: " AND ")
+        if table == .variationUsers { condition += " AND found.goal IS NULL" }
+        if table == .variationGoals { columns = table.columns.prefix(4).map { $0 } }
+        let arrays = columns.enumerated().map { "$\($0 + 1)::\($1.type == .text ? "text" : "bigint")[]" }
+        _ = try handle.query(
+            """
+            DELETE FROM \(table.isTally ? "tallies" : table.rawValue) AS found
+            USING unnest(\(arrays.joined(separator: ", "))) AS old (\(columns.map(\.name).joined(separator: ", ")))
+            WHERE \(condition)
+            """, columns.indices.map { .values(rows, at: $0, columns[$0].type) })
+    }
+
+    public func finish(_ counters: CopiedCounters) throws {
+        try transaction { () throws(PostgreSQLError) in
+            // A role may have a time-out that fits requests.
+            try handle.execute("SET LOCAL statement_timeout = 0")
+            // Everyone with rows in other tables has one there, too.
+            try handle.execute(
+                """
+                INSERT INTO users (user_id, version)
+                SELECT user_id, (random() * 9e18)::bigint FROM (
+                    SELECT user_id FROM exposures UNION SELECT user_id FROM goal_events
+                    UNION SELECT user_id FROM user_goals UNION SELECT user_id FROM forced_variations
+                ) AS others
+                ON CONFLICT (user_id) DO NOTHING
+                """)
+            _ = try handle.query(
+                "UPDATE project_state SET changes = changes + 1, newest_datafile = $1, newest_attribute = $2",
+                [.integer(counters.newestDatafile), .integer(counters.newestAttribute)])
+            try handle.setSequence("'event_numbers'", to: counters.newestEvent)
+            try handle.setSequence("pg_get_serial_sequence('audit', 'id')", to: counters.newestAuditEntry)
+            guard let source = try CopyState.read(handle)?.source else { return }
+            try CopyState.set(source, isComplete: true, handle)
+        }
+        // For plans, and for the number of profiles that servers estimate.
+        try handle.execute("ANALYZE users, exposures, goal_events, user_goals, tallies, sticky_documents, audit")
+    }
+
+    private func transaction(_ body: () throws(PostgreSQLError) -> Void) throws(PostgreSQLError) {
+        try handle.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
+        do throws(PostgreSQLError) {
+            try body()
+            try handle.execute("COMMIT")
+        } catch {
+            _ = try? handle.execute("ROLLBACK")
+            throw error
+        }
+    }
+}
+
+/// The mark of a database that is or was the target of a copy: a row of `leases`, as a role that serves cannot drop tables. The
+/// first server that uses a complete copy takes it away.
+enum CopyState {
+    private static let prefix = "copy of "
+
+    static func read(_ handle: Handle) throws(PostgreSQLError) -> (source: String, isComplete: Bool)? {
+        let rows = try handle.query("SELECT name, holder FROM leases WHERE name LIKE 'copy of %'")
+        guard rows.count > 0 else { return nil }
+        return (String(rows.text(0, 0).dropFirst(prefix.count)), rows.integer(0, 1) != 0)
+    }
+
+    static func set(_ source: String, isComplete: Bool, _ handle: Handle) throws(PostgreSQLError) {
+        _ = try handle.query(
+            """
+            INSERT INTO leases (name, holder, ends_at) VALUES ($1, $2, 'infinity')
+            ON CONFLICT (name) DO UPDATE SET holder = excluded.holder
+            """, [.text(prefix + source), .integer(isComplete ? 1 : 0)])
+    }
+
+    /// - Parameter ends: whether the database is going to be used, so that no other copy may follow.
+    /// - Throws: ``PostgreSQLError`` if a copy into the database is not complete.
+    static func expectFinished(_ handle: Handle, ends: Bool = false) throws(PostgreSQLError) {
+        guard let state = try read(handle) else { return }
+        guard state.isComplete else {
+            throw PostgreSQLError(
+                state: "",
+                message:
+                    "it must be complete; a copy of \(state.source) into it is not: run 'holdfast copy' once more")
+        }
+        if ends { try handle.execute("DELETE FROM leases WHERE name LIKE 'copy of %'") }
+    }
+}

@@ -1,0 +1,302 @@
+import CSQLite
+import Glibc
+public import Storage
+
+/// A SQLite database as the source or the target of a copy.
+public final class SQLiteCopy: CopyTarget {
+    private let path: String
+    private let connection: Connection
+    private var statements: [String: Statement] = [:]
+
+    private init(_ path: String) throws(DatabaseError) {
+        self.path = path
+        do throws(SQLiteError) {
+            connection = try Connection(path: path, access: .write, lockTimeout: 10)
+            try connection.execute("PRAGMA cache_size = -65536")
+        } catch {
+            throw DatabaseError(path, error)
+        }
+    }
+
+    /// A database to copy, which servers may be using.
+    ///
+    /// - Throws: ``DatabaseError`` if it does not exist, or is not of this release's version.
+    public static func source(path: String) throws(DatabaseError) -> SQLiteCopy {
+        guard access(path, F_OK) == 0 else { throw DatabaseError(path, "it must exist") }
+        try DatabaseMaintenance.expectCurrentVersion(path: path)
+        try CopyState.expectFinished(path: path)
+        return try SQLiteCopy(path)
+    }
+
+    /// A database that is to become a copy; it is made if it does not exist.
+    ///
+    /// - Throws: ``DatabaseError``
+    public static func target(path: String) throws(DatabaseError) -> SQLiteCopy {
+        try DatabaseFile(path: path).prepare(lockTimeout: 10)
+        let copy = try SQLiteCopy(path)
+        do throws(SQLiteError) {
+            // Until the last transaction an interrupted copy may lose what it has written last: it is written again.
+            try copy.connection.execute("PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = 16384")
+        } catch {
+            throw DatabaseError(path, error)
+        }
+        return copy
+    }
+
+    /// The path without symbolic links.
+    public var name: String {
+        guard let resolved = realpath(path, nil) else { return path }
+        defer { free(resolved) }
+        return String(cString: resolved)
+    }
+
+    // MARK: Reading
+
+    public func rows(of table: CopiedTable, after row: CopiedRow?, limit: Int) throws -> [CopiedRow] {
+        guard table == .users else { return try page(of: table, after: row, limit: limit) }
+        return try users(after: row, limit: limit)
+    }
+
+    private func page(of table: CopiedTable, after row: CopiedRow?, limit: Int) throws(SQLiteError) -> [CopiedRow] {
+        let keys = table.keyNames.joined(separator: ", ")
+        let places = (1...table.keyCount).map { "?\($0)" }.joined(separator: ", ")
+        let condition = row == nil ? "" : "WHERE (\(keys)) > (\(places)) "
+        let sql =
+            "SELECT \(table.columnNames.joined(separator: ", ")) FROM \(table.rawValue) \(condition)"
+            + "ORDER BY \(keys) LIMIT \(limit)"
+        var found: [CopiedRow] = []
+        found.reserveCapacity(limit)
+        try statement(sql).run { statement in
+            guard let row else { return }
+            statement.bind(row.values.prefix(table.keyCount))
+        } row: { statement throws(SQLiteError) in
+            found.append(
+                CopiedRow(table.columns.indices.map { statement.value(Int32($0), table.columns[$0].type) }))
+        }
+        return found
+    }
+
+    /// Joins two tables, both in the order of users.
+    private func users(after row: CopiedRow?, limit: Int) throws(SQLiteError) -> [CopiedRow] {
+        let key = row?.values[0] ?? .text([])
+        func page(_ sql: String) throws(SQLiteError) -> [[CopiedValue]] {
+            var found: [[CopiedValue]] = []
+            found.reserveCapacity(limit)
+            try statement(sql).run {
+                $0.bind([key])
+            } row: { statement throws(SQLiteError) in
+                found.append([
+                    statement.value(0, .text), statement.value(1, .bytes), statement.value(2, .integer),
+                    statement.value(3, .bytes),
+                ])
+            }
+            return found
+        }
+        let profiles = try page(
+            "SELECT user_id, record, expires_at, NULL FROM profiles WHERE user_id > ?1 ORDER BY user_id LIMIT \(limit)")
+        let attributes = try page(
+            """
+            SELECT user_id, NULL, NULL, record FROM user_attributes WHERE user_id > ?1 ORDER BY user_id LIMIT \(limit)
+            """)
+        var joined: [CopiedRow] = []
+        joined.reserveCapacity(limit)
+        var (left, right) = (profiles[...], attributes[...])
+        // The users behind the last one of a full page are not known yet.
+        while joined.count < limit {
+            guard let profile = left.first, let attribute = right.first else {
+                let isCut = left.isEmpty ? profiles.count == limit : attributes.count == limit
+                guard !isCut, let rest = left.popFirst() ?? right.popFirst() else { break }
+                joined.append(CopiedRow(rest))
+                continue
+            }
+            let (name, other) = (profile[0].content ?? [], attribute[0].content ?? [])
+            if name == other {
+                joined.append(CopiedRow([profile[0], profile[1], profile[2], attribute[3]]))
+                left.removeFirst()
+                right.removeFirst()
+            } else if name.lexicographicallyPrecedes(other) {
+                joined.append(CopiedRow(left.removeFirst()))
+            } else {
+                joined.append(CopiedRow(right.removeFirst()))
+            }
+        }
+        return joined
+    }
+
+    public func counters() throws -> CopiedCounters {
+        var last: [String: Int64] = [:]
+        try statement("SELECT name, seq FROM sqlite_sequence").run(row: { last[$0.text(0)] = $0.integer(1) })
+        return CopiedCounters(
+            newestDatafile: last["datafiles"] ?? 0, newestAttribute: last["attributes"] ?? 0,
+            newestEvent: max(last["exposures"] ?? 0, last["goal_events"] ?? 0), newestAuditEntry: last["audit"] ?? 0)
+    }
+
+    // MARK: Writing
+
+    public func begin(copyOf source: String) throws -> Bool {
+        switch try CopyState.read(connection) {
+        case .some(let state):
+            guard state.source == source else {
+                throw CopyError("\(path) must be empty; it holds a copy of \(state.source)")
+            }
+            try connection.execute("UPDATE copy_state SET is_complete = 0")
+            return false
+        case nil:
+            for table in CopiedTable.allCases where try !rows(of: table, after: nil, limit: 1).isEmpty {
+                throw CopyError(
+                    "\(path) must be empty, or hold a copy that no server has used yet; it has rows of \(table.rawValue)"
+                )
+            }
+            try CopyState.begin(source, connection)
+            return true
+        }
+    }
+
+    public func replace(_ old: [CopiedRow], with new: [CopiedRow], in table: CopiedTable) throws {
+        try transaction { () throws(SQLiteError) in
+            let parts: [(name: String, table: CopiedTable)] =
+                table == .users ? [("profiles", table), ("user_attributes", table)] : [(table.rawValue, table)]
+            for part in parts {
+                let condition = table.keyNames.enumerated().map { "\($1) = ?\($0 + 1)" }.joined(separator: " AND ")
+                let delete = try statement("DELETE FROM \(part.name) WHERE \(condition)")
+                for row in old { try delete.run { $0.bind(row.values.prefix(table.keyCount)) } }
+            }
+            guard table != .users else { return try insertUsers(new) }
+            let places = (1...table.columns.count).map { "?\($0)" }.joined(separator: ", ")
+            // Rows of other keys give way that have the same number, or the same event of one sender, in a copy that is
+            // out of date.
+            let insert = try statement(
+                "INSERT OR REPLACE INTO \(table.rawValue) (\(table.columnNames.joined(separator: ", "))) VALUES (\(places))"
+            )
+            for row in new { try insert.run { $0.bind(row.values[...]) } }
+        }
+    }
+
+    private func insertUsers(_ rows: [CopiedRow]) throws(SQLiteError) {
+        let profile = try statement(
+            "INSERT OR REPLACE INTO profiles (user_id, record, expires_at) VALUES (?1, ?2, ?3)")
+        let attributes = try statement("INSERT OR REPLACE INTO user_attributes (user_id, record) VALUES (?1, ?2)")
+        for row in rows {
+            if row.values[1] != .null { try profile.run { $0.bind(row.values.prefix(3)) } }
+            if row.values[3] != .null { try attributes.run { $0.bind([row.values[0], row.values[3]]) } }
+        }
+    }
+
+    public func finish(_ counters: CopiedCounters) throws {
+        var (profiles, assignments): (Int64, Int64) = (0, 0)
+        try statement("SELECT record FROM profiles").run(row: { row in
+            profiles += 1
+            assignments += Int64((try? ProfileRecord(checking: row.bytes(0)))?.count ?? 0)
+        })
+        try connection.execute("PRAGMA synchronous = FULL")
+        try transaction { () throws(SQLiteError) in
+            for (table, last) in [
+                ("datafiles", counters.newestDatafile), ("attributes", counters.newestAttribute),
+                ("exposures", counters.newestEvent), ("goal_events", counters.newestEvent),
+                ("audit", counters.newestAuditEntry),
+            ] {
+                try statement("DELETE FROM sqlite_sequence WHERE name = ?1").run { $0.bind(table, at: 1) }
+                try statement("INSERT INTO sqlite_sequence (name, seq) VALUES (?1, ?2)").run {
+                    $0.bind(table, at: 1)
+                    $0.bind(last, at: 2)
+                }
+            }
+            try statement("UPDATE counters SET profiles = ?1, assignments = ?2, project_changes = project_changes + 1")
+                .run {
+                    $0.bind(profiles, at: 1)
+                    $0.bind(assignments, at: 2)
+                }
+            try connection.execute("UPDATE copy_state SET is_complete = 1")
+        }
+        _ = try connection.checkpoint(.restart, lockTimeout: 10)
+    }
+
+    private func transaction(_ body: () throws(SQLiteError) -> Void) throws(SQLiteError) {
+        try connection.execute("BEGIN IMMEDIATE; UPDATE counters SET commits = commits + 1")
+        do throws(SQLiteError) {
+            try body()
+            try connection.execute("COMMIT")
+        } catch {
+            if connection.isInTransaction { try? connection.execute("ROLLBACK") }
+            throw error
+        }
+    }
+
+    private func statement(_ sql: String) throws(SQLiteError) -> Statement {
+        if let known = statements[sql] { return known }
+        let statement = try connection.prepare(sql)
+        statements[sql] = statement
+        return statement
+    }
+}
+
+extension CopiedTable {
+    fileprivate var columnNames: [String] { columns.map { "\"\($0.name)\"" } }
+    fileprivate var keyNames: [String] { Array(columnNames.prefix(keyCount)) }
+}
+
+extension Statement {
+    fileprivate func bind(_ values: ArraySlice<CopiedValue>) {
+        for (index, value) in values.enumerated() {
+            let place = Int32(index + 1)
+            switch value {
+            case .null: bind(Int64?.none, at: place)
+            case .integer(let number): bind(number, at: place)
+            case .double(let number): bind(number, at: place)
+            case .text(let bytes): bind(text: bytes, at: place)
+            case .bytes(let bytes): bind(bytes, at: place)
+            }
+        }
+    }
+
+    fileprivate func value(_ column: Int32, _ type: CopiedTable.ColumnType) -> CopiedValue {
+        guard !isNull(column) else { return .null }
+        switch type {
+        case .text: return .text(bytes(column))
+        case .bytes: return .bytes(bytes(column))
+        case .integer, .integer32: return .integer(integer(column))
+        case .double: return .double(double(column))
+        }
+    }
+}
+
+/// The mark of a database that is or was the target of a copy. The first server that uses a complete copy takes it away.
+enum CopyState {
+    static func read(_ connection: Connection) throws(SQLiteError) -> (source: String, isComplete: Bool)? {
+        guard try connection.integer("SELECT count(*) FROM sqlite_schema WHERE name = 'copy_state'") > 0 else {
+            return nil
+        }
+        var state: (source: String, isComplete: Bool)?
+        try connection.statement("SELECT source, is_complete FROM copy_state").run(row: {
+            state = ($0.text(0), $0.integer(1) != 0)
+        })
+        return state
+    }
+
+    static func begin(_ source: String, _ connection: Connection) throws(SQLiteError) {
+        try connection.execute(
+            "CREATE TABLE copy_state (source TEXT NOT NULL, is_complete INTEGER NOT NULL) STRICT")
+        try connection.statement("INSERT INTO copy_state (source, is_complete) VALUES (?1, 0)").run {
+            $0.bind(source, at: 1)
+        }
+    }
+
+    /// - Parameter ends: whether the database is going to be used, so that no other copy may follow.
+    /// - Throws: ``DatabaseError`` if a copy into the database is not complete.
+    static func expectFinished(path: String, ends: Bool = false) throws(DatabaseError) {
+        let state: (source: String, isComplete: Bool)?
+        do throws(SQLiteError) {
+            let connection = try Connection(path: path, access: .write, lockTimeout: 10)
+            connection.setCheckpointOnClose(false)
+            state = try read(connection)
+            if ends, state?.isComplete == true { try connection.execute("DROP TABLE IF EXISTS copy_state") }
+        } catch {
+            throw DatabaseError(path, error)
+        }
+        guard state?.isComplete ?? true else {
+            throw DatabaseError(
+                path,
+                "it must be complete; a copy of \(state?.source ?? "") into it is not: run 'holdfast copy' once more")
+        }
+    }
+}

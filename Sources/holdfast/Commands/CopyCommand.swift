@@ -1,0 +1,81 @@
+import ArgumentParser
+import Dispatch
+import Foundation
+import Storage
+
+/// Makes one database the copy of another: a SQLite file, a PostgreSQL database, or one of each.
+struct CopyCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "copy",
+        abstract: "Copies everything from one database to another, and compares them.",
+        discussion: """
+            The target must be empty, or hold a copy that no server has used yet: an interrupted copy goes on, and one of \
+            a database that was changed since is brought up to date. Exits with 1 unless both are equal in the end. \
+            'holdfast manual MoveFromSQLite' has the steps of a move.
+            """)
+
+    @Option(help: .init("The database to copy: a SQLite file, or postgresql://….", valueName: "database"))
+    var from: String?
+
+    @Option(help: .init("The database to make: a SQLite file, or postgresql://….", valueName: "database"))
+    var to: String?
+
+    func run() throws {
+        let settings = Settings(environment: ProcessInfo.processInfo.environment)
+        let (source, target) = (try location(from, "from", settings), try location(to, "to", settings))
+        let (reader, writer) = try StoreFactory.copy(from: source, to: target)
+        let progress = CopiedRows()
+        let copy = StoreCopy(from: reader, to: writer) { progress.report($0, $1, $2) }
+        let (written, comparisons) = try copy.run()
+        progress.finish()
+        for comparison in comparisons { print(line(comparison)) }
+        guard comparisons.allSatisfy(\.isEqual) else {
+            throw Failure(
+                "both databases must be equal; they differ, as somebody has changed \(source) during the copy: let its "
+                    + "servers run with --read-only, and run the same command again")
+        }
+        print("copied \(source) to \(target): both are equal, \(written) rows were written")
+    }
+
+    private func location(_ option: String?, _ name: String, _ settings: Settings) throws -> DatabaseLocation {
+        var location = DatabaseLocation("")
+        try DatabaseOptions.apply(option, name, settings, to: &location)
+        guard !location.text.isEmpty else { throw Failure("--\(name) must name a database; there is none") }
+        return location
+    }
+
+    /// A table with what was read back from both sides; once if that is equal.
+    private func line(_ comparison: StoreCopy.Comparison) -> String {
+        let name = comparison.table.rawValue.padding(toLength: 18, withPad: " ", startingAt: 0)
+        let sides = comparison.isEqual ? [comparison.source] : [comparison.source, comparison.target]
+        let texts = sides.map { side in
+            let digits = String(side.value, radix: 16)
+            let rows = String(side.rows)
+            return String(repeating: " ", count: max(0, 10 - rows.count)) + rows + "  "
+                + String(repeating: "0", count: 16 - digits.count) + digits
+        }
+        return name + texts.joined(separator: " but") + (comparison.isEqual ? "  equal" : "  DIFFERENT")
+    }
+}
+
+/// Shows on standard error how far a copy is: on a terminal each second, elsewhere every ten seconds.
+private final class CopiedRows {
+    private let isTerminal = isatty(STDERR_FILENO) == 1
+    private var shownAt = DispatchTime.now()
+
+    func report(_ phase: StoreCopy.Phase, _ table: CopiedTable, _ rows: Int) {
+        let now = DispatchTime.now()
+        guard now >= shownAt + .seconds(isTerminal ? 1 : 10) else { return }
+        shownAt = now
+        let verb = phase == .copying ? "copied" : "compared"
+        show("\(verb) \(rows) rows of \(table.rawValue)" + (isTerminal ? "\u{1B}[K\r" : "\n"))
+    }
+
+    func finish() {
+        if isTerminal { show("\u{1B}[K") }
+    }
+
+    private func show(_ text: String) {
+        FileHandle.standardError.write(Data(text.utf8))
+    }
+}
