@@ -50,6 +50,9 @@ static const struct embedded_file files[] = {
     {"RunOnPostgreSQL", (const unsigned char[]){
 #embed "../holdfast/holdfast.docc/RunOnPostgreSQL.md" suffix(, 0)
     }},
+    {"MoveFromSQLite", (const unsigned char[]){
+#embed "../holdfast/holdfast.docc/MoveFromSQLite.md" suffix(, 0)
+    }},
     {"Deployment", (const unsigned char[]){
 #embed "../holdfast/holdfast.docc/Deployment.md" suffix(, 0)
     }},

@@ -6,14 +6,15 @@ import Synchronization
 /// A connection that waits for notifications: every transaction that changes projects sends one with its commit,
 /// <https://www.postgresql.org/docs/15/sql-notify.html>.
 final class ChangeListener: ProjectWatch, @unchecked Sendable {
-    // Safe: mutable state is used on the queue only.
+    // Safe: mutable state is used on the executor only.
     private let configuration: PostgreSQLConfiguration
     private let changed: @Sendable () -> Void
     /// Its own, as connecting blocks.
-    private let queue = DispatchQueue(label: "postgresql-listener", qos: .userInitiated)
+    private let executor = DispatchExecutor(label: "postgresql-listener")
     private let listens = Atomic<Bool>(false)
     private let isCancelled = Atomic<Bool>(false)
-    private var source: (any DispatchSourceRead)?
+    private var handle: Handle?
+    private var watch: (any DescriptorWatch)?
     private var schedule = ReconnectSchedule()
 
     /// After the server has refused to notify, as a standby does.
@@ -22,7 +23,7 @@ final class ChangeListener: ProjectWatch, @unchecked Sendable {
     init(_ configuration: PostgreSQLConfiguration, _ changed: @escaping @Sendable () -> Void) {
         self.configuration = configuration
         self.changed = changed
-        queue.async { [weak self] in self?.listen() }
+        executor.submit { [weak self] in self?.listen() }
     }
 
     var isActive: Bool { listens.load(ordering: .acquiring) }
@@ -30,7 +31,7 @@ final class ChangeListener: ProjectWatch, @unchecked Sendable {
     func cancel() {
         isCancelled.store(true, ordering: .releasing)
         listens.store(false, ordering: .releasing)
-        queue.async { [weak self] in self?.hangUp() }
+        executor.submit { [weak self] in self?.hangUp() }
     }
 
     private func listen() {
@@ -38,12 +39,8 @@ final class ChangeListener: ProjectWatch, @unchecked Sendable {
         do throws(PostgreSQLError) {
             let handle = try Connector.open(configuration)
             try handle.execute("LISTEN \(ProjectStateRow.channel)")
-            let source = DispatchSource.makeReadSource(fileDescriptor: PQsocket(handle.pointer), queue: queue)
-            source.setEventHandler { [weak self] in self?.receive(handle) }
-            // The connection is closed when nothing watches its descriptor any more.
-            source.setCancelHandler { withExtendedLifetime(handle) {} }
-            source.resume()
-            self.source = source
+            watch = try watch(handle)
+            self.handle = handle
             schedule.succeeded()
             listens.store(true, ordering: .releasing)
             // What has changed before it listened.
@@ -51,12 +48,26 @@ final class ChangeListener: ProjectWatch, @unchecked Sendable {
         } catch {
             let now = DispatchTime.now().uptimeNanoseconds
             schedule.failed(error, at: now, jitter: .random(in: 0...1))
-            let pause = error.state.isEmpty ? schedule.earliest &- now : Self.refusalPause
-            queue.asyncAfter(deadline: .now() + .nanoseconds(Int(clamping: pause))) { [weak self] in self?.listen() }
+            let pause =
+                error.state.isEmpty || error.state.hasPrefix("57P") ? schedule.earliest &- now : Self.refusalPause
+            DispatchQueue.global().asyncAfter(deadline: .now() + .nanoseconds(Int(clamping: pause))) { [weak self] in
+                guard let self else { return }
+                executor.submit { [weak self] in self?.listen() }
+            }
         }
     }
 
-    private func receive(_ handle: Handle) {
+    /// Watches a duplicate of the socket: libpq closes its own when the connection is lost.
+    private func watch(_ handle: Handle) throws(PostgreSQLError) -> any DescriptorWatch {
+        do throws(StorageError) {
+            return try executor.watch(PQsocket(handle.pointer)) { [weak self] in self?.receive() }
+        } catch {
+            throw PostgreSQLError(connection: error.description)
+        }
+    }
+
+    private func receive() {
+        guard let handle else { return }
         guard PQconsumeInput(handle.pointer) == 1, PQstatus(handle.pointer) == CONNECTION_OK else {
             hangUp()
             return listen()
@@ -71,7 +82,8 @@ final class ChangeListener: ProjectWatch, @unchecked Sendable {
 
     private func hangUp() {
         listens.store(false, ordering: .releasing)
-        source?.cancel()
-        source = nil
+        watch?.cancel()
+        watch = nil
+        handle = nil
     }
 }

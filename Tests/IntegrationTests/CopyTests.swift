@@ -33,7 +33,7 @@
                 try ask("PUT", "/v1/experiments/checkout", #"{"id":"7","variations":\#(weights)}"#)
             }
             try ask("PUT", "/v1/attributes/country", #"{"type":"country"}"#)
-            try ask("PUT", "/v1/attributes/visits", #"{"type":"integer"}"#)
+            try ask("PUT", "/v1/attributes/visits", #"{"type":"number"}"#)
             let condition = #"{"type":"custom_attribute","name":"country","match":"exact","value":"de"}"#
             try ask("PUT", "/v1/segments/germans", #"{"conditions":["and",\#(condition)]}"#)
             // Texts that are equal for people and not for databases, in an order of their own.
@@ -63,18 +63,19 @@
             for target in [
                 "/v1/profiles?detail=true", "/v1/profiles/ada?detail=true", "/v1/profiles/ada/attributes",
                 "/v1/profiles/ada/experiments/7/explain", "/v1/events", "/v1/exposures", "/v1/audit?limit=100",
-                "/v1/datafile?sdk_key=default", "/v1/datafile/history?sdk_key=default", "/v1/experiments",
+                "/v1/datafile", "/v1/datafile/history", "/v1/experiments",
                 "/v1/experiments/checkout/results?goal=buy", "/v1/attributes", "/v1/segments",
                 "/v1/segments/germans/users", "/datafiles/default.json",
             ] {
-                let response = try server.request("GET", target)
+                let response = try server.request("GET", target, fields: Self.agent)
                 #expect(response.status == 200, "\(target): \(response.text)")
                 answers[target] = response.text
             }
             let sticky = #"[{"attributeName":"id","attributeValue":"ada"}]"#
             answers["sticky"] = try server.request("POST", "/v1/sticky/lookup", sticky).text
             answers["forced"] = try server.request(
-                "POST", "/v1/decide?keys=checkout", #"{"userId":"eve"}"#, fields: Self.agent
+                "POST", "/v1/decide?keys=checkout", #"{"userId":"eve","decideOptions":["DISABLE_DECISION_EVENT"]}"#,
+                fields: Self.agent
             )
             .text
             return answers

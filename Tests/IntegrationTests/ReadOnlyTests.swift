@@ -46,7 +46,8 @@ import Testing
 
     @Test func `Everything is read, and the server is ready`() throws {
         for target in [
-            "/readyz", "/v1/profiles/ada", "/v1/profiles", "/v1/experiments", "/v1/experiments/checkout/results",
+            "/readyz", "/v1/profiles/ada", "/v1/profiles", "/v1/experiments",
+            "/v1/experiments/checkout/results?goal=buy",
             "/v1/audit", "/v1/exposures", "/datafiles/default.json",
         ] { #expect(try server.request("GET", target).status == 200, "\(target)") }
     }

@@ -151,7 +151,8 @@ struct MetricsEndpoint {
             "holdfast_sdk_events_refused_total", .counter, "Events of Optimizely SDKs that were left out.",
             services.refusedSDKEvents.load(ordering: .relaxed))
         page.single(
-            "holdfast_events_dropped_total", .counter, "Exposures of decisions for which there was no room.",
+            "holdfast_events_dropped_total", .counter,
+            "Exposures of decisions for which there was no room, and events while the server is read-only.",
             events.dropped)
         page.single(
             "holdfast_bucketeer_metrics_events_total", .counter,

@@ -69,6 +69,25 @@ import Testing
         #expect(try DeploymentFile.text("kubernetes/\(service)").contains("port: 8080\n"))
     }
 
+    @Test func `Addresses, files and volumes of the compose file for PostgreSQL exist`() throws {
+        let text = try DeploymentFile.text("compose.postgresql.yaml")
+        // What the comment at its beginning tells to make.
+        let made: Set = ["tokens", "pgpass", "postgres-password", "tls"]
+        let mounted = text.matches(of: #/- \./([a-z.-]+):/#).map { String($0.output.1) }
+        #expect(mounted.count == 6)
+        for file in mounted {
+            #expect(
+                made.contains(file)
+                    ? text.contains("docker/\(file)")
+                    : FileManager.default.fileExists(atPath: "\(DeploymentFile.folder)/\(file)"), "\(file)")
+        }
+        let address = try #require(text.firstMatch(of: #/TRUSTED_PROXIES: (\S+)/#)?.output.1)
+        #expect(text.contains("ipv4_address: \(address)\n"))
+        #expect(try DeploymentFile.text("nginx.conf").contains("server holdfast:8080;"))
+        #expect(try DeploymentFile.text("Dockerfile").contains("/run/secrets/holdfast-tokens"))
+        for volume in ["one", "two"] { #expect(text.contains("- \(volume):/var/lib/postgresql/data")) }
+    }
+
     @Test(arguments: workloads)
     func `A pod has more time to stop than the server needs`(file: String) throws {
         let text = try DeploymentFile.text("kubernetes/\(file)")

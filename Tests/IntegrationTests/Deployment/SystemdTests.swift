@@ -121,7 +121,7 @@ import Testing
     @Test func `Every option in the environment file and in the compose file exists`() throws {
         let help = try runAt(Executable.holdfast, ["serve", "--help"])
         let pods = ["sqlite/statefulset.yaml", "postgresql/deployment.yaml"].map { "kubernetes/\($0)" }
-        for name in ["holdfast.env", "compose.yaml", "Dockerfile"] + pods {
+        for name in ["holdfast.env", "compose.yaml", "compose.postgresql.yaml", "Dockerfile"] + pods {
             let text = try DeploymentFile.text(name)
             let variables = text.matches(of: #/\bHOLDFAST_[A-Z_]+/#).map { String($0.output) }
             #expect(!variables.isEmpty)
