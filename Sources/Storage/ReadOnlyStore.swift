@@ -142,6 +142,18 @@ private final class ReadOnlySession: StoreSession {
         base.goalEvents(after: number, limit: limit, completion)
     }
 
+    func exposures(
+        of userID: Identifier, before number: Int64, limit: Int, _ completion: @escaping Completion<[StoredExposure]>
+    ) {
+        base.exposures(of: userID, before: number, limit: limit, completion)
+    }
+
+    func goalEvents(
+        of userID: Identifier, before number: Int64, limit: Int, _ completion: @escaping Completion<[StoredGoalEvent]>
+    ) {
+        base.goalEvents(of: userID, before: number, limit: limit, completion)
+    }
+
     func tally(experimentID: Identifier, goal: Identifier, _ completion: @escaping Completion<ExperimentTally>) {
         base.tally(experimentID: experimentID, goal: goal, completion)
     }
@@ -160,6 +172,10 @@ private final class ReadOnlySession: StoreSession {
 
     func datafileHistory(sdkKey: String, limit: Int, _ completion: @escaping Completion<[StoredDatafile]>) {
         base.datafileHistory(sdkKey: sdkKey, limit: limit, completion)
+    }
+
+    func datafile(sdkKey: String, version: Int64, _ completion: @escaping Completion<StoredDatafile?>) {
+        base.datafile(sdkKey: sdkKey, version: version, completion)
     }
 
     func datafile(sdkKey: String, activeAt time: Timestamp, _ completion: @escaping Completion<StoredDatafile?>) {
