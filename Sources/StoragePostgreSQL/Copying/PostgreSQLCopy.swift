@@ -28,7 +28,7 @@ public final class PostgreSQLCopy: CopyTarget {
     ///
     /// - Throws: ``DatabaseError``
     public static func target(url: String) throws(DatabaseError) -> PostgreSQLCopy {
-        try open(url) { handle throws(PostgreSQLError) in _ = try Schema.migrate(handle) }
+        try open(url) { handle throws(PostgreSQLError) in _ = try Schema.migrate(handle, distributes: false) }
     }
 
     private static func open(
