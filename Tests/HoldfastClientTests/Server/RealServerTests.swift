@@ -110,7 +110,8 @@ import Testing
         }
         await #expect(throws: HoldfastError.self) { try await client.flush() }
         await #expect(throws: HoldfastError.self) { try await client.fetchEvaluations() }
-        #expect(client.waitingEvents == 41)
+        // 20 goals, 20 profiles, the exposure, and a report that counts its evaluation.
+        #expect(client.waitingEvents == 42)
 
         var updates = client.updates().makeAsyncIterator()
         let again = try RealServer(after: server)
