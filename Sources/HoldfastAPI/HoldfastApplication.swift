@@ -12,7 +12,7 @@ public final class HoldfastApplication: Application {
     /// The protocol of each route of the router.
     private let protocolOfRoute: [any WireProtocol]
     private var metrics: RequestMetrics
-    /// Since the last line about them, of which there is one a second at the most.
+    /// Counted since the last log line about them; at most one line a second is written.
     private var refusedConnections = 0
     private var nextRefusalLine = ContinuousClock.now
 
@@ -87,7 +87,7 @@ public final class HoldfastApplication: Application {
             services.logger.error("a connection could not be accepted", metadata: ["error": "\(error)"])
         case .connectionRefused:
             refusedConnections += 1
-            // Peers decide how many there are: a line each would be theirs to fill the disk with.
+            // With a line for each connection, peers could fill the disk.
             guard ContinuousClock.now >= nextRefusalLine else { return }
             services.logger.warning(
                 "connections were refused: there are too many",

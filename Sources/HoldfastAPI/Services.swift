@@ -19,7 +19,7 @@ public final class Services: Sendable {
     let collector = MetricsCollector()
     let decisions = DecisionMetrics()
     let attributeMetrics = AttributeMetrics()
-    /// Events that the SDKs sent and that were left out; their protocol does not tell the sender.
+    /// Counts events of SDKs that were left out. Their protocol has no way to report them to the sender.
     let refusedSDKEvents = Atomic<UInt64>(0)
     let bucketeer = BucketeerMetrics()
     let reportedEvaluations = ReportedEvaluations()
@@ -32,9 +32,9 @@ public final class Services: Sendable {
     public struct Options: Sendable {
         /// Whether each request is logged.
         public var accessLog = false
-        /// Whose `X-Forwarded-For` is believed, for the log.
+        /// The proxies whose `X-Forwarded-For` the log uses.
         public var trustedProxies = TrustedProxies()
-        /// Whose pages may call routes that are for clients; `nil`: nobody's but those of this server.
+        /// The origins whose pages may call client routes; `nil` for this server's own pages only.
         public var allowedOrigins: AllowedOrigins?
         /// Elements of an array that one request looks up, assigns or records.
         public var elementLimit = 1_000
@@ -46,7 +46,7 @@ public final class Services: Sendable {
         public var exportPage = 256
         /// Streams of changes that may be open at once.
         public var changeStreams = 1_000
-        /// Seconds between two signs of life of a stream of changes that has nothing to tell.
+        /// Seconds between the heartbeats of an idle stream of changes.
         public var changeHeartbeat: Double = 15
         /// Whether `/console/` is served.
         public var servesConsole = true

@@ -13,7 +13,7 @@ struct BucketeerEvaluationEndpoints {
     /// The id of the evaluations of a server that has no flags.
     private static let noEvaluations = "no_evaluations"
 
-    /// All flags with the tag, or only that they are those that the SDK has.
+    /// Responds with all flags with the tag, or with none if the SDK has the same evaluations already.
     func postAll(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         let input = try request.withBody { bytes throws(CoreError) in
             try BucketeerEvaluationRequest(JSONInput.parse(bytes))

@@ -4,8 +4,8 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// `POST /register_events`: what users saw (evaluation events) and what came of it (goal events). Responds when all are
-/// durable, with the events that are not stored by their ids.
+/// `POST /register_events`: takes exposures (evaluation events) and goal events. Responds when all are durable, and lists
+/// the events that were not stored, by id.
 struct BucketeerEventEndpoint {
     let services: Services
     let store: any ProfileStore
@@ -53,7 +53,7 @@ struct BucketeerEventEndpoint {
         switch event.kind {
         case .evaluation:
             guard let input = try event.exposure() else { return completion(.passed) }
-            // For an override of the user, which keeps the exposure out of results.
+            // The profile may have an override, which keeps the exposure out of results.
             store.profile(of: input.userID) { read in
                 do throws(EventRefusal) {
                     switch read {
@@ -192,7 +192,7 @@ private struct BucketeerEvent {
     }
 }
 
-/// What one element of the body turned out to be.
+/// One element of the body after parsing.
 private enum BucketeerEventItem: Sendable {
     case event(UserEvent)
     /// Accepted and not stored.

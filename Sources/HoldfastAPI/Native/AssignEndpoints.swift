@@ -22,8 +22,8 @@ struct AssignEndpoints {
         }
     }
 
-    /// Returns the variation without enrolling: for a user who has none, the one that an assignment would give. Stores
-    /// nothing. The query has `user_id`, `anonymous_id`, `experiment`, `sdk_key`, and `attributes` as JSON.
+    /// Returns the user's variation or, if there is none, the one that an assignment would give. Stores nothing. The query
+    /// has `user_id`, `anonymous_id`, `experiment`, `sdk_key`, and `attributes` as JSON.
     func get(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         let query = try request.query(knowing: ["user_id", "anonymous_id", "experiment", "sdk_key", "attributes"])
         var object = JSONObject()

@@ -8,13 +8,13 @@ import Storage
 protocol DefinedElement: Sendable {
     associatedtype Definition: ElementDefinition
 
-    /// Such as `flag`; with an `s` the member of a list.
+    /// The name in responses and errors, such as `flag`. A list is the member with an `s` appended.
     static var noun: String { get }
     static var putAction: AuditAction { get }
     static var deleteAction: AuditAction { get }
 
     static func find(_ key: Identifier, in datafile: Datafile) -> Self?
-    /// Those that are listed.
+    /// Returns the elements of a list.
     static func all(in datafile: Datafile) -> [Self]
 
     /// Removes the element from the datafile, or archives it.
@@ -38,9 +38,9 @@ protocol ElementDefinition: Sendable {
     func apply(to editor: inout DatafileEditor, _ datafile: Datafile?) throws(CoreError) -> Bool
 }
 
-/// `/v1/experiments` and `/v1/flags`: what is changed is the stored datafile, its revision raised, so that everybody who
-/// reads it sees the same. The project is named by `X-Optimizely-SDK-Key`, and need not be when there is only one; the
-/// first element of all makes the project `default`.
+/// `/v1/experiments` and `/v1/flags`. Each change edits the stored datafile and raises its revision, so that all protocols
+/// and servers see the same. `X-Optimizely-SDK-Key` names the project; it may be absent if there is only one. The first
+/// element of all creates the project `default`.
 struct DefinitionEndpoints<Element: DefinedElement> {
     let catalog: ProjectCatalog
     let projects: ProjectView

@@ -3,8 +3,8 @@ import HTTPServer
 import HoldfastCore
 import JSON
 
-/// `POST /v1/evaluations`: evaluates flags for one user, all or those with a tag or key, for a client library to cache. New assignments are
-/// stored, as by `/v1/assign`. No exposure is recorded, because only the client knows when the user sees a variation.
+/// `POST /v1/evaluations`: evaluates flags for one user, all or those with a tag or key, for a client library to cache.
+/// New assignments are stored, as by `/v1/assign`. No exposure is recorded, because only the client knows when the user sees a variation.
 struct EvaluationEndpoint {
     let decisions: StickyDecisionService
     let projects: ProjectView

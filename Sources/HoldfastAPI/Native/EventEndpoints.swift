@@ -4,13 +4,14 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// `/v1/exposures` and `/v1/events`: what users saw and what came of it, in, and out again for a warehouse.
+/// `/v1/exposures` and `/v1/events`: takes exposures and goal events, and exports them, for example to a warehouse.
 struct EventEndpoints {
     let services: Services
     let store: any ProfileStore & EventStore
     let projects: ProjectView
 
-    /// One goal event or an array of them. Answered when they are durable; in an array each on its own.
+    /// Takes one goal event or an array of them, and responds when they are durable. In an array, a refused event does not
+    /// affect the others.
     func postEvents(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         try take(request, call, knowing: GoalEvent.members) { body, items, index in
             do throws(CoreError) {
@@ -24,7 +25,7 @@ struct EventEndpoints {
         }
     }
 
-    /// One exposure or an array of them.
+    /// Takes one exposure or an array of them, as ``postEvents(_:_:)`` does.
     func postExposures(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         try take(request, call, knowing: ExposureInput.members) { body, items, index in
             do throws(EventRefusal) {
@@ -107,7 +108,7 @@ struct EventEndpoints {
     }
 }
 
-/// What one element of the body turned out to be.
+/// One element of the body after parsing: an event to record, or why it is refused.
 struct EventItem: Sendable {
     var id: Identifier?
     let event: Result<UserEvent, EventRefusal>

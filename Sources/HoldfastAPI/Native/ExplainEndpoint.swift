@@ -61,7 +61,7 @@ struct ExplainEndpoint {
         return writer.finish()
     }
 
-    /// - Parameter assignment: the user's in the experiment, whose origin belongs to the step that looks at it.
+    /// - Parameter assignment: the user's assignment in the experiment. Its origin is shown with the step that uses it.
     private static func append(_ step: DecisionStep, _ assignment: Assignment?, to writer: inout JSONWriter) {
         writer.beginObject()
         for member in step.json {

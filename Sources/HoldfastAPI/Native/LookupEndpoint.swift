@@ -7,10 +7,10 @@ import Storage
 /// `POST /v1/profiles/lookup`: the profiles of many users in one request.
 struct LookupEndpoint {
     let reader: any ProfileStore
-    /// User ids of one request.
+    /// The maximum number of user ids in one request.
     let limit: Int
 
-    /// Answers in the order asked, with `null` for a user without a profile.
+    /// Responds with the profiles in the order of the ids, with `null` for a user without a profile.
     func post(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         let userIDs: [Identifier] = try request.withBody { bytes throws(CoreError) in try self.userIDs(bytes) }
         ProfileLookup(userIDs, reader).respond(call)
@@ -39,18 +39,18 @@ struct LookupEndpoint {
     }
 }
 
-/// The answer to one lookup: `{"profiles":[…]}` in the order asked. A short one is answered at once; a long one is read
-/// from the store while it is sent, so that it takes no more memory than a piece of it. Belongs to one event loop.
+/// The response to one lookup: `{"profiles":[…]}` in the order of the ids. A short response is sent in one piece. A long
+/// one is read from the store while it is sent, so that only one piece is in memory. Belongs to one event loop.
 final class ProfileLookup: ResponseStream {
     private let userIDs: [Identifier]
     private let reader: any ProfileStore
     private var json = JSONWriter()
-    /// Of the first user who has not been asked for.
+    /// The index of the first user who has not been looked up.
     private var position = 0
 
-    /// Bytes at which a piece is long enough to be sent.
+    /// The length in bytes at which a piece is sent.
     private static let pieceLength = 128 * 1024
-    /// Users that the store is asked for at once.
+    /// The number of users to look up at a time.
     private var window = PageSize(atMost: 16)
 
     init(_ userIDs: [Identifier], _ reader: any ProfileStore) {
@@ -112,8 +112,8 @@ final class ProfileLookup: ResponseStream {
     }
 }
 
-/// The profiles of some users as the store gives them, at once or later and in any order. On one thread, so that lookups,
-/// unlike a ``Join``, need no lock.
+/// Collects the profiles of some users, which the store returns in any order. A ``Join`` without its lock, because all
+/// results arrive on the event loop.
 private final class ProfileWindow {
     private var profiles: [ProfileRecord?]
     private var missing: Int

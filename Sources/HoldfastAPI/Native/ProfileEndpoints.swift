@@ -11,7 +11,7 @@ struct ProfileEndpoints {
     let knownExposures: KnownExposures
     let catalog: ProjectCatalog
 
-    /// The profile; 404 if there is none. `?detail=true` adds to each entry where it came from.
+    /// Responds with the profile; 404 if there is none. `?detail=true` adds source and times to each assignment.
     func get(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         let userID = try request.userID()
         let detail = try Request.flag("detail", request.query(knowing: ["detail"]))
@@ -56,7 +56,7 @@ struct ProfileEndpoints {
         submit(change, call) { _ in .ok }
     }
 
-    /// Joins an anonymous user to this one, after what is on its way to the store of both. Responds with the profile.
+    /// Merges an anonymous user into this one, after the queued events of both are stored. Responds with the profile.
     func merge(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         let userID = try request.userID()
         let merge = try request.withBody { bytes throws(CoreError) in
@@ -107,8 +107,8 @@ struct ProfileEndpoints {
         }
     }
 
-    /// Erases all that is stored of the user, after what is on its way to the store. With `?keep_totals=true`, results
-    /// go on counting what they have counted.
+    /// Erases everything that is stored about the user, after the user's queued events are stored. With
+    /// `?keep_totals=true`, the totals of results stay as they are.
     func delete(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         let userID = try request.userID()
         let keepsTotals = try Request.flag("keep_totals", request.query(knowing: ["keep_totals"]))
@@ -132,7 +132,7 @@ struct ProfileEndpoints {
         }
     }
 
-    /// Answers with the profile as it is after the change.
+    /// Responds with the profile after the change.
     private func submit(
         _ change: ProfileChange, _ call: Call, status: @escaping @Sendable (ProfileChangeResult) -> Status
     ) {

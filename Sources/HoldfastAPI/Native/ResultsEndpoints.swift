@@ -5,8 +5,7 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// `/v1/experiments/{key}/results`: what came of an experiment. Read from what was counted up before, away from event
-/// loops.
+/// `/v1/experiments/{key}/results`: the results of an experiment. Read from stored tallies, off the event loops.
 struct ResultsEndpoints {
     let services: Services
     let store: any EventStore

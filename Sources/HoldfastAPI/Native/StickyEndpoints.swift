@@ -21,8 +21,8 @@ struct StickyEndpoints {
         }
     }
 
-    /// Merges assignments into the document; with `?on_conflict=keep` what is stored wins. Responds with the document
-    /// as it now is.
+    /// Merges assignments into the document; with `?on_conflict=keep` stored ones win. Responds with the document after
+    /// the change.
     func patch(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         let key = try request.stickyKey()
         let rule = try Request.conflictRule(request.query(knowing: ["on_conflict"]))

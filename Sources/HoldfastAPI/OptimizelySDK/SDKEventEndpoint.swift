@@ -6,8 +6,8 @@ internal import Synchronization
 
 /// `POST /sdk/v1/events`: what an SDK's event dispatcher sends. 204 when the events are durable.
 ///
-/// As the published contract has it, an unusable event is left out silently, and the others are stored: an SDK that is
-/// refused drops the whole batch or sends it again for ever. `X-Optimizely-Strict: true` refuses the batch instead, and
+/// As in the published contract, an unusable event is left out silently, and the others are stored: an SDK drops a
+/// refused batch as a whole, or sends it again forever. `X-Optimizely-Strict: true` refuses the batch instead, and
 /// says what is wrong.
 struct SDKEventEndpoint {
     let services: Services

@@ -5,9 +5,9 @@ public import Storage
 /// Makes decisions that stick: reads the profile, decides, and stores what is new before anything is answered. Then it
 /// counts the decisions and records the exposures, for every protocol.
 ///
-/// A decision is made again when it no longer holds at the commit: when another server has assigned the user in the
-/// meantime, or when the newest datafile is another than the one it was made with. A variation that is assigned to the
-/// user and not in the datafile is not taken for gone before the newest datafile has been looked at.
+/// A decision is made again if it does not hold at the commit: if another server has assigned the user in the meantime, or
+/// if there is a newer datafile than the one it was made with. If the datafile lacks the variation that a user has, the
+/// newest datafile is loaded before the variation counts as removed.
 ///
 /// Belongs to one event loop.
 public final class StickyDecisionService {
@@ -143,8 +143,8 @@ public final class StickyDecisionService {
         request.completion(.success(decisions))
     }
 
-    /// What is to be stored. A variation that the datafile of another project lists under the same experiment id is not
-    /// gone: it stays, and the user is bucketed here without being enrolled.
+    /// Returns the assignments to store. If the datafile of another project has the variation that this one lacks, the
+    /// stored assignment stays, and the user is bucketed here without being enrolled.
     private func proposals(for assignments: [NewAssignment], in project: Project) -> [ProfileChange.Proposal] {
         assignments.compactMap { new in
             if let stale = new.staleVariationID,

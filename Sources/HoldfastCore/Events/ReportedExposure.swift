@@ -2,8 +2,8 @@ public import Bucketing
 public import JSON
 public import Storage
 
-/// An exposure that a client reports by ids, because it decided by itself. No datafile of this server need have the
-/// experiment: a team may use the server for its users' profiles only, and bring the datafile later.
+/// An exposure that a client reports by ids after its own decision. The experiment may be in no datafile of this server: a
+/// team may use the server for profiles only, and upload the datafile later.
 public struct ReportedExposure {
     public let userID: Identifier
     public let happenedAt: Timestamp

@@ -12,7 +12,7 @@ public struct ProjectEditor: Sendable {
     /// - Returns: the result that the completion gets.
     public typealias Change<Outcome> = @Sendable (inout DatafileEditor, Project?) throws(CoreError) -> Outcome
 
-    /// What the audit log says of an edit.
+    /// The entry of an edit in the audit log.
     public struct Note: Sendable {
         var action: AuditAction
         /// The key of what is edited.
@@ -37,8 +37,7 @@ public struct ProjectEditor: Sendable {
 
     /// Edits a datafile, or creates it if the project has none. A change that makes no difference stores nothing.
     ///
-    /// - Parameter completion: called on any thread with the project as this edit left it, whatever others made of it
-    ///   since.
+    /// - Parameter completion: called on any thread with the project as this edit left it, without later edits of others.
     public func edit<Outcome: Sendable>(
         _ sdkKey: String, _ note: Note, by author: Author, _ change: @escaping Change<Outcome>,
         completion: @escaping @Sendable (Result<(Project, Outcome), CoreError>) -> Void

@@ -81,7 +81,7 @@ extension ProfileChange.Operation {
 public struct ProfileMerge: Sendable {
     /// The account, which keeps its id.
     public var userID: Identifier
-    /// The user of whom nothing stays under this id. Another one than ``userID``.
+    /// The anonymous user, of whom nothing is left after the merge. Differs from ``userID``.
     public var anonymousID: Identifier
     /// Whose assignments and attributes win where both have one: with `keep` the account's, with `replace` the anonymous
     /// user's.
