@@ -31,11 +31,14 @@ public final class InMemoryStore: Store {
 
         /// Takes a random operation that may be next.
         mutating func takePending() -> Pending? {
-            let candidates = pending.indices.filter { index in
-                pending[..<index].allSatisfy { earlier in
-                    guard let userID = pending[index].userID, let other = earlier.userID else { return false }
-                    return userID != other
+            var candidates: [Int] = []
+            var users: Set<Identifier> = []
+            for (index, operation) in pending.enumerated() {
+                guard let userID = operation.userID else {
+                    if index == 0 { candidates.append(index) }
+                    break
                 }
+                if users.insert(userID).inserted { candidates.append(index) }
             }
             return candidates.randomElement(using: &random).map { pending.remove(at: $0) }
         }
