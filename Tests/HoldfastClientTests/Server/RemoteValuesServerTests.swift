@@ -76,7 +76,8 @@ private enum ShopKey: String, CaseIterable, RemoteKey {
     }
 
     private func client(country: String = "fr") async throws -> HoldfastClient {
-        let client = try server.client(in: directory)
+        // Whether events wait is a question of exposures here.
+        let client = try server.client(in: directory) { $0.reportsEvaluationCounts = false }
         try await client.initialize(
             user: HoldfastUser(id: "ada", attributes: ["country": .string(country)]), timeout: .seconds(60))
         return client
