@@ -205,7 +205,13 @@ extension Settings {
     func unknownVariables(besides others: [String]) -> [UnknownVariable] {
         let known = names.union(others).map(Self.variable)
         return environment.keys.filter { $0.hasPrefix(Self.prefix) && !known.contains($0) && !isOfKubernetes($0) }
-            .sorted().map { UnknownVariable(name: $0, nearest: Spelling.nearest(to: $0, among: known.sorted())) }
+            .sorted().map { name in
+                // Without the prefix: letters that all names share make none of them similar.
+                let nearest = Spelling.nearest(
+                    to: String(name.dropFirst(Self.prefix.count)),
+                    among: known.sorted().map { String($0.dropFirst(Self.prefix.count)) })
+                return UnknownVariable(name: name, nearest: nearest.map { Self.prefix + $0 })
+            }
     }
 
     /// Kubernetes sets such variables for a service called `holdfast`.
