@@ -1,8 +1,8 @@
 // The audit log: who changed what, with before and after.
 
-import { h, replace } from "./dom.js";
+import { h } from "./dom.js";
 import * as api from "./api.js";
-import { code, empty, field, link, moment, older, page, select, sideBySide, submitButton, to } from "./parts.js";
+import { code, empty, field, lazily, link, moment, older, page, select, sideBySide, submitButton, to } from "./parts.js";
 import { exactTime } from "./format.js";
 import { all } from "./experiments.js";
 
@@ -46,21 +46,14 @@ export async function show(context) {
 const instant = text => text ? new Date(text).toISOString() : null;
 
 /// `experiments` are those whose ids are shown as keys.
-export function entryList(entries, experiments) {
-	return h("ul.entries", entries.map(entry => {
-		const hasDetail = entry.before !== null || entry.after !== null;
-		return h("li", h("div.entry", h("span", h("strong", entry.author), " ", inWords(entry.action), " ",
-			targetOf(entry, experiments), entry.user_id !== null && [" for ", link(to("users", entry.user_id), entry.user_id)]), h("span.faint", moment(entry.recorded_at))),
-		hasDetail && h("details", { ontoggle: event => {
-			const box = event.target.lastChild;
-			if (event.target.open && !box.firstChild) replace(box, sideBySide(entry.before, entry.after), h("p.note", exactTime(entry.recorded_at), " · request ", code(entry.request_id ?? "–")));
-		} }, h("summary", "Before and after"), h("div")));
-	}));
-}
+export const entryList = (entries, experiments) => h("ul.entries", entries.map(entry => h("li",
+	h("div.entry", h("span", h("strong", entry.author), " ", inWords(entry.action), " ", targetOf(entry, experiments), entry.user_id !== null && [" for ", link(to("users", entry.user_id), entry.user_id)]),
+		h("span.faint", moment(entry.recorded_at))),
+	(entry.before ?? entry.after) !== null && lazily("Before and after", () => [sideBySide(entry.before, entry.after), h("p.note", exactTime(entry.recorded_at), " · request ", code(entry.request_id ?? "–"))]))));
 
 function targetOf(entry, experiments) {
 	if (!entry.target) return null;
-	const screen = entry.action.startsWith("experiment.") ? "experiments" : entry.action.startsWith("flag.") ? "flags" : entry.action.startsWith("segment.") ? "segments" : null;
+	const screen = ["experiments", "flags", "segments"].find(s => entry.action.startsWith(`${s.slice(0, -1)}.`));
 	if (screen) return link(to(screen, entry.target), entry.target);
 	if (!["override.set", "assignment.remove"].includes(entry.action)) return entry.target;
 	const key = experiments.find(e => e.id === entry.target)?.key;

@@ -1,7 +1,7 @@
 // Charts as SVG. Each has its numbers as text, too, for screen readers and for those who want to copy them.
 
 import { h, replace } from "./dom.js";
-import { table } from "./parts.js";
+import { lazily, table } from "./parts.js";
 import { decimal } from "./format.js";
 
 /// The colour of the variation or series with this number.
@@ -107,7 +107,7 @@ export function lineChart({ title, labels, series, format = decimal, height = 20
 	}
 
 	return h("figure", h("figcaption", title, h("ul.legend", moment, series.map((s, i) => h("li", swatch(s.color), s.name, " ", readings[i])))), place,
-		hasNumbers && h("details.numbers", h("summary", "Numbers"), table(title, [["Time", i => labels[i]], ...series.map(s => [s.name, i => format(s.values[i]), "number"])], labels.map((_, i) => i))));
+		hasNumbers && lazily("Numbers", () => table(title, [["Time", i => labels[i]], ...series.map(s => [s.name, i => format(s.values[i]), "number"])], labels.map((_, i) => i)), "details.numbers"));
 }
 
 const round = value => Math.round(value * 100) / 100;

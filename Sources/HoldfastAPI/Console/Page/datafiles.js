@@ -2,7 +2,7 @@
 
 import { h, replace } from "./dom.js";
 import * as api from "./api.js";
-import { badge, button, card, choose, download, empty, found, here, moment, page, paged, pending, section, sideBySide } from "./parts.js";
+import { badge, button, card, choose, download, empty, found, here, lazily, moment, page, paged, pending, section, sideBySide } from "./parts.js";
 import { integer } from "./format.js";
 
 export async function show(context) {
@@ -46,7 +46,7 @@ async function active(key) {
 	const datafile = await api.get("/v1/datafile", null, { sdkKey: key });
 	const text = JSON.stringify(datafile, null, 2);
 	return card(button("Download", () => download(`${key}.json`, "application/json", text)),
-		h("details", h("summary", "Show"), h("pre.document", { tabindex: "0" }, text.slice(0, 200_000), text.length > 200_000 && "\n… download it for the rest")));
+		lazily("Show", () => h("pre.document", { tabindex: "0" }, text.slice(0, 200_000), text.length > 200_000 && "\n… download it for the rest")));
 }
 
 /// The members of two datafiles that differ: each experiment, flag, audience and so on by itself, and the rest together.

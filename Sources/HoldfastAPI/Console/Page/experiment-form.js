@@ -1,8 +1,8 @@
 // The form of an experiment. What was changed is shown, with what it would do to users, before it can be saved.
 
-import { h, replace, icon } from "./dom.js";
+import { h, replace } from "./dom.js";
 import * as api from "./api.js";
-import { banner, button, dialog, empty, field, link, message, page, section, select, showProblem, sideBySide, submitButton, to } from "./parts.js";
+import { banner, button, dialog, empty, field, iconButton, link, message, page, section, select, showProblem, sideBySide, submitButton, to } from "./parts.js";
 import { decimal, integer, percent, sentence } from "./format.js";
 import { swatch } from "./charts.js";
 import { conditionsForm, inWords, resolve, vocabulary } from "./conditions.js";
@@ -201,7 +201,7 @@ function variationsEditor(initial) {
 			const number = h("input", { type: "number", min: 0, max: 100, step: 0.01, value: row.weight, label: `Share of ${label()} in percent`, onchange: e => give(row, Number(e.target.value)) });
 			row.update = () => { range.value = row.weight; number.value = row.weight; sum(); };
 			return h("li", swatch(index), key, range, h("span.number-unit", number, h("span.unit", "%")),
-				h("button", { class: "button quiet", label: `Remove ${label()}`, disabled: rows.length === 1, onclick: () => { rows = rows.filter(r => r !== row); give(rows[0], hundredth(rows[0].weight + row.weight)); draw(); } }, icon("close")));
+				Object.assign(iconButton("close", `Remove ${label()}`, () => { rows = rows.filter(r => r !== row); give(rows[0], hundredth(rows[0].weight + row.weight)); draw(); }), { disabled: rows.length === 1 }));
 		}));
 		element.input = list.querySelector("input");
 		sum();

@@ -19,9 +19,11 @@ export const short = value => missing(value) ? none : Math.abs(value) < 10_000 ?
 export const percent = (value, digits = 1) => missing(value) ? none : `${decimal(value * 100, digits)}%`;
 export const signed = (value, digits = 1) => missing(value) ? none : `${value > 0 ? "+" : ""}${percent(value, digits)}`;
 
+const decimals = [];
 export function decimal(value, digits = 2) {
 	if (missing(value)) return none;
-	return new Intl.NumberFormat(locale, { maximumFractionDigits: digits }).format(value).replace("-", "−");
+	decimals[digits] ??= new Intl.NumberFormat(locale, { maximumFractionDigits: digits });
+	return decimals[digits].format(value).replace("-", "−");
 }
 
 export const measure = value => missing(value) ? none

@@ -49,6 +49,11 @@ export const card = (...content) => h("div.card", content);
 export const moment = text => text
 	? h("time", { datetime: text, title: exactTime(text) }, ago(text)) : dash();
 
+/// Details that are made when they are opened first.
+export const lazily = (summary, make, kind = "details") => h(kind, { ontoggle: ({ target: { open, lastChild: box } }) => {
+	if (open && !box.firstChild) replace(box, make());
+} }, h("summary", summary), h("div"));
+
 export const code = text => h("code", text);
 
 export function status(name) {
@@ -145,8 +150,7 @@ export async function copy(text, done = "Copied.") {
 }
 
 function curlButton() {
-	return h("button", { class: "button quiet", title: "The requests behind this screen",
-		onclick: () => dialog("As curl", close => [
+	return h("button.button.quiet", { title: "The requests behind this screen", onclick: () => dialog("As curl", close => [
 			h("p.note", api.token.get() ? ["What this screen shows and did. ", code("HOLDFAST_TOKEN"), " is a variable with your token; the secret is not in the commands."] : "What this screen shows and did."),
 			api.requests.length ? h("ol.commands", [...api.requests].reverse().map(r => h("li", commandLine(api.curl(r))))) : h("p", "No request yet."),
 			h("div.buttons",

@@ -157,9 +157,8 @@ export function goalSection(goal, results, view, actions) {
 		["Always-valid interval", r => r.lift && drawn("lift ", r.lift, signed, { scale: lifts, tone: r.lift.tone, inner: r.lift.fixed, zero: true }), "drawn"],
 		["Chance to win", r => r.isBaseline ? dash() : chance(r.chance), "number"],
 	];
-	const isAll = results.users.counted === 0;
 	return section(goal, { actions, note: verdict(rows, metric) },
-		isAll ? empty("No user counts yet", "A user counts from the first exposure:", `curl ${here("v1/exposures")} -d '{"user_id":"ann","experiment":${JSON.stringify(results.experiment_key)}}'`)
+		results.users.counted === 0 ? empty("No user counts yet", "A user counts from the first exposure:", `curl ${here("v1/exposures")} -d '{"user_id":"ann","experiment":${JSON.stringify(results.experiment_key)}}'`)
 			: card(table(`Results for ${goal}`, columns, rows),
 				view.cuped && h("p.note", cupedNote(rows)), view.metric === "value" && !hasValues && h("p.note", "No event of this goal has a value; this is its conversion.")),
 		h("div.below-table", power(results, metric, rows), overTime(results, metric)));
