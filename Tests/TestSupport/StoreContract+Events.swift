@@ -56,6 +56,14 @@ extension StoreContract {
                 #expect(try tally(context).goal.events == 4)
                 #expect(try tally(context).goal.y == CompensatedSum(4))
             },
+            StoreContract("Many events of one user with ids of their own are stored in one go") {
+                context async throws in
+                _ = try await context.store.record([exposure("u")])
+                let events = (0..<100).map { goal("u", id: Identifier("\($0)")) }
+                #expect(try await context.store.record(events) == Array(repeating: .stored, count: 100))
+                #expect(try await context.store.record(events) == Array(repeating: .repeated, count: 100))
+                #expect(try tally(context).goal.events == 100)
+            },
             StoreContract("Events before the exposure count for the time before, and those of long ago not at all") {
                 context async throws in
                 _ = try await context.store.record([

@@ -208,11 +208,10 @@ final class WriteRound {
         effects = RoundEffects()
         needs = RoundNeeds()
         for user in users.values { user.reset() }
-        var blocked: Set<Identifier> = []
+        // A step that lacks something does not keep those after it from asking for what they need: all begin anew once it
+        // has been read.
         for change in changes {
-            for step in change.steps where !blocked.contains(step.userID) {
-                if !step.apply(self) { blocked.insert(step.userID) }
-            }
+            for step in change.steps { _ = step.apply(self) }
         }
         if needs.isEmpty { write() } else { read() }
     }
