@@ -12,24 +12,9 @@ extension PostgreSQLTests {
     /// `HOLDFAST_TEST_DATABASE=citus` in the environment all tests of the store run on such a database, and those of the API.
     @Suite("Citus", .enabled(if: PostgreSQLServer.hasCitus, "the extension citus is not installed"), .serialized)
     struct CitusTests {
-        private static let cluster = Result { try PostgreSQLServer(["fsync=off"], isCitus: true) }
-
-        /// Those whose statements concern several users or tables the most.
-        @Test("Keeps the contract of merging", arguments: StoreContract.merging)
-        func contracts(_ contract: StoreContract) async throws {
-            let database = try TestDatabase(on: try Self.cluster.get())
-            try await contract.run { options in
-                try PostgreSQLStore.make(in: database) {
-                    $0.rules = options.rules
-                    $0.clock = options.clock.wallClock
-                    $0.datafileHistory = options.datafileHistory
-                }
-            }
-        }
-
         @Test("Tables that are there already are distributed by a migration on request")
         func migration() async throws {
-            let database = try TestDatabase(on: try Self.cluster.get())
+            let database = try TestDatabase(on: try PostgreSQLServer(["fsync=off"], isCitus: true))
             let store = try PostgreSQLStore.make(in: database)
             try await store.apply(.replace(["e": "v"]), to: "ada")
             store.close()
