@@ -1,4 +1,4 @@
-public import Bucketing
+import Bucketing
 
 /// Another store without its changes, each of which fails with ``StorageError/readOnly``. For the time in which the content of
 /// the store moves to another one.

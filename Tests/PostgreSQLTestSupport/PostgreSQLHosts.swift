@@ -21,7 +21,7 @@ public final class PostgreSQLHosts: @unchecked Sendable {
         script.standardInput = input
         script.standardOutput = output
         // Other children must not keep it open.
-        fcntl(input.fileHandleForWriting.fileDescriptor, F_SETFD, FD_CLOEXEC)
+        _ = fcntl(input.fileHandleForWriting.fileDescriptor, F_SETFD, FD_CLOEXEC)
         try script.run()
     }
 

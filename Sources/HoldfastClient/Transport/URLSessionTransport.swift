@@ -29,7 +29,8 @@ public final class URLSessionTransport: HoldfastTransport {
         urlRequest.httpMethod = request.method
         urlRequest.httpBody = request.body
         for (name, value) in request.fields { urlRequest.setValue(value, forHTTPHeaderField: name) }
-        let exchange = Exchange(task: session.dataTask(with: urlRequest), maximumBytes: request.maximumBytes)
+        guard let task = exchanges.task(of: session, for: urlRequest) else { throw .destroyed }
+        let exchange = Exchange(task: task, maximumBytes: request.maximumBytes)
         do {
             return try await withTaskCancellationHandler {
                 try await withCheckedThrowingContinuation { head in
@@ -59,6 +60,13 @@ private final class Exchanges: NSObject, URLSessionDataDelegate, Sendable {
     }
 
     private let state = Mutex(State())
+
+    /// Makes a task before the session is invalidated: an invalid one ends the process.
+    ///
+    /// - Returns: `nil` after ``close()``.
+    func task(of session: URLSession, for request: URLRequest) -> URLSessionDataTask? {
+        state.withLock { $0.isClosed ? nil : session.dataTask(with: request) }
+    }
 
     /// - Returns: whether the session still accepts requests.
     func add(_ exchange: Exchange) -> Bool {
