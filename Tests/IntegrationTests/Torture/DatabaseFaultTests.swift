@@ -60,9 +60,10 @@ final class DatabaseFaultRun {
     }
 
     private let fault: DatabaseFault
+    /// Before the hosts, whose directory it is in, so that it is unmounted first.
+    private let disk: SmallFileSystem?
     private let hosts: PostgreSQLHosts
     private let ports: [UInt16]
-    private let disk: SmallFileSystem?
     private let clients: [LoadClient]
     private let users: [String]
     private var checkers: [String: HistoryChecker]
