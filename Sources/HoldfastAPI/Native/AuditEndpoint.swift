@@ -8,7 +8,6 @@ import Storage
 struct AuditEndpoint {
     let store: any AuditStore
 
-    private static let limit = 1_000
     private static let parameters = [
         "author", "action", "user_id", "target", "since", "until", "after", "limit",
     ]
@@ -29,11 +28,7 @@ struct AuditEndpoint {
     }
 
     private static func query(_ given: [String: String]) throws(CoreError) -> AuditQuery {
-        guard let limit = Int(given["limit"] ?? "100"), (1...Self.limit).contains(limit) else {
-            let found = given["limit"] ?? ""
-            throw CoreError(.invalid, "`limit` must be a whole number from 1 to \(Self.limit); got '\(found)'")
-        }
-        var query = AuditQuery(limit: limit)
+        var query = AuditQuery(limit: try Request.pageLimit(given))
         query.author = given["author"]
         if let userID = given["user_id"] { query.userID = try ProfileInput.checkUserID(userID, at: nil) }
         query.target = given["target"]

@@ -59,11 +59,7 @@ struct DatafileEndpoints {
     /// The datafiles that have been in force, the newest first: revision, when, and by whose token. `?limit=N`, by
     /// default 100.
     func history(_ request: borrowing Request, _ call: Call) throws(CoreError) {
-        let query = try request.query(knowing: ["limit"])
-        guard let limit = Int(query["limit"] ?? "100"), (1...1_000).contains(limit) else {
-            let found = query["limit"] ?? ""
-            throw CoreError(.invalid, "`limit` must be a whole number from 1 to 1000; got '\(found)'")
-        }
+        let limit = try Request.pageLimit(request.query(knowing: ["limit"]))
         let sdkKey = try projects.project(named: request.field("x-optimizely-sdk-key")).sdkKey
         store.datafileHistory(sdkKey: sdkKey, limit: limit) { result in
             switch result {

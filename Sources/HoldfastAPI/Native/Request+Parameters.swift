@@ -62,6 +62,14 @@ extension Request {
         return number
     }
 
+    /// Returns the `limit` of a page: 1 to 1,000, by default 100.
+    static func pageLimit(_ query: [String: String]) throws(CoreError) -> Int {
+        guard let limit = Int(query["limit"] ?? "100"), (1...1_000).contains(limit) else {
+            throw CoreError(.invalid, "`limit` must be a whole number from 1 to 1000; got '\(query["limit"] ?? "")'")
+        }
+        return limit
+    }
+
     /// Returns a query parameter that is `true` or `false`, by default `false`.
     static func flag(_ name: String, _ query: [String: String]) throws(CoreError) -> Bool {
         switch query[name] {

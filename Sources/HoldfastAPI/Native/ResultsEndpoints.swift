@@ -64,10 +64,7 @@ struct ResultsEndpoints {
 
     /// Goals that users of the experiment reached, in the order of their names; `?limit=N`, by default 100.
     func goals(_ request: borrowing Request, _ call: Call) throws(CoreError) {
-        let query = try request.query(knowing: ["limit"])
-        guard let limit = Int(query["limit"] ?? "100"), (1...1_000).contains(limit) else {
-            throw CoreError(.invalid, "`limit` must be a whole number from 1 to 1000; got '\(query["limit"] ?? "")'")
-        }
+        let limit = try Request.pageLimit(request.query(knowing: ["limit"]))
         store.goals(experimentID: try experiment(request).1.id, limit: limit) { result in
             switch result {
             case .success(let goals):

@@ -7,8 +7,6 @@ import Storage
 struct UserEventEndpoints {
     let store: any EventStore
 
-    private static let limit = 1_000
-
     /// The first exposure to each experiment.
     func exposures(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         let userID = try request.userID()
@@ -33,13 +31,7 @@ struct UserEventEndpoints {
 
         init(_ request: borrowing Request) throws(CoreError) {
             let query = try request.query(knowing: ["after", "limit"])
-            guard let limit = Int(query["limit"] ?? "100"), (1...UserEventEndpoints.limit).contains(limit) else {
-                throw CoreError(
-                    .invalid,
-                    "`limit` must be a whole number from 1 to \(UserEventEndpoints.limit); got '\(query["limit"] ?? "")'"
-                )
-            }
-            self.limit = limit
+            limit = try Request.pageLimit(query)
             let after = query["after"]
             guard let before = after.map({ Int64($0) }) ?? .max, before > 0 else {
                 throw CoreError(.invalid, "`after` must be the `next` of an earlier response; got '\(after ?? "")'")
