@@ -9,19 +9,34 @@ import Storage
 /// It is fit for tokens of scope `client`, unlike the merge of any two users: it takes only anonymous ids that nobody can
 /// guess, what the account has always wins, and the response tells nothing of the profile.
 struct LoginEndpoint {
-    let services: Services
-    let store: any ProfileStore
+    let merger: ProfileMerger
+    let limit: Int
 
     /// One login or an array of them. Responds when all are durable; in an array each has its own result.
     func post(_ request: borrowing Request, _ call: Call) throws(CoreError) {
-        let list = try ReportList(request, limit: services.options.elementLimit)
-        let merges = try list.parse(Self.merge)
+        let list = try ReportList(request, limit: limit)
+        let logins = try list.parse(Self.merge)
         let author = call.author(request)
-        let results = LoginResults(merges, list, services, call, store: store, author: author)
-        services.events.afterWaiting {
-            call.onEventLoop { results.begin() }
-        } ifOverloaded: {
-            call.fail($0)
+        merger.afterQueuedEvents(call) { merger in
+            let outcomes = Join<Result<ProfileMergeResult, CoreError>>(logins.count) { merged in
+                merger.refresh(after: merged, call) { list.respond(merged.map(Self.outcome), to: call) }
+            }
+            call.forEach(logins.indices) { index in
+                switch logins[index] {
+                case .success(let merge): merger.merge(merge, by: author) { outcomes.set($0, at: index) }
+                case .failure(let error): outcomes.set(.failure(error), at: index)
+                }
+            }
+        }
+    }
+
+    /// What is wrong with a login is no matter of time, unlike a store that does not take it now.
+    private static func outcome(
+        _ merged: Result<ProfileMergeResult, CoreError>
+    ) -> (id: Identifier?, outcome: Result<ReportList.Status, EventRefusal>) {
+        switch merged {
+        case .success: (nil, .success(.stored))
+        case .failure(let error): (nil, .failure(EventRefusal(error, isRetriable: error.kind == .unavailable)))
         }
     }
 
@@ -42,76 +57,5 @@ struct LoginEndpoint {
                 .invalid, "`user_id` must be another user than `anonymous_id`", at: place.appending("user_id"))
         }
         return ProfileMerge(userID: userID, anonymousID: Identifier(text), conflictRule: .keep)
-    }
-}
-
-/// Performs the logins of one request and collects their results.
-private final class LoginResults: @unchecked Sendable {
-    // Safe: after its creation it is used on the event loop of the request only.
-    private let merges: [Result<ProfileMerge, CoreError>]
-    private let list: ReportList
-    private let services: Services
-    private let call: Call
-    private let store: any ProfileStore
-    private let author: Author
-    private var outcomes: [Result<ReportList.Status, EventRefusal>]
-    private var missing: Int
-    private var hasChanged = false
-
-    init(
-        _ merges: [Result<ProfileMerge, CoreError>], _ list: ReportList, _ services: Services, _ call: Call,
-        store: any ProfileStore, author: Author
-    ) {
-        self.merges = merges
-        self.list = list
-        self.services = services
-        self.call = call
-        self.store = store
-        self.author = author
-        outcomes = Array(repeating: .success(.stored), count: merges.count)
-        missing = merges.count
-    }
-
-    func begin() {
-        guard missing > 0 else { return respond() }
-        call.forEach(merges.indices) { [self] index in
-            switch merges[index] {
-            case .success(let merge): store.merge(merge, by: author) { [self] in add($0, at: index) }
-            case .failure(let error): refuse(EventRefusal(error), at: index)
-            }
-        }
-    }
-
-    private func add(_ result: Result<ProfileMergeResult, StorageError>, at index: Int) {
-        switch result {
-        case .success(let merged):
-            services.knownExposures.remove(merged.takenExposures)
-            hasChanged = hasChanged || merged.changed
-            settle()
-        case .failure(let error):
-            var error = CoreError(error)
-            error.pointer = nil
-            refuse(EventRefusal(error, isRetriable: error.kind == .unavailable), at: index)
-        }
-    }
-
-    private func refuse(_ refusal: EventRefusal, at index: Int) {
-        outcomes[index] = .failure(refusal)
-        settle()
-    }
-
-    private func settle() {
-        missing -= 1
-        guard missing == 0 else { return }
-        guard hasChanged else { return respond() }
-        // Variations forced for a test may have moved.
-        services.projects.refresh { [self] refreshed in
-            if case .failure(let error) = refreshed { return call.fail(error) }
-            respond()
-        }
-    }
-
-    private func respond() {
-        list.respond(outcomes.map { (id: nil, outcome: $0) }, to: call)
     }
 }

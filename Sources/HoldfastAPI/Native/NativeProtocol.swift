@@ -10,9 +10,10 @@ struct NativeProtocol: WireProtocol {
     init(_ loop: LoopServices) {
         let services = loop.services
         let (session, projects) = (loop.session, loop.projects)
+        let merger = ProfileMerger(store: session, services: services)
         let profile = ProfileEndpoints(
             store: session, events: services.events,
-            knownExposures: services.knownExposures, catalog: services.projects)
+            knownExposures: services.knownExposures, catalog: services.projects, merger: merger)
         let assignment = AssignmentEndpoints(store: session, projects: projects)
         let lookup = LookupEndpoint(reader: session, limit: services.options.elementLimit)
         let transfer = TransferEndpoints(services: services, store: session)
@@ -34,7 +35,7 @@ struct NativeProtocol: WireProtocol {
         let event = EventEndpoints(services: services, store: session, projects: projects)
         let userEvents = UserEventEndpoints(store: session)
         let audience = AudienceEndpoint(services: services, store: session, projects: projects)
-        let login = LoginEndpoint(services: services, store: session)
+        let login = LoginEndpoint(merger: merger, limit: services.options.elementLimit)
         let evaluationCount = EvaluationCountEndpoint(
             projects: projects, metrics: services.reportedEvaluations, limit: services.options.elementLimit)
         let audit = AuditEndpoint(store: session)

@@ -10,6 +10,7 @@ struct ProfileEndpoints {
     let events: EventQueue
     let knownExposures: KnownExposures
     let catalog: ProjectCatalog
+    let merger: ProfileMerger
 
     /// Responds with the profile; 404 if there is none. `?detail=true` adds source and times to each assignment.
     func get(_ request: borrowing Request, _ call: Call) throws(CoreError) {
@@ -63,30 +64,12 @@ struct ProfileEndpoints {
             try Self.merge(into: userID, JSONInput.parse(bytes))
         }
         let author = call.author(request)
-        // Safe: used on the event loop only.
-        nonisolated(unsafe) let store = store
-        events.afterWaiting { [knownExposures, catalog] in
-            call.onEventLoop {
-                store.merge(merge, by: author) { result in
-                    switch result {
-                    case .success(let merged):
-                        knownExposures.remove(merged.takenExposures)
-                        let json = ProfileJSON.encode(userID, merged.profile)
-                        guard merged.changed else { return call.respond(json: json) }
-                        // Variations forced for a test may have moved.
-                        catalog.refresh { refreshed in
-                            if case .failure(let error) = refreshed { return call.fail(error) }
-                            call.respond(json: json)
-                        }
-                    case .failure(let error):
-                        var error = CoreError(error)
-                        error.pointer = nil
-                        call.fail(error)
-                    }
+        merger.afterQueuedEvents(call) { merger in
+            merger.merge(merge, by: author) { result in
+                merger.refresh(after: [result], call) {
+                    call.attempt { call.respond(json: ProfileJSON.encode(userID, try result.get().profile)) }
                 }
             }
-        } ifOverloaded: {
-            call.fail($0)
         }
     }
 
