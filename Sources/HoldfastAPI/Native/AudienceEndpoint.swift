@@ -21,7 +21,7 @@ struct AudienceEndpoint {
         let faults = AudienceRules.faults(in: audience, at: ["audience"])
         if let error = CoreError(faults: faults, "nothing was counted") { throw error }
         let schema = projects.schema
-        for name in Mentions(audience: audience).segments.sorted() where schema.segments[name] == nil {
+        if let name = schema.undefinedSegments(in: audience).first {
             throw CoreError(.unprocessable, "no segment has the name '\(name)'", at: ["audience"])
         }
         store.scan(SegmentMatcher(audience: audience, schema: schema), .size) { [services] result in

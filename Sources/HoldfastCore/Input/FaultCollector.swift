@@ -1,5 +1,5 @@
-import Bucketing
-import JSON
+public import Bucketing
+public import JSON
 public import Storage
 
 /// Collects everything that is wrong with an input, so that an error can list it all.
@@ -63,11 +63,18 @@ struct FaultCollector {
 
 // MARK: - Segments
 
+extension AttributeSchema {
+    /// Returns the names of segments that an audience refers to and that are not defined, sorted.
+    public func undefinedSegments(in audience: JSONValue) -> [Identifier] {
+        Mentions(audience: audience).segments.filter { segments[$0] == nil }.sorted()
+    }
+}
+
 extension FaultCollector {
     /// Adds a fault for each segment of an audience that is not defined: it is most likely misspelt, and would admit nobody.
     fileprivate mutating func checkSegments(of audience: JSONValue?, _ schema: AttributeSchema, at place: JSONPointer) {
         guard let audience else { return }
-        for name in Mentions(audience: audience).segments.sorted() where schema.segments[name] == nil {
+        for name in schema.undefinedSegments(in: audience) {
             add("no segment has the name '\(name)'", at: place.appending("audience"))
         }
     }
