@@ -91,12 +91,9 @@ enum StoreFactory {
             options.auditRetention = .milliseconds(configuration.auditRetention.milliseconds)
             options.waitingChanges = configuration.maxWaitingWrites
             options.waitingSeconds = configuration.maxWriteWait.seconds
-            options.report = { failure in
-                if let failure {
-                    logger.error("writes to the store fail", metadata: ["reason": "\(failure)"])
-                } else {
-                    logger.notice("writes to the store succeed again")
-                }
+            options.report = { (failure: String?) in
+                let event = failure.map(StoreEvent.writesFail) ?? .writesSucceed
+                event.log(to: logger)
             }
             return try PostgreSQLStore(options)
         }
