@@ -60,7 +60,7 @@ enum ExposureRows {
 /// The `goal_events` table.
 enum GoalEventRows {
     private static let columns = """
-        user_id, number, goal, value, happened_at, received_at, sdk_key, sender_id, payload
+        number, user_id, goal, value, happened_at, received_at, sdk_key, sender_id, payload
         """
     /// Since a time for each user.
     static let ofUsers = Statement(
@@ -80,21 +80,18 @@ enum GoalEventRows {
         JOIN goal_events ON goal_events.user_id = asked.user_id AND goal_events.sender_id = asked.sender_id
         WHERE goal_events.user_id = ANY($1)
         """)
-    private static let pageColumns = """
-        number, user_id, goal, value, happened_at, received_at, sdk_key, sender_id, payload
-        """
     static let page = Statement(
-        "goal_event_page", "SELECT \(pageColumns) FROM goal_events WHERE number > $1 ORDER BY number LIMIT $2")
+        "goal_event_page", "SELECT \(columns) FROM goal_events WHERE number > $1 ORDER BY number LIMIT $2")
     static let pageOfUser = Statement(
         "goal_events_of_user",
-        "SELECT \(pageColumns) FROM goal_events WHERE user_id = $1 AND number < $2 ORDER BY number DESC LIMIT $3")
+        "SELECT \(columns) FROM goal_events WHERE user_id = $1 AND number < $2 ORDER BY number DESC LIMIT $3")
     /// Copies the events of one user to another, except those whose sender's id an event of the other has. They keep their
     /// numbers. A row does not change its user: on Citus it would have to change its node.
     static let copy = Statement(
         "copy_goal_events",
         """
         INSERT INTO goal_events (\(columns))
-        SELECT $2, number, goal, value, happened_at, received_at, sdk_key, sender_id, payload FROM goal_events
+        SELECT number, $2, goal, value, happened_at, received_at, sdk_key, sender_id, payload FROM goal_events
         WHERE user_id = $1
         ON CONFLICT DO NOTHING
         """)
@@ -113,7 +110,7 @@ enum GoalEventRows {
         "insert_goal_events",
         """
         INSERT INTO goal_events (\(columns))
-        SELECT user_id, nextval('event_numbers'), goal, value, happened_at, received_at, sdk_key, sender_id, payload
+        SELECT nextval('event_numbers'), user_id, goal, value, happened_at, received_at, sdk_key, sender_id, payload
         FROM unnest($1::text[], $2::text[], $3::float8[], $4::bigint[], $5::bigint[], $6::text[], $7::text[], $8::text[])
             WITH ORDINALITY AS new
             (user_id, goal, value, happened_at, received_at, sdk_key, sender_id, payload, place)
