@@ -9,28 +9,8 @@ struct PostgreSQLTests {}
 extension PostgreSQLTests {
     @Suite("Contract")
     struct ContractTests {
-        @Test("Keeps the contract of profiles", arguments: StoreContract.profiles)
-        func profiles(_ contract: StoreContract) async throws { try await run(contract) }
-
-        @Test("Keeps the contract of merging", arguments: StoreContract.merging)
-        func merging(_ contract: StoreContract) async throws { try await run(contract) }
-
-        @Test("Keeps the contract of sticky documents", arguments: StoreContract.stickyDocuments)
-        func stickyDocuments(_ contract: StoreContract) async throws { try await run(contract) }
-
-        @Test("Keeps the contract of attributes", arguments: StoreContract.attributes)
-        func attributes(_ contract: StoreContract) async throws { try await run(contract) }
-
-        @Test("Keeps the contract of events", arguments: StoreContract.events)
-        func events(_ contract: StoreContract) async throws { try await run(contract) }
-
-        @Test("Keeps the contract of projects", arguments: StoreContract.projects)
-        func projects(_ contract: StoreContract) async throws { try await run(contract) }
-
-        @Test("Keeps the contract of the audit log", arguments: StoreContract.audit)
-        func audit(_ contract: StoreContract) async throws { try await run(contract) }
-
-        private func run(_ contract: StoreContract) async throws {
+        @Test("Keeps the contract", arguments: StoreContract.all)
+        func contract(_ contract: StoreContract) async throws {
             let database = try TestDatabase()
             try await SessionPool.with {
                 try await contract.run { options in

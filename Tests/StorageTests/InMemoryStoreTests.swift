@@ -7,16 +7,12 @@ import Testing
 /// The store that other tests rely on.
 @Suite("In-memory store")
 struct InMemoryStoreTests {
-    static let cases =
-        StoreContract.profiles + StoreContract.attributes + StoreContract.events + StoreContract.projects
-        + StoreContract.audit + StoreContract.merging + StoreContract.stickyDocuments
-
-    @Test("Keeps the contract", arguments: cases)
+    @Test("Keeps the contract", arguments: StoreContract.all)
     func immediate(_ contract: StoreContract) async throws {
         try await contract.run { Self.make($0, .immediate) }
     }
 
-    @Test("Keeps the contract when it completes changes late and out of order", arguments: cases)
+    @Test("Keeps the contract when it completes changes late and out of order", arguments: StoreContract.all)
     func shuffled(_ contract: StoreContract) async throws {
         try await contract.run { Self.make($0, .shuffled(seed: 1)) }
     }

@@ -35,6 +35,9 @@ public struct StoreContract: Sendable, CustomTestStringConvertible {
         self.body = body
     }
 
+    /// The cases of all facets.
+    public static let all = profiles + merging + stickyDocuments + attributes + events + projects + audit
+
     public static let profiles = saving + overriding + assigning + erasing + expiring + reading + failing
 
     public func run(_ make: Factory) async throws {
