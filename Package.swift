@@ -136,6 +136,7 @@ let package = Package(
             path: "Tests/Benchmarks/Parts",
             swiftSettings: strict
         ),
+        .target(name: "ProcessTestSupport", path: "Tests/ProcessTestSupport", swiftSettings: strict),
         .target(
             name: "TestSupport", dependencies: ["Bucketing", "HTTPServer", "JSON", "Storage"],
             path: "Tests/TestSupport",
@@ -143,8 +144,8 @@ let package = Package(
         .target(
             name: "APITestSupport",
             dependencies: [
-                "HoldfastAPI", "HoldfastCore", "HTTPServer", "JSON", "Storage", "StorageSQLite", "TestSupport",
-                .target(name: "StoragePostgreSQL", condition: .when(traits: ["PostgreSQL"])),
+                "HoldfastAPI", "HoldfastCore", "HTTPServer", "JSON", "Storage", "StorageSQLite", "ProcessTestSupport",
+                "TestSupport", .target(name: "StoragePostgreSQL", condition: .when(traits: ["PostgreSQL"])),
                 .target(name: "PostgreSQLTestSupport", condition: .when(traits: ["PostgreSQL"])),
                 .product(name: "Logging", package: "swift-log"),
             ],
@@ -174,7 +175,8 @@ let package = Package(
             name: "client-process", dependencies: ["HoldfastClient"], path: "Tests/ClientProcess", swiftSettings: strict
         ),
         .testTarget(
-            name: "HoldfastClientTests", dependencies: ["HoldfastClient", "holdfast", "client-process"],
+            name: "HoldfastClientTests",
+            dependencies: ["HoldfastClient", "holdfast", "client-process", "ProcessTestSupport"],
             swiftSettings: strict),
         .testTarget(
             name: "HoldfastOptimizelyTests", dependencies: ["HoldfastOptimizely", "HoldfastClient"],
@@ -193,7 +195,7 @@ let package = Package(
             name: "IntegrationTests",
             dependencies: [
                 "holdfast", "Bucketing", "JSON", "CSQLite", "Migrations", "Storage", "StorageSQLite", "APITestSupport",
-                "TestSupport", .target(name: "StoragePostgreSQL", condition: .when(traits: ["PostgreSQL"])),
+                "ProcessTestSupport", "TestSupport", .target(name: "StoragePostgreSQL", condition: .when(traits: ["PostgreSQL"])),
                 .target(name: "PostgreSQLTestSupport", condition: .when(traits: ["PostgreSQL"])),
             ],
             exclude: ["Python"],
@@ -207,7 +209,7 @@ let package = Package(
             dependencies: ["StorageSQLite", "Storage", "Bucketing", "JSON", "CSQLite", "Migrations", "TestSupport"],
             swiftSettings: strict),
         .target(
-            name: "PostgreSQLTestSupport", dependencies: ["CPostgreSQL"], path: "Tests/PostgreSQLTestSupport",
+            name: "PostgreSQLTestSupport", dependencies: ["CPostgreSQL", "ProcessTestSupport"], path: "Tests/PostgreSQLTestSupport",
             exclude: ["citus-cluster", "postgresql-hosts"],
             swiftSettings: strict),
         .testTarget(

@@ -1,4 +1,5 @@
 import Glibc
+import ProcessTestSupport
 
 /// A blocking HTTP client on a raw socket. It can send any bytes.
 // Safe: a test that uses one client on two threads only sends on one of them and only receives on the other.

@@ -3,6 +3,7 @@ import HTTPServer
 import HoldfastAPI
 import HoldfastCore
 import Logging
+import ProcessTestSupport
 import Storage
 import TestSupport
 import Testing

@@ -1,5 +1,6 @@
 public import Glibc
 import JSON
+public import ProcessTestSupport
 public import Testing
 
 /// `holdfast serve` as a process of its own, on a port that the kernel chooses. Killed with its last reference.

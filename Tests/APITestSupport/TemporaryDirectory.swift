@@ -39,12 +39,3 @@ public final class TemporaryDirectory: Sendable {
         return path
     }
 }
-
-/// Why a test cannot continue.
-public struct TestFailure: Error, CustomStringConvertible {
-    public let description: String
-
-    public init(_ description: String) {
-        self.description = description
-    }
-}

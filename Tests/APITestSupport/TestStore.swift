@@ -1,4 +1,5 @@
 import Foundation
+import ProcessTestSupport
 import Storage
 import StorageSQLite
 import Synchronization

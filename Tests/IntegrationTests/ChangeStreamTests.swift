@@ -1,6 +1,7 @@
 import APITestSupport
 import Dispatch
 import Glibc
+import ProcessTestSupport
 import Testing
 
 /// Streams of `GET /v1/changes` over connections: several processes, shutdown, limits, and readers that stall.

@@ -2,6 +2,7 @@ import APITestSupport
 import Foundation
 import Glibc
 import JSON
+import ProcessTestSupport
 import Testing
 
 /// The console in Chromium, and the commands that concern it.

@@ -1,6 +1,7 @@
 import APITestSupport
 import Foundation
 import JSON
+import ProcessTestSupport
 import Testing
 
 /// A store that fails is an error, never "no profile"; and the server goes on by itself when the cause is gone.

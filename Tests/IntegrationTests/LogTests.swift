@@ -1,6 +1,7 @@
 import APITestSupport
 import Glibc
 import JSON
+import ProcessTestSupport
 import Testing
 
 /// What the server's log tells of requests.

@@ -1,5 +1,6 @@
 import APITestSupport
 import Foundation
+import ProcessTestSupport
 import Testing
 
 /// The README and the manual: their examples run as written, and the program prints the articles.

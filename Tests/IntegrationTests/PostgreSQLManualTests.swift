@@ -1,3 +1,5 @@
+import ProcessTestSupport
+
 #if PostgreSQL
     import APITestSupport
     import Foundation

@@ -1,6 +1,7 @@
 import APITestSupport
 import Foundation
 import JSON
+import ProcessTestSupport
 import Testing
 
 /// Public clients in Python: SDKs with Holdfast as their User Profile Service or sticky bucket service, clients of

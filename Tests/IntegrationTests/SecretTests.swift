@@ -1,5 +1,6 @@
 import APITestSupport
 import Foundation
+import ProcessTestSupport
 import Testing
 
 /// Where the secrets of tokens never turn up.

@@ -1,6 +1,7 @@
 import APITestSupport
 import Foundation
 import JSON
+import ProcessTestSupport
 import Testing
 
 /// The file of tokens: what it must be, when it is read, and what its changes do to open connections.

@@ -1,6 +1,7 @@
 import APITestSupport
 import Foundation
 import JSON
+import ProcessTestSupport
 import Testing
 
 /// Import and export on the command line, and of a damaged database, and in chunks over a connection.

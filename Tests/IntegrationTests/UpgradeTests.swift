@@ -2,6 +2,7 @@ import APITestSupport
 import Foundation
 import JSON
 import Migrations
+import ProcessTestSupport
 import Testing
 
 /// A database of each former version, with something in each of its tables, is brought up to date by this program.

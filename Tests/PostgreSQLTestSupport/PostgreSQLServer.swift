@@ -1,5 +1,6 @@
 import Foundation
 public import Glibc
+import ProcessTestSupport
 
 /// A PostgreSQL server of the tests' own, in a temporary directory. It listens on a socket there, and on a port that the
 /// kernel chose. It ends with the last reference, or with the process.
@@ -11,8 +12,7 @@ public final class PostgreSQLServer: @unchecked Sendable {
     public let port: UInt16
     /// Whether it is the coordinator of a Citus cluster; its two workers listen on the next ports.
     public let isCitus: Bool
-    private let supervisor: Process
-    private let input = Pipe()
+    private let supervisor: ChildProcess
 
     /// One server for all tests that do not need one of their own. It does not sync: nobody cuts its power. With
     /// `HOLDFAST_TEST_DATABASE=citus` in the environment a Citus cluster.
@@ -37,18 +37,10 @@ public final class PostgreSQLServer: @unchecked Sendable {
         self.isCitus = isCitus
         port = try Self.freePort(andNext: isCitus ? 2 : 0)
         directory = "/tmp/holdfast-postgresql-\(getpid())-\(port)"
-        supervisor = Process()
-        supervisor.executableURL = URL(fileURLWithPath: "/bin/sh")
         let cluster = URL(filePath: #filePath).deletingLastPathComponent().appending(path: "citus-cluster").path
-        supervisor.arguments = (isCitus ? [cluster] : ["-c", Self.script, "sh"]) + [directory, "\(port)"] + settings
-        supervisor.standardInput = input
-        let output = Pipe()
-        supervisor.standardOutput = output
-        // Other children must not keep it open.
-        _ = fcntl(input.fileHandleForWriting.fileDescriptor, F_SETFD, FD_CLOEXEC)
-        try supervisor.run()
-        let line = output.fileHandleForReading.availableData
-        guard String(decoding: line, as: UTF8.self).hasPrefix("ready") else {
+        let script = isCitus ? [cluster] : ["-c", Self.script, "sh"]
+        supervisor = try ChildProcess("/bin/sh", script + [directory, "\(port)"] + settings, input: nil)
+        guard supervisor.output.line(0) == "ready" else {
             throw NotStarted(description: "the server did not start; see \(directory)/log")
         }
     }
@@ -59,8 +51,8 @@ public final class PostgreSQLServer: @unchecked Sendable {
 
     /// Ends the server at once, as it does when its host shuts down, and removes its directory.
     public func stop() {
-        try? input.fileHandleForWriting.close()
-        supervisor.waitUntilExit()
+        supervisor.closeInput()
+        supervisor.wait()
     }
 
     /// Waits for the end of the test process, which closes the standard input, whatever it dies of.

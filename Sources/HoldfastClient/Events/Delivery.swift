@@ -67,7 +67,7 @@ final class Delivery: Sendable {
         var patience = Self.patience
         while true {
             let events = queue.first(of: kind, atMost: batchSize, bytes: Self.batchBytes, at: clock.now)
-            guard !events.isEmpty else { return nil }
+            guard !events.isEmpty else { return queue.isClosed ? Failure(error: .destroyed) : nil }
             var hasSettled = false
             let failure = await deliver(events, &hasSettled)
             if hasSettled {

@@ -70,6 +70,8 @@ final class DurableQueue: Sendable {
         }
     }
 
+    var isClosed: Bool { state.withLock { $0.isClosed } }
+
     /// Number of events of a kind that were not tried yet.
     func untriedCount(of kind: EventKind) -> Int {
         state.withLock { state in state.lanes[kind].map { $0.events.count - $0.postponedCount } ?? 0 }
@@ -120,16 +122,20 @@ final class DurableQueue: Sendable {
 
     // MARK: Queued events
 
-    /// Returns the oldest due events of a kind. A login is due when no older event is left that was not tried.
+    /// Returns the oldest due events of a kind; none once the queue is closed, because a closed queue cannot remove what
+    /// was delivered. A login is due when no older event is left that was not tried.
     ///
     /// - Parameter bytes: maximum total size; the first event is exempt.
     func first(of kind: EventKind, atMost count: Int, bytes: Int, at now: Date) -> [QueuedEvent] {
-        guard kind == .login else { return lane(kind).due(atMost: count, bytes: bytes, at: now) }
-        let (lane, oldest) = state.withLock { state in
+        let (lane, oldest) = state.withLock { state -> (EventLane, UInt64?) in
+            guard !state.isClosed else { return (EventLane(), nil) }
+            guard kind == .login else { return (state.lanes[kind] ?? EventLane(), nil) }
             let others = state.lanes.filter { $0.key.precedesLogins }.values
             return (state.lanes[.login] ?? EventLane(), others.compactMap { $0.oldestUntried?.number }.min())
         }
-        return lane.due(atMost: count, bytes: bytes, at: now).filter { $0.number < oldest ?? .max }
+        let due = lane.due(atMost: count, bytes: bytes, at: now)
+        guard let oldest else { return due }
+        return due.filter { $0.number < oldest }
     }
 
     /// Returns why a delivered login must be delivered again: an older event waits, and what the server stores of it

@@ -56,6 +56,23 @@ import Testing
         #expect(sent[0]["timestamp"] == "2027-01-15T08:00:00.000Z")
     }
 
+    @Test func `A delivery ends when the client is destroyed under it, and the event is sent by the next`() async throws
+    {
+        let destroyed = Mutex<HoldfastClient?>(nil)
+        let server = StubServer { call throws(HoldfastError) in
+            if call.path == "/v1/events" { destroyed.withLock { $0.take() }?.destroy() }
+            return Client.usual(call)
+        }
+        let test = try Client(server: server)
+        destroyed.withLock { $0 = test.client }
+        test.client.track(goalID: "bought", userID: "ada")
+        await #expect(throws: HoldfastError.destroyed) { try await test.client.flush() }
+        #expect(server.calls("/v1/events").count == 1)
+        let next = try Client(directory: test.directory)
+        try await next.client.flush()
+        #expect(next.server.calls("/v1/events").count == 1)
+    }
+
     @Test func `After failures the back-off grows, and queued events are sent in the end`() async throws {
         let test = try Client(server: StubServer { _ throws(HoldfastError) in throw .unreachable("it is down") })
         track(test, 0..<3)

@@ -1,4 +1,5 @@
 import Foundation
+import ProcessTestSupport
 import Testing
 
 @testable import HoldfastClient
@@ -28,7 +29,7 @@ import Testing
         let sending = try start("send")
         #expect(sending.line { $0 == "delivered" } != nil)
         sending.kill()
-        #expect(try start("send").wait() == 0)
+        #expect(try start("send").wait() == .exit(0))
 
         let goals = try await server.goalEvents()
         #expect(goals.count == 500)
@@ -46,7 +47,7 @@ import Testing
             program.kill()
             taken.formUnion(program.output.compactMap { Int($0) })
         }
-        #expect(try start("send").wait() == 0)
+        #expect(try start("send").wait() == .exit(0))
         let arrived = try await server.goalEvents().compactMap { $0["value"]?.intValue }
         #expect(Set(arrived).count == arrived.count)
         #expect(taken.isSubset(of: Set(arrived)))
@@ -79,14 +80,14 @@ import Testing
                 "client-process",
                 [try server.endpoint.absoluteString, queue.deletingLastPathComponent().path, "compact"],
                 environment: [
-                    "LD_PRELOAD": Program.directory.appendingPathComponent("libFaultyDisk.so").path,
+                    "LD_PRELOAD": Executable.built("libFaultyDisk.so"),
                     "HOLDFAST_FAULTY_CONTROL": control, "HOLDFAST_FAULTY_DATABASE": queue.path + ".new",
                     "HOLDFAST_FAULTY_LOG": directory.path("log"),
                 ], reading: .standard)
             #expect(program.line { $0 == "tracked" } != nil)
             let length = try Data(contentsOf: queue).count
             disk = nil
-            #expect(program.wait() == 0)
+            #expect(program.wait() == .exit(0))
             #expect(try Data(contentsOf: queue).count < length)
             let again = try DurableQueue(path: queue.path, maximumCount: 1_000, maximumBytes: 1 << 20)
             #expect(again.all(of: .exposure).count == 1)

@@ -1,5 +1,6 @@
 import APITestSupport
 import Foundation
+import ProcessTestSupport
 import Testing
 
 /// Peers that take up what all share: connections, descriptors, memory for responses, the iterations of an event loop.

@@ -1,5 +1,6 @@
 import APITestSupport
 import Foundation
+import ProcessTestSupport
 import Testing
 
 /// The script of the timer, and the drill.

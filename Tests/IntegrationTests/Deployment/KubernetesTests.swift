@@ -1,5 +1,6 @@
 import APITestSupport
 import Foundation
+import ProcessTestSupport
 import Testing
 
 /// The manifests in `docker/kubernetes`, one folder for each store.

@@ -1,6 +1,7 @@
 import APITestSupport
 import Foundation
 import JSON
+import ProcessTestSupport
 import Testing
 
 /// The metrics of a server that was used, and what refers to them.

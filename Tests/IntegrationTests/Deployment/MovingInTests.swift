@@ -1,5 +1,6 @@
 import APITestSupport
 import Foundation
+import ProcessTestSupport
 import Testing
 
 /// Imports of other systems' formats, from real programs where Debian has them.

@@ -1,6 +1,7 @@
 import APITestSupport
 import Foundation
 import JSON
+import ProcessTestSupport
 import Testing
 
 /// `docker/nginx.conf` in a real nginx, with a certificate of its own.

@@ -1,5 +1,6 @@
 import APITestSupport
 import Foundation
+import ProcessTestSupport
 import Testing
 
 /// What the server reports to systemd, and the units.

@@ -1,4 +1,5 @@
 import APITestSupport
+import ProcessTestSupport
 
 /// One run of `holdfast` to its end.
 struct Command {

@@ -1,6 +1,7 @@
 import APITestSupport
 import CSQLite
 
+import ProcessTestSupport
 @testable import StorageSQLite
 
 /// Another program with the database file open.

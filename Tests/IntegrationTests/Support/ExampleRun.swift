@@ -1,5 +1,6 @@
 import APITestSupport
 import Foundation
+import ProcessTestSupport
 
 /// Runs the commands of a section in one shell, beside an empty database with a server.
 struct ExampleRun {

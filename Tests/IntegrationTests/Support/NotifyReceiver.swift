@@ -1,5 +1,6 @@
 import APITestSupport
 import Foundation
+import ProcessTestSupport
 
 /// A socket on which a test listens as systemd does.
 final class NotifyReceiver {

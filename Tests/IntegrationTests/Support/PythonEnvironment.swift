@@ -1,5 +1,6 @@
 import APITestSupport
 import Foundation
+import ProcessTestSupport
 
 /// A Python with public packages, installed once into the build directory.
 struct PythonEnvironment: Sendable {

@@ -1,5 +1,6 @@
 import APITestSupport
 import Foundation
+import ProcessTestSupport
 
 /// Sets the wall clock of a server forward and back, with the library `Tests/SetClock`.
 final class SetClock {

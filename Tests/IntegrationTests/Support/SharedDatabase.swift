@@ -2,6 +2,7 @@ import APITestSupport
 import Foundation
 import Glibc
 import PostgreSQLTestSupport
+import ProcessTestSupport
 
 /// Where servers of a test have their database. It is deleted with the last reference.
 protocol TestLocation: Sendable {

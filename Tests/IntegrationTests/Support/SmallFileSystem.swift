@@ -1,5 +1,6 @@
 import APITestSupport
 import Foundation
+import ProcessTestSupport
 
 /// A file system of a few MiB for one test; mounting it needs root.
 final class SmallFileSystem {

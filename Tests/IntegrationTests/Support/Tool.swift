@@ -1,5 +1,6 @@
 import APITestSupport
 import Foundation
+import ProcessTestSupport
 
 /// A program from a Debian package that tests run. Continuous integration (`CI` in the environment) has to have it;
 /// elsewhere its tests are skipped where it is missing.

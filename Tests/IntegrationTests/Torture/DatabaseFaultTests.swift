@@ -2,6 +2,7 @@ import APITestSupport
 import Foundation
 import Glibc
 import PostgreSQLTestSupport
+import ProcessTestSupport
 import TestSupport
 import Testing
 

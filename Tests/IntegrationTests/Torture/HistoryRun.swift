@@ -1,6 +1,7 @@
 import APITestSupport
 import Foundation
 import PostgreSQLTestSupport
+import ProcessTestSupport
 import TestSupport
 import Testing
 

@@ -1,5 +1,6 @@
 import APITestSupport
 import Foundation
+import ProcessTestSupport
 import TestSupport
 
 /// The faults of the disk under a server's database, which come and go while the server runs: the tests' end of

@@ -1,5 +1,6 @@
 import APITestSupport
 import Foundation
+import ProcessTestSupport
 import TestSupport
 
 /// Computes what is on a disk after a loss of power: what was synchronised, and of all that was written since, any part.

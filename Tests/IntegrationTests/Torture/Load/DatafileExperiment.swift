@@ -1,4 +1,5 @@
 import APITestSupport
+import ProcessTestSupport
 
 /// An experiment that the server buckets users into.
 struct DatafileExperiment: Sendable {

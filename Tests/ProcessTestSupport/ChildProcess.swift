@@ -12,20 +12,28 @@ public final class ChildProcess: Sendable {
     public let identifier: pid_t
     public let output: CollectedLines
     public let errors: CollectedLines
+    /// The descriptor that writes to the standard input.
+    private let input: Mutex<Int32?>
     private let end = Mutex<End?>(nil)
 
     /// - Parameters:
     ///   - environment: the whole environment of the program, except for `PATH` and the options of sanitizers.
-    ///   - input: the file to read as standard input.
+    ///   - input: the file to read as standard input; `nil` for a pipe that is open until ``closeInput()``, or until
+    ///     this process ends.
     public init(
-        _ path: String, _ arguments: [String], environment: [String: String] = [:], input: String = "/dev/null"
+        _ path: String, _ arguments: [String], environment: [String: String] = [:], input: String? = "/dev/null"
     ) throws {
+        let inputPipe = input == nil ? try Pipe() : nil
         let outputPipe = try Pipe()
         let errorPipe = try Pipe()
         var actions = posix_spawn_file_actions_t()
         posix_spawn_file_actions_init(&actions)
         defer { posix_spawn_file_actions_destroy(&actions) }
-        posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, input, O_RDONLY, 0)
+        if let inputPipe {
+            posix_spawn_file_actions_adddup2(&actions, inputPipe.reading, STDIN_FILENO)
+        } else if let input {
+            posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, input, O_RDONLY, 0)
+        }
         posix_spawn_file_actions_adddup2(&actions, outputPipe.writing, STDOUT_FILENO)
         posix_spawn_file_actions_adddup2(&actions, errorPipe.writing, STDERR_FILENO)
         // Libraries in this process have descriptors open that are not closed on exec.
@@ -49,12 +57,29 @@ public final class ChildProcess: Sendable {
                 posix_spawn(&identifier, path, &actions, nil, arguments, variables)
             }
         }
+        inputPipe?.closeReading()
         outputPipe.closeWriting()
         errorPipe.closeWriting()
+        self.input = Mutex(inputPipe?.writing)
         output = CollectedLines(reading: outputPipe.reading)
         errors = CollectedLines(reading: errorPipe.reading)
         guard code == 0 else { throw TestFailure("\(path) cannot be started: \(String(cString: strerror(code)))") }
         self.identifier = identifier
+    }
+
+    /// Writes to the standard input, which must be an open pipe, and blocks until all is written.
+    public func write(_ text: String) throws {
+        try input.withLock { input in
+            guard let input else { throw TestFailure("the standard input is not open") }
+            try FileHandle(fileDescriptor: input).write(contentsOf: Data(text.utf8))
+        }
+    }
+
+    /// Ends the standard input, if it is an open pipe.
+    public func closeInput() {
+        input.withLock { input in
+            if let descriptor = input.take() { close(descriptor) }
+        }
     }
 
     /// Sends a signal, unless the process is known to have ended.
@@ -94,6 +119,10 @@ private struct Pipe {
             throw TestFailure("socketpair: \(String(cString: strerror(errno)))")
         }
         (reading, writing) = (ends[0], ends[1])
+    }
+
+    func closeReading() {
+        close(reading)
     }
 
     func closeWriting() {
@@ -144,6 +173,15 @@ public final class CollectedLines: @unchecked Sendable {
         }
     }
 
+    /// Blocks until there are more lines than `index`, and returns the line with this index. Returns `nil` if the stream
+    /// ends before.
+    public func line(_ index: Int) -> String? {
+        condition.withLock {
+            while lines.count <= index, !hasEnded { condition.wait() }
+            return lines.indices.contains(index) ? lines[index] : nil
+        }
+    }
+
     func waitForEnd() {
         condition.withLock {
             while !hasEnded { condition.wait() }
@@ -176,5 +214,14 @@ public final class CollectedLines: @unchecked Sendable {
             lines += pieces.map { String(decoding: $0, as: UTF8.self) }
             condition.broadcast()
         }
+    }
+}
+
+/// Why a test cannot continue.
+public struct TestFailure: Error, CustomStringConvertible {
+    public let description: String
+
+    public init(_ description: String) {
+        self.description = description
     }
 }
