@@ -1,4 +1,5 @@
 import ArgumentParser
+import Foundation
 
 /// The program's entry. Each subcommand is a type of its own in `Commands/`.
 @main
@@ -20,7 +21,16 @@ struct Holdfast: ParsableCommand {
         ])
 
     static func main() {
-        main(joiningNegativeNumbers(CommandLine.arguments.dropFirst()))
+        do {
+            var command = try parseAsRoot(joiningNegativeNumbers(CommandLine.arguments.dropFirst()))
+            try command.run()
+        } catch let error as ConfigurationError {
+            // ArgumentParser would exit with status 1.
+            FileHandle.standardError.write(Data("Error: \(error.reason)\n".utf8))
+            exit(withError: ExitCode.configuration)
+        } catch {
+            exit(withError: error)
+        }
     }
 
     /// Joins a negative number to the option before it. ArgumentParser would take it for an option and report the value
@@ -47,4 +57,25 @@ struct Failure: Error, CustomStringConvertible {
     init(_ description: String) {
         self.description = description.split(whereSeparator: \.isNewline).joined(separator: " ")
     }
+}
+
+/// Why a server cannot start until somebody changes its configuration.
+struct ConfigurationError: Error {
+    let reason: any Error
+
+    /// Reads a part of the configuration.
+    ///
+    /// - Throws: ``ConfigurationError`` for whatever `read` throws.
+    static func wrapping<Value>(_ read: () throws -> Value) throws -> Value {
+        do {
+            return try read()
+        } catch {
+            throw ConfigurationError(reason: error)
+        }
+    }
+}
+
+extension ExitCode {
+    /// `EX_CONFIG` of sysexits.h: starting again would not help. The systemd unit knows it.
+    static let configuration = ExitCode(78)
 }

@@ -94,7 +94,7 @@ import Testing
     @Test(arguments: ["0.0.0.0:0", "[::]:0"])
     func `Without tokens only this host is listened to`(address: String) throws {
         let refused = try Command("serve", "--listen", address, "--database", directory.file("new.db"))
-        #expect(refused.end == .exit(1))
+        #expect(refused.end == .exit(78))
         #expect(refused.errors.contains("--tokens-file"))
         #expect(!FileManager.default.fileExists(atPath: directory.file("new.db")))
     }
@@ -107,7 +107,7 @@ import Testing
         linked.stop()
         try FileManager.default.setAttributes([.posixPermissions: 0o644], ofItemAtPath: file)
         let refused = try Command("serve", "--listen", "127.0.0.1:0", "--tokens-file", link)
-        #expect(refused.end == .exit(1))
+        #expect(refused.end == .exit(78))
         #expect(refused.errors.contains("chmod 600"))
     }
 
@@ -126,7 +126,7 @@ import Testing
         let file = try directory.write(Self.tokens, to: "open", mode: mode)
         let refused = try Command(
             "serve", "--listen", "127.0.0.1:0", "--database", directory.file("new.db"), "--tokens-file", file)
-        #expect(refused.end == .exit(1))
+        #expect(refused.end == .exit(78))
         #expect(refused.errors.contains("chmod 600"))
     }
 
@@ -137,7 +137,7 @@ import Testing
         let file = try directory.write(text, to: "wrong")
         let refused = try Command(
             "serve", "--listen", "127.0.0.1:0", "--database", directory.file("new.db"), "--tokens-file", file)
-        #expect(refused.end == .exit(1))
+        #expect(refused.end == .exit(78))
         #expect(refused.errors.contains(file))
         #expect(!refused.errors.contains("long-enough"))
     }

@@ -15,7 +15,7 @@ struct ServeCommand: ParsableCommand {
 
     func run() throws {
         let settings = Settings(environment: ProcessInfo.processInfo.environment)
-        try serve(try options.configuration(settings), settings)
+        try serve(try ConfigurationError.wrapping { try options.configuration(settings) }, settings)
     }
 
     /// Serves until SIGTERM or SIGINT.
@@ -27,7 +27,7 @@ struct ServeCommand: ParsableCommand {
     ) throws {
         let logger = LineLogHandler.makeLogger(configuration.logFormat, level: configuration.logLevel)
         let tokens = configuration.tokensFile.map(TokenFile.init(path:))
-        let access = AccessControl(tokens: try tokens?.read() ?? [])
+        let access = AccessControl(tokens: try ConfigurationError.wrapping { try tokens?.read() ?? [] })
         try refuseOpenAddress(configuration, access)
         let notifier = try ServiceNotifier(environment: settings.environment, logger: logger)
         let signals = Signals(delay: configuration.shutdownDelay.seconds)
@@ -102,9 +102,10 @@ struct ServeCommand: ParsableCommand {
     private func refuseOpenAddress(_ configuration: ServeConfiguration, _ access: AccessControl) throws {
         let address = try SocketAddress(resolving: configuration.listen)
         guard access.isOpen, !address.isLoopback else { return }
-        throw Failure(
-            "refusing to listen on \(address), which others can reach, without access tokens: "
-                + "give --tokens-file PATH with lines 'scope name secret', or listen on 127.0.0.1")
+        throw ConfigurationError(
+            reason: Failure(
+                "refusing to listen on \(address), which others can reach, without access tokens: "
+                    + "give --tokens-file PATH with lines 'scope name secret', or listen on 127.0.0.1"))
     }
 
     /// Activates the tokens of the file. If the file is not usable, the former tokens stay active.

@@ -113,6 +113,32 @@ import Testing
         #expect(child.errors.text.isEmpty)
     }
 
+    @Test func `systemd does not start a wrongly configured server again, but one that failed otherwise`() throws {
+        let unit = try DeploymentFile.text("holdfast.service")
+        let final = try #require(unit.firstMatch(of: #/\nRestartPreventExitStatus=([\d ]+)\n/#)?.output.1)
+            .split(separator: " ").compactMap { Int32($0) }
+        let listening = try ServerProcess(database: directory.file("holdfast.db"))
+        let free = ["HOLDFAST_LISTEN": "127.0.0.1:0", "HOLDFAST_DATABASE": directory.file("other.db")]
+        let wrong: [([String], [String: String])] = [
+            (["--no-such-option"], [:]), (["--event-loops"], [:]), (["--event-loops", "0"], [:]),
+            ([], ["HOLDFAST_IDLE_TIMEOUT": "5"]), ([], ["HOLDFAST_TOKENS_FILE": directory.file("none")]),
+            ([], ["HOLDFAST_LISTEN": "0.0.0.0:0"]),
+        ]
+        for (options, variables) in wrong {
+            let refused = try ChildProcess(
+                Executable.holdfast, ["serve"] + options, environment: free.merging(variables) { $1 })
+            let end = refused.wait()
+            #expect(final.contains { end == .exit($0) }, "\(options) \(variables): \(end)")
+        }
+        for variables in [
+            ["HOLDFAST_LISTEN": "127.0.0.1:\(listening.port)"], ["HOLDFAST_DATABASE": directory.file("none/h.db")],
+        ] {
+            let failed = try Command("serve", environment: free.merging(variables) { $1 })
+            #expect(failed.end == .exit(1), "\(variables)")
+        }
+        listening.stop()
+    }
+
     @Test(.enabled(if: Tool.systemdAnalyze.isExpected, "systemd is not installed"))
     func `The timer runs every day`() throws {
         #expect(try DeploymentFile.text("holdfast-backup.timer").contains("OnCalendar=daily\n"))
