@@ -40,7 +40,7 @@ import ProcessTestSupport
             }
         }
 
-        /// The lines of blocks of the shell.
+        /// The lines of blocks of the shell, without those that change the system.
         private func commands(of article: String) throws -> [String] {
             let text = try String(contentsOfFile: "\(ExampleSection.catalog)/\(article).md", encoding: .utf8)
             var commands: [String] = []
@@ -48,7 +48,7 @@ import ProcessTestSupport
             for line in text.components(separatedBy: "\n").map({ $0.trimmingCharacters(in: .whitespaces) }) {
                 if line.hasPrefix("```") { isShell = line == "```sh" } else if isShell { commands.append(line) }
             }
-            return commands
+            return commands.filter { !$0.contains("sudo ") }
         }
     }
 #endif

@@ -66,25 +66,42 @@ import Testing
                     separator: "\n"))
     }
 
-    @Test func `What Python's csv module writes with the settings of cqlsh is imported`() throws {
+    @Test(.enabled(if: PythonEnvironment.cassandra.canBeMade, "cqlsh cannot be installed here"))
+    func `What cqlsh writes for rows of Cassandra is imported`() throws {
+        // As ExportProcess of cqlsh's copyutil does it.
         let script = """
-            import csv, sys
+            import csv, json, sys
+            from cqlshlib.displaying import NO_COLOR_MAP
+            from cqlshlib.formatting import CqlType, DateTimeFormat, get_formatter
+
+            def formatted(value, name):
+                kind = CqlType(name)
+                return get_formatter(value, kind)(
+                    value, cqltype=kind, encoding="utf8", colormap=NO_COLOR_MAP, date_time_format=DateTimeFormat(),
+                    float_precision=5, nullval="", quote=False, decimal_sep="", thousands_sep="",
+                    boolean_styles=("True", "False"))
+
             users = \(Self.pythonList(Self.users.filter { !$0.contains("\\") && !$0.contains("\t") }))
             writer = csv.writer(open(sys.argv[1], "w", newline=""), delimiter=",", quotechar='"', escapechar="\\\\",
                                 doublequote=False)
             writer.writerow(["user_id", "experiment_bucket_map"])
             for number, user in enumerate(users):
-                kinds = ["{'77': {'variation_id': 'v%d'}}", "{'77': {variation_id: 'v%d'}}", "{'77': 'v%d'}",
-                         '{"77": {"variation_id": "v%d"}}']
-                writer.writerow([user, kinds[number % 4] % number])
+                variation = f"v{number}'s"
+                value, kind = [
+                    ({"77": {"variation_id": variation}}, "map<text, frozen<map<text, text>>>"),
+                    ({"77": variation}, "map<text, text>"),
+                    (json.dumps({"77": {"variation_id": variation}}), "text"),
+                ][number % 3]
+                writer.writerow([formatted(user, "text"), formatted(value, kind)])
             """
         let file = directory.file("profiles.csv")
-        try run("python3", try directory.write(script, to: "write.py"), file)
+        try runAt(
+            PythonEnvironment.cassandra.interpreter.get(), [try directory.write(script, to: "write.py"), file])
         let imported = try Command(
             "import", "--from", "cassandra", "--create", "--database", database, file)
         let users = Self.users.filter { !$0.contains("\\") && !$0.contains("\t") }
         #expect(imported.output == "imported \(users.count), refused 0", "\(imported.errors)")
-        let expected = users.enumerated().map { profile(Self.escaped($1), ["77": "v\($0)"]) }
+        let expected = users.enumerated().map { profile(Self.escaped($1), ["77": "v\($0)'s"]) }
         let stored = try Command("export", "--database", database).output.split(separator: "\n").map(String.init)
         #expect(Set(stored) == Set(expected))
     }

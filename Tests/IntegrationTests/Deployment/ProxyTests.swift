@@ -46,6 +46,14 @@ struct ProxyTests {
         #expect(try proxy.curl("/v1/profiles", []) + "\n" == lines)
     }
 
+    @Test func `The proxy may open a file for each of its connections`() throws {
+        let text = try DeploymentFile.text("nginx.conf")
+        let connections = try #require(text.firstMatch(of: #/worker_connections (\d+);/#).flatMap { Int($0.output.1) })
+        let files = try #require(text.firstMatch(of: #/worker_rlimit_nofile (\d+);/#).flatMap { Int($0.output.1) })
+        // And one for the log, the certificate, and each address.
+        #expect(files >= connections + 100)
+    }
+
     @Test func `Metrics are not for the outside, and plain HTTP is sent to TLS`() throws {
         #expect(try proxy.curl("/metrics", ["--write-out", "%{http_code}", "--output", "/dev/null"]) == "404")
         let redirect = try proxy.curl(

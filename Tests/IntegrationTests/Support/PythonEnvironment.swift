@@ -16,6 +16,8 @@ struct PythonEnvironment: Sendable {
     /// The types that Grafana generates from the schemas of its dashboards.
     static let grafana = PythonEnvironment("grafana-foundation-sdk==1769699998!10.1.0", in: "python-grafana")
 
+    /// Cassandra's shell, whose code writes the rows of `COPY … TO`.
+    static let cassandra = PythonEnvironment("cqlsh==6.2.2", in: "python-cqlsh")
     /// Drives the browser that the system has.
     static let browser = PythonEnvironment("playwright==1.65.2", in: "python-playwright")
 
