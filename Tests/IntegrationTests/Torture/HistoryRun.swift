@@ -107,7 +107,9 @@ final class HistoryRun {
             LoadClient(
                 number: (rounds - 1) * setting.clients + number, seed: seed, users: users, insists: false,
                 limit: operations / setting.clients, changesVariations: setting.changesVariations,
-                merges: setting.merges)
+                merges: setting.merges,
+                // PostgreSQL may still commit what a dead server asked of it.
+                cutsEndOperations: setting.database == .sqlite)
         }
         let load = Load(of: clients, on: servers.map(\.port))
         if setting.kills {

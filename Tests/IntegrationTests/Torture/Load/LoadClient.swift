@@ -12,6 +12,8 @@ final class LoadClient: @unchecked Sendable {
     /// Whether it asks again for what it was refused, until it is done; only if nobody else changes its users.
     private let insists: Bool
     private let limit: Int
+    /// Whether an operation can no longer happen once its connection is cut, because the server that commits it is dead.
+    private let cutsEndOperations: Bool
     /// Whether it joins users, each with the one of ``companion(of:)``.
     private let merges: Bool
     /// Whether it changes which variations there are, not only their weights, and how often: of a thousand operations.
@@ -23,13 +25,14 @@ final class LoadClient: @unchecked Sendable {
     /// - Parameter limit: operations that it makes; it stops earlier when the load is over.
     init(
         number: Int, seed: UInt64, users: [String], insists: Bool, limit: Int = .max, changesVariations: Bool = false,
-        merges: Bool = false
+        merges: Bool = false, cutsEndOperations: Bool = false
     ) {
         self.number = number
         self.users = users
         self.insists = insists
         self.limit = limit
         self.merges = merges
+        self.cutsEndOperations = cutsEndOperations
         experimentChanges = changesVariations ? (true, 100) : (false, 10)
         generator = OperationGenerator(client: number, seed: seed)
     }
@@ -41,6 +44,7 @@ final class LoadClient: @unchecked Sendable {
         while !load.isOver, !connections.isEmpty, made < limit {
             made += 1
             let index = Int(generator.element(of: Array(connections.indices)))
+            let first = history.count
             do {
                 try workOnce(on: connections[index], in: load)
             } catch let wrong as WrongResponse {
@@ -48,6 +52,9 @@ final class LoadClient: @unchecked Sendable {
                 return
             } catch {
                 let connection = connections.remove(at: index)
+                if cutsEndOperations {
+                    for place in history[first...].indices { end(place, .nothing) }
+                }
                 load.count { counts in
                     counts.cut += 1
                     if connection.wasReset { counts.reset += 1 }

@@ -46,6 +46,28 @@ struct ModelProfile: Hashable, Sendable {
         return narrowed
     }
 
+    /// Returns a profile that stands for this and another one, which differ only in when assignments expire, and in how
+    /// many assignments this differs; `nil` if there is no such profile. With more than one difference it would stand for
+    /// mixtures of the two as well.
+    func union(_ other: ModelProfile) -> (profile: ModelProfile, differences: Int)? {
+        guard exists == other.exists, entries.count == other.entries.count else { return nil }
+        var union = self
+        var differences = 0
+        for (experiment, entry) in entries {
+            guard let second = other.entries[experiment], second.variation == entry.variation,
+                second.source == entry.source
+            else { return nil }
+            if entry.expiry == second.expiry { continue }
+            guard let expiry = entry.expiry, let otherExpiry = second.expiry, expiry.overlaps(otherExpiry) else {
+                return nil
+            }
+            union.entries[experiment]?.expiry =
+                min(expiry.lowerBound, otherExpiry.lowerBound)...max(expiry.upperBound, otherExpiry.upperBound)
+            differences += 1
+        }
+        return (union, differences)
+    }
+
     /// A profile of which the last assignment has expired is gone.
     private func losing(_ experiment: String) -> ModelProfile {
         var rest = self
