@@ -63,7 +63,9 @@ import Testing
         let image = try DeploymentFile.text("Dockerfile")
         for shared in ["0.0.0.0:8080", "10001"] { #expect(text.contains(shared) && image.contains(shared)) }
         if file.hasPrefix("sqlite") {
-            #expect(text.contains("/var/lib/holdfast\n") && image.contains("/var/lib/holdfast\n"))
+            #expect(text.contains("/var/lib/holdfast\n") && image.contains("VOLUME /var/lib/holdfast\n"))
+            // The file system is read-only.
+            #expect(image.contains("SQLITE_TMPDIR=/var/lib/holdfast\n"))
         }
         #expect(text.contains("containerPort: 8080"))
         let service = file.replacing(#/\w+.yaml/#, with: "service.yaml")
