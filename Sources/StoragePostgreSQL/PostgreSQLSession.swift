@@ -40,6 +40,7 @@ final class PostgreSQLSession: StoreSession, @unchecked Sendable {
     /// A change of what all users share has the database for itself, as far as this session is concerned.
     private var changesProject = false
     private var isInBatch = false
+    private var gathering = Gathering()
     private var isClosed = false
     /// Itself while something waits: its owner may close it and let it go before that is done.
     private var untilDone: PostgreSQLSession?
@@ -75,7 +76,8 @@ final class PostgreSQLSession: StoreSession, @unchecked Sendable {
 
     func endBatch() {
         isInBatch = false
-        flush()
+        let waits = profileLookups.count + attributeLookups.count + waitingChanges
+        if !gathering.goesOn(waiting: waits) || !executor.submit({}) { flush() }
     }
 
     /// Sends what waits, except within a batch.
@@ -150,6 +152,7 @@ final class PostgreSQLSession: StoreSession, @unchecked Sendable {
         attributeLookups.removeFirst(attributes.count)
         lookUp(profiles, attributes) { [self] error in
             isLookingUp = false
+            gathering.begin()
             guard let error else { return }
             if store.isDistributed, error.mayConcernOneNode, profiles.count + attributes.count > 1 {
                 divide(profiles, attributes)
@@ -334,6 +337,7 @@ final class PostgreSQLSession: StoreSession, @unchecked Sendable {
                 WriteRound(changes, in: self, on: writer.connection) { [self] alone in
                     waiting.insert(contentsOf: alone.map { .change($0) }, at: 0)
                     (writer.isBusy, writer.users) = (false, [])
+                    gathering.begin()
                 }.start()
             }
         }

@@ -160,6 +160,20 @@ extension PostgreSQLTests {
             #expect(schedule.mayConnect(at: 0))
         }
 
+        @Test("What waits is sent once a batch after responses brings nothing more, or after some batches")
+        func gathering() {
+            var gathering = Gathering()
+            #expect(!gathering.goesOn(waiting: 1))
+            gathering.begin()
+            #expect(gathering.goesOn(waiting: 1))
+            #expect(gathering.goesOn(waiting: 3))
+            #expect(!gathering.goesOn(waiting: 3))
+            #expect(!gathering.goesOn(waiting: 4))
+            gathering.begin()
+            for waiting in 5..<5 + Gathering.mostPauses { #expect(gathering.goesOn(waiting: waiting)) }
+            #expect(!gathering.goesOn(waiting: 100))
+        }
+
         @Test(
             "Errors have their remedy",
             arguments: [

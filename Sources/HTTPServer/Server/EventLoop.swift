@@ -149,12 +149,17 @@ public final class EventLoop: @unchecked Sendable {
     /// Whether there are jobs to run, or watched descriptors are ready.
     var hasWork: Bool { !ready.isEmpty || hasJobs.load(ordering: .sequentiallyConsistent) }
 
-    /// Calls those who wait for a descriptor, and runs the jobs submitted so far.
-    package func runWork() {
+    /// Calls those who wait for a descriptor.
+    func callWatches() {
         let watches = ready
         ready.removeAll(keepingCapacity: true)
         for watch in watches { watch.call() }
+    }
+
+    /// Runs the jobs submitted so far, and calls those who wait for a descriptor.
+    package func runWork() {
         runJobs()
+        callWatches()
     }
 
     // MARK: Waiting

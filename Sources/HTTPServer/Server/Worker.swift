@@ -28,7 +28,7 @@ final class Worker {
     private var active: [Connection] = []
     private var dateCache = DateCache()
     private var requests: UInt64 = 0
-    /// Responses written in this iteration.
+    /// Responses written in this iteration, except by jobs.
     private var responses = 0
     /// When the last response was written.
     private var lastResponse: UInt64 = 0
@@ -107,10 +107,11 @@ final class Worker {
     private func serve() {
         guard !active.isEmpty || loop.hasWork else { return }
         application.beginBatch()
-        loop.runWork()
+        loop.runJobs()
+        responses = 0
+        loop.callWatches()
         let batch = active
         active.removeAll(keepingCapacity: true)
-        responses = 0
         for connection in batch { connection.handleRequests() }
         application.endBatch()
         for connection in batch {
@@ -118,7 +119,8 @@ final class Worker {
             connection.flush()
         }
         // A loop that always finds work would keep its core until the kernel's next tick, milliseconds later, although
-        // other threads wait for it. A loop whose requests all wait for a commit goes to sleep anyway.
+        // other threads wait for it. A loop whose requests all wait for a commit of another thread, which reports it by a
+        // job, goes to sleep anyway.
         if responses > 0 { sched_yield() }
     }
 
