@@ -6,7 +6,7 @@ import Testing
 
 struct FlagsExample {
     @Test func `An app asks for a flag and reports a goal`() async throws {
-        let server = try RealServer()
+        let server = try await RealServer()
         try await server.putDatafile(revision: 1, controlEnd: 0)
         let endpoint = try server.endpoint
         let folder = try TemporaryDirectory()

@@ -68,7 +68,7 @@ struct SplitTestsExample {
     @Test func `A test runs with a server`() async throws {
         Self.forget()
         defer { Self.forget() }
-        let (server, directory) = (try RealServer(), try TemporaryDirectory())
+        let (server, directory) = (try await RealServer(), try TemporaryDirectory())
         try await server.request(
             "PUT", "/v1/experiments/button_color", #"{"variations":["control","control_check","red"]}"#)
         let client = try server.client(in: directory)

@@ -6,7 +6,7 @@ import Testing
 
 struct UserProfilesExample {
     @Test func `Profiles are loaded, looked up, overridden and saved`() async throws {
-        let server = try RealServer()
+        let server = try await RealServer()
         let client = try server.client(in: TemporaryDirectory())
 
         let profiles = UserProfileService(client: client)

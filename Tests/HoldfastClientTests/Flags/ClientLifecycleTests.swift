@@ -29,7 +29,7 @@ import Testing
         let misuse = try Program(
             "client-process", [Client.endpoint.absoluteString, directory.url.path, "shared"],
             environment: ["SWIFT_BACKTRACE": "enable=no"], reading: .standard)
-        #expect(misuse.wait() != .exit(0))
+        #expect(await misuse.end() != .exit(0))
 
         #expect(throws: HoldfastError.self) {
             try HoldfastClient.start(configuration: configuration, user: HoldfastUser(id: ""))

@@ -105,7 +105,7 @@ import Testing
             FileManager.default.createFile(
                 atPath: tokens, contents: Data("client app \(app)\nadmin on-call \(admin)\n".utf8),
                 attributes: [.posixPermissions: 0o600]))
-        let server = try RealServer(tokens: tokens, adminToken: admin)
+        let server = try await RealServer(tokens: tokens, adminToken: admin)
         try await server.putDatafile(revision: 1)
         let client = try server.client(in: directory) { $0.token = app }
         let germany: [String: UserAttributeValue] = ["country": "de"]
@@ -131,7 +131,7 @@ import Testing
     @Test func `What was shown before the login is shown after it, unless the account has seen another variation`()
         async throws
     {
-        let server = try RealServer()
+        let server = try await RealServer()
         let directory = try TemporaryDirectory()
         try await server.putDatafile(revision: 1)
         let client = try server.client(in: directory)

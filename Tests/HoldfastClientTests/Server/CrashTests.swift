@@ -9,9 +9,9 @@ import Testing
     private let directory: TemporaryDirectory
     private let server: RealServer
 
-    init() throws {
+    init() async throws {
         directory = try TemporaryDirectory()
-        server = try RealServer()
+        server = try await RealServer()
     }
 
     private func start(_ mode: String) throws -> Program {
@@ -22,14 +22,14 @@ import Testing
     @Test func `A full queue outlives its process, and arrives once`() async throws {
         try await server.putDatafile(revision: 1)
         let filling = try start("fill")
-        #expect(filling.line { $0 == "filled" } != nil)
+        #expect(await filling.line { $0 == "filled" } != nil)
         filling.kill()
         #expect(try await server.goalEvents().isEmpty)
         // Another one begins to send and is killed in the midst of it, then one may end its work.
         let sending = try start("send")
-        #expect(sending.line { $0 == "delivered" } != nil)
+        #expect(await sending.line { $0 == "delivered" } != nil)
         sending.kill()
-        #expect(try start("send").wait() == .exit(0))
+        #expect(try await start("send").end() == .exit(0))
 
         let goals = try await server.goalEvents()
         #expect(goals.count == 500)
@@ -43,11 +43,11 @@ import Testing
         for round in 0..<4 {
             let program = try start("track")
             // Killed at another moment each time.
-            _ = program.line { $0.hasSuffix("\(round)7") }
+            _ = await program.line { $0.hasSuffix("\(round)7") }
             program.kill()
             taken.formUnion(program.output.compactMap { Int($0) })
         }
-        #expect(try start("send").wait() == .exit(0))
+        #expect(try await start("send").end() == .exit(0))
         let arrived = try await server.goalEvents().compactMap { $0["value"]?.intValue }
         #expect(Set(arrived).count == arrived.count)
         #expect(taken.isSubset(of: Set(arrived)))
@@ -62,12 +62,13 @@ import Testing
         private let directory: TemporaryDirectory
         private let server: RealServer
 
-        init() throws {
+        init() async throws {
             directory = try TemporaryDirectory()
-            server = try RealServer()
+            server = try await RealServer()
         }
 
-        @Test func `Events are accepted while the queue's file is synchronized, and are in the rewritten file`() throws
+        @Test func `Events are accepted while the queue's file is synchronized, and are in the rewritten file`()
+            async throws
         {
             let queue = directory.url.resolvingSymlinksInPath().appendingPathComponent("queue").appendingPathComponent(
                 "queue.log")
@@ -84,10 +85,10 @@ import Testing
                     "HOLDFAST_FAULTY_CONTROL": control, "HOLDFAST_FAULTY_DATABASE": queue.path + ".new",
                     "HOLDFAST_FAULTY_LOG": directory.path("log"),
                 ], reading: .standard)
-            #expect(program.line { $0 == "tracked" } != nil)
+            #expect(await program.line { $0 == "tracked" } != nil)
             let length = try Data(contentsOf: queue).count
             disk = nil
-            #expect(program.wait() == .exit(0))
+            #expect(await program.end() == .exit(0))
             #expect(try Data(contentsOf: queue).count < length)
             let again = try DurableQueue(path: queue.path, maximumCount: 1_000, maximumBytes: 1 << 20)
             #expect(again.all(of: .exposure).count == 1)

@@ -9,9 +9,9 @@ import Testing
     private let directory: TemporaryDirectory
     private let server: RealServer
 
-    init() throws {
+    init() async throws {
         directory = try TemporaryDirectory()
-        server = try RealServer()
+        server = try await RealServer()
     }
 
     private func declare() async throws {

@@ -9,9 +9,9 @@ import Testing
     private let server: RealServer
     private static let ada = HoldfastUser(id: "ada", attributes: ["country": "de"])
 
-    init() throws {
+    init() async throws {
         directory = try TemporaryDirectory()
-        server = try RealServer()
+        server = try await RealServer()
     }
 
     @Test func `A user gets flags, keeps the variation, and receives a change at once`() async throws {
@@ -114,7 +114,7 @@ import Testing
         #expect(client.waitingEvents == 42)
 
         var updates = client.updates().makeAsyncIterator()
-        let again = try RealServer(after: server)
+        let again = try await RealServer(after: server)
         try await client.flush()
         #expect(client.waitingEvents == 0)
         #expect(try await again.goalEvents().count == 20)
@@ -171,7 +171,7 @@ import Testing
         let tokens = directory.path("tokens")
         try "write app a-secret-that-is-long-enough\n".write(toFile: tokens, atomically: false, encoding: .utf8)
         try FileManager.default.setAttributes([.posixPermissions: 0o600], ofItemAtPath: tokens)
-        let guarded = try RealServer(tokens: tokens)
+        let guarded = try await RealServer(tokens: tokens)
         let client = try guarded.client(in: TemporaryDirectory()) { $0.token = "another-secret-altogether" }
         try await client.initialize(user: Self.ada, timeout: .seconds(60))
         let error = await #expect(throws: HoldfastError.self) { try await client.fetchEvaluations() }

@@ -40,7 +40,7 @@ private enum ShopKey: String, CaseIterable, RemoteKey {
 
     init() async throws {
         directory = try TemporaryDirectory()
-        server = try RealServer()
+        server = try await RealServer()
         try await server.request("PUT", "/v1/datafile", Self.datafile(revision: "1", title: "Sale"))
     }
 

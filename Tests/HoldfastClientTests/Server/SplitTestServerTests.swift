@@ -17,7 +17,7 @@ private enum UnknownTest: SplitTest {
 
     init() async throws {
         directory = try TemporaryDirectory()
-        server = try RealServer()
+        server = try await RealServer()
         try await server.request(
             "PUT", "/v1/experiments/paywall", #"{"id":"70","variations":["control","control_check","annual_first"]}"#)
         client = try server.client(in: directory)
@@ -73,7 +73,7 @@ private enum UnknownTest: SplitTest {
         #expect(handle.group == .annualFirst && handle.source == .local)
         handle.hit()
 
-        let again = try RealServer(after: server)
+        let again = try await RealServer(after: server)
         #expect(await service("bob", storage: storage).fetchSplitTest(PaywallTest.self).group == .annualFirst)
         try await client.flush()
         let exposures = try await again.exposures()

@@ -1,4 +1,4 @@
-import Glibc
+import Foundation
 import ProcessTestSupport
 
 /// A program of the package, run as a process; killed when it is released.
@@ -22,22 +22,29 @@ final class Program: Sendable {
         kill()
     }
 
-    /// Blocks until the program has written a matching line, or has ended, at most 20 seconds.
-    func line(where fits: (String) -> Bool) -> String? {
-        lines.first(where: fits)
+    /// Returns when the program has written a matching line, or has ended, after at most 20 seconds.
+    func line(where fits: @escaping @Sendable (String) -> Bool) async -> String? {
+        await Self.waiting { [lines] in lines.first(where: fits) }
     }
 
     /// All lines so far; after ``kill()`` all there are.
     var output: [String] { lines.all }
 
-    /// Kills the process (`SIGKILL`) and blocks until it is gone.
+    /// Kills the process (`SIGKILL`) and blocks until it is gone, which needs no task.
     func kill() {
         child.send(SIGKILL)
         child.wait()
     }
 
-    /// Blocks until it has ended by itself.
-    func wait() -> ChildProcess.End {
-        child.wait()
+    /// Returns when it has ended by itself.
+    func end() async -> ChildProcess.End {
+        await Self.waiting { [child] in child.wait() }
+    }
+
+    /// Blocks a thread of its own: those that run the tests are few.
+    private static func waiting<Value: Sendable>(for value: @escaping @Sendable () -> Value) async -> Value {
+        await withCheckedContinuation { continuation in
+            Thread.detachNewThread { continuation.resume(returning: value()) }
+        }
     }
 }

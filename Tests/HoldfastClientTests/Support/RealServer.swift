@@ -14,7 +14,7 @@ final class RealServer: Sendable {
     ///   - former: a server that was killed: goes on with its database, at its port.
     ///   - tokens: the path of a tokens file.
     ///   - adminToken: the secret of a token of scope `admin` in this file.
-    init(after former: RealServer? = nil, tokens: String? = nil, adminToken: String? = nil) throws {
+    init(after former: RealServer? = nil, tokens: String? = nil, adminToken: String? = nil) async throws {
         self.adminToken = adminToken
         directory = try former?.directory ?? TemporaryDirectory()
         program = try Program(
@@ -25,7 +25,7 @@ final class RealServer: Sendable {
             ]
                 + (tokens.map { ["--tokens-file", $0] } ?? []),
             reading: .errors)
-        guard let line = program.line(where: { $0.contains(#""message":"listening""#) }),
+        guard let line = await program.line(where: { $0.contains(#""message":"listening""#) }),
             let start = line.range(of: #""address":"http://127.0.0.1:"#),
             let port = Int(line[start.upperBound...].prefix(while: \.isNumber))
         else { throw Failure(description: "the server did not start: \(program.output)") }
