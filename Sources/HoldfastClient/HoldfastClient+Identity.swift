@@ -33,7 +33,7 @@ extension HoldfastClient {
         guard let anonymousID = currentUser?.id, anonymousID == anonymousUserID, anonymousID != userID else {
             return try await initialize(user: user, timeout: timeout)
         }
-        core.enqueue(.login(LoginEvent(userID: userID, anonymousID: anonymousID)))
+        core.enqueue(LoginEvent(userID: userID, anonymousID: anonymousID))
         try begin(user, after: anonymousID)
         Task { [weak self, core] in
             // Attributes of the anonymous user may change the account's flags.

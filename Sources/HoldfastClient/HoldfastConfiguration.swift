@@ -69,8 +69,8 @@ public struct HoldfastConfiguration: Sendable {
         #endif
     }()
 
-    /// - Parameter directory: by default a folder for this endpoint and SDK key in the user's application support
-    ///   directory.
+    /// - Parameter directory: by default a folder for this app, endpoint and SDK key in the user's application support
+    ///   directory. Several processes of one app need one each.
     public init(endpoint: URL, token: String? = nil, sdkKey: String? = nil, directory: URL? = nil) {
         self.endpoint = endpoint
         self.token = token
@@ -82,8 +82,11 @@ public struct HoldfastConfiguration: Sendable {
         let base =
             FileManager.default.urls(for: .applicationSupportDirectory, in: .userDomainMask).first
             ?? FileManager.default.temporaryDirectory
+        // Apps that are not in a sandbox share the base.
+        let app = Bundle.main.bundleIdentifier ?? ProcessInfo.processInfo.processName
         let name = Checksum.crc32(Array("\(endpoint.absoluteString) \(sdkKey ?? "")".utf8))
-        return base.appendingPathComponent("holdfast").appendingPathComponent(String(name, radix: 16))
+        return base.appendingPathComponent("holdfast").appendingPathComponent(app)
+            .appendingPathComponent(String(name, radix: 16))
     }
 
     /// - Throws: ``HoldfastError/invalidConfiguration(_:)`` with the name of the wrong setting.

@@ -1,3 +1,5 @@
+public import Foundation
+
 /// Errors of the client library.
 public enum HoldfastError: Error, Sendable, Equatable {
     /// A setting of ``HoldfastConfiguration`` is out of range.
@@ -34,4 +36,27 @@ public enum HoldfastError: Error, Sendable, Equatable {
     case invalidResponse(String)
     /// The task was cancelled.
     case cancelled
+}
+
+extension HoldfastError: LocalizedError {
+    /// The error in a sentence, for logs and developers; also `localizedDescription`.
+    public var errorDescription: String? {
+        switch self {
+        case .invalidConfiguration(let detail), .invalidArgument(let detail), .storage(let detail): detail
+        case .directoryInUse(let path):
+            "another client uses \(path); give each its own HoldfastConfiguration.directory, or share one client"
+        case .alreadyStarted: "HoldfastClient.shared exists already; destroy() ends it"
+        case .notInitialized: "there is no current user; call start(user:) or initialize(user:) first"
+        case .destroyed: "the client was destroyed"
+        case .timedOut: "the server did not respond in time"
+        case .unreachable(let detail): "the server cannot be reached: \(detail)"
+        case .unauthorized(let detail): "the server does not accept the token: \(detail)"
+        case .unknownProject(let detail): "the server does not have the project: \(detail)"
+        case .refused(let status, let detail, let pointer):
+            "the server refused the request (\(status)): \(detail)\(pointer.map { " (\($0))" } ?? "")"
+        case .unavailable(let status, _): "the server is temporarily unavailable (\(status))"
+        case .invalidResponse(let detail): "the response is not a Holdfast server's: \(detail)"
+        case .cancelled: "the task was cancelled"
+        }
+    }
 }

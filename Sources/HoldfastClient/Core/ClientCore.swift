@@ -15,6 +15,7 @@ final class ClientCore: Sendable {
     /// Holds the lock on the directory; `nil` once the client is destroyed.
     private let lock: Mutex<FileDescriptor?>
     private let anonymous = Mutex<String?>(nil)
+    private let login = Mutex<LoginEvent?>(nil)
 
     /// - Throws: ``HoldfastError/invalidConfiguration(_:)``, ``HoldfastError/directoryInUse(_:)``,
     ///   ``HoldfastError/storage(_:)``.
@@ -143,6 +144,24 @@ final class ClientCore: Sendable {
             return login.anonymousID
         }
         return nil
+    }
+
+    private static let loginName = "login.cache"
+
+    /// Queues a login, and remembers it over all runs.
+    func enqueue(_ login: LoginEvent) {
+        enqueue(.login(login))
+        cache.write(Self.loginName, login)
+        self.login.withLock { $0 = login }
+    }
+
+    /// Returns the anonymous user who was the last to log in on this device, if that was as this user.
+    func anonymousID(loggedInAs userID: String) -> String? {
+        let last = login.withLock { login in
+            if login == nil { login = cache.read(Self.loginName, as: LoginEvent.self) }
+            return login
+        }
+        return last.flatMap { $0.userID.hasSameBytes(as: userID) ? $0.anonymousID : nil }
     }
 
     private static let anonymousName = "anonymous.cache"

@@ -181,7 +181,10 @@ private struct ItemResult: Decodable {
         guard word == "refused" || status != nil else { return nil }
         guard isRetriable else { return .refused(text) }
         return .postponed(
-            status.map { .refused(status: $0, detail: detail, pointer: pointer) }
-                ?? .unavailable(status: 503, retryAfter: nil))
+            status.map { status in
+                // Whatever else is unknown, such as an experiment, has a pointer.
+                status == 404 && pointer == nil
+                    ? .unknownProject(detail: detail) : .refused(status: status, detail: detail, pointer: pointer)
+            } ?? .unavailable(status: 503, retryAfter: nil))
     }
 }

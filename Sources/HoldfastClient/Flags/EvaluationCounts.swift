@@ -6,7 +6,7 @@ public struct EvaluationCount: Sendable, Hashable, Codable {
     /// `nil` if the default was returned.
     public let variationKey: String?
     /// Why the user has the variation, or why the default was returned.
-    public let reason: EvaluationReason
+    public let reason: VariationReason
     public let count: Int
 
     private enum CodingKeys: String, CodingKey {
@@ -31,7 +31,7 @@ final class EvaluationCounts: Sendable {
     private struct ID: Hashable {
         var flagKey: Key
         var variationKey: Key?
-        var reason: EvaluationReason
+        var reason: VariationReason
     }
 
     private struct Entry {
@@ -48,7 +48,7 @@ final class EvaluationCounts: Sendable {
     private static let limit = 10_000
 
     /// Returns the counter of a result, or one that nobody reads if there are too many.
-    func counter(_ flagKey: String, _ variationKey: String?, _ reason: EvaluationReason) -> Counter {
+    func counter(_ flagKey: String, _ variationKey: String?, _ reason: VariationReason) -> Counter {
         let id = ID(flagKey: Key(flagKey), variationKey: variationKey.map { Key($0) }, reason: reason)
         return entries.withLock { entries in
             if let entry = entries[id] { return entry.counter }

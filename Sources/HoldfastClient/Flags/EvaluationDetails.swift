@@ -11,8 +11,9 @@ public struct EvaluationDetails: Sendable, Hashable {
     public let variationID: String?
     /// Name of the variation.
     public let variationKey: String?
-    /// Value of the variation: the flag's variable `value` if it has one, else the variation's key. `nil` without a
-    /// variation.
+    /// Value of the variation: the flag's variable `value` if it has one, else the variation's key. Without a variation,
+    /// because the flag is off or no rule applies: the flag's value for everybody else, `nil` if it has none, as a flag
+    /// that serves an experiment.
     public let variationValue: HoldfastValue?
     /// The experiment that chose the variation; `nil` for delivery rules, holdouts and if no rule applied.
     public let experimentID: String?
@@ -23,13 +24,13 @@ public struct EvaluationDetails: Sendable, Hashable {
     /// Key of the experiment, delivery rule or holdout that applied.
     public let ruleKey: String?
     /// Why the user has the variation.
-    public let reason: EvaluationReason
+    public let reason: VariationReason
     /// How the decision was made, with ``HoldfastConfiguration/includesReasons``; else only problems.
     public let messages: [String]
 }
 
 /// Why a flag has its value.
-public enum EvaluationReason: String, Sendable, Hashable, CaseIterable, Codable {
+public enum VariationReason: String, Sendable, Hashable, CaseIterable, Codable {
     /// A decision forced for a test.
     case forced
     /// An administrator's override.
@@ -44,7 +45,7 @@ public enum EvaluationReason: String, Sendable, Hashable, CaseIterable, Codable 
     case holdout
     /// A delivery rule.
     case rollout
-    /// No rule applied: the user has no variation.
+    /// No rule applied, or the flag is off: the user has no variation.
     case noRule = "no_rule"
     /// A reason unknown to this version of the library.
     case unknown
@@ -59,7 +60,7 @@ public enum EvaluationReason: String, Sendable, Hashable, CaseIterable, Codable 
     case wrongType = "wrong_type"
 }
 
-extension EvaluationReason {
+extension VariationReason {
     init(source: String, hasVariation: Bool) {
         switch source {
         case "none": self = hasVariation ? .rollout : .noRule

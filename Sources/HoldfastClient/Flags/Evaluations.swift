@@ -24,6 +24,10 @@ final class Evaluations: Sendable {
         var variationID: String?
         var experimentID: String?
         var enabled: Bool
+        /// The flag's value for the user, of its type; absent in a response of an earlier release.
+        var value: HoldfastValue?
+        /// `nil` for a flag with several variables.
+        var type: String?
         var variables: [String: HoldfastValue]?
         var ruleKey: String?
         var source: String?
@@ -36,7 +40,7 @@ final class Evaluations: Sendable {
             case variationKey = "variation_key"
             case variationID = "variation_id"
             case experimentID = "experiment_id"
-            case enabled, variables
+            case enabled, value, type, variables
             case ruleKey = "rule_key"
             case source
             case flagVersion = "flag_version"
@@ -141,11 +145,17 @@ extension EvaluationDetails {
         variationID = entry.variationID
         variationKey = entry.variationKey
         variables = entry.variables ?? [:]
-        variationValue = entry.variationKey.map { [variables] in variables["value"] ?? .string($0) }
+        variationValue =
+            if let key = entry.variationKey {
+                variables["value"] ?? .string(key)
+            } else {
+                // The flag is off, or no rule applies: everybody else's value.
+                entry.type == nil ? nil : entry.value
+            }
         experimentID = entry.experimentID
         isEnabled = entry.enabled
         ruleKey = entry.ruleKey
-        reason = EvaluationReason(source: entry.source ?? "none", hasVariation: entry.variationKey != nil)
+        reason = VariationReason(source: entry.source ?? "none", hasVariation: entry.variationKey != nil)
         messages = entry.reasons ?? []
     }
 

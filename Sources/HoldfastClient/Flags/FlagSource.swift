@@ -25,6 +25,7 @@ final class FlagSource: Sendable {
     private let appListeners = Listeners<Set<String>>()
     private let fetchListeners = Listeners<HoldfastError?>()
     private let revisionListeners = Listeners<Void>()
+    private let userListeners = Listeners<Void>()
     let counts = EvaluationCounts()
 
     private static let cacheName = "evaluations.cache"
@@ -64,6 +65,11 @@ final class FlagSource: Sendable {
         revisionListeners.add { _ in listener() }
     }
 
+    /// Adds a listener that is called after another user has become the current one.
+    func observeUsers(_ listener: @escaping @Sendable () -> Void) -> ListenerToken {
+        userListeners.add { _ in listener() }
+    }
+
     private func notify(_ changed: Set<String>) {
         guard !changed.isEmpty else { return }
         listeners.notify(changed)
@@ -91,6 +97,7 @@ final class FlagSource: Sendable {
             return (former == nil, Evaluations.changes(from: show(known), to: known))
         }
         notify(changed)
+        if !isSame { userListeners.notify(()) }
         return isFirst
     }
 

@@ -3,8 +3,8 @@ extension HoldfastClient {
     /// ``EvaluationDetails/variationValue`` for what the value is, and ``isEnabled(flagKey:defaultValue:)``.
     ///
     /// - Parameter variable: reads this variable of the flag instead.
-    /// - Returns: `defaultValue` if the flag is unknown or not fetched yet, the user has no variation, or the value has
-    ///   another type.
+    /// - Returns: `defaultValue` if the flag is unknown or not fetched yet, has no value for the user, or its value has
+    ///   another type. A flag that is turned off on the server has its off value.
     public func boolVariation(flagKey: String, variable: String? = nil, defaultValue: Bool) -> Bool {
         evaluate(flagKey, defaultValue) { flag in
             guard let variable else { return flag.bool }
@@ -131,12 +131,14 @@ public struct ExperimentAssignment: Sendable, Hashable, Codable {
 extension HoldfastClient {
     private struct AssignRequest: Encodable {
         var userID: String
+        var anonymousID: String?
         var experiment: String
         var attributes: [String: UserAttributeValue]
         var sdkKey: String?
 
         private enum CodingKeys: String, CodingKey {
             case userID = "user_id"
+            case anonymousID = "anonymous_id"
             case experiment, attributes
             case sdkKey = "sdk_key"
         }
@@ -158,10 +160,9 @@ extension HoldfastClient {
         try HoldfastUser.check(id: user.id)
         let body = try HoldfastServer.encode(
             AssignRequest(
-                userID: user.id, experiment: experiment, attributes: user.attributes, sdkKey: core.configuration.sdkKey)
-        )
-        let response = try await core.server.request("POST", "v1/assign", body: body)
-        return try HoldfastServer.decode(ExperimentAssignment.self, response.body)
+                userID: user.id, anonymousID: core.anonymousID(joining: user.id), experiment: experiment,
+                attributes: user.attributes, sdkKey: core.configuration.sdkKey))
+        return try decodeAssignment(try await core.server.send("POST", "v1/assign", body: body))
     }
 
     /// Returns the variation that the user has or would get. The server stores no assignment.
@@ -175,7 +176,16 @@ extension HoldfastClient {
         if !user.attributes.isEmpty {
             query["attributes"] = String(decoding: try HoldfastServer.encode(user.attributes), as: UTF8.self)
         }
-        let response = try await core.server.request("GET", "v1/assign", query: query)
+        return try decodeAssignment(try await core.server.send("GET", "v1/assign", query: query))
+    }
+
+    private func decodeAssignment(_ response: HoldfastServer.Response) throws(HoldfastError) -> ExperimentAssignment {
+        do throws(HoldfastError) {
+            try HoldfastServer.check(response)
+        } catch .refused(404, let detail, nil) where Problem(response) != nil {
+            // An unknown experiment has a pointer.
+            throw .unknownProject(detail: detail)
+        }
         return try HoldfastServer.decode(ExperimentAssignment.self, response.body)
     }
 }

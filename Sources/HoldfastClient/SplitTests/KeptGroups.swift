@@ -15,7 +15,20 @@ struct SplitTestDefinition {
     }
 }
 
-/// The groups that a user has in the storage.
+/// The user whose groups are read or kept.
+struct SplitTestUser: Sendable {
+    let id: String
+    /// Tells users apart whose groups are in one storage; empty for the anonymous user of an app.
+    let keySuffix: String
+    /// Whether it is the anonymous user of a client, whose successor has the same keys.
+    var isAnonymous = false
+    /// Whether the user is the client's, and takes over what the anonymous user of the app was shown before the login.
+    var follows = false
+    /// The anonymous user who has logged in as this one.
+    var anonymousID: String?
+}
+
+/// The groups that users have in the storage.
 struct KeptGroups: Sendable {
     struct Group {
         var group: String
@@ -24,22 +37,59 @@ struct KeptGroups: Sendable {
     }
 
     let storage: any SplitTestStorage
-    /// Tells users apart whose groups are in one storage.
-    let keySuffix: String
 
     private static let serverMark = "server"
+    /// Whose the group is, beside the keys that anonymous users share.
+    private static let owner = ".user"
+    private static let source = ".source"
+    private static let hit = ".hit"
 
-    func key(of test: SplitTestDefinition) -> String { test.storageKey + keySuffix }
+    private func key(_ test: SplitTestDefinition, _ user: SplitTestUser) -> String { test.storageKey + user.keySuffix }
 
+    /// Returns the group that a user has. At the first read after a login the account takes over the anonymous user's.
+    ///
     /// A group without a mark was stored by another library of this format, which draws on the device.
-    func group(of test: SplitTestDefinition) throws -> Group? {
-        guard let group = try storage.string(forKey: key(of: test)), test.isGroup(group) else { return nil }
-        return Group(group: group, isLocal: try storage.string(forKey: key(of: test) + ".source") != Self.serverMark)
+    func group(of test: SplitTestDefinition, for user: SplitTestUser) throws -> Group? {
+        if user.isAnonymous { return try sharedGroup(of: test, for: user) }
+        let key = key(test, user)
+        if let own = try read(key, test) { return own }
+        guard user.follows, let former = try sharedGroup(of: test, for: user) else { return nil }
+        try storage.set(storage.string(forKey: test.storageKey + Self.hit), forKey: key + Self.hit)
+        try keep(former.group, isLocal: former.isLocal, of: test, for: user)
+        return former
     }
 
-    func keep(_ group: String?, isLocal: Bool, of test: SplitTestDefinition) throws {
-        // The mark first: alone it has no effect.
-        try storage.set(group == nil || isLocal ? nil : Self.serverMark, forKey: key(of: test) + ".source")
-        try storage.set(group, forKey: key(of: test))
+    /// Returns the group that an anonymous user was shown, if that was this user, or nobody knows who it was.
+    private func sharedGroup(of test: SplitTestDefinition, for user: SplitTestUser) throws -> Group? {
+        let key = test.storageKey
+        guard let group = try read(key, test) else { return nil }
+        guard let owner = try storage.string(forKey: key + Self.owner) else {
+            // Another library stored it, for whoever uses the app first.
+            try storage.set(user.id, forKey: key + Self.owner)
+            return group
+        }
+        let isOwn = owner.hasSameBytes(as: user.id) || user.anonymousID?.hasSameBytes(as: owner) == true
+        return isOwn ? group : nil
     }
+
+    private func read(_ key: String, _ test: SplitTestDefinition) throws -> Group? {
+        guard let group = try storage.string(forKey: key), test.isGroup(group) else { return nil }
+        return Group(group: group, isLocal: try storage.string(forKey: key + Self.source) != Self.serverMark)
+    }
+
+    func keep(_ group: String?, isLocal: Bool, of test: SplitTestDefinition, for user: SplitTestUser) throws {
+        let key = key(test, user)
+        if user.isAnonymous, try storage.string(forKey: key + Self.owner)?.hasSameBytes(as: user.id) != true {
+            // What the former user saw is none of this one's business.
+            try storage.set(nil, forKey: key)
+            try storage.set(nil, forKey: key + Self.hit)
+            try storage.set(user.id, forKey: key + Self.owner)
+        }
+        // The mark first: alone it has no effect.
+        try storage.set(group == nil || isLocal ? nil : Self.serverMark, forKey: key + Self.source)
+        try storage.set(group, forKey: key)
+    }
+
+    /// Identifies a user's hits of a test.
+    func hitKey(_ test: SplitTestDefinition, _ user: SplitTestUser) -> String { key(test, user) + Self.hit }
 }

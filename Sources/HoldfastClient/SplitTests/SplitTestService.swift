@@ -14,8 +14,13 @@ import Synchronization
 /// not respond within the time limit the group of the storage is used, and if there is none, one is drawn, with equal
 /// chances. A drawn group is kept: the hit reports it to the server, whose own assignment is not used then.
 ///
-/// Concurrent fetches of a test share one assignment. A change of the experiment on the server, such as a pause, refreshes
-/// the test if the client is initialized with a user; see ``refreshAll()`` and ``addUpdateListener(_:)``.
+/// The user is the client's: the anonymous one until a login, then the account, which keeps the group that the anonymous
+/// user was shown unless the server has another one for it. After ``HoldfastClient/logout(attributes:timeout:)`` the next
+/// user begins anew.
+///
+/// Concurrent fetches of a test share one assignment. A change of the experiment on the server, such as a pause, another
+/// user, and a server that can be reached again refresh the tests if the client is initialized with a user; see
+/// ``refreshAll()`` and ``addUpdateListener(_:)``.
 public final class SplitTestService: SplitTestServiceProtocol {
     private struct Assignment: Equatable {
         /// `nil` for a user who does not take part.
@@ -24,16 +29,28 @@ public final class SplitTestService: SplitTestServiceProtocol {
         var error: SplitTestError?
     }
 
+    private struct Known {
+        var definition: SplitTestDefinition
+        var userID: Key
+        var assignment: Assignment
+    }
+
+    private struct FetchID: Hashable {
+        var test: String
+        var userID: Key
+    }
+
     private struct State {
-        var known: [String: (definition: SplitTestDefinition, assignment: Assignment)] = [:]
-        var fetches: [String: Task<Assignment, Never>] = [:]
+        /// By identifier of the test.
+        var known: [String: Known] = [:]
+        var fetches: [FetchID: Task<Assignment, Never>] = [:]
         /// Storage keys of hits that are being reported.
         var hits: Set<String> = []
     }
 
-    /// The user whose groups these are.
-    public let userID: String
     private let client: HoldfastClient?
+    /// `nil` for the client's user.
+    private let fixedUser: SplitTestUser?
     private let attributes: [String: UserAttributeValue]?
     private let groups: KeptGroups
     private let analytics: (any SplitTestAnalytics)?
@@ -43,12 +60,13 @@ public final class SplitTestService: SplitTestServiceProtocol {
     /// Serializes all use of the storage, and hits.
     private let storing = Mutex(())
     private let listeners = Listeners<Set<String>>()
-    private let updates = Mutex<ListenerToken?>(nil)
+    private let updates = Mutex<[ListenerToken]>([])
 
     /// - Parameters:
     ///   - client: asks the server and reports exposures to it; `nil` for tests without a server.
-    ///   - userID: by default an anonymous id, which the storage keeps. Groups of an anonymous user have the storage keys
-    ///     of the tests; with a user id, the id is appended.
+    ///   - userID: by default the client's current user, whoever that is at the moment; without a client an anonymous id,
+    ///     which the storage keeps. Groups of an anonymous user have the storage keys of the tests; the id of another user
+    ///     is appended.
     ///   - attributes: for audiences; by default those of the client's current user, if it is the same user.
     ///   - timeLimit: how long a fetch waits for the server.
     ///   - draw: returns a random number from 0 up to, but not including, its argument.
@@ -59,17 +77,45 @@ public final class SplitTestService: SplitTestServiceProtocol {
     ) {
         self.client = client
         self.attributes = attributes
-        groups = KeptGroups(storage: storage, keySuffix: userID.map { "-\($0)" } ?? "")
+        groups = KeptGroups(storage: storage)
         self.analytics = analytics
         self.timeLimit = timeLimit
         self.draw = draw
-        self.userID = userID ?? Self.anonymousID(storage)
-        let token = client?.flags.observeRevisions { [weak self] in Task { await self?.refreshAll() } }
-        updates.withLock { $0 = token }
+        fixedUser =
+            if let userID {
+                SplitTestUser(id: userID, keySuffix: "-\(userID)")
+            } else {
+                client == nil ? SplitTestUser(id: Self.anonymousID(storage), keySuffix: "") : nil
+            }
+        guard let client else { return }
+        var tokens = [
+            client.flags.observeRevisions { [weak self] in Task { await self?.refreshAll() } },
+            client.flags.observeFetches { [weak self] error in
+                if error == nil { Task { await self?.refreshUnavailable() } }
+            },
+        ]
+        if userID == nil {
+            tokens.append(client.flags.observeUsers { [weak self] in Task { await self?.refreshAll() } })
+        }
+        updates.withLock { [tokens] in $0 = tokens }
     }
 
     deinit {
-        updates.withLock { $0 }?.cancel()
+        for token in updates.withLock({ $0 }) { token.cancel() }
+    }
+
+    /// The user whose groups these are: with a client and no id of its own, the client's current user.
+    public var userID: String { user.id }
+
+    private var user: SplitTestUser {
+        if let fixedUser { return fixedUser }
+        guard let client else { return SplitTestUser(id: "", keySuffix: "") }
+        let anonymousID = client.anonymousUserID
+        guard let id = client.currentUser?.id, !id.hasSameBytes(as: anonymousID) else {
+            return SplitTestUser(id: anonymousID, keySuffix: "", isAnonymous: true)
+        }
+        return SplitTestUser(
+            id: id, keySuffix: "-\(id)", follows: true, anonymousID: client.core.anonymousID(loggedInAs: id))
     }
 
     private static let anonymousKey = "split_test_anonymous_id"
@@ -84,34 +130,47 @@ public final class SplitTestService: SplitTestServiceProtocol {
     // MARK: Groups
 
     public func fetchSplitTest<Test: SplitTest>(_ test: Test.Type) async -> SplitTestHandle<Test> {
-        let definition = SplitTestDefinition(test)
-        if let known = state.withLock({ $0.known[definition.identifier]?.assignment }) {
-            return handle(test, definition, known)
+        let (definition, user) = (SplitTestDefinition(test), user)
+        if let known = known(definition, user) { return handle(test, definition, user, known) }
+        return handle(test, definition, user, await assignment(definition, user))
+    }
+
+    private func known(_ definition: SplitTestDefinition, _ user: SplitTestUser) -> Assignment? {
+        state.withLock { state in
+            let known = state.known[definition.identifier]
+            return known?.userID == Key(user.id) ? known?.assignment : nil
         }
-        return handle(test, definition, await assignment(definition))
     }
 
     public func keptSplitTest<Test: SplitTest>(_ test: Test.Type) -> SplitTestHandle<Test>? {
-        let definition = SplitTestDefinition(test)
-        if let known = state.withLock({ $0.known[definition.identifier]?.assignment }) {
-            return handle(test, definition, known)
-        }
-        guard let kept = try? storing.withLock({ _ in try groups.group(of: definition) }) else { return nil }
-        return handle(test, definition, Assignment(group: kept.group, source: kept.isLocal ? .local : .kept))
+        let (definition, user) = (SplitTestDefinition(test), user)
+        if let known = known(definition, user) { return handle(test, definition, user, known) }
+        guard let kept = try? storing.withLock({ _ in try groups.group(of: definition, for: user) }) else { return nil }
+        return handle(test, definition, user, Assignment(group: kept.group, source: kept.isLocal ? .local : .kept))
     }
 
     /// Asks the server again for the group of a test, as the first fetch of a run does.
     @discardableResult
     public func refresh<Test: SplitTest>(_ test: Test.Type) async -> SplitTestHandle<Test> {
-        let definition = SplitTestDefinition(test)
-        return handle(test, definition, await refresh(definition))
+        let (definition, user) = (SplitTestDefinition(test), user)
+        return handle(test, definition, user, await refresh(definition, user))
     }
 
     /// Asks the server again for the groups of all tests that were fetched in this run.
     public func refreshAll() async {
-        let definitions = state.withLock { $0.known.values.map(\.definition) }
+        await refresh { _ in true }
+    }
+
+    /// Asks again for the groups that the server could not be asked for.
+    private func refreshUnavailable() async {
+        await refresh { assignment in if case .unavailable = assignment.error { true } else { false } }
+    }
+
+    private func refresh(where isWanted: (Assignment) -> Bool) async {
+        let user = user
+        let definitions = state.withLock { $0.known.values.filter { isWanted($0.assignment) }.map(\.definition) }
         await withTaskGroup(of: Void.self) { group in
-            for definition in definitions { group.addTask { _ = await self.refresh(definition) } }
+            for definition in definitions { group.addTask { _ = await self.refresh(definition, user) } }
         }
     }
 
@@ -122,57 +181,63 @@ public final class SplitTestService: SplitTestServiceProtocol {
     }
 
     private func handle<Test: SplitTest>(
-        _ test: Test.Type, _ definition: SplitTestDefinition, _ assignment: Assignment
+        _ test: Test.Type, _ definition: SplitTestDefinition, _ user: SplitTestUser, _ assignment: Assignment
     ) -> SplitTestHandle<Test> {
         guard let name = assignment.group, let group = Test.Group(rawValue: name) else {
             return SplitTestHandle(group: Test.fallbackGroup, source: .none, error: assignment.error)
         }
         return SplitTestHandle(group: group, source: assignment.source, error: assignment.error) { [self] in
-            hit(definition, name)
+            hit(definition, user, name)
         }
     }
 
-    private func refresh(_ definition: SplitTestDefinition) async -> Assignment {
+    private func refresh(_ definition: SplitTestDefinition, _ user: SplitTestUser) async -> Assignment {
         // A fetch that runs already may have asked before the change.
-        if let running = state.withLock({ $0.fetches[definition.identifier] }) { _ = await running.value }
-        return await assignment(definition)
+        let id = FetchID(test: definition.identifier, userID: Key(user.id))
+        if let running = state.withLock({ $0.fetches[id] }) { _ = await running.value }
+        return await assignment(definition, user)
     }
 
-    /// Concurrent calls for one test share the result.
-    private func assignment(_ definition: SplitTestDefinition) async -> Assignment {
+    /// Concurrent calls for one test and user share the result.
+    private func assignment(_ definition: SplitTestDefinition, _ user: SplitTestUser) async -> Assignment {
+        let id = FetchID(test: definition.identifier, userID: Key(user.id))
         let task = state.withLock { state in
-            if let task = state.fetches[definition.identifier] { return task }
+            if let task = state.fetches[id] { return task }
             let task = Task {
-                let assignment = await assign(definition)
-                finish(definition, assignment)
+                let assignment = await assign(definition, user)
+                finish(definition, id, assignment)
                 return assignment
             }
-            state.fetches[definition.identifier] = task
+            state.fetches[id] = task
             return task
         }
         return await task.value
     }
 
-    private func finish(_ definition: SplitTestDefinition, _ assignment: Assignment) {
+    private func finish(_ definition: SplitTestDefinition, _ id: FetchID, _ assignment: Assignment) {
+        // A user who has left meanwhile must not replace the present one.
+        let isPresent = Key(userID) == id.userID
         let hasChanged = state.withLock { state in
-            state.fetches[definition.identifier] = nil
+            state.fetches[id] = nil
+            guard isPresent else { return false }
             let former = state.known[definition.identifier]?.assignment
             // A test whose storage failed is tried again by the next fetch.
             if case .storage = assignment.error {
                 state.known[definition.identifier] = nil
             } else {
-                state.known[definition.identifier] = (definition, assignment)
+                state.known[definition.identifier] = Known(
+                    definition: definition, userID: id.userID, assignment: assignment)
             }
             return former.map { $0.group != assignment.group } ?? false
         }
         if hasChanged { listeners.notify([definition.identifier]) }
     }
 
-    private func assign(_ definition: SplitTestDefinition) async -> Assignment {
-        let response = await askServer(definition)
+    private func assign(_ definition: SplitTestDefinition, _ user: SplitTestUser) async -> Assignment {
+        let response = await askServer(definition, user)
         return storing.withLock { _ in
             do {
-                return try decide(definition, response)
+                return try decide(definition, user, response)
             } catch {
                 return Assignment(source: .none, error: .storage(reason: "\(error)"))
             }
@@ -180,11 +245,13 @@ public final class SplitTestService: SplitTestServiceProtocol {
     }
 
     /// - Returns: the server's group, or `nil` for a user who does not take part; `nil` altogether without a server.
-    private func askServer(_ definition: SplitTestDefinition) async -> Result<String?, SplitTestError>? {
+    private func askServer(
+        _ definition: SplitTestDefinition, _ user: SplitTestUser
+    ) async -> Result<String?, SplitTestError>? {
         guard let client else { return nil }
-        let user = user(client)
         // A drawn group stays: the server is only asked whether the test runs, and stores no assignment.
-        let isDrawn = storing.withLock { _ in (try? groups.group(of: definition))?.isLocal == true }
+        let isDrawn = storing.withLock { _ in (try? groups.group(of: definition, for: user))?.isLocal == true }
+        let user = evaluated(user, client)
         let outcome = await value(within: timeLimit, client.core.clock) {
             () -> Result<ExperimentAssignment, HoldfastError> in
             do throws(HoldfastError) {
@@ -202,7 +269,7 @@ public final class SplitTestService: SplitTestServiceProtocol {
             return definition.isGroup(key) ? .success(key) : .failure(.unknownGroup(key))
         case .failure(let error)?:
             switch error {
-            case .refused, .unauthorized, .invalidArgument: return .failure(.refused(error))
+            case .refused, .unauthorized, .unknownProject, .invalidArgument: return .failure(.refused(error))
             default: return .failure(.unavailable(error))
             }
         case nil:
@@ -210,25 +277,25 @@ public final class SplitTestService: SplitTestServiceProtocol {
         }
     }
 
-    private func user(_ client: HoldfastClient) -> HoldfastUser {
-        if let attributes { return HoldfastUser(id: userID, attributes: attributes) }
-        if let current = client.currentUser, current.id.hasSameBytes(as: userID) { return current }
-        return HoldfastUser(id: userID)
+    private func evaluated(_ user: SplitTestUser, _ client: HoldfastClient) -> HoldfastUser {
+        if let attributes { return HoldfastUser(id: user.id, attributes: attributes) }
+        if let current = client.currentUser, current.id.hasSameBytes(as: user.id) { return current }
+        return HoldfastUser(id: user.id)
     }
 
-    private func decide(_ definition: SplitTestDefinition, _ response: Result<String?, SplitTestError>?) throws
-        -> Assignment
-    {
-        let kept = try groups.group(of: definition)
+    private func decide(
+        _ definition: SplitTestDefinition, _ user: SplitTestUser, _ response: Result<String?, SplitTestError>?
+    ) throws -> Assignment {
+        let kept = try groups.group(of: definition, for: user)
         var failure: SplitTestError?
         switch response {
         case .success(nil)?:
             // A paused test goes on later: a drawn group is only known here.
-            if kept?.isLocal != true { try groups.keep(nil, isLocal: false, of: definition) }
+            if kept?.isLocal != true { try groups.keep(nil, isLocal: false, of: definition, for: user) }
             return Assignment(source: .none)
         case .success(let group?)?:
             if let kept, kept.isLocal { return Assignment(group: kept.group, source: .local) }
-            if kept?.group != group { try groups.keep(group, isLocal: false, of: definition) }
+            if kept?.group != group { try groups.keep(group, isLocal: false, of: definition, for: user) }
             return Assignment(group: group, source: .server)
         case .failure(let error)?:
             failure = error
@@ -245,14 +312,21 @@ public final class SplitTestService: SplitTestServiceProtocol {
         }
         guard !definition.groups.isEmpty else { return Assignment(source: .none, error: failure) }
         let group = definition.groups[draw(definition.groups.count)]
-        try groups.keep(group, isLocal: true, of: definition)
+        try groups.keep(group, isLocal: true, of: definition, for: user)
         return Assignment(group: group, source: .local, error: failure)
     }
 
     // MARK: Hits
 
-    private func hit(_ definition: SplitTestDefinition, _ group: String) {
-        let hitKey = groups.key(of: definition) + ".hit"
+    private func hit(_ definition: SplitTestDefinition, _ handled: SplitTestUser, _ group: String) {
+        var user = user
+        if user.anonymousID?.hasSameBytes(as: handled.id) == true {
+            // The user has logged in since, and takes over what was hit before.
+            _ = storing.withLock { _ in try? groups.group(of: definition, for: user) }
+        } else {
+            user = handled
+        }
+        let hitKey = groups.hitKey(definition, user)
         // Not inside the storage's lock: analytics may use this service.
         guard state.withLock({ $0.hits.insert(hitKey).inserted }) else { return }
         defer { state.withLock { _ = $0.hits.remove(hitKey) } }
@@ -260,7 +334,7 @@ public final class SplitTestService: SplitTestServiceProtocol {
         guard reported != group else { return }
         if let client {
             // If the queue does not take it, the next hit tries again.
-            guard client.reportExposure(experiment: definition.identifier, variationKey: group, userID: userID) else {
+            guard client.reportExposure(experiment: definition.identifier, variationKey: group, userID: user.id) else {
                 return
             }
         }

@@ -134,7 +134,18 @@ import Testing
         #expect(configuration.flushInterval == .seconds(60))
         #expect(configuration.batchSize == 50)
         #expect(configuration.queueSize == 10_000)
+        #expect(configuration.requestTimeout == .seconds(30))
+        #expect(configuration.listensToChanges && configuration.tags.isEmpty)
         try configuration.check()
+    }
+
+    @Test func `Apps, servers and projects have directories of their own by default`() throws {
+        let directory = HoldfastConfiguration(endpoint: Client.endpoint).directory
+        #expect(directory == HoldfastConfiguration(endpoint: Client.endpoint, token: "other").directory)
+        #expect(directory != HoldfastConfiguration(endpoint: Client.endpoint, sdkKey: "shop").directory)
+        #expect(directory != HoldfastConfiguration(endpoint: Client.endpoint.appending(path: "x")).directory)
+        let app = Bundle.main.bundleIdentifier ?? ProcessInfo.processInfo.processName
+        #expect(directory.pathComponents.suffix(3).prefix(2) == ["holdfast", app])
     }
 
     struct Wrong: Sendable {

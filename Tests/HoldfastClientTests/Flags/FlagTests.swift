@@ -43,6 +43,33 @@ import Testing
         #expect(client.stringVariation(flagKey: "nothing", defaultValue: "default") == "default")
     }
 
+    @Test func `A flag without a variation has the value that the server gives everybody else, or the default`()
+        async throws
+    {
+        func flag(_ key: String, _ members: String) -> String {
+            #"{"flag_key":"\#(key)","variation_key":null,"variation_id":null,"experiment_id":null,"enabled":false,\#(members),"rule_key":null,"source":"none"}"#
+        }
+        let flags = [
+            flag("off", #""type":"boolean","value":false,"variables":{"value":false}"#),
+            flag("limit", #""type":"integer","value":7,"variables":{"value":7}"#),
+            flag("experiment", #""type":"string","value":null,"variables":{"value":""}"#),
+            flag("several", #""type":null,"value":{"a":1},"variables":{"a":1}"#),
+        ]
+        let test = try Client(
+            server: StubServer { _ throws(HoldfastError) in
+                .json(#"{"user_id":"ada","revision":"1","evaluations":[\#(flags.joined(separator: ","))]}"#)
+            })
+        let client = test.client
+        try await client.initialize(user: Self.ada)
+        #expect(!client.boolVariation(flagKey: "off", defaultValue: true))
+        #expect(client.intVariation(flagKey: "limit", defaultValue: 1) == 7)
+        #expect(client.stringVariation(flagKey: "experiment", defaultValue: "mine") == "mine")
+        #expect(client.jsonVariation(flagKey: "several", defaultValue: HoldfastValue.null) == .null)
+        #expect(client.evaluationDetails(flagKey: "off")?.variationValue == false)
+        #expect(client.evaluationDetails(flagKey: "off")?.reason == .noRule)
+        client.destroy()
+    }
+
     @Test func `A flag is on or off, and its variables have values`() async throws {
         let test = try Client()
         let client = test.client
@@ -79,8 +106,8 @@ import Testing
         let banner = try #require(test.client.evaluationDetails(flagKey: "banner"))
         #expect(banner.reason == .noRule && banner.variationValue == nil && banner.messages == ["why"])
         #expect(test.client.evaluationDetails(flagKey: "nothing") == nil)
-        #expect(EvaluationReason(source: "none", hasVariation: true) == .rollout)
-        #expect(EvaluationReason(source: "something new", hasVariation: true) == .unknown)
+        #expect(VariationReason(source: "none", hasVariation: true) == .rollout)
+        #expect(VariationReason(source: "something new", hasVariation: true) == .unknown)
     }
 
     @Test func `Reasons are requested if the app is configured so`() async throws {
@@ -280,6 +307,21 @@ import Testing
         #expect(sent.map { $0["variation_id"] } == ["70012", "70011"])
         #expect(sent.allSatisfy { $0["user_id"] == "ada" && $0["experiment"] == "7001" })
         #expect(sent[0]["timestamp"] == "2027-01-15T08:00:00.000Z")
+    }
+
+    @Test(arguments: [
+        (
+            HoldfastError.unauthorized(detail: "the token is unknown"),
+            "the server does not accept the token: the token is unknown"
+        ),
+        (.unknownProject(detail: "no datafile"), "the server does not have the project: no datafile"),
+        (
+            .refused(status: 422, detail: "too long", pointer: "/a"),
+            "the server refused the request (422): too long (/a)"
+        ),
+        (.notInitialized, "there is no current user; call start(user:) or initialize(user:) first"),
+    ]) func `Errors have sentences`(_ error: HoldfastError, _ sentence: String) {
+        #expect(error.localizedDescription == sentence)
     }
 
     @Test func `Errors have their types`() async throws {

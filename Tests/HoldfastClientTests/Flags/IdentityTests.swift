@@ -15,6 +15,8 @@ import Testing
 
         let second = try Client(directory: directory)
         #expect(second.client.anonymousUserID == id)
+        // The app says at each start who is logged in.
+        #expect(second.client.currentUser == nil)
         try await second.client.login(userID: "ada")
         #expect(second.client.currentUser?.id == "ada" && second.client.anonymousUserID == id)
         try await second.client.logout()

@@ -117,4 +117,18 @@ import Testing
         #expect(client.stringVariation(flagKey: "checkout", defaultValue: "") == "new")
         client.destroy()
     }
+
+    @Test func `Attributes of an anonymous user become the account's at the login`() async throws {
+        try await declare()
+        let client = try server.client(in: directory)
+        try await client.initializeAnonymously(timeout: .seconds(60))
+        let service = AttributeService(client: client)
+        try service.update(attributes: ["country": "de"])
+        try await client.login(userID: "ada", timeout: .seconds(60))
+        try service.update(attributes: ["age": 30])
+        try await client.flush()
+        let stored = try await server.request("GET", "/v1/profiles/ada/attributes")
+        #expect(stored.contains(#""country":"de""#) && stored.contains(#""age":30"#))
+        client.destroy()
+    }
 }

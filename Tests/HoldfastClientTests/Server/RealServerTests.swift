@@ -136,6 +136,29 @@ import Testing
             return
         }
         #expect(detail.contains("nowhere"))
+        await #expect(throws: HoldfastError.unknownProject(detail: detail)) {
+            try await client.assignment(experiment: "checkout_test")
+        }
+        client.track(goalID: "purchase")
+        await #expect(throws: HoldfastError.unknownProject(detail: detail)) { try await client.flush() }
+        #expect(client.waitingEvents == 1)
+        client.destroy()
+    }
+
+    @Test func `A flag that is turned off on the server is off, whatever the app's default is`() async throws {
+        try await server.request("PUT", "/v1/flags/sale", #"{"type":"boolean","rules":[{"variation":"on"}]}"#)
+        try await server.request(
+            "PUT", "/v1/flags/limit",
+            #"{"type":"integer","variations":[{"key":"few","value":5},{"key":"many","value":9}],"rules":[{"variation":"many"}]}"#
+        )
+        let client = try server.client(in: directory)
+        try await client.initialize(user: Self.ada, timeout: .seconds(60))
+        #expect(client.boolVariation(flagKey: "sale", defaultValue: true))
+        #expect(client.intVariation(flagKey: "limit", defaultValue: 1) == 9)
+        for flag in ["sale", "limit"] { try await server.request("PUT", "/v1/flags/\(flag)", #"{"enabled":false}"#) }
+        try await client.fetchEvaluations()
+        #expect(!client.boolVariation(flagKey: "sale", defaultValue: true))
+        #expect(client.intVariation(flagKey: "limit", defaultValue: 1) == 5)
         client.destroy()
     }
 

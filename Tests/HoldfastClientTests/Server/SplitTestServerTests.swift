@@ -105,4 +105,23 @@ private enum UnknownTest: SplitTest {
         }
         client.destroy()
     }
+
+    @Test func `Exposures before a login and goals after it count for one person, who keeps the group`() async throws {
+        try await client.initializeAnonymously(timeout: .seconds(60))
+        let tests = SplitTestService(
+            client: client, storage: InMemorySplitTestStorage(), timeLimit: .seconds(60))
+        let before = await tests.fetchSplitTest(PaywallTest.self)
+        #expect(before.source == .server)
+        before.hit()
+        try await client.login(userID: "ada", timeout: .seconds(60))
+        let after = await tests.fetchSplitTest(PaywallTest.self)
+        #expect(after.group == before.group && after.source == .server)
+        after.hit()
+        client.track(goalID: "purchase", value: 5)
+        try await client.flush()
+        #expect(try await server.exposures().map { $0["user_id"] } == ["ada"])
+        #expect(try await server.goalEvents().map { $0["user_id"] } == ["ada"])
+        #expect(try await server.exposures().first?["crossed"] == false)
+        client.destroy()
+    }
 }
