@@ -7,7 +7,7 @@ public import HoldfastClient
 /// the SDK:
 ///
 /// ```swift
-/// final class ProfileService: HoldfastUserProfileService, OPTUserProfileService {}
+/// final class ProfileService: HoldfastUserProfileService, OPTUserProfileService, @unchecked Sendable {}
 ///
 /// let profiles = ProfileService(UserProfileService(client: client))
 /// let optimizely = OptimizelyClient(sdkKey: sdkKey, userProfileService: profiles)

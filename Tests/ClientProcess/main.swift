@@ -1,10 +1,10 @@
 import Foundation
 import HoldfastClient
 
-/// A process that uses the library and is killed by tests or by its own mistake: `client-process ENDPOINT DIRECTORY fill|send|track|compact|shared`.
+/// A process that uses the library and is killed by tests or by its own mistake: `client-process ENDPOINT DIRECTORY fill|send|track|compact|defaults|shared`.
 let arguments = CommandLine.arguments
 guard arguments.count == 4, let endpoint = URL(string: arguments[1]) else {
-    fatalError("client-process ENDPOINT DIRECTORY fill|send|track|compact|shared")
+    fatalError("client-process ENDPOINT DIRECTORY fill|send|track|compact|defaults|shared")
 }
 var configuration = HoldfastConfiguration(
     endpoint: endpoint, directory: URL(fileURLWithPath: arguments[2], isDirectory: true))
@@ -71,6 +71,16 @@ case "compact":
     say("tracked")
     client.destroy()
     exit(0)
+case "defaults":
+    let storage = UserDefaultsSplitTestStorage()
+    if let kept = storage.string(forKey: "group") {
+        say("kept \(kept)")
+    } else {
+        storage.set("red", forKey: "group")
+        say("stored")
+    }
+    // At once, as an app that crashes.
+    _exit(0)
 case "shared":
     // Traps: no client was started.
     _ = HoldfastClient.shared

@@ -38,6 +38,8 @@ public final class AttributeService: Sendable {
     private let changed = Signal()
     /// The server's definitions, once they were fetched.
     private let schema = Mutex<[Key: DefinedAttribute]?>(nil)
+    /// Whether updates are compared with the definitions: until the server refuses to give them.
+    private let logsProblems: Atomic<Bool>
 
     private static let cacheName = "attributes.cache"
     private static let writeInterval = Duration.seconds(30)
@@ -56,6 +58,7 @@ public final class AttributeService: Sendable {
             Self.remember(update, core.clock.now.timeIntervalSince1970, &state)
         }
         self.state = Mutex(state)
+        logsProblems = Atomic(core.configuration.checksAttributes && core.configuration.logger != nil)
         core.notices.observe { [weak self] in self?.settled($0) }
         core.beforeDestroy { [weak self] in self?.write() }
         core.start { [weak self, changed, core] in
@@ -174,7 +177,7 @@ public final class AttributeService: Sendable {
     }
 
     private func logProblems(_ update: AttributeEvent) {
-        guard client.core.configuration.checksAttributes, client.core.configuration.logger != nil else { return }
+        guard logsProblems.load(ordering: .relaxed) else { return }
         let values = update.attributes
         Task { [weak self] in
             do throws(HoldfastError) {
@@ -182,6 +185,10 @@ public final class AttributeService: Sendable {
                     self?.client.core.log(.error, "attribute cannot be stored", ["name": name, "problem": problem])
                 }
             } catch {
+                if case .unauthorized = error {
+                    // An app's token may not read them, and never will.
+                    guard self?.logsProblems.exchange(false, ordering: .relaxed) == true else { return }
+                }
                 self?.client.core.log(.debug, "attributes are not compared with definitions", ["error": "\(error)"])
             }
         }

@@ -101,10 +101,12 @@ final class DeliveryNotices: Sendable {
         }
     }
 
-    /// Notifies observers of an event that was not in the queue.
+    /// Notifies observers of an event that was not in the queue, in a task, because the caller may hold a lock that an
+    /// observer takes.
     func notify(_ notice: DeliveryNotice) {
         counts.withLock { $0.count(notice.outcome, 1) }
-        listeners.notify(notice)
+        guard !listeners.isEmpty else { return }
+        Task { [listeners] in listeners.notify(notice) }
     }
 
     /// Returns a stream of future notices that buffers the newest 1,000.

@@ -68,7 +68,7 @@ public final class InMemoryRemoteConfigKeeper: RemoteConfigKeeper {
 /// | `paywall` | the value of the flag's variation, as ``EvaluationDetails/variationValue`` |
 /// | `checkout.title` | the variable `title` of the flag `checkout`, unless there is a flag `checkout.title` |
 ///
-/// A flag without a variation is a missing key. Reading a value of an experiment reports the exposure, once. The client
+/// A flag that has no value for the user is a missing key; one that is turned off has its off value. Reading a value of an experiment reports the exposure, once. The client
 /// keeps the values on disk and announces changes.
 public struct HoldfastRemoteConfigKeeper: RemoteConfigKeeper {
     private let client: HoldfastClient

@@ -55,14 +55,21 @@ open class RemoteConfigService: @unchecked Sendable {
         for key: some RemoteKey, as type: Value.Type = Value.self
     ) -> AsyncStream<Value> {
         let (stream, continuation) = AsyncStream<Value>.makeStream(bufferingPolicy: .bufferingNewest(1))
-        let last = Mutex<Value?>(nil)
+        let last = Mutex<(value: Value, source: RemoteValueState.Source, raw: HoldfastValue?)?>(nil)
         let next: @Sendable () -> Void = { [weak self] in
             guard let self else { return continuation.finish() }
             // Inside the lock, so that values arrive in order.
             last.withLock { last in
                 let (value, source) = self.resolve(key, type)
-                if let known = last, isSame(known, value) { return }
-                last = value
+                let raw = source == .remote ? self.keeper.value(for: key.name) : nil
+                // Equal raw values tell for types that are not Equatable.
+                if let known = last,
+                    isSame(known.value, value) || (raw != nil && known.raw == raw)
+                        || (source == .missing && known.source == .missing)
+                {
+                    return
+                }
+                last = (value, source, raw)
                 if source == .remote { self.keeper.didRead(key.name) }
                 continuation.yield(value)
             }
@@ -81,10 +88,11 @@ open class RemoteConfigService: @unchecked Sendable {
 
     // MARK: Methods to override
 
-    /// The app's own logic for a key, before all others. By default `nil`.
+    /// The app's own logic for a key, before all others. By default `nil`. A value of another type than the key's is
+    /// ignored.
     open func customValue(for key: any RemoteKey) -> (any RemoteValue)? { nil }
 
-    /// A tester's choice, before the remote value. By default `nil`.
+    /// A tester's choice, before the remote value. By default `nil`. A value of another type than the key's is ignored.
     open func debugValue(for key: any RemoteKey) -> (any RemoteValue)? { nil }
 
     /// ``getValues(for:)`` found no value for this key.

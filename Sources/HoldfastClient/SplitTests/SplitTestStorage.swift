@@ -28,6 +28,10 @@ public struct UserDefaultsSplitTestStorage: SplitTestStorage, @unchecked Sendabl
 
     public func set(_ value: String?, forKey key: String) {
         if let value { defaults.set(value, forKey: key) } else { defaults.removeObject(forKey: key) }
+        #if !canImport(Darwin)
+            // Elsewhere nothing else writes the file.
+            defaults.synchronize()
+        #endif
     }
 }
 

@@ -173,6 +173,42 @@ import Testing
         #expect(test.server.calls("/v1/evaluations").count == 2)
     }
 
+    @Test func `An observer may read attributes, also when the queue is full`() async throws {
+        let test = try Client { $0.queueSize = 1 }
+        test.client.track(goalID: "fills the queue", userID: "ada")
+        let service = AttributeService(client: test.client)
+        let (outcomes, continuation) = AsyncStream.makeStream(of: [String: UserAttributeValue].self)
+        service.addObserver { [unowned service] outcome in
+            if case .failure = outcome.result { continuation.yield(service.attributes(userID: outcome.userID)) }
+        }
+        try service.update(attributes: ["age": 40], userID: "ada")
+        for await known in outcomes {
+            #expect(known.isEmpty)
+            break
+        }
+        #expect(test.client.queueMetrics.droppedQueueFull == 1)
+        test.client.destroy()
+    }
+
+    @Test func `A token that may not read definitions is not tried again`() async throws {
+        let (messages, continuation) = AsyncStream.makeStream(of: String.self)
+        let test = try Client(
+            server: StubServer { call throws(HoldfastError) in
+                call.path == "/v1/attributes" ? .problem(403, "the scope read is required") : Client.usual(call)
+            }
+        ) {
+            $0.logger = { _, message, _ in continuation.yield(message) }
+            $0.checksAttributes = true
+        }
+        let service = AttributeService(client: test.client)
+        try service.update(attributes: ["age": 40], userID: "ada")
+        for await message in messages where message == "attributes are not compared with definitions" { break }
+        for age in 41..<45 { try service.update(attributes: ["age": .integer(Int64(age))], userID: "ada") }
+        try await test.client.flush()
+        #expect(test.server.calls("/v1/attributes").count == 1)
+        test.client.destroy()
+    }
+
     @Test func `Attributes are compared with the server's definitions`() async throws {
         let definitions = #"""
             {"attributes":[{"name":"country","type":"country"},{"name":"age","type":"number"},{"name":"born","type":"date"},

@@ -41,7 +41,7 @@ struct FlagsExample {
             print("changed: \(flagKeys.sorted())")
         }
         client.addFetchListener { error in
-            if let error { print("polling failed: \(error)") }
+            if let error { print("polling failed: \(error.localizedDescription)") }
         }
         client.removeUpdateListener(key)
         client.clearUpdateListeners()

@@ -141,7 +141,7 @@ struct RemoteValuesExample {
     @Test func `Values come out of flags`() async throws {
         let client = try Client().client
         try await client.initialize(user: HoldfastUser(id: "ada"))
-        let service = RemoteConfigService(keeper: HoldfastRemoteConfigKeeper(client: client))
+        let service = AppConfigService(keeper: HoldfastRemoteConfigKeeper(client: client)) { print($0) }
         try await service.fetch()
         enum Key: String, RemoteKey {
             case title = "checkout.title"

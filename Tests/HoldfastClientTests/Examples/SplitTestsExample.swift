@@ -75,9 +75,7 @@ struct SplitTestsExample {
         try await client.initialize(user: HoldfastUser(id: "ada"), timeout: .seconds(60))
         let analytics = AppAnalytics { print($0) }
 
-        let tests = SplitTestService(
-            client: client, userID: client.currentUser?.id, storage: UserDefaultsSplitTestStorage(),
-            analytics: analytics)
+        let tests = SplitTestService(client: client, storage: UserDefaultsSplitTestStorage(), analytics: analytics)
         tests.addUpdateListener { identifiers in
             print("groups changed: \(identifiers.sorted())")
         }

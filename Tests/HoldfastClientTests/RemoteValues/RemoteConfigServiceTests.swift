@@ -1,4 +1,5 @@
 import HoldfastClient
+import Synchronization
 import Testing
 
 @Suite(.timeLimit(.minutes(1))) struct RemoteConfigServiceTests {
@@ -76,6 +77,28 @@ import Testing
         #expect(await types?.next() == .c)
         service = nil
         #expect(await types?.next() == nil)
+    }
+
+    @Test func `A stream does not repeat a value, also of a type that cannot be compared`() async {
+        struct Size: RawRepresentable, IntInitializableRemoteValue {
+            static let `default` = Size(rawValue: 20)
+            var rawValue: Int
+        }
+        let keeper = InMemoryRemoteConfigKeeper()
+        let service = RemoteConfigService(keeper: keeper)
+        let seen = Mutex<[Int]>([])
+        let reading = Task {
+            for await size in service.remoteValues(for: TestKey.pageSize, as: Size.self) {
+                seen.withLock { $0.append(size.rawValue) }
+                if size.rawValue == 50 { return }
+                // The stream keeps only the newest value: each is read before the next is set.
+                keeper.set("b", for: "paywall_type")
+                service.valuesDidChange()
+                keeper.set(size.rawValue == 20 ? 30 : 50, for: "page_size")
+            }
+        }
+        await reading.value
+        #expect(seen.withLock { $0 } == [20, 30, 50])
     }
 
     @Test func `Many streams and a slow reader get the newest value`() async {

@@ -1,4 +1,5 @@
 import Foundation
+import ProcessTestSupport
 import Synchronization
 import Testing
 
@@ -237,6 +238,27 @@ import Testing
         #expect(await !service.fetchSplitTest(PaywallTest.self).isParticipating)
     }
 
+    @Test func `A group of the server is asked for when it can be reached again`() async throws {
+        server.assign(.error(.unreachable("no network")))
+        let service = service { _ in 2 }
+        try await test.client.initialize(user: HoldfastUser(id: "ann"))
+        let (changes, continuation) = AsyncStream.makeStream(of: Set<String>.self)
+        service.addUpdateListener { continuation.yield($0) }
+        let drawn = await service.fetchSplitTest(PaywallTest.self)
+        #expect(drawn.group == .annualFirst && drawn.error != nil)
+        // The server has paused the test.
+        server.assign(.group(nil))
+        try await test.client.fetchEvaluations()
+        for await tests in changes {
+            #expect(tests == ["paywall"])
+            break
+        }
+        #expect(await !service.fetchSplitTest(PaywallTest.self).isParticipating)
+        let asked = server.count
+        try await test.client.fetchEvaluations()
+        #expect(server.count == asked)
+    }
+
     @Test func `A view can be given another service`() async {
         struct Preview: SplitTestServiceProtocol {
             func fetchSplitTest<Test: SplitTest>(_ test: Test.Type) async -> SplitTestHandle<Test> {
@@ -327,6 +349,17 @@ import Testing
             #expect(groups == [.annualFirst])
         }
         #expect(defaults.string(forKey: "split_test_database-paywall") == "annual_first")
+    }
+
+    @Test func `UserDefaults keep a group although the process ends at once`() async throws {
+        let home = try TemporaryDirectory()
+        for line in ["stored", "kept red"] {
+            let program = try Program(
+                "client-process", ["http://holdfast.test", home.url.path, "defaults"],
+                environment: ["HOME": home.url.path, "CFFIXED_USER_HOME": home.url.path], reading: .standard)
+            #expect(await program.line { _ in true } == line)
+            #expect(await program.end() == .exit(0))
+        }
     }
 
     @Test func `A damaged file is an error and not a new group`() async throws {
