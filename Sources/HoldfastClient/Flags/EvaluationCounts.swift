@@ -43,6 +43,8 @@ final class EvaluationCounts: Sendable {
     }
 
     private let entries = Mutex<[ID: Entry]>([:])
+    /// The counters of flags that the server does not have; found without hashing a whole id.
+    private let missing = Mutex<[Key: Counter]>([:])
 
     /// Bounds memory if an app makes up flag keys.
     private static let limit = 10_000
@@ -60,7 +62,15 @@ final class EvaluationCounts: Sendable {
 
     /// Counts an evaluation of a flag that is missing, before or after the first fetch.
     func countMissing(_ flagKey: String, isFetched: Bool) {
-        counter(flagKey, nil, isFetched ? .flagNotFound : .notFetched).increment()
+        guard isFetched else { return counter(flagKey, nil, .notFetched).increment() }
+        let key = Key(flagKey)
+        let known = missing.withLock { missing in
+            if let counter = missing[key] { return counter }
+            let counter = self.counter(flagKey, nil, .flagNotFound)
+            if missing.count < Self.limit { missing[key] = counter }
+            return counter
+        }
+        known.increment()
     }
 
     /// Returns the counts since the last reset that are not zero, ordered by flag.

@@ -5,7 +5,8 @@ import Testing
 
 // The examples of the five public descriptions, translated to this library; see the article Coverage.
 
-/// The examples of Bucketeer's iOS documentation.
+/// The examples of Bucketeer's iOS documentation. Those of the shared client, of which a process has one, are in
+/// ClientLifecycleTests.
 @Suite(.timeLimit(.minutes(1))) struct BucketeerExamples {
     private let server = StubServer { call throws(HoldfastError) in Client.usual(call) }
     private let directory: TemporaryDirectory
@@ -164,6 +165,35 @@ struct ExperimentsExample {
             case .aFeatureEnabled: Macro.AFeatureEnabled.self
             }
         }
+    }
+
+    /// A value with a baseline that implements all by itself, as the description shows for those who use no macros.
+    private struct InFull: CaseIterable, BaselineStringRemoteValue {
+        enum Variant: String, CaseIterable, StringInitializableRemoteValue {
+            case a, b
+        }
+
+        static let `default` = InFull(baseline: true, variant: .b)
+        static var allCases: [InFull] { Variant.allCases.map { InFull(baseline: false, variant: $0) } }
+        let baseline: Bool
+        let variant: Variant
+        var name: String { "variant \(variant.name)" }
+
+        init(baseline: Bool, variant: Variant) {
+            (self.baseline, self.variant) = (baseline, variant)
+        }
+
+        init?(name: String) {
+            let parts = name.split(separator: "_", maxSplits: 1)
+            guard let first = parts.first, let variant = Variant(name: String(first)) else { return nil }
+            self.init(baseline: parts.count > 1, variant: variant)
+        }
+    }
+
+    @Test func `What a type implements by itself is used`() {
+        #expect(InFull.default == InFull(baseline: true, variant: .b))
+        #expect(InFull.parse("a_baseline") == InFull(baseline: true, variant: .a) && InFull.parse("c") == nil)
+        #expect(InFull.parse("a")?.name == "variant a" && InFull.allCases.count == 2)
     }
 
     @Test func `Fetch, audit, read`() async throws {
