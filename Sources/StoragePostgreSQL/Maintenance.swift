@@ -33,7 +33,7 @@ final class Maintenance: @unchecked Sendable {
         self.store = store
         session = PostgreSQLSession(store, on: executor)
         timer = DispatchSource.makeTimerSource(queue: DispatchQueue(label: "postgresql-timer", qos: .utility))
-        let interval = DispatchTimeInterval.milliseconds(Int(store.configuration.retentionInterval * 1_000))
+        let interval = DispatchTimeInterval.milliseconds(Int(store.settings.retentionInterval * 1_000))
         timer.schedule(deadline: .now() + interval, repeating: interval, leeway: .milliseconds(100))
         timer.setEventHandler { [weak self] in
             guard let self else { return }
@@ -62,9 +62,9 @@ final class Maintenance: @unchecked Sendable {
         guard !store.isClosed else { return }
         ticks += 1
         if ticks.isMultiple(of: Self.ticksPerCount) { count() }
-        guard store.configuration.deletesOld, !store.configuration.isReadOnly, !isSweeping else { return }
+        guard store.settings.deletesOld, !store.settings.isReadOnly, !isSweeping else { return }
         isSweeping = true
-        let seconds = 3 * store.configuration.retentionInterval + store.configuration.statementTimeout
+        let seconds = 3 * store.settings.retentionInterval + store.configuration.statementTimeout
         write([Self.takeLease(.integer(store.server), .double(seconds))]) { [self] rows in
             guard let rows, rows[0].count > 0 else { return isSweeping = false }
             sweep(Sweep.allCases[...])
@@ -101,19 +101,19 @@ final class Maintenance: @unchecked Sendable {
     private func sweep(_ rest: ArraySlice<Sweep>) {
         guard let first = rest.first, !store.isClosed else { return isSweeping = false }
         let done: (_ isMore: Bool) -> Void = { [self] isMore in sweep(isMore ? rest : rest.dropFirst()) }
-        let configuration = store.configuration
-        let (now, batch) = (configuration.clock(), configuration.retentionBatch)
+        let settings = store.settings
+        let (now, batch) = (settings.clock(), settings.retentionBatch)
         switch first {
         case .profiles: deleteExpired(at: now, done)
         case .audit:
-            let time = now - configuration.auditRetention.wholeMilliseconds
+            let time = now - settings.auditRetention.wholeMilliseconds
             delete(AuditRows.prune(.integer(time), .integer(batch))) { [store] count in
                 store.countDeleted(expiredAssignments: 0, auditEntries: count)
                 done(count == batch)
             }
         case .erasures: delete(ErasureRows.prune(.double(ErasureRows.memory))) { _ in done(false) }
         case .goalEvents:
-            guard let retention = configuration.eventRetention else { return done(false) }
+            guard let retention = settings.eventRetention else { return done(false) }
             let time = now - max(retention, EventRules.minimumRetention)
             delete(GoalEventRows.deleteOldest(.integer(time), .integer(batch))) { done($0 == batch) }
         case .attributes: removeAttributes(done)
@@ -133,7 +133,7 @@ final class Maintenance: @unchecked Sendable {
     }
 
     private func deleteExpired(at now: Timestamp, _ done: @escaping (Bool) -> Void) {
-        let batch = store.configuration.retentionBatch
+        let batch = store.settings.retentionBatch
         session.read([UserRows.expired(.integer(now), .integer(batch))]) { [self] result in
             guard case .success(let rows) = result, rows[0].count > 0 else { return done(false) }
             let users = rows[0].indices.map { rows[0].identifier($0, 0) }
@@ -170,7 +170,7 @@ final class Maintenance: @unchecked Sendable {
     }
 
     private func removeValues(of number: Int64, after userID: String, _ done: @escaping (Bool) -> Void) {
-        let batch = store.configuration.retentionBatch
+        let batch = store.settings.retentionBatch
         session.read([UserRows.attributePage(.text(userID), .integer(batch))]) { [self] result in
             guard case .success(let rows) = result else { return done(false) }
             guard rows[0].count > 0 else {

@@ -60,7 +60,7 @@ extension PostgreSQLSession {
     }
 
     func datafile(sdkKey: String, activeAt time: Timestamp, _ completion: @escaping Completion<StoredDatafile?>) {
-        let kept = max(1, store.configuration.datafileHistory)
+        let kept = max(1, store.settings.datafileHistory)
         scan(DatafileRows.activeAt(.text(sdkKey), .integer(time), .integer(kept)), completion) { rows in
             rows.count > 0 ? DatafileRows.decode(rows, 0) : nil
         }
@@ -82,8 +82,8 @@ extension PostgreSQLSession {
         _ content: [UInt8], sdkKey: String, revision: String, replacing: Int64?, note: AuditNote, by author: Author,
         _ completion: @escaping Completion<StoredDatafile?>
     ) {
-        let now = store.configuration.clock()
-        let history = max(1, store.configuration.datafileHistory)
+        let now = store.settings.clock()
+        let history = max(1, store.settings.datafileHistory)
         let active = DatafileRows.history(.text(sdkKey), .integer(1))
         change(changesDatafiles: true, [active], StoredDatafile?.none, completion) { state, rows, result in
             let former = rows[0].count > 0 ? DatafileRows.decode(rows[0], 0) : nil
@@ -126,7 +126,7 @@ extension PostgreSQLSession {
         _ definition: AttributeDefinition, by author: Author,
         _ completion: @escaping Completion<AttributeDefinitionResult>
     ) {
-        let now = store.configuration.clock()
+        let now = store.settings.clock()
         let find = AttributeSchemaRows.find(.text(definition.name.string))
         change([find], AttributeDefinitionResult.unchanged(definition), completion) { state, rows, result in
             let former = AttributeSchemaRows.decode(rows[0], 0)
@@ -155,7 +155,7 @@ extension PostgreSQLSession {
     }
 
     func removeAttribute(_ name: Identifier, by author: Author, _ completion: @escaping Completion<Bool>) {
-        let now = store.configuration.clock()
+        let now = store.settings.clock()
         change([AttributeSchemaRows.find(.text(name.string))], false, completion) { _, rows, result in
             guard let former = AttributeSchemaRows.decode(rows[0], 0) else { return nil }
             result = true
@@ -170,7 +170,7 @@ extension PostgreSQLSession {
     }
 
     func putSegment(_ segment: Segment, by author: Author, _ completion: @escaping Completion<Bool>) {
-        let now = store.configuration.clock()
+        let now = store.settings.clock()
         change([SegmentRows.find(.text(segment.name.string))], false, completion) { _, rows, result in
             let former = SegmentRows.decodeConditions(rows[0], 0)
             result = former == nil
@@ -183,7 +183,7 @@ extension PostgreSQLSession {
     }
 
     func removeSegment(_ name: Identifier, by author: Author, _ completion: @escaping Completion<Bool>) {
-        let now = store.configuration.clock()
+        let now = store.settings.clock()
         change([SegmentRows.find(.text(name.string))], false, completion) { _, rows, result in
             guard let former = SegmentRows.decodeConditions(rows[0], 0) else { return nil }
             result = true
@@ -197,7 +197,7 @@ extension PostgreSQLSession {
     // MARK: The audit log
 
     func record(_ note: AuditNote, by author: Author, _ completion: @escaping Completion<Void>) {
-        let now = store.configuration.clock()
+        let now = store.settings.clock()
         change([], (), completion) { _, _, _ in ([], AuditEntry(note, by: author, at: now)) }
     }
 

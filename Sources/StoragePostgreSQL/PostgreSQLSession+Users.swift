@@ -11,7 +11,7 @@ extension PostgreSQLSession {
     // MARK: Profiles
 
     func profiles(after: Identifier?, limit: Int, _ completion: @escaping Completion<ProfilePage>) {
-        let clock = store.configuration.clock
+        let clock = store.settings.clock
         // User ids are not empty, so that all follow the empty text.
         let query = UserRows.page(.text(after?.string ?? ""), .integer(limit))
         guard !store.isClosed else { return completion(.failure(.closed)) }
@@ -59,7 +59,7 @@ extension PostgreSQLSession {
     private func step(
         _ change: ProfileChange, by author: Author?, _ outcome: Outcome<ProfileChangeResult>
     ) -> ChangeStep {
-        let rules = StoreRules(profiles: store.configuration.rules)
+        let rules = StoreRules(profiles: store.settings.rules)
         return ChangeStep(change.userID) { round in
             var anonymous: ProfileRecord?
             if case .assign(_, let version, let anonymousID) = change.operation {
@@ -123,7 +123,7 @@ extension PostgreSQLSession {
 
     func merge(_ merge: ProfileMerge, by author: Author, _ completion: @escaping Completion<ProfileMergeResult>) {
         let outcome = Outcome<ProfileMergeResult>()
-        let rules = MergeRules(profiles: store.configuration.rules)
+        let rules = MergeRules(profiles: store.settings.rules)
         let step = ChangeStep(merge.userID) { round in
             let result = round.apply(
                 to: merge.userID, merge.anonymousID,
@@ -169,7 +169,7 @@ extension PostgreSQLSession {
 
     func submit(_ change: StickyChange, _ completion: @escaping Completion<StickyDocument>) {
         let outcome = Outcome<StickyDocument>()
-        let limit = store.configuration.rules.assignmentLimit
+        let limit = store.settings.rules.assignmentLimit
         submit(
             ProjectChange(lock: StickyRows.lock(change.key), reads: []) { rows in
                 outcome.result = Result { () throws(StorageError) in
@@ -192,7 +192,7 @@ extension PostgreSQLSession {
 
     func removeStickyDocument(_ key: StickyKey, by author: Author, _ completion: @escaping Completion<Bool>) {
         let outcome = Outcome<Bool>()
-        let now = store.configuration.clock()
+        let now = store.settings.clock()
         submit(
             ProjectChange(lock: [StickyRows.findLocked(key)], reads: []) { rows in
                 outcome.result = .success(rows[0].count > 0)

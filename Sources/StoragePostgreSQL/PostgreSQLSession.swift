@@ -176,7 +176,7 @@ final class PostgreSQLSession: StoreSession, @unchecked Sendable {
             switch result {
             case .success(let rows):
                 done(nil)
-                let now = store.configuration.clock()
+                let now = store.settings.clock()
                 if !profiles.isEmpty {
                     Self.complete(profiles, rows[0]) { rows, row, _ throws(StorageError) in
                         try UserRows.decodeProfile(rows, row, 1).record()?.visible(at: now)
@@ -280,9 +280,9 @@ final class PostgreSQLSession: StoreSession, @unchecked Sendable {
 
     private func admit(_ count: Int, since time: UInt64) -> StorageError? {
         guard !isClosed else { return .closed }
-        let configuration = store.configuration
-        guard waitingChanges < configuration.waitingChanges,
-            Double(time &- (oldestChange ?? time)) <= configuration.waitingSeconds * 1e9
+        let settings = store.settings
+        guard waitingChanges < settings.waitingChanges,
+            Double(time &- (oldestChange ?? time)) <= settings.waitingSeconds * 1e9
         else {
             store.refused(count)
             return .overloaded

@@ -19,6 +19,7 @@ public final class PostgreSQLStore: Store {
     }
 
     let configuration: PostgreSQLConfiguration
+    var settings: StoreSettings { configuration.settings }
     let connector: Connector
     private let state = Mutex(State())
     /// Checked by each operation.
@@ -42,12 +43,12 @@ public final class PostgreSQLStore: Store {
         connector = Connector(configuration)
         do throws(PostgreSQLError) {
             let handle = try Connector.open(configuration)
-            if configuration.isReadOnly {
+            if configuration.settings.isReadOnly {
                 try Schema.expectCurrent(handle)
             } else {
                 _ = try Schema.migrate(handle, distributes: false)
             }
-            try CopyState.expectFinished(handle, ends: !configuration.isReadOnly)
+            try CopyState.expectFinished(handle, ends: !configuration.settings.isReadOnly)
             isDistributed = try Schema.isDistributed(handle)
             do throws(PostgreSQLError) {
                 let counted = try ProfileCount.read(handle, isDistributed: isDistributed)
@@ -116,7 +117,7 @@ public final class PostgreSQLStore: Store {
         closed.store(true, ordering: .sequentiallyConsistent)
         for listener in listeners.withLock({ $0 }) { listener.cancel() }
         // Changes have a deadline themselves; an executor that has ended calls nobody.
-        _ = pending.wait(timeout: .now() + configuration.waitingSeconds + 2 * configuration.statementTimeout)
+        _ = pending.wait(timeout: .now() + settings.waitingSeconds + 2 * configuration.statementTimeout)
         let maintenance = maintenance.withLock { maintenance in
             defer { maintenance = nil }
             return maintenance

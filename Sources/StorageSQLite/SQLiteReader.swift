@@ -42,7 +42,7 @@ final class SQLiteReader {
         file = store.file
         notices = store.writer.notices
         userFilter = store.writer.userFilter
-        clock = configuration.clock
+        clock = configuration.settings.clock
         lockTimeout = configuration.readLockTimeout
         cache = RecordCache(bytes: configuration.cacheBytes)
         attributeCacheBytes = configuration.cacheBytes / 4

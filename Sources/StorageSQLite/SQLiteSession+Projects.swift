@@ -34,7 +34,7 @@ extension SQLiteSession {
     }
 
     func datafile(sdkKey: String, activeAt time: Timestamp, _ completion: @escaping Completion<StoredDatafile?>) {
-        let history = store.configuration.datafileHistory
+        let history = store.settings.datafileHistory
         scan(
             with: store.projectReader,
             { connection throws(SQLiteError) in
@@ -62,8 +62,8 @@ extension SQLiteSession {
         _ content: [UInt8], sdkKey: String, revision: String, replacing: Int64?, note: AuditNote, by author: Author,
         _ completion: @escaping Completion<StoredDatafile?>
     ) {
-        let now = store.configuration.clock()
-        let history = store.configuration.datafileHistory
+        let now = store.settings.clock()
+        let history = store.settings.datafileHistory
         write(
             { transaction -> StoredDatafile? in
                 let former = try DatafileRows.active(sdkKey: sdkKey, on: transaction.connection)
@@ -84,7 +84,7 @@ extension SQLiteSession {
         _ variationKey: Identifier?, experimentKey: Identifier, userID: Identifier, sdkKey: String, by author: Author,
         _ completion: @escaping Completion<Identifier?>
     ) {
-        let now = store.configuration.clock()
+        let now = store.settings.clock()
         write(
             { transaction in
                 try transaction.expectNotErased(userID)
@@ -101,7 +101,7 @@ extension SQLiteSession {
         _ definition: AttributeDefinition, by author: Author,
         _ completion: @escaping Completion<AttributeDefinitionResult>
     ) {
-        let now = store.configuration.clock()
+        let now = store.settings.clock()
         write(
             { transaction in
                 let former = try AttributeSchemaRows.find(definition.name, on: transaction.connection)
@@ -113,7 +113,7 @@ extension SQLiteSession {
     }
 
     func removeAttribute(_ name: Identifier, by author: Author, _ completion: @escaping Completion<Bool>) {
-        let now = store.configuration.clock()
+        let now = store.settings.clock()
         let removal = store.attributeRemoval
         write(
             { transaction in
@@ -128,7 +128,7 @@ extension SQLiteSession {
     }
 
     func putSegment(_ segment: Segment, by author: Author, _ completion: @escaping Completion<Bool>) {
-        let now = store.configuration.clock()
+        let now = store.settings.clock()
         write(
             { transaction in
                 let former = try SegmentRows.find(segment.name, on: transaction.connection)
@@ -140,7 +140,7 @@ extension SQLiteSession {
     }
 
     func removeSegment(_ name: Identifier, by author: Author, _ completion: @escaping Completion<Bool>) {
-        let now = store.configuration.clock()
+        let now = store.settings.clock()
         write(
             { transaction in
                 guard let former = try SegmentRows.find(name, on: transaction.connection) else { return false }
@@ -153,7 +153,7 @@ extension SQLiteSession {
     // MARK: The audit log
 
     func record(_ note: AuditNote, by author: Author, _ completion: @escaping Completion<Void>) {
-        let now = store.configuration.clock()
+        let now = store.settings.clock()
         write({ try $0.record(note, by: author, at: now) }, completion)
     }
 

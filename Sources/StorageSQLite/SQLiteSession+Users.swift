@@ -5,23 +5,23 @@ extension SQLiteSession {
     // MARK: Profiles
 
     func submit(_ change: ProfileChange, by author: Author?, _ completion: @escaping Completion<ProfileChangeResult>) {
-        let rules = store.configuration.rules
-        let clock = store.configuration.clock
+        let rules = store.settings.rules
+        let clock = store.settings.clock
         write({ try Self.apply(change, by: author, rules, at: clock(), in: $0) }, completion)
     }
 
     func submit(
         _ changes: [ProfileChange], _ completion: @escaping ([Result<ProfileChangeResult, StorageError>]) -> Void
     ) {
-        let rules = store.configuration.rules
-        let clock = store.configuration.clock
+        let rules = store.settings.rules
+        let clock = store.settings.clock
         store.writer.submit(
             on: executor, changes, { try Self.apply($0, by: nil, rules, at: clock(), in: $1) }, completion: completion)
     }
 
     func merge(_ merge: ProfileMerge, by author: Author, _ completion: @escaping Completion<ProfileMergeResult>) {
-        let rules = MergeRules(profiles: store.configuration.rules)
-        let clock = store.configuration.clock
+        let rules = MergeRules(profiles: store.settings.rules)
+        let clock = store.settings.clock
         write(
             { transaction in
                 try transaction.expectNotErased(merge.userID)
@@ -108,19 +108,19 @@ extension SQLiteSession {
     // MARK: Sticky documents
 
     func submit(_ change: StickyChange, _ completion: @escaping Completion<StickyDocument>) {
-        let limit = store.configuration.rules.assignmentLimit
+        let limit = store.settings.rules.assignmentLimit
         write({ try StickyRows.apply(change, limit: limit, in: $0) }, completion)
     }
 
     func removeStickyDocument(_ key: StickyKey, by author: Author, _ completion: @escaping Completion<Bool>) {
-        let clock = store.configuration.clock
+        let clock = store.settings.clock
         write({ try StickyRows.remove(key, by: author, at: clock(), in: $0) }, completion)
     }
 
     // MARK: Events
 
     func record(_ events: [ReceivedEvent], _ completion: @escaping Completion<[EventOutcome]>) {
-        let clock = store.configuration.clock
+        let clock = store.settings.clock
         write(
             { transaction in
                 let now = clock()

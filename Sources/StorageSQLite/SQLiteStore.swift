@@ -3,6 +3,7 @@ public import Storage
 /// The embedded store: everything in one SQLite file, which several processes on one host may share.
 public final class SQLiteStore: Store {
     let configuration: SQLiteConfiguration
+    var settings: StoreSettings { configuration.settings }
     let file: DatabaseFile
     let writer: Writer
     let projectReader: BackgroundReader
@@ -19,7 +20,7 @@ public final class SQLiteStore: Store {
         self.configuration = configuration
         let closedFile = DatabaseFile(path: configuration.path)
         try closedFile.prepare(lockTimeout: configuration.lockTimeout)
-        try CopyState.expectFinished(path: configuration.path, ends: !configuration.isReadOnly)
+        try CopyState.expectFinished(path: configuration.path, ends: !configuration.settings.isReadOnly)
         do throws(SQLiteError) {
             writer = try Writer(file: closedFile, configuration: configuration)
         } catch {
@@ -33,7 +34,7 @@ public final class SQLiteStore: Store {
         eventReader = BackgroundReader(
             file: file, lockTimeout: configuration.lockTimeout, label: "sqlite-event-reader")
         retention =
-            configuration.deletesOld && !configuration.isReadOnly
+            configuration.settings.deletesOld && !configuration.settings.isReadOnly
             ? Retention(writer: writer, configuration: configuration) : nil
     }
 
@@ -71,46 +72,27 @@ public final class SQLiteStore: Store {
 public struct SQLiteConfiguration: Sendable {
     /// The database file.
     public var path: String
-    public var rules = ProfileRules()
+    public var settings: StoreSettings
     /// How long a write waits for a lock of another process, in seconds.
     public var lockTimeout = 2.0
     /// How long a read waits for a lock, in seconds. It blocks an event loop, but rarely needs a lock.
     public var readLockTimeout = 0.2
-    /// The maximum number of changes that wait for a commit; more are refused.
-    public var waitingChanges = 10_000
-    /// How long the oldest of them may have waited, in seconds; beyond it further changes are refused.
-    public var waitingSeconds = 5.0
     /// The maximum number of changes in one transaction.
     public var batchLimit = 1_024
     /// The number of 1 KiB pages in the write-ahead log that starts a checkpoint.
     public var checkpointPages = 16_384
     /// The size of each reader's profile cache, in bytes.
     public var cacheBytes = 32 << 20
-    /// Whether this process deletes expired and old data in the background.
-    public var deletesOld = true
-    /// Whether the database is only read, so that nothing is deleted and a copy into it may still be brought up to date.
-    /// Changes are not refused: that is left to a ``ReadOnlyStore``.
-    public var isReadOnly = false
-    /// The interval between sweeps for data to delete, in seconds.
-    public var retentionInterval = 5.0
-    /// The maximum number of expired profiles, and of old audit entries, that one transaction deletes.
-    public var retentionBatch = 500
-    /// How long audit entries are kept.
-    public var auditRetention = Duration.seconds(400 * 86_400)
-    /// How many datafiles of each project are kept, including the active one; at least 1.
-    public var datafileHistory = 100
-    /// How long goal events are kept, in milliseconds, at least ``EventRules/minimumRetention``; `nil` means forever.
-    public var eventRetention: Timestamp?
     /// The minimum pause between scans of all users, in seconds; see ``UserFilter``.
     var userScanPause = 60.0
     /// The minimum capacity of the filter.
     var minimumUserCapacity = 1 << 20
-    public var clock: WallClock = systemWallClock
     /// Called on any thread.
     public var report: @Sendable (StoreEvent) -> Void = { _ in }
 
-    public init(path: String) {
+    public init(path: String, _ settings: StoreSettings = StoreSettings()) {
         self.path = path
+        self.settings = settings
     }
 }
 

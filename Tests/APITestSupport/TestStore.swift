@@ -36,13 +36,13 @@ enum TestStore {
         #if PostgreSQL
             guard !isPostgreSQL else {
                 var configuration = PostgreSQLConfiguration(url: location)
-                configuration.waitingSeconds = 120
+                configuration.settings.waitingSeconds = 120
                 configuration.statementTimeout = 120
                 return try PostgreSQLStore(configuration)
             }
         #endif
         var configuration = SQLiteConfiguration(path: location)
-        configuration.waitingSeconds = 120
+        configuration.settings.waitingSeconds = 120
         configuration.cacheBytes = 1 << 20
         return try SQLiteStore(configuration)
     }

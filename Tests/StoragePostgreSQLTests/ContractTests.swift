@@ -1,4 +1,5 @@
 import PostgreSQLTestSupport
+import Storage
 import StoragePostgreSQL
 import TestSupport
 import Testing
@@ -15,9 +16,9 @@ extension PostgreSQLTests {
             try await SessionPool.with {
                 try await contract.run { options in
                     try PostgreSQLStore.make(in: database) {
-                        $0.rules = options.rules
-                        $0.clock = options.clock.wallClock
-                        $0.datafileHistory = options.datafileHistory
+                        $0.settings.rules = options.rules
+                        $0.settings.clock = options.clock.wallClock
+                        $0.settings.datafileHistory = options.datafileHistory
                     }
                 }
             }
@@ -32,7 +33,7 @@ extension PostgreSQLStore {
         var configuration = PostgreSQLConfiguration(url: database.url)
         // On a slow machine nothing must be refused for lack of time.
         configuration.statementTimeout = 60
-        configuration.waitingSeconds = 60
+        configuration.settings.waitingSeconds = 60
         adjust(&configuration)
         return try PostgreSQLStore(configuration)
     }

@@ -14,7 +14,7 @@ extension SQLiteStoreTests {
 
         init() async throws {
             directory = try TemporaryDirectory()
-            store = try SQLiteStore.make(in: directory) { $0.retentionBatch = 3 }
+            store = try SQLiteStore.make(in: directory) { $0.settings.retentionBatch = 3 }
             for name in ["a", "b"] { try await Self.define(name, in: store) }
         }
 
@@ -68,7 +68,7 @@ extension SQLiteStoreTests {
             #expect(try await store.removeDefinition("a"))
             // Most likely between two batches.
             store.close()
-            let again = try SQLiteStore.make(in: directory) { $0.retentionBatch = 3 }
+            let again = try SQLiteStore.make(in: directory) { $0.settings.retentionBatch = 3 }
             defer { again.close() }
             while try RawDatabase(store.configuration.path).value("SELECT count(*) FROM attribute_removals") != "0" {
                 try await again.probe()

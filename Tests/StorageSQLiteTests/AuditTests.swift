@@ -67,9 +67,9 @@ extension SQLiteStoreTests {
 
         @Test func `Old entries are deleted in small batches`() async throws {
             let store = try makeStore {
-                $0.retentionInterval = 0.02
-                $0.retentionBatch = 7
-                $0.auditRetention = .seconds(60)
+                $0.settings.retentionInterval = 0.02
+                $0.settings.retentionBatch = 7
+                $0.settings.auditRetention = .seconds(60)
             }
             defer { store.close() }
             for _ in 0..<40 { try await store.record(AuditNote(.tokensReload, of: "old"), by: admin) }

@@ -1,3 +1,4 @@
+import Storage
 import TestSupport
 import Testing
 
@@ -11,7 +12,7 @@ extension SQLiteStoreTests {
             let directory = try TemporaryDirectory()
             try await contract.run { options in
                 try SQLiteStore.make(in: directory, rules: options.rules, clock: options.clock) {
-                    $0.datafileHistory = options.datafileHistory
+                    $0.settings.datafileHistory = options.datafileHistory
                 }
             }
             #expect(try directory.contents().keys.sorted() == ["holdfast.db"])

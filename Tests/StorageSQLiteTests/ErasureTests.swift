@@ -96,7 +96,7 @@ extension SQLiteStoreTests {
 
         @Test("An erasure is remembered for an hour, and not at all from before the machine was restarted")
         func memory() async throws {
-            let other = try SQLiteStore.make(in: directory) { $0.retentionInterval = 0.01 }
+            let other = try SQLiteStore.make(in: directory) { $0.settings.retentionInterval = 0.01 }
             defer { store.close() }
             defer { other.close() }
             let raw = try RawDatabase(directory.file("holdfast.db"))

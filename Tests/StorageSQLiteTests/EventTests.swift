@@ -56,9 +56,9 @@ extension SQLiteStoreTests {
             let directory = try TemporaryDirectory()
             let clock = ManualClock(now: StoreContract.noon)
             let store = try SQLiteStore.make(in: directory, clock: clock) {
-                $0.eventRetention = 0
-                $0.retentionInterval = 0.01
-                $0.retentionBatch = 2
+                $0.settings.eventRetention = 0
+                $0.settings.retentionInterval = 0.01
+                $0.settings.retentionBatch = 2
             }
             defer { store.close() }
             _ = try await store.record([StoreContract.exposure("u")] + (1...5).map { StoreContract.goal("u", at: $0) })

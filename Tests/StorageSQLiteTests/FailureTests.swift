@@ -166,7 +166,7 @@ extension SQLiteStoreTests {
 
         @Test("Writes beyond the limit are refused at once, and the others are made")
         func overloaded() async throws {
-            let store = try SQLiteStore.make(in: directory) { $0.waitingChanges = 10 }
+            let store = try SQLiteStore.make(in: directory) { $0.settings.waitingChanges = 10 }
             defer { store.close() }
             let release = await store.holdWriter()
             let submitted = store.submitTogether(.newUsers(30))
@@ -196,7 +196,7 @@ extension SQLiteStoreTests {
 
         @Test("While a write has waited too long, further writes are refused, and that one is made")
         func waitedTooLong() async throws {
-            let store = try SQLiteStore.make(in: directory) { $0.waitingSeconds = 0 }
+            let store = try SQLiteStore.make(in: directory) { $0.settings.waitingSeconds = 0 }
             defer { store.close() }
             let release = await store.holdWriter()
             let first = store.submitTogether(.newUsers(1))

@@ -85,8 +85,8 @@ extension SQLiteStoreTests {
             let clock = ManualClock()
             let rules = ProfileRules(assignmentTTL: .seconds(60))
             let store = try SQLiteStore.make(in: directory, rules: rules, clock: clock) {
-                $0.retentionInterval = 0.02
-                $0.retentionBatch = 7
+                $0.settings.retentionInterval = 0.02
+                $0.settings.retentionBatch = 7
             }
             defer { store.close() }
             for number in 0..<40 {
@@ -109,8 +109,8 @@ extension SQLiteStoreTests {
             let store = try SQLiteStore.make(
                 in: directory, rules: ProfileRules(assignmentTTL: .seconds(60)), clock: clock
             ) {
-                $0.retentionInterval = 0.001
-                $0.deletesOld = false
+                $0.settings.retentionInterval = 0.001
+                $0.settings.deletesOld = false
             }
             try await store.apply(.replace(["e": "v"]), to: "expired")
             clock.advance(by: .seconds(60))
@@ -125,7 +125,7 @@ extension SQLiteStoreTests {
             let store = try SQLiteStore.make(
                 in: directory, rules: ProfileRules(assignmentTTL: .seconds(60)), clock: clock
             ) {
-                $0.retentionInterval = 0.02
+                $0.settings.retentionInterval = 0.02
             }
             defer { store.close() }
             let reader = try store.makeReader()

@@ -51,7 +51,7 @@ extension SQLiteStoreTests {
         @Test("A hundred datafiles of a project are kept by default, however many there were")
         func defaultHistory() async throws {
             let directory = try TemporaryDirectory()
-            let generous = try SQLiteStore.make(in: directory) { $0.datafileHistory = 1_000 }
+            let generous = try SQLiteStore.make(in: directory) { $0.settings.datafileHistory = 1_000 }
             for number in 1...120 { _ = try await generous.activate("\(number)") }
             generous.close()
             let store = try SQLiteStore.make(in: directory)

@@ -79,7 +79,7 @@ final class ProjectRound {
     private func failed(_ error: PostgreSQLError) {
         connection.isInTransaction = false
         let waited = Double(DispatchTime.now().uptimeNanoseconds &- change.submittedAt) / 1e9
-        if error.remedy == .retry, waited < session.store.configuration.waitingSeconds {
+        if error.remedy == .retry, waited < session.store.settings.waitingSeconds {
             return session.after(milliseconds: .random(in: 1...20)) { [self] in start() }
         }
         session.store.failed(1)

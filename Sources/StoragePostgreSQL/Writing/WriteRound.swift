@@ -204,7 +204,7 @@ final class WriteRound {
     }
 
     private func apply() {
-        now = store.configuration.clock()
+        now = store.settings.clock()
         effects = RoundEffects()
         needs = RoundNeeds()
         for user in users.values { user.reset() }
@@ -357,7 +357,7 @@ final class WriteRound {
         readPeriods = [:]
         erasures = ([:], 0)
         let time = DispatchTime.now().uptimeNanoseconds
-        let longest = UInt64(store.configuration.waitingSeconds * 1e9)
+        let longest = UInt64(store.settings.waitingSeconds * 1e9)
         let overdue = changes.filter { time &- $0.submittedAt > longest }
         changes.removeAll { time &- $0.submittedAt > longest }
         for change in overdue { session.complete(change, .overloaded) }

@@ -18,12 +18,12 @@ final class Retention: @unchecked Sendable {
 
     init(writer: Writer, configuration: SQLiteConfiguration) {
         self.writer = writer
-        clock = configuration.clock
-        batch = configuration.retentionBatch
-        auditRetention = configuration.auditRetention.wholeMilliseconds
-        eventRetention = configuration.eventRetention.map { max($0, EventRules.minimumRetention) }
+        clock = configuration.settings.clock
+        batch = configuration.settings.retentionBatch
+        auditRetention = configuration.settings.auditRetention.wholeMilliseconds
+        eventRetention = configuration.settings.eventRetention.map { max($0, EventRules.minimumRetention) }
         timer = DispatchSource.makeTimerSource(queue: DispatchQueue(label: "retention", qos: .utility))
-        let interval = DispatchTimeInterval.milliseconds(Int(configuration.retentionInterval * 1_000))
+        let interval = DispatchTimeInterval.milliseconds(Int(configuration.settings.retentionInterval * 1_000))
         timer.schedule(deadline: .now() + interval, repeating: interval, leeway: .milliseconds(100))
         timer.setEventHandler { [weak self] in
             guard let self else { return }
@@ -99,11 +99,11 @@ final class AttributeRemoval: @unchecked Sendable {
     init(writer: Writer, reader: BackgroundReader, configuration: SQLiteConfiguration) {
         self.writer = writer
         self.reader = reader
-        batch = configuration.retentionBatch
+        batch = configuration.settings.retentionBatch
         timer = DispatchSource.makeTimerSource(queue: DispatchQueue(label: "attribute-removal", qos: .utility))
-        let interval = DispatchTimeInterval.milliseconds(Int(configuration.retentionInterval * 1_000))
+        let interval = DispatchTimeInterval.milliseconds(Int(configuration.settings.retentionInterval * 1_000))
         timer.schedule(deadline: .now(), repeating: interval, leeway: .milliseconds(100))
-        let isReadOnly = configuration.isReadOnly
+        let isReadOnly = configuration.settings.isReadOnly
         timer.setEventHandler { [weak self] in if !isReadOnly { self?.resume() } }
         timer.resume()
     }

@@ -154,8 +154,8 @@ final class Writer: Sendable {
         guard let oldest = state.waiting.first else { return true }
         // May be negative: of two concurrent submissions, the later one may have been queued first.
         let waited = Int64(bitPattern: write.submittedAt &- oldest.submittedAt)
-        return state.waitingChanges < configuration.waitingChanges
-            && Double(waited) <= configuration.waitingSeconds * 1e9
+        return state.waitingChanges < configuration.settings.waitingChanges
+            && Double(waited) <= configuration.settings.waitingSeconds * 1e9
     }
 
     /// Wakes the writer. Do not call it with the lock held: the writer's thread takes the lock as soon as it wakes.

@@ -16,38 +16,30 @@ enum StoreFactory {
 
     private static func openToWrite(_ configuration: ServeConfiguration, _ logger: Logger) throws -> any Store {
         guard !configuration.database.isPostgreSQL else { return try openPostgreSQL(configuration, logger) }
-        var options = SQLiteConfiguration(path: configuration.database.text)
-        options.rules = configuration.rules
-        options.eventRetention = configuration.eventRetention?.milliseconds
-        options.datafileHistory = configuration.datafileHistory
+        var options = SQLiteConfiguration(path: configuration.database.text, configuration.storeSettings)
         options.lockTimeout = configuration.lockTimeout.seconds
-        options.auditRetention = .milliseconds(configuration.auditRetention.milliseconds)
-        options.waitingChanges = configuration.maxWaitingWrites
-        options.waitingSeconds = configuration.maxWriteWait.seconds
         options.cacheBytes = configuration.cacheSize.bytes / configuration.eventLoops
         options.checkpointPages = configuration.checkpointSize.bytes / 1_024
-        options.isReadOnly = configuration.readOnly
         options.report = { $0.log(to: logger) }
         return try SQLiteStore(options)
     }
 
-    /// For a command that runs beside the servers of a database and leaves retention to them.
-    ///
-    /// - Throws: `DatabaseError` when the database cannot be used.
+    /// Opens the store for a command that runs beside the servers of a database and leaves retention to them.
     ///
     /// - Parameter isReadOnly: whether the command only reads.
+    /// - Throws: `DatabaseError` when the database cannot be used.
     static func open(
         _ database: DatabaseLocation, _ rules: ProfileRules = ProfileRules(), isReadOnly: Bool = false
     ) throws -> any Store {
-        guard !database.isPostgreSQL else { return try openPostgreSQL(database, rules, isReadOnly: isReadOnly) }
-        var options = SQLiteConfiguration(path: database.text)
-        options.rules = rules
-        options.deletesOld = false
-        options.isReadOnly = isReadOnly
-        return try SQLiteStore(options)
+        var settings = StoreSettings()
+        settings.rules = rules
+        settings.deletesOld = false
+        settings.isReadOnly = isReadOnly
+        guard !database.isPostgreSQL else { return try openPostgreSQL(database, settings) }
+        return try SQLiteStore(SQLiteConfiguration(path: database.text, settings))
     }
 
-    /// Makes the tables, or brings them to this release's version.
+    /// Creates the tables, or migrates them to the schema of this release.
     ///
     /// - Returns: the versions before and after.
     static func migrate(_ database: DatabaseLocation) throws -> (from: Int, to: Int) {
@@ -80,17 +72,10 @@ enum StoreFactory {
         private static func openPostgreSQL(
             _ configuration: ServeConfiguration, _ logger: Logger
         ) throws -> any Store {
-            var options = PostgreSQLConfiguration(url: configuration.database.text)
-            options.rules = configuration.rules
+            var options = PostgreSQLConfiguration(url: configuration.database.text, configuration.storeSettings)
             options.isPooled = configuration.databasePooler
-            options.isReadOnly = configuration.readOnly
             options.connectionsPerSession = configuration.databaseConnections
             options.statementTimeout = configuration.databaseTimeout.seconds
-            options.eventRetention = configuration.eventRetention?.milliseconds
-            options.datafileHistory = configuration.datafileHistory
-            options.auditRetention = .milliseconds(configuration.auditRetention.milliseconds)
-            options.waitingChanges = configuration.maxWaitingWrites
-            options.waitingSeconds = configuration.maxWriteWait.seconds
             options.report = { (failure: String?) in
                 let event = failure.map(StoreEvent.writesFail) ?? .writesSucceed
                 event.log(to: logger)
@@ -99,12 +84,9 @@ enum StoreFactory {
         }
 
         private static func openPostgreSQL(
-            _ database: DatabaseLocation, _ rules: ProfileRules, isReadOnly: Bool
+            _ database: DatabaseLocation, _ settings: StoreSettings
         ) throws -> any Store {
-            var options = PostgreSQLConfiguration(url: database.text)
-            options.rules = rules
-            options.deletesOld = false
-            options.isReadOnly = isReadOnly
+            var options = PostgreSQLConfiguration(url: database.text, settings)
             // Commands may connect through a pooler, and need not be fast.
             options.isPooled = true
             return try PostgreSQLStore(options)
@@ -125,11 +107,26 @@ enum StoreFactory {
         }
 
         private static func openPostgreSQL(
-            _ database: DatabaseLocation, _ rules: ProfileRules, isReadOnly: Bool
+            _ database: DatabaseLocation, _ settings: StoreSettings
         ) throws -> any Store {
             throw withoutPostgreSQL
         }
     #endif
+}
+
+extension ServeConfiguration {
+    /// What every store is configured with.
+    fileprivate var storeSettings: StoreSettings {
+        var settings = StoreSettings()
+        settings.rules = rules
+        settings.waitingChanges = maxWaitingWrites
+        settings.waitingSeconds = maxWriteWait.seconds
+        settings.isReadOnly = readOnly
+        settings.auditRetention = .milliseconds(auditRetention.milliseconds)
+        settings.datafileHistory = datafileHistory
+        settings.eventRetention = eventRetention?.milliseconds
+        return settings
+    }
 }
 
 /// The setting of `--database`: a file, or a connection string of PostgreSQL.

@@ -12,9 +12,9 @@ extension SQLiteStore {
         _ adjust: (inout SQLiteConfiguration) -> Void = { _ in }
     ) throws -> SQLiteStore {
         var configuration = SQLiteConfiguration(path: directory.file("holdfast.db"))
-        configuration.rules = rules
-        configuration.retentionInterval = 3_600
-        if let clock { configuration.clock = clock.wallClock }
+        configuration.settings.rules = rules
+        configuration.settings.retentionInterval = 3_600
+        if let clock { configuration.settings.clock = clock.wallClock }
         adjust(&configuration)
         return try SQLiteStore(configuration)
     }
