@@ -266,11 +266,9 @@ enum CopyState {
         guard try connection.integer("SELECT count(*) FROM sqlite_schema WHERE name = 'copy_state'") > 0 else {
             return nil
         }
-        var state: (source: String, isComplete: Bool)?
-        try connection.statement("SELECT source, is_complete FROM copy_state").run(row: {
-            state = ($0.text(0), $0.integer(1) != 0)
-        })
-        return state
+        return try connection.statement("SELECT source, is_complete FROM copy_state").first {
+            ($0.text(0), $0.integer(1) != 0)
+        }
     }
 
     static func begin(_ source: String, _ connection: Connection) throws(SQLiteError) {

@@ -40,6 +40,29 @@ final class Statement {
         }
     }
 
+    /// Runs the statement to completion.
+    ///
+    /// - Parameter row: decodes a row; `nil` skips it.
+    /// - Returns: the decoded rows.
+    func all<Value>(
+        _ bind: (Statement) -> Void = { _ in }, row: (Statement) -> Value?
+    ) throws(SQLiteError) -> [Value] {
+        var values: [Value] = []
+        try run(bind) { statement in
+            if let value = row(statement) { values.append(value) }
+        }
+        return values
+    }
+
+    /// Runs a statement that finds at most one row, and returns the decoded row; `nil` if there is none.
+    func first<Value>(
+        _ bind: (Statement) -> Void = { _ in }, row: (Statement) -> Value?
+    ) throws(SQLiteError) -> Value? {
+        var value: Value?
+        try run(bind) { value = row($0) }
+        return value
+    }
+
     /// Runs an INSERT, UPDATE or DELETE and returns the number of affected rows. Unlike RETURNING, for which SQLite fills a
     /// temporary table, the count is free.
     func change(_ bind: (Statement) -> Void) throws(SQLiteError) -> Int {

@@ -6,13 +6,11 @@ import Storage
 enum AttributeRows {
     /// Returns the stored record of a user.
     static func find(_ userID: Identifier, on connection: Connection) throws(SQLiteError) -> [UInt8]? {
-        var record: [UInt8]?
-        try connection.statement("SELECT record FROM user_attributes WHERE user_id = ?1").run {
+        try connection.statement("SELECT record FROM user_attributes WHERE user_id = ?1").first {
             $0.bind(userID.string, at: 1)
         } row: {
-            record = $0.bytes(0)
+            $0.bytes(0)
         }
-        return record
     }
 
     static func apply(_ change: AttributeChange, in transaction: WriteTransaction) throws -> AttributeChangeResult {
@@ -71,23 +69,19 @@ enum AttributeRows {
 /// The `segments` table.
 enum SegmentRows {
     static func all(on connection: Connection) throws(SQLiteError) -> [Segment] {
-        var segments: [Segment] = []
-        try connection.statement("SELECT name, conditions FROM segments").run(row: { row in
-            guard let conditions = try? JSONParser(maximumDepth: 128).parse(row.text(1)) else { return }
-            segments.append(Segment(name: Identifier(row.text(0)), conditions: conditions))
-        })
-        return segments
+        try connection.statement("SELECT name, conditions FROM segments").all { row in
+            guard let conditions = try? JSONParser(maximumDepth: 128).parse(row.text(1)) else { return nil }
+            return Segment(name: Identifier(row.text(0)), conditions: conditions)
+        }
     }
 
     /// Returns the conditions of a segment.
     static func find(_ name: Identifier, on connection: Connection) throws(SQLiteError) -> JSONValue? {
-        var conditions: JSONValue?
-        try connection.statement("SELECT conditions FROM segments WHERE name = ?1").run {
+        try connection.statement("SELECT conditions FROM segments WHERE name = ?1").first {
             $0.bind(name.string, at: 1)
         } row: {
-            conditions = (try? JSONParser(maximumDepth: 128).parse($0.text(0))) ?? .null
+            (try? JSONParser(maximumDepth: 128).parse($0.text(0))) ?? .null
         }
-        return conditions
     }
 
     static func put(_ segment: Segment, in transaction: WriteTransaction) throws(SQLiteError) {

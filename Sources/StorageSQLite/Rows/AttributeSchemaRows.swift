@@ -5,40 +5,28 @@ import Storage
 /// The `attributes` table.
 enum AttributeSchemaRows {
     static func all(on connection: Connection) throws(SQLiteError) -> [AttributeDefinition] {
-        var definitions: [AttributeDefinition] = []
-        try connection.statement("SELECT number, name, definition FROM attributes").run(row: { row in
-            // A definition of a newer release is skipped as if it did not exist.
-            if let definition = decode(row) { definitions.append(definition) }
-        })
-        return definitions
+        // A definition of a newer release is skipped as if it did not exist.
+        try connection.statement("SELECT number, name, definition FROM attributes").all(row: decode)
     }
 
     static func find(_ name: Identifier, on connection: Connection) throws(SQLiteError) -> AttributeDefinition? {
-        var definition: AttributeDefinition?
-        try connection.statement("SELECT number, name, definition FROM attributes WHERE name = ?1").run {
+        try connection.statement("SELECT number, name, definition FROM attributes WHERE name = ?1").first {
             $0.bind(name.string, at: 1)
         } row: {
-            definition = decode($0)
+            decode($0)
         }
-        return definition
     }
 
     static func numbers(on connection: Connection) throws(SQLiteError) -> Set<UInt32> {
-        var numbers: Set<UInt32> = []
-        try connection.statement("SELECT number FROM attributes").run(row: { row in
-            numbers.insert(UInt32(clamping: row.integer(0)))
-        })
-        return numbers
+        Set(try connection.statement("SELECT number FROM attributes").all { UInt32(clamping: $0.integer(0)) })
     }
 
     static func isDefined(_ number: UInt32, on connection: Connection) throws(SQLiteError) -> Bool {
-        var isDefined = false
-        try connection.statement("SELECT 1 FROM attributes WHERE number = ?1").run {
+        try connection.statement("SELECT 1 FROM attributes WHERE number = ?1").first {
             $0.bind(Int64(number), at: 1)
         } row: { _ in
-            isDefined = true
-        }
-        return isDefined
+            true
+        } ?? false
     }
 
     /// Stores what the rules decided about a definition.

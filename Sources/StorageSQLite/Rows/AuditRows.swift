@@ -24,7 +24,6 @@ enum AuditRows {
 
     /// Finds entries, newest first.
     static func find(_ query: AuditQuery, on connection: Connection) throws(SQLiteError) -> [AuditEntry] {
-        var entries: [AuditEntry] = []
         try connection.statement(
             """
             SELECT id, recorded_at, author, request_id, action, user_id, target, before, after FROM audit
@@ -33,7 +32,7 @@ enum AuditRows {
                 AND (?6 IS NULL OR recorded_at < ?6) AND (?7 IS NULL OR id < ?7)
             ORDER BY id DESC LIMIT ?8
             """
-        ).run {
+        ).all {
             $0.bind(query.author, at: 1)
             $0.bind(query.action?.rawValue, at: 2)
             $0.bind(query.userID?.string, at: 3)
@@ -43,9 +42,8 @@ enum AuditRows {
             $0.bind(query.after, at: 7)
             $0.bind(Int64(query.limit), at: 8)
         } row: {
-            entries.append(decode($0))
+            decode($0)
         }
-        return entries
     }
 
     private static func decode(_ row: Statement) -> AuditEntry {

@@ -4,36 +4,32 @@ import Storage
 /// The `datafiles` table.
 enum DatafileRows {
     static func active(after version: Int64, on connection: Connection) throws(SQLiteError) -> [StoredDatafile] {
-        var datafiles: [StoredDatafile] = []
         try connection.statement(
             """
             SELECT version, sdk_key, revision, content, stored_at, author FROM datafiles
             WHERE version > ?1 AND version IN (SELECT max(version) FROM datafiles GROUP BY sdk_key) ORDER BY version
             """
-        ).run {
+        ).all {
             $0.bind(version, at: 1)
         } row: {
-            datafiles.append(decode($0, content: $0.bytes(3)))
+            decode($0, content: $0.bytes(3))
         }
-        return datafiles
     }
 
     static func history(
         sdkKey: String, limit: Int, on connection: Connection
     ) throws(SQLiteError) -> [StoredDatafile] {
-        var datafiles: [StoredDatafile] = []
         try connection.statement(
             """
             SELECT version, sdk_key, revision, NULL, stored_at, author FROM datafiles
             WHERE sdk_key = ?1 ORDER BY version DESC LIMIT ?2
             """
-        ).run {
+        ).all {
             $0.bind(sdkKey, at: 1)
             $0.bind(Int64(limit), at: 2)
         } row: {
-            datafiles.append(decode($0, content: []))
+            decode($0, content: [])
         }
-        return datafiles
     }
 
     /// - Parameter count: how many datafiles of a project are kept. An older one may be there besides, but was perhaps not
@@ -41,7 +37,6 @@ enum DatafileRows {
     static func active(
         sdkKey: String, at time: Timestamp, keeping count: Int, on connection: Connection
     ) throws(SQLiteError) -> StoredDatafile? {
-        var datafile: StoredDatafile?
         try connection.statement(
             """
             SELECT version, sdk_key, revision, content, stored_at, author FROM datafiles AS found
@@ -49,50 +44,45 @@ enum DatafileRows {
                 AND (SELECT count(*) FROM datafiles WHERE sdk_key = ?1 AND version > found.version) < ?3
             ORDER BY version DESC LIMIT 1
             """
-        ).run {
+        ).first {
             $0.bind(sdkKey, at: 1)
             $0.bind(time, at: 2)
             $0.bind(Int64(max(1, count)), at: 3)
         } row: {
-            datafile = decode($0, content: $0.bytes(3))
+            decode($0, content: $0.bytes(3))
         }
-        return datafile
     }
 
     static func find(
         sdkKey: String, version: Int64, on connection: Connection
     ) throws(SQLiteError) -> StoredDatafile? {
-        var datafile: StoredDatafile?
         try connection.statement(
             """
             SELECT version, sdk_key, revision, content, stored_at, author FROM datafiles
             WHERE version = ?1 AND sdk_key = ?2
             """
-        ).run {
+        ).first {
             $0.bind(version, at: 1)
             $0.bind(sdkKey, at: 2)
         } row: {
-            datafile = decode($0, content: $0.bytes(3))
+            decode($0, content: $0.bytes(3))
         }
-        return datafile
     }
 
     static func last(
         sdkKey: String, by author: String, on connection: Connection
     ) throws(SQLiteError) -> StoredDatafile? {
-        var datafile: StoredDatafile?
         try connection.statement(
             """
             SELECT version, sdk_key, revision, content, stored_at, author FROM datafiles
             WHERE sdk_key = ?1 AND author = ?2 ORDER BY version DESC LIMIT 1
             """
-        ).run {
+        ).first {
             $0.bind(sdkKey, at: 1)
             $0.bind(author, at: 2)
         } row: {
-            datafile = decode($0, content: $0.bytes(3))
+            decode($0, content: $0.bytes(3))
         }
-        return datafile
     }
 
     /// Returns the greatest version of all projects; 0 if there is no datafile.
@@ -164,22 +154,18 @@ enum DatafileRows {
 /// The `forced_variations` table.
 enum ForcedVariationRows {
     static func all(on connection: Connection) throws(SQLiteError) -> [ForcedVariation] {
-        var all: [ForcedVariation] = []
-        try connection.statement("SELECT sdk_key, user_id, experiment_key, variation_key FROM forced_variations").run(
-            row: { row in all.append(decode(row)) })
-        return all
+        try connection.statement("SELECT sdk_key, user_id, experiment_key, variation_key FROM forced_variations").all(
+            row: decode)
     }
 
     static func ofUser(_ userID: Identifier, on connection: Connection) throws(SQLiteError) -> [ForcedVariation] {
-        var found: [ForcedVariation] = []
         try connection.statement(
             "SELECT sdk_key, user_id, experiment_key, variation_key FROM forced_variations WHERE user_id = ?1"
-        ).run {
+        ).all {
             $0.bind(userID.string, at: 1)
         } row: {
-            found.append(decode($0))
+            decode($0)
         }
-        return found
     }
 
     private static func decode(_ row: Statement) -> ForcedVariation {

@@ -9,34 +9,30 @@ enum ExposureRows {
     static func find(
         _ userID: Identifier, _ experimentID: Identifier, on connection: Connection
     ) throws(SQLiteError) -> StoredExposure? {
-        var found: StoredExposure?
         try connection.statement(
             """
             SELECT number, user_id, experiment_id, experiment_key, variation_id, happened_at, flags, sdk_key, payload,
             period FROM exposures WHERE user_id = ?1 AND experiment_id = ?2
             """
-        ).run {
+        ).first {
             $0.bind(userID.string, at: 1)
             $0.bind(experimentID.string, at: 2)
         } row: {
-            found = decode($0)
+            decode($0)
         }
-        return found
     }
 
     static func ofUser(_ userID: Identifier, on connection: Connection) throws(SQLiteError) -> [StoredExposure] {
-        var found: [StoredExposure] = []
         try connection.statement(
             """
             SELECT number, user_id, experiment_id, experiment_key, variation_id, happened_at, flags, sdk_key, payload,
             period FROM exposures WHERE user_id = ?1
             """
-        ).run {
+        ).all {
             $0.bind(userID.string, at: 1)
         } row: {
-            found.append(decode($0))
+            decode($0)
         }
-        return found
     }
 
     /// Stores an exposure under a new number, in place of the user's former one to the experiment.
@@ -66,39 +62,35 @@ enum ExposureRows {
     static func page(
         after number: Int64, limit: Int, on connection: Connection
     ) throws(SQLiteError) -> [StoredExposure] {
-        var found: [StoredExposure] = []
         try connection.statement(
             """
             SELECT number, user_id, experiment_id, experiment_key, variation_id, happened_at, flags, sdk_key, payload,
             period FROM exposures WHERE number > ?1 ORDER BY number LIMIT ?2
             """
-        ).run {
+        ).all {
             $0.bind(number, at: 1)
             $0.bind(Int64(limit), at: 2)
         } row: {
-            found.append(decode($0))
+            decode($0)
         }
-        return found
     }
 
     /// Sorts what the index of users finds: the table may have millions of rows between two of one user.
     static func page(
         of userID: Identifier, before number: Int64, limit: Int, on connection: Connection
     ) throws(SQLiteError) -> [StoredExposure] {
-        var found: [StoredExposure] = []
         try connection.statement(
             """
             SELECT number, user_id, experiment_id, experiment_key, variation_id, happened_at, flags, sdk_key, payload,
             period FROM exposures WHERE user_id = ?1 AND +number < ?2 ORDER BY +number DESC LIMIT ?3
             """
-        ).run {
+        ).all {
             $0.bind(userID.string, at: 1)
             $0.bind(number, at: 2)
             $0.bind(Int64(limit), at: 3)
         } row: {
-            found.append(decode($0))
+            decode($0)
         }
-        return found
     }
 
     private static func decode(_ row: Statement) -> StoredExposure {

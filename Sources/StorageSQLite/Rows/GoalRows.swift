@@ -26,32 +26,27 @@ enum GoalEventRows {
     static func exists(
         _ userID: Identifier, senderID: Identifier, on connection: Connection
     ) throws(SQLiteError) -> Bool {
-        var isFound = false
-        try connection.statement("SELECT 1 FROM goal_events WHERE user_id = ?1 AND sender_id = ?2").run {
+        try connection.statement("SELECT 1 FROM goal_events WHERE user_id = ?1 AND sender_id = ?2").first {
             $0.bind(userID.string, at: 1)
             $0.bind(senderID.string, at: 2)
         } row: { _ in
-            isFound = true
-        }
-        return isFound
+            true
+        } ?? false
     }
 
     static func ofUser(
         _ userID: Identifier, since time: Timestamp, on connection: Connection
     ) throws(SQLiteError) -> [UserRecords.GoalValue] {
-        var found: [UserRecords.GoalValue] = []
         try connection.statement(
             "SELECT goal, value, happened_at, sender_id FROM goal_events WHERE user_id = ?1 AND happened_at >= ?2"
-        ).run {
+        ).all {
             $0.bind(userID.string, at: 1)
             $0.bind(time, at: 2)
         } row: {
-            found.append(
-                .init(
-                    goal: Identifier($0.text(0)), value: $0.double(1), happenedAt: $0.integer(2),
-                    senderID: $0.isNull(3) ? nil : Identifier($0.text(3))))
+            .init(
+                goal: Identifier($0.text(0)), value: $0.double(1), happenedAt: $0.integer(2),
+                senderID: $0.isNull(3) ? nil : Identifier($0.text(3)))
         }
-        return found
     }
 
     /// Makes the events of one user those of another, and deletes those whose sender's id the other has.
@@ -95,39 +90,35 @@ enum GoalEventRows {
     static func page(
         after number: Int64, limit: Int, on connection: Connection
     ) throws(SQLiteError) -> [StoredGoalEvent] {
-        var found: [StoredGoalEvent] = []
         try connection.statement(
             """
             SELECT number, user_id, goal, value, happened_at, received_at, sdk_key, sender_id IS NULL, sender_id, payload
             FROM goal_events WHERE number > ?1 ORDER BY number LIMIT ?2
             """
-        ).run {
+        ).all {
             $0.bind(number, at: 1)
             $0.bind(Int64(limit), at: 2)
         } row: {
-            found.append(decode($0))
+            decode($0)
         }
-        return found
     }
 
     /// Sorts what the index of users finds: the table may have millions of rows between two of one user.
     static func page(
         of userID: Identifier, before number: Int64, limit: Int, on connection: Connection
     ) throws(SQLiteError) -> [StoredGoalEvent] {
-        var found: [StoredGoalEvent] = []
         try connection.statement(
             """
             SELECT number, user_id, goal, value, happened_at, received_at, sdk_key, sender_id IS NULL, sender_id, payload
             FROM goal_events WHERE user_id = ?1 AND +number < ?2 ORDER BY +number DESC LIMIT ?3
             """
-        ).run {
+        ).all {
             $0.bind(userID.string, at: 1)
             $0.bind(number, at: 2)
             $0.bind(Int64(limit), at: 3)
         } row: {
-            found.append(decode($0))
+            decode($0)
         }
-        return found
     }
 
     private static func decode(_ row: Statement) -> StoredGoalEvent {
@@ -145,20 +136,18 @@ enum UserGoalRows {
     static func find(
         _ userID: Identifier, _ experimentID: Identifier, _ goal: Identifier, on connection: Connection
     ) throws(SQLiteError) -> UserGoal? {
-        var found: UserGoal?
         try connection.statement(
             """
             SELECT before_count, before_value, after_count, after_value FROM user_goals
             WHERE user_id = ?1 AND experiment_id = ?2 AND goal = ?3
             """
-        ).run {
+        ).first {
             $0.bind(userID.string, at: 1)
             $0.bind(experimentID.string, at: 2)
             $0.bind(goal.string, at: 3)
         } row: {
-            found = decode($0)
+            decode($0)
         }
-        return found
     }
 
     static func ofUser(

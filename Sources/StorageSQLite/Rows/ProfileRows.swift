@@ -8,13 +8,11 @@ enum ProfileRows {
 
     /// Returns the stored record of a user, including what has expired in it.
     static func find(_ userID: Identifier, on connection: Connection) throws(SQLiteError) -> [UInt8]? {
-        var record: [UInt8]?
-        try connection.statement("SELECT record FROM profiles WHERE user_id = ?1").run {
+        try connection.statement("SELECT record FROM profiles WHERE user_id = ?1").first {
             $0.bind(userID.string, at: 1)
         } row: {
-            record = $0.bytes(0)
+            $0.bytes(0)
         }
-        return record
     }
 
     /// - Returns: `false` if the user has a row already; nothing was written then.
@@ -50,47 +48,41 @@ enum ProfileRows {
     static func page(
         after: Identifier?, limit: Int, on connection: Connection
     ) throws(SQLiteError) -> [Row] {
-        var rows: [Row] = []
         // User ids are not empty, so that all follow the empty text.
         try connection.statement(
             "SELECT user_id, record FROM profiles WHERE user_id > ?1 ORDER BY user_id LIMIT ?2"
-        ).run {
+        ).all {
             $0.bind(after?.string ?? "", at: 1)
             $0.bind(Int64(limit), at: 2)
         } row: {
-            rows.append((Identifier($0.text(0)), $0.bytes(1)))
+            (Identifier($0.text(0)), $0.bytes(1))
         }
-        return rows
     }
 
     /// Returns users in the byte order of their ids.
     static func userIDs(
         after: Identifier?, limit: Int, on connection: Connection
     ) throws(SQLiteError) -> [Identifier] {
-        var userIDs: [Identifier] = []
-        try connection.statement("SELECT user_id FROM profiles WHERE user_id > ?1 ORDER BY user_id LIMIT ?2").run {
+        try connection.statement("SELECT user_id FROM profiles WHERE user_id > ?1 ORDER BY user_id LIMIT ?2").all {
             $0.bind(after?.string ?? "", at: 1)
             $0.bind(Int64(limit), at: 2)
         } row: {
-            userIDs.append(Identifier($0.text(0)))
+            Identifier($0.text(0))
         }
-        return userIDs
     }
 
     /// Returns profiles in which something has expired, oldest expiry first.
     static func expired(
         at now: Timestamp, limit: Int, on connection: Connection
     ) throws(SQLiteError) -> [Row] {
-        var rows: [Row] = []
         try connection.statement(
             "SELECT user_id, record FROM profiles WHERE expires_at <= ?1 ORDER BY expires_at LIMIT ?2"
-        ).run {
+        ).all {
             $0.bind(now, at: 1)
             $0.bind(Int64(limit), at: 2)
         } row: {
-            rows.append((Identifier($0.text(0)), $0.bytes(1)))
+            (Identifier($0.text(0)), $0.bytes(1))
         }
-        return rows
     }
 
     /// - Throws: ``StorageError/damaged(reason:)`` if the row is damaged, which concerns only this user.

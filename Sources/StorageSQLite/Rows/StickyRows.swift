@@ -10,15 +10,13 @@ enum StickyRows {
     }
 
     private static func content(of key: StickyKey, on connection: Connection) throws(SQLiteError) -> String? {
-        var content: String?
         try connection.statement(
             "SELECT assignments FROM sticky_documents WHERE attribute_value = ?1 AND attribute_name = ?2"
-        ).run {
+        ).first {
             bind(key, to: $0)
         } row: {
-            content = $0.text(0)
+            $0.text(0)
         }
-        return content
     }
 
     /// Merges a change into a document; returns it as it now is.

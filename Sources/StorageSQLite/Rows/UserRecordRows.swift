@@ -86,29 +86,25 @@ extension WriteTransaction {
     }
 
     private func hasOtherRecords(_ userID: Identifier) throws(SQLiteError) -> Bool {
-        var isFound = false
         try connection.statement(
             """
             SELECT EXISTS (SELECT 1 FROM user_attributes WHERE user_id = ?1)
                 OR EXISTS (SELECT 1 FROM goal_events WHERE user_id = ?1)
                 OR EXISTS (SELECT 1 FROM audit WHERE user_id = ?1)
             """
-        ).run {
+        ).first {
             $0.bind(userID.string, at: 1)
         } row: {
-            isFound = $0.integer(0) != 0
-        }
-        return isFound
+            $0.integer(0) != 0
+        } ?? false
     }
 
     private func hasStickyDocuments(_ userID: Identifier) throws(SQLiteError) -> Bool {
-        var isFound = false
-        try connection.statement("SELECT EXISTS (SELECT 1 FROM sticky_documents WHERE attribute_value = ?1)").run {
+        try connection.statement("SELECT EXISTS (SELECT 1 FROM sticky_documents WHERE attribute_value = ?1)").first {
             $0.bind(userID.string, at: 1)
         } row: {
-            isFound = $0.integer(0) != 0
-        }
-        return isFound
+            $0.integer(0) != 0
+        } ?? false
     }
 
     private func perform(_ write: UserRecords.Write, of userID: Identifier, at now: Timestamp) throws(SQLiteError) {

@@ -61,22 +61,20 @@ enum VariationRows {
     }
 
     private static func find(_ key: TallyChanges.Goal, on connection: Connection) throws(SQLiteError) -> GoalTally? {
-        var found: GoalTally?
         try connection.statement(
             """
             SELECT events, converted, converted_before, converted_both,
             y, y_rest, yy, yy_rest, x, x_rest, xx, xx_rest, xy, xy_rest
             FROM variation_goals WHERE experiment_id = ?1 AND goal = ?2 AND variation_id = ?3 AND day = ?4
             """
-        ).run {
+        ).first {
             $0.bind(key.experimentID.string, at: 1)
             $0.bind(key.goal.string, at: 2)
             $0.bind(key.variationID.string, at: 3)
             $0.bind(key.day, at: 4)
         } row: {
-            found = decode($0)
+            decode($0)
         }
-        return found
     }
 
     private static func decode(_ row: Statement) -> GoalTally {
@@ -96,31 +94,29 @@ enum VariationRows {
     static func tally(
         experimentID: Identifier, goal: Identifier, on connection: Connection
     ) throws(SQLiteError) -> ExperimentTally {
-        var users: [(cohort: Cohort, counts: UserCounts)] = []
-        try connection.statement(
+        let users = try connection.statement(
             """
             SELECT variation_id, period, day, counted, crossed, forced FROM variation_users WHERE experiment_id = ?1
             """
-        ).run {
+        ).all {
             $0.bind(experimentID.string, at: 1)
         } row: { row in
             let cohort = Cohort(variationID: Identifier(row.text(0)), period: row.integer(1), day: row.integer(2))
             let counts = UserCounts(
                 counted: Int(row.bounded(3)), crossed: Int(row.bounded(4)), forced: Int(row.bounded(5)))
-            users.append((cohort, counts))
+            return (cohort: cohort, counts: counts)
         }
-        var goals: [(variationID: Identifier, day: Int64, tally: GoalTally)] = []
-        try connection.statement(
+        let goals = try connection.statement(
             """
             SELECT events, converted, converted_before, converted_both,
             y, y_rest, yy, yy_rest, x, x_rest, xx, xx_rest, xy, xy_rest, variation_id, day
             FROM variation_goals WHERE experiment_id = ?1 AND goal = ?2
             """
-        ).run {
+        ).all {
             $0.bind(experimentID.string, at: 1)
             $0.bind(goal.string, at: 2)
         } row: { row in
-            goals.append((Identifier(row.text(14)), row.integer(15), decode(row)))
+            (variationID: Identifier(row.text(14)), day: row.integer(15), tally: decode(row))
         }
         let periods = try AllocationPeriodRows.ofExperiment(experimentID, on: connection)
         return ExperimentTally(periods: periods, users: users, goals: goals)
@@ -129,16 +125,14 @@ enum VariationRows {
     static func goals(
         experimentID: Identifier, limit: Int, on connection: Connection
     ) throws(SQLiteError) -> [Identifier] {
-        var found: [Identifier] = []
         try connection.statement(
             "SELECT DISTINCT goal FROM variation_goals WHERE experiment_id = ?1 ORDER BY goal LIMIT ?2"
-        ).run {
+        ).all {
             $0.bind(experimentID.string, at: 1)
             $0.bind(Int64(limit), at: 2)
         } row: {
-            found.append(Identifier($0.text(0)))
+            Identifier($0.text(0))
         }
-        return found
     }
 }
 
@@ -147,18 +141,15 @@ enum AllocationPeriodRows {
     static func ofExperiment(
         _ experimentID: Identifier, on connection: Connection
     ) throws(SQLiteError) -> [AllocationPeriod] {
-        var found: [AllocationPeriod] = []
         try connection.statement(
             "SELECT number, sdk_key, since, allocation FROM allocation_periods WHERE experiment_id = ?1"
-        ).run {
+        ).all {
             $0.bind(experimentID.string, at: 1)
         } row: { row in
-            found.append(
-                AllocationPeriod(
-                    number: row.integer(0), sdkKey: row.text(1), since: row.bounded(2),
-                    allocation: decode(row.text(3))))
+            AllocationPeriod(
+                number: row.integer(0), sdkKey: row.text(1), since: row.bounded(2),
+                allocation: decode(row.text(3)))
         }
-        return found
     }
 
     /// - Returns: an empty allocation, with which no count is compared, if the text is damaged.

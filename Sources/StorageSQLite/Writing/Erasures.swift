@@ -59,27 +59,23 @@ enum ErasureRows {
 
     /// Returns the newest time. Times later than `limit` are from before the machine was restarted.
     static func newest(before limit: UInt64, on connection: Connection) throws(SQLiteError) -> UInt64 {
-        var newest: Int64 = 0
-        try connection.statement("SELECT max(erased_at) FROM erasures WHERE erased_at <= ?1").run {
+        try connection.statement("SELECT max(erased_at) FROM erasures WHERE erased_at <= ?1").first {
             $0.bind(Int64(clamping: limit), at: 1)
         } row: {
-            newest = $0.integer(0)
-        }
-        return UInt64(clamping: newest)
+            UInt64(clamping: $0.integer(0))
+        } ?? 0
     }
 
     static func holds(
         _ userID: Identifier, from first: UInt64, to last: UInt64, on connection: Connection
     ) throws(SQLiteError) -> Bool {
-        var found = false
-        try connection.statement("SELECT 1 FROM erasures WHERE user_hash = ?1 AND erased_at BETWEEN ?2 AND ?3").run {
+        try connection.statement("SELECT 1 FROM erasures WHERE user_hash = ?1 AND erased_at BETWEEN ?2 AND ?3").first {
             $0.bind(hash(userID), at: 1)
             $0.bind(Int64(clamping: first), at: 2)
             $0.bind(Int64(clamping: last), at: 3)
         } row: { _ in
-            found = true
-        }
-        return found
+            true
+        } ?? false
     }
 
     /// Deletes erasures that are too old to matter, or from before the machine was restarted.

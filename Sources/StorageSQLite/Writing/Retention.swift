@@ -150,26 +150,22 @@ final class AttributeRemoval: @unchecked Sendable {
     }
 
     private static func next(on connection: Connection) throws(SQLiteError) -> (number: UInt32, after: Identifier)? {
-        var found: (UInt32, Identifier)?
-        try connection.statement("SELECT number, after_user_id FROM attribute_removals LIMIT 1").run(row: { row in
-            found = (UInt32(clamping: row.integer(0)), Identifier(row.text(1)))
-        })
-        return found
+        try connection.statement("SELECT number, after_user_id FROM attribute_removals LIMIT 1").first { row in
+            (UInt32(clamping: row.integer(0)), Identifier(row.text(1)))
+        }
     }
 
     private static func page(
         after: Identifier, limit: Int, on connection: Connection
     ) throws(SQLiteError) -> [(userID: Identifier, record: [UInt8])] {
-        var rows: [(userID: Identifier, record: [UInt8])] = []
         try connection.statement(
             "SELECT user_id, record FROM user_attributes WHERE user_id > ?1 ORDER BY user_id LIMIT ?2"
-        ).run {
+        ).all {
             $0.bind(after.string, at: 1)
             $0.bind(Int64(limit), at: 2)
         } row: {
-            rows.append((Identifier($0.text(0)), $0.bytes(1)))
+            (Identifier($0.text(0)), $0.bytes(1))
         }
-        return rows
     }
 
     /// Records the progress.
