@@ -13,8 +13,6 @@ struct ExportForm {
     private var hasBegun = false
     private var hasEnded = false
 
-    private static let longestPage = 1_000
-
     /// Reads `format` and `limit` of a query.
     init(_ query: [String: String], of name: StaticString) throws(CoreError) {
         switch query["format"] {
@@ -23,12 +21,9 @@ struct ExportForm {
             limit = try Request.limit(query)
         case "json":
             self.name = name
-            guard let limit = Int(query["limit"] ?? "100"), (1...Self.longestPage).contains(limit) else {
-                throw CoreError(.invalid, "limit must be a whole number from 1 to \(Self.longestPage)")
-            }
-            self.limit = limit
-        default:
-            throw CoreError(.invalid, "format must be 'lines' or 'json'")
+            limit = try Request.pageLimit(query)
+        case let text?:
+            throw CoreError(.invalid, "`format` must be 'lines' or 'json'; got '\(text)'")
         }
     }
 
