@@ -99,7 +99,10 @@ import Testing
 
     @Test func `Values of any size give finite numbers in every format`() throws {
         var random = SystemRandomNumberGenerator()
-        let extremes = [0, 5e-324, 1e-310, 1e-200, 1e-170, 1e-156, 1e-15, 1, 1e15, 1e155, 1e300]
+        let extremes = [
+            0, .leastNonzeroMagnitude, .leastNormalMagnitude / 256, 1e-200, 1e-170, 1e-156, 1e-15, 1, 1e15, 1e155,
+            1e300,
+        ]
         func value() -> Double {
             let size =
                 Bool.random(using: &random)

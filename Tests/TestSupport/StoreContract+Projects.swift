@@ -49,7 +49,8 @@ extension StoreContract {
                 _ = try await store.activate(revision)
             }
             func revision(_ seconds: Timestamp, sdkKey: String = "key") throws -> String? {
-                try store.datafile(sdkKey: sdkKey, activeAt: start + seconds * 1_000)?.revision
+                let datafile = try store.datafile(sdkKey: sdkKey, activeAt: start + seconds * 1_000)
+                return datafile?.revision
             }
             #expect(try [20, 25, 30, 99].map { try revision($0) } == ["2", "2", "3", "3"])
             #expect(try store.datafile(sdkKey: "key", activeAt: start + 20_000)?.content == Array("2".utf8))
