@@ -1,8 +1,8 @@
 /// Users before and after they log in.
 extension HoldfastClient {
     /// Id of the user who has not logged in: `anonymous-` and a random UUID, the same over all runs until
-    /// ``logout(attributes:timeout:)``. It is kept in the client's directory. Whoever knows it may join this user to an
-    /// account: treat it as a secret of the device.
+    /// ``logout(attributes:timeout:)``. It is kept in the client's directory. Whoever knows it can merge this user into
+    /// an account: treat it as a secret of the device.
     public var anonymousUserID: String { core.anonymousID(renewing: false) }
 
     /// Sets the anonymous user as current user; see ``initialize(user:timeout:)``.
@@ -13,9 +13,9 @@ extension HoldfastClient {
         try await initialize(user: HoldfastUser(id: anonymousUserID, attributes: attributes), timeout: timeout)
     }
 
-    /// Sets a user who has logged in as current user. If the current user is the anonymous one, the server joins the two:
-    /// the account gets the assignments, exposures, goals and attributes of the anonymous user, except where it has its
-    /// own.
+    /// Sets a user who has logged in as current user. If the current user is the anonymous one, the server merges the
+    /// two: the account gets the assignments, exposures, goals and attributes of the anonymous user, except where it has
+    /// its own.
     ///
     /// The login is queued on disk and sent after the anonymous user's events, also if the server cannot be reached now
     /// or the app ends. Until then the flags shown to the anonymous user stay, and are those of the account unless it has
@@ -42,7 +42,8 @@ extension HoldfastClient {
         return await freshness(timeout)
     }
 
-    /// Sets a new anonymous user as current user. The next person on the device has nothing in common with the former.
+    /// Sets a new anonymous user as current user, so that the next person on the device does not share a user with the
+    /// former one.
     ///
     /// - Throws: as ``initialize(user:timeout:)``.
     @discardableResult

@@ -55,7 +55,7 @@ extension HoldfastClient {
         guard !isStarted else { throw .alreadyStarted }
         let client = try HoldfastClient(configuration: configuration, transport: transport, clock: clock)
         try client.begin(user)
-        // Not created inside the lock: a client that is released takes it.
+        // Not created inside the lock: releasing a client takes it.
         let isShared = current.withLock { current in
             guard current == nil else { return false }
             current = client
@@ -67,7 +67,7 @@ extension HoldfastClient {
 
     /// Ends ``shared`` if it is this client.
     func endShared() {
-        // Released outside the lock: its deinit comes here again.
+        // Released outside the lock: its deinit calls this method.
         let former = Self.current.withLock { current in
             guard current === self else { return HoldfastClient?.none }
             defer { current = nil }

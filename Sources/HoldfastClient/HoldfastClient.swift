@@ -147,7 +147,7 @@ public final class HoldfastClient: Sendable {
 
     /// Calls a function with the keys of changed flags, on an arbitrary thread: after a poll, a fetch or a change of user.
     ///
-    /// - Returns: a key with which the listener can be removed.
+    /// - Returns: a token with which the listener can be removed.
     @discardableResult
     public func addUpdateListener(_ listener: @escaping @Sendable (Set<String>) -> Void) -> ListenerToken {
         flags.addAppListener(listener)
@@ -161,8 +161,8 @@ public final class HoldfastClient: Sendable {
         flags.addAppListener { keys in Task { @MainActor in listener(keys) } }
     }
 
-    public func removeUpdateListener(_ key: ListenerToken) {
-        key.cancel()
+    public func removeUpdateListener(_ token: ListenerToken) {
+        token.cancel()
     }
 
     /// Removes all listeners of the app. Streams and services of this library go on.

@@ -20,7 +20,7 @@ public enum HoldfastError: Error, Sendable, Equatable {
     case timedOut
     /// The server cannot be reached, or the connection failed.
     case unreachable(String)
-    /// The token is missing, unknown, or has not the scope that the request requires (401, 403).
+    /// The token is missing or unknown, or lacks the scope that the request requires (401, 403).
     case unauthorized(detail: String)
     /// The server has no project with the configured SDK key, or several projects and no SDK key is configured.
     case unknownProject(detail: String)

@@ -233,7 +233,7 @@ public final class AttributeService: Sendable {
         guard case .attributes(let update) = notice.event else { return }
         switch notice.outcome {
         case .delivered:
-            // Audiences may see the user otherwise now.
+            // The change may move the user into other audiences.
             if client.currentUser?.id.hasSameBytes(as: update.userID) == true { client.fetchInBackground() }
             return
         case .refused: break

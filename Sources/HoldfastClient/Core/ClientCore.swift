@@ -138,7 +138,7 @@ final class ClientCore: Sendable {
         if let failure { throw failure }
     }
 
-    /// Returns the anonymous user whose login as this user is still queued.
+    /// Returns the anonymous user whose login as this user is still queued; `nil` if there is none.
     func anonymousID(joining userID: String) -> String? {
         for case .login(let login) in waiting(.login) where login.userID.hasSameBytes(as: userID) {
             return login.anonymousID

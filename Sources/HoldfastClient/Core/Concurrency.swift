@@ -179,7 +179,7 @@ final class Listeners<Value: Sendable>: Sendable {
     }
 
     private func remove(_ id: UInt64) {
-        // Released outside the lock: a closure may own what takes it again.
+        // Released outside the lock: a closure may own an object whose deinit takes the lock.
         _ = state.withLock { $0.listeners.removeValue(forKey: id) }
     }
 

@@ -1,7 +1,7 @@
 import Foundation
 
-/// Exponential back-off with jitter: doubles from 1 s up to `longest`, of which a random half to all is waited, so that
-/// clients do not return all at once.
+/// Exponential back-off with jitter: the delay doubles from 1 s up to `longest`, and is shortened by up to a half at
+/// random, so that clients do not all retry at the same time.
 struct Backoff: Sendable {
     /// Upper bound in seconds.
     var longest: Double = 300
@@ -19,7 +19,7 @@ struct Backoff: Sendable {
         let most = min(longest, Double(1 << min(failures - 1, 20)))
         let delay = Duration.seconds(most / 2 + most / 2 * chance)
         guard let retryAfter, retryAfter > delay else { return delay }
-        // Spreads clients that were given the same moment.
+        // Spreads clients that received the same `Retry-After`.
         return retryAfter + .seconds(chance)
     }
 }
@@ -36,8 +36,8 @@ struct Rest: Sendable {
     }
 }
 
-/// The time of the next poll: after the interval; after a failure each minute, five times, and then when the interval is
-/// over that began with the first of these polls.
+/// The time of the next poll. After a success it is the interval. After a failure there are five retries, one a minute;
+/// then the next poll is due one interval after the first poll that failed.
 struct PollSchedule: Sendable {
     static let retryInterval = Duration.seconds(60)
     static let retries = 5

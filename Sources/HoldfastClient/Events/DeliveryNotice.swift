@@ -51,11 +51,11 @@ public struct QueueMetrics: Sendable, Hashable {
     public internal(set) var waiting = 0
     /// Size of these events in bytes.
     public internal(set) var waitingBytes = 0
-    /// Those of these events that wait because the server did not accept them for now.
+    /// Events in the queue that are postponed, because the server did not accept them for now.
     public internal(set) var postponed = 0
     /// Events that the server has stored.
     public internal(set) var sent = 0
-    /// Attempts that failed for now; an event may count several times.
+    /// Postponements; an event that is postponed again counts again.
     public internal(set) var postponements = 0
     /// Events that the server refused.
     public internal(set) var refused = 0

@@ -72,7 +72,7 @@ final class DurableQueue: Sendable {
 
     var isClosed: Bool { state.withLock { $0.isClosed } }
 
-    /// Number of events of a kind that were not tried yet.
+    /// Number of events of a kind that have not been sent yet.
     func untriedCount(of kind: EventKind) -> Int {
         state.withLock { state in state.lanes[kind].map { $0.events.count - $0.postponedCount } ?? 0 }
     }
@@ -123,7 +123,7 @@ final class DurableQueue: Sendable {
     // MARK: Queued events
 
     /// Returns the oldest due events of a kind; none once the queue is closed, because a closed queue cannot remove what
-    /// was delivered. A login is due when no older event is left that was not tried.
+    /// was delivered. A login is due once all older events were sent at least once.
     ///
     /// - Parameter bytes: maximum total size; the first event is exempt.
     func first(of kind: EventKind, atMost count: Int, bytes: Int, at now: Date) -> [QueuedEvent] {
@@ -138,8 +138,8 @@ final class DurableQueue: Sendable {
         return due.filter { $0.number < oldest }
     }
 
-    /// Returns why a delivered login must be delivered again: an older event waits, and what the server stores of it
-    /// later needs to be joined, too.
+    /// Returns why a delivered login must be sent again; `nil` if it need not. While an older event waits, the server
+    /// cannot merge what it will store of that event.
     func reasonToRepeat(_ event: QueuedEvent) -> HoldfastError? {
         guard event.kind == .login else { return nil }
         return state.withLock { state in

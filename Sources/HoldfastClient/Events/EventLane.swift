@@ -54,7 +54,7 @@ struct EventLane: Sendable {
         }
     }
 
-    /// The oldest event that the server was not asked to take, or did not respond to.
+    /// The oldest event that the server has not postponed: it was not sent yet, or got no response.
     var oldestUntried: QueuedEvent? { events.first { $0.postponement == nil } }
 
     var oldestPostponed: QueuedEvent? {
@@ -97,10 +97,10 @@ struct QueuedEvent: Sendable {
     let kind: EventKind
     /// A JSON object without line feeds.
     let payload: [UInt8]
-    /// `nil` for an event that was not tried yet or did not fail on its own account.
+    /// `nil` for an event that was not sent yet, or whose request failed for another reason than the event.
     var postponement: Postponement?
 
-    /// Why and until when an event is postponed. Not stored on disk: after a restart an event is tried at once.
+    /// Why and until when an event is postponed. Not stored on disk: after a restart an event is sent at once.
     final class Postponement: Sendable {
         let reason: HoldfastError
         let backoff: Backoff

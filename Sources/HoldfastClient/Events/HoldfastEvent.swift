@@ -83,7 +83,7 @@ public struct ConversionEvent: Sendable, Codable {
     }
 }
 
-/// An anonymous user logged in. The server joins what it has of the anonymous user to the account, once.
+/// An anonymous user logged in. The server merges what it has of the anonymous user into the account, once.
 public struct LoginEvent: Sendable, Codable {
     /// The account.
     public var userID: String

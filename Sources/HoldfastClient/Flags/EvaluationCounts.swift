@@ -46,7 +46,7 @@ final class EvaluationCounts: Sendable {
     /// The counters of flags that the server does not have; found without hashing a whole id.
     private let missing = Mutex<[Key: Counter]>([:])
 
-    /// Bounds memory if an app makes up flag keys.
+    /// Limits memory if an app generates flag keys.
     private static let limit = 10_000
 
     /// Returns the counter of a result, or one that nobody reads if there are too many.

@@ -7,7 +7,7 @@ public struct EvaluationDetails: Sendable, Hashable {
     /// of that datafile if it is an integer, else 0.
     public let flagVersion: Int
     public let userID: String
-    /// `nil` if no rule applied, as all members of the variation.
+    /// Id of the variation. This and the other members of the variation are `nil` if no rule applied.
     public let variationID: String?
     /// Name of the variation.
     public let variationKey: String?

@@ -5,7 +5,7 @@ import Synchronization
 final class FlagSource: Sendable {
     struct State {
         var user: HoldfastUser?
-        /// Id of the user before the login, while the server may not have joined the two.
+        /// Id of the anonymous user before the login, until the server has merged the two.
         var anonymousID: String?
         /// Error of the last fetch.
         var failure: HoldfastError?
@@ -120,7 +120,7 @@ final class FlagSource: Sendable {
         return Evaluations(content, after: nil, reports: core.configuration.reportsExposures, counts: counts)
     }
 
-    /// Makes the present flags those of another user, also for a restart without the server.
+    /// Keeps the present flags for another user, also on disk for a restart without the server.
     private func kept(for userID: String) -> Evaluations? {
         guard var content = evaluations?.content else { return nil }
         content.userID = userID
@@ -171,7 +171,7 @@ final class FlagSource: Sendable {
         }
     }
 
-    /// Stops naming the anonymous user once the server has joined the two.
+    /// Stops sending the anonymous user's id once the server has merged the two users.
     private func endJoining(_ userID: String) {
         let waiting = core.anonymousID(joining: userID)
         state.withLock { state in

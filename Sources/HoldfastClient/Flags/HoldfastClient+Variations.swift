@@ -79,7 +79,7 @@ extension HoldfastClient {
         flags.counts.all(resetting: resetting)
     }
 
-    /// Counts an evaluation whose value the app has read otherwise.
+    /// Counts an evaluation and reports its exposure, for a value that the app has read through another method.
     func reportUse(flagKey: String) {
         evaluate(flagKey, ()) { _ in () }
     }

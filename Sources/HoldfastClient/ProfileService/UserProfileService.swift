@@ -50,7 +50,7 @@ public final class UserProfileService: Sendable {
         }
         state.preloaded = Dictionary(preloaded.map { (Key($0.userID), $0.experimentBucketMap) }) { _, last in last }
         for profile in preloaded where state.cache.value(Key(profile.userID)) == nil {
-            // Loaded at no time: a lookup asks the server.
+            // Never loaded: a lookup asks the server.
             let entry = ProfileCache.Entry(
                 userID: profile.userID, variations: profile.experimentBucketMap, exists: true, loadedAt: 0)
             state.cache.set(Key(profile.userID), entry)
@@ -121,8 +121,8 @@ public final class UserProfileService: Sendable {
         }
     }
 
-    /// Sets variations of a user on this device that precede what is stored, until the process ends. They are neither
-    /// saved nor sent to the server; an administrator overrides variations there.
+    /// Sets variations of a user that take precedence over stored ones on this device, until the process ends. They are
+    /// neither saved nor sent to the server; an administrator overrides variations there.
     ///
     /// - Parameter variations: variation ids by experiment id; `nil` removes the overrides.
     public func override(_ variations: [String: String]?, userID: String) {
@@ -186,7 +186,7 @@ public final class UserProfileService: Sendable {
         if isWanted { wanted.ring() }
     }
 
-    /// Reloads a cached user whose profile the server has joined with that of the anonymous user.
+    /// Reloads a cached user whose profile the server has merged with that of the anonymous user.
     private func reload(_ userID: String) {
         let isWanted = state.withLock { state in
             state.loads.settle(Key(userID))

@@ -1,6 +1,6 @@
 /// A remote value with several variants, of which the baseline is what everybody outside the experiment gets.
 ///
-/// A value with the suffix `_baseline`, such as `b_baseline`, is variant `b` with ``baseline`` set: the server moves
+/// A value with the suffix `_baseline`, such as `b_baseline`, is variant `b` with ``baseline`` set: the server changes
 /// the app's default for everybody, without an experiment. Such a value is not tracked as an experimental group.
 ///
 /// ```swift

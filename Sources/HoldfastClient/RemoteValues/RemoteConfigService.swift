@@ -9,8 +9,8 @@ import Synchronization
 /// let paywall: PaywallType = service.remoteValue(for: Key.paywallType)
 /// ```
 ///
-/// A value is, in this order, the app's ``customValue(for:)``, its ``debugValue(for:)``, the keeper's value, and the
-/// default of the type. An incorrect remote value counts as missing.
+/// The value of a key is the first one that exists of: the app's ``customValue(for:)``, its ``debugValue(for:)``, the
+/// keeper's value, the default of the type. An incorrect remote value counts as missing.
 ///
 /// Keep one instance for the whole app, as a singleton: it has state, and its streams end with it. Subclasses override
 /// the methods that are `open`; their own state must be safe to use from several threads.
@@ -80,8 +80,8 @@ open class RemoteConfigService: @unchecked Sendable {
         return stream
     }
 
-    /// Call this when what ``customValue(for:)`` or ``debugValue(for:)`` returns has changed, for the streams of
-    /// ``remoteValues(for:as:)``.
+    /// Updates the streams of ``remoteValues(for:as:)``. Call it when ``customValue(for:)`` or ``debugValue(for:)``
+    /// would return something else than before.
     public func valuesDidChange() {
         changes.notify(())
     }
@@ -101,7 +101,7 @@ open class RemoteConfigService: @unchecked Sendable {
     /// ``getValues(for:)`` found no value for these keys. Called once, unless there are none.
     open func trackKeysNotFound(_ keys: [any RemoteKey]) {}
 
-    /// ``getValues(for:)`` found a value that is not one of the key's type.
+    /// ``getValues(for:)`` found a value that is not of the key's type.
     open func trackIncorrectValue(_ value: HoldfastValue, for key: any RemoteKey) {}
 
     /// ``getValues(for:)`` found these values that are not of their keys' types. Called once, unless there are none.

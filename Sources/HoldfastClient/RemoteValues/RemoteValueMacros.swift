@@ -54,7 +54,7 @@
     public macro BaselineBoolRemoteValue(enabledByDefault: Bool = false) =
         #externalMacro(module: "HoldfastMacros", type: "BaselineBoolRemoteValueMacro")
 
-    /// Adds the fitting macro to each type nested in an enum that has none yet.
+    /// Adds the matching macro to each type nested in an enum that has none yet.
     ///
     /// | nested type | macro |
     /// | --- | --- |

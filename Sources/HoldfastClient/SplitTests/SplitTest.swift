@@ -23,7 +23,8 @@ public protocol SplitTest {
     /// Key of the group in the storage. By default `split_test_database-` and the identifier.
     static var storageKey: String { get }
 
-    /// What users see who do not take part in the test. By default the first of ``SplitTestGroup/testGroups``.
+    /// The group that is shown to users who do not take part in the test. By default the first of
+    /// ``SplitTestGroup/testGroups``.
     static var fallbackGroup: Group { get }
 }
 
@@ -58,7 +59,7 @@ public struct SplitTestHandle<Test: SplitTest>: Sendable {
     public let group: Test.Group
     /// Where the group comes from.
     public let source: SplitTestSource
-    /// Why the server was not asked with success, or the user cannot take part.
+    /// Why the group is not from the server, or why the user cannot take part; `nil` otherwise.
     public let error: SplitTestError?
     private let report: @Sendable () -> Void
 
@@ -112,9 +113,9 @@ public enum SplitTestError: Error, Sendable, Equatable {
     case unavailable(HoldfastError)
     /// The server refused the request, for instance because it has no such experiment.
     case refused(HoldfastError)
-    /// The server or the storage has a group that is none of the test's.
+    /// The server or the storage has a group that the test does not declare.
     case unknownGroup(String)
-    /// The storage failed. The user takes no part, because the group would not last.
+    /// The storage failed. The user does not take part, because the group could not be kept.
     case storage(reason: String)
 }
 

@@ -1,8 +1,8 @@
 public import Foundation
 import Synchronization
 
-/// Keeps groups between two runs of the app. ``UserDefaultsSplitTestStorage`` and ``FileSplitTestStorage`` do; a Keychain
-/// keeps groups even after the app was deleted, see <doc:SplitTests>.
+/// Keeps groups between two runs of the app, as ``UserDefaultsSplitTestStorage`` and ``FileSplitTestStorage`` do. A
+/// Keychain keeps groups even after the app was deleted; see <doc:SplitTests>.
 ///
 /// Calls may come from any thread, but not concurrently.
 public protocol SplitTestStorage: Sendable {

@@ -61,7 +61,7 @@ private final class Exchanges: NSObject, URLSessionDataDelegate, Sendable {
 
     private let state = Mutex(State())
 
-    /// Makes a task before the session is invalidated: an invalid one ends the process.
+    /// Makes a task unless the session is invalidated: making one from an invalidated session ends the process.
     ///
     /// - Returns: `nil` after ``close()``.
     func task(of session: URLSession, for request: URLRequest) -> URLSessionDataTask? {
