@@ -3,13 +3,13 @@ import Dispatch
 import Storage
 import Synchronization
 
-/// A connection that waits for notifications: every transaction that changes projects sends one with its commit,
-/// <https://www.postgresql.org/docs/15/sql-notify.html>.
+/// A connection that listens for notifications: every transaction that changes projects sends one with its commit
+/// (<https://www.postgresql.org/docs/15/sql-notify.html>).
 final class ChangeListener: ProjectWatch, @unchecked Sendable {
     // Safe: mutable state is used on the executor only.
     private let configuration: PostgreSQLConfiguration
     private let changed: @Sendable () -> Void
-    /// Its own, as connecting blocks.
+    /// A separate one, because connecting blocks.
     private let executor = DispatchExecutor(label: "postgresql-listener")
     private let listens = Atomic<Bool>(false)
     private let isCancelled = Atomic<Bool>(false)
@@ -17,7 +17,7 @@ final class ChangeListener: ProjectWatch, @unchecked Sendable {
     private var watch: (any DescriptorWatch)?
     private var schedule = ReconnectSchedule()
 
-    /// After the server has refused to notify, as a standby does.
+    /// The pause after the server has refused to notify, as a standby does, in nanoseconds.
     private static let refusalPause = 10_000_000_000 as UInt64
 
     init(_ configuration: PostgreSQLConfiguration, _ changed: @escaping @Sendable () -> Void) {
@@ -43,7 +43,7 @@ final class ChangeListener: ProjectWatch, @unchecked Sendable {
             self.handle = handle
             schedule.succeeded()
             listens.store(true, ordering: .releasing)
-            // What has changed before it listened.
+            // Something may have changed before the connection listened.
             changed()
         } catch {
             let now = DispatchTime.now().uptimeNanoseconds
@@ -57,7 +57,8 @@ final class ChangeListener: ProjectWatch, @unchecked Sendable {
         }
     }
 
-    /// Watches a duplicate of the socket: libpq closes its own when the connection is lost.
+    /// Watches the socket for input; the executor watches a duplicate, because libpq closes its own when the connection
+    /// is lost.
     private func watch(_ handle: Handle) throws(PostgreSQLError) -> any DescriptorWatch {
         do throws(StorageError) {
             return try executor.watch(PQsocket(handle.pointer)) { [weak self] in self?.receive() }

@@ -15,7 +15,7 @@ public struct ConnectionString: Sendable {
 
     var isWellFormed: Bool { parsed != nil }
 
-    /// Whether it has a password, or may have one, as it is malformed.
+    /// Whether it has a password. `true` for a malformed string, which may contain one.
     public var hasPassword: Bool { parsed.map { $0["password"] != nil } ?? true }
 
     /// The settings by keyword; `nil` if the string is malformed.

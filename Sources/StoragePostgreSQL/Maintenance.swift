@@ -2,8 +2,8 @@ import Bucketing
 import Dispatch
 import Storage
 
-/// Deletes expired assignments, old goal events and audit entries, and values of deleted attributes, folds tallies, and counts
-/// profiles: in small transactions, and by one server at a time. Readers do not depend on it.
+/// Deletes expired assignments, old goal events, old audit entries and values of deleted attributes; folds tallies;
+/// counts profiles. It uses small transactions, and one server at a time does it. Readers do not depend on it.
 final class Maintenance: @unchecked Sendable {
     // Safe: mutable state is used on the executor only.
     private let store: PostgreSQLStore
@@ -18,7 +18,8 @@ final class Maintenance: @unchecked Sendable {
     /// Sweeps between two counts.
     private static let ticksPerCount = 12
 
-    /// One host sweeps, until it has not for a while. No advisory lock: a pooler in transaction mode would lose it.
+    /// Takes or extends the lease of the one server that sweeps; it expires if the server stops sweeping. An advisory
+    /// lock would not do: a pooler in transaction mode would lose it.
     private static let takeLease = Statement(
         "take_lease",
         """
@@ -47,7 +48,7 @@ final class Maintenance: @unchecked Sendable {
         executor.submit { [session] in work(session) }
     }
 
-    /// Blocks until what is under way is done.
+    /// Blocks until the work in progress is done.
     func close() {
         timer.cancel()
         let isClosed = DispatchSemaphore(value: 0)
@@ -71,7 +72,7 @@ final class Maintenance: @unchecked Sendable {
         }
     }
 
-    /// Counts what all servers have stored.
+    /// Counts the profiles and assignments that all servers have stored.
     private func count() {
         session.read([ProfileCount.size()]) { [self] result in
             guard case .success(let rows) = result else { return }
@@ -97,7 +98,7 @@ final class Maintenance: @unchecked Sendable {
         case profiles, audit, erasures, goalEvents, attributes, tallies
     }
 
-    /// Sweeps one thing after the other, each as long as there is more. A failure is left to the next time.
+    /// Sweeps one kind of data after the other, each until nothing is left. After a failure the next sweep continues.
     private func sweep(_ rest: ArraySlice<Sweep>) {
         guard let first = rest.first, !store.isClosed else { return isSweeping = false }
         let done: (_ isMore: Bool) -> Void = { [self] isMore in sweep(isMore ? rest : rest.dropFirst()) }
@@ -125,7 +126,8 @@ final class Maintenance: @unchecked Sendable {
         write([query]) { completion($0?[0].count ?? 0) }
     }
 
-    /// - Parameter completion: called with `nil` after a failure, which readiness and metrics report by others.
+    /// - Parameter completion: called with `nil` after a failure. It is not reported here: readiness and metrics show
+    ///   failures of other transactions.
     private func write(_ queries: [Query], _ completion: @escaping ([Rows]?) -> Void) {
         session.read([Statement.begin()] + queries + [Statement.commit()]) { result in
             completion((try? result.get()).map { Array($0.dropFirst().dropLast()) })
@@ -205,7 +207,7 @@ final class Maintenance: @unchecked Sendable {
         }
     }
 
-    /// Makes one row of many of the same key.
+    /// Replaces many rows of the same key by their sum.
     private func foldTallies(_ done: @escaping (Bool) -> Void) {
         session.read([TallyRows.canFold()]) { [self] result in
             guard case .success(let rows) = result, rows[0].bool(0, 0) else { return done(false) }

@@ -2,7 +2,7 @@ import Bucketing
 import JSON
 import Storage
 
-/// The result of a change, which is decided anew in each attempt.
+/// The result of a change. Each attempt of the transaction sets it again.
 private final class Decided<Value> {
     var value: Value
 
@@ -205,7 +205,7 @@ extension PostgreSQLSession {
         scan(AuditRows.find(query), completion) { rows in rows.indices.map { AuditRows.decode(rows, $0) } }
     }
 
-    /// Makes a change of what all users share.
+    /// Submits a change of data that all users share.
     ///
     /// - Parameters:
     ///   - initial: the result if nothing changes.

@@ -2,7 +2,7 @@ import Bucketing
 import JSON
 import Storage
 
-/// The result of a step, which is applied anew in each attempt of its round.
+/// The result of a step. Each attempt of its transaction sets it again.
 private final class Outcome<Value> {
     var result: Result<Value, StorageError> = .failure(.closed)
 }
@@ -139,7 +139,7 @@ extension PostgreSQLSession {
         let change = PendingChange(.records, [step]) { failure in
             completion(failure.map { .failure($0) } ?? outcome.result)
         }
-        // What it moves in the database, no other change of its transaction would see.
+        // It moves rows in the database, which rules of other changes in the same transaction would not see.
         change.isAlone = true
         submit(change)
     }

@@ -2,24 +2,24 @@ import Bucketing
 import Dispatch
 import Storage
 
-/// The use of a ``PostgreSQLStore`` by one executor, with connections of its own.
+/// The session of one executor with a ``PostgreSQLStore``, with its own connections.
 ///
-/// Lookups of a batch are one query, and those that come while it is away are the next one. Changes that wait become one
-/// transaction, see ``WriteRound``.
+/// The lookups of a batch become one query; lookups that arrive before its result become the next one. Waiting changes
+/// become one transaction; see ``WriteRound``.
 final class PostgreSQLSession: StoreSession, @unchecked Sendable {
     // Safe: used on its executor only.
 
-    /// What waits for its turn, in order.
+    /// A change that waits for a transaction.
     private enum Waiting {
         case change(PendingChange)
         case project(ProjectChange)
     }
 
-    /// A connection for changes. While it waits for a commit, another one may go on with the changes of other users.
+    /// A connection for changes. While it waits for a commit, another one can write the changes of other users.
     private final class Writer {
         let connection: Connection
         var isBusy = false
-        /// Of the transaction under way.
+        /// The users of the transaction in progress.
         var users: Set<Identifier> = []
 
         init(_ connection: Connection) {
@@ -37,16 +37,16 @@ final class PostgreSQLSession: StoreSession, @unchecked Sendable {
     private var isLookingUp = false
     private var waiting: [Waiting] = []
     private var waitingChanges = 0
-    /// A change of what all users share has the database for itself, as far as this session is concerned.
+    /// Whether a ``ProjectChange`` is in progress; this session runs no other transaction at the same time.
     private var changesProject = false
     private var isInBatch = false
     private var gathering = Gathering()
     private var isClosed = false
-    /// Itself while something waits: its owner may close it and let it go before that is done.
+    /// The session itself while something waits, so that it outlives an owner that closes and releases it.
     private var untilDone: PostgreSQLSession?
 
     /// The maximum number of lookups that wait.
-    private static let mostLookups = 65_536
+    private static let lookupLimit = 65_536
     /// The maximum number of lookups of one query.
     private static let lookupsPerQuery = 4_096
 
@@ -67,7 +67,7 @@ final class PostgreSQLSession: StoreSession, @unchecked Sendable {
 
     // MARK: Batches
 
-    /// Connections are made when they are needed, and made again when they are lost.
+    /// Does nothing: connections are opened when they are needed.
     func prepareLookups() {}
 
     func beginBatch() {
@@ -102,7 +102,7 @@ final class PostgreSQLSession: StoreSession, @unchecked Sendable {
     func close() {
         guard !isClosed else { return }
         isClosed = true
-        // The executor of a loop that has ended calls nobody any more.
+        // The executor of a stopped loop runs no more work, so nothing would complete.
         guard executor.submit({}) else {
             reader.abort()
             for writer in writers { writer.connection.abort() }
@@ -112,7 +112,7 @@ final class PostgreSQLSession: StoreSession, @unchecked Sendable {
         flush()
     }
 
-    /// Does something later on the executor.
+    /// Schedules work on the executor after a delay.
     func after(milliseconds: Int, _ work: @escaping () -> Void) {
         // Safe: called on the executor.
         nonisolated(unsafe) let work = work
@@ -125,7 +125,7 @@ final class PostgreSQLSession: StoreSession, @unchecked Sendable {
 
     private var lookupRefusal: StorageError? {
         if isClosed || store.isClosed { return .closed }
-        return profileLookups.count + attributeLookups.count < Self.mostLookups ? nil : .overloaded
+        return profileLookups.count + attributeLookups.count < Self.lookupLimit ? nil : .overloaded
     }
 
     func profile(of userID: Identifier, _ completion: @escaping Completion<ProfileRecord?>) {
@@ -164,7 +164,7 @@ final class PostgreSQLSession: StoreSession, @unchecked Sendable {
 
     private typealias Lookups<Record> = [(userID: Identifier, completion: Completion<Record?>)]
 
-    /// - Parameter done: called before the lookups' completions, or with why they have not been called.
+    /// - Parameter done: called before the completions of the lookups; or with an error, and then they are not called.
     private func lookUp(
         _ profiles: Lookups<ProfileRecord>, _ attributes: Lookups<AttributeRecord>,
         done: @escaping (PostgreSQLError?) -> Void
@@ -201,8 +201,8 @@ final class PostgreSQLSession: StoreSession, @unchecked Sendable {
         for lookup in attributes { lookup.completion(.failure(failure)) }
     }
 
-    /// Sends lookups that failed together as one query for each node of a distributed database, so that one that cannot be
-    /// reached fails only its users.
+    /// Sends lookups that failed together again, as one query for each node of a distributed database, so that an
+    /// unreachable node fails only its own users.
     private func divide(_ profiles: Lookups<ProfileRecord>, _ attributes: Lookups<AttributeRecord>) {
         let users = Set(profiles.map(\.userID)).union(attributes.map(\.userID))
         attempt([UserRows.nodes(.texts(users.map(\.string)))]) { [self] result in
@@ -240,7 +240,9 @@ final class PostgreSQLSession: StoreSession, @unchecked Sendable {
 
     // MARK: Reads
 
-    /// Reads, once more after a serialization failure. There are rows for each query.
+    /// Reads, and retries after a serialization failure.
+    ///
+    /// - Parameter completion: called with the rows of each query.
     func read(_ queries: [Query], _ completion: @escaping (Result<[Rows], StorageError>) -> Void) {
         attempt(queries) { result in completion(result.mapError(\.asStorageError)) }
     }
@@ -316,7 +318,8 @@ final class PostgreSQLSession: StoreSession, @unchecked Sendable {
         store.settled(count)
     }
 
-    /// Starts transactions as long as a connection is free. One that fails at once makes way for the next.
+    /// Starts transactions while connections are free. A transaction that fails at once frees its connection for the
+    /// next.
     private func startRound() {
         while !changesProject, let first = waiting.first {
             switch first {
@@ -343,8 +346,8 @@ final class PostgreSQLSession: StoreSession, @unchecked Sendable {
         }
     }
 
-    /// Takes the changes of the next transaction: as many as may be together, in order, up to one of a user whom a
-    /// transaction under way concerns.
+    /// Takes the changes of the next transaction, in order: as many as can be combined, up to the first one of a user
+    /// whom a transaction in progress concerns.
     private func takeChanges() -> [PendingChange] {
         var changes: [PendingChange] = []
         var steps = 0
@@ -371,13 +374,13 @@ final class PostgreSQLSession: StoreSession, @unchecked Sendable {
         return changes
     }
 
-    /// Writes a little.
+    /// Writes one small row, as a test of the database.
     func probe(slot: Int64, _ completion: @escaping @Sendable (Result<Void, StorageError>) -> Void) {
         guard !isClosed else { return completion(.failure(.closed)) }
         writers[0].connection.run([Self.probeStatement(.integer(slot))]) { [self] result in
             switch result {
             case .success:
-                store.hasProven()
+                store.probeSucceeded()
                 completion(.success(()))
             case .failure(let error): completion(.failure(error.asStorageError))
             }

@@ -5,8 +5,8 @@ import Synchronization
 
 /// Stores everything in a PostgreSQL database, which any number of servers on any number of hosts may share.
 ///
-/// Each session has connections of its own, driven by its executor. Nothing is cached: what one server has acknowledged,
-/// all servers read from then on.
+/// Each session has its own connections, driven by its executor. Nothing is cached: every server reads what any server
+/// has acknowledged.
 public final class PostgreSQLStore: Store {
     private struct State {
         var metrics = StoreMetrics()
@@ -24,7 +24,7 @@ public final class PostgreSQLStore: Store {
     private let state = Mutex(State())
     /// Checked by each operation.
     private let closed = Atomic<Bool>(false)
-    /// Entered while a change waits or is under way.
+    /// Entered for each change that waits or is in progress.
     private let pending = DispatchGroup()
     private let waitingChanges = Atomic<Int>(0)
     private let maintenance = Mutex<Maintenance?>(nil)
@@ -54,7 +54,7 @@ public final class PostgreSQLStore: Store {
                 let counted = try ProfileCount.read(handle, isDistributed: isDistributed)
                 state.withLock { $0.counted = counted }
             } catch {
-                // A node that cannot be reached fails only its users.
+                // An unreachable node fails only its own users.
                 guard isDistributed, error.mayConcernOneNode else { throw error }
             }
         } catch {
@@ -68,8 +68,8 @@ public final class PostgreSQLStore: Store {
         }
     }
 
-    /// Makes the tables, or brings them to this release's version, and distributes the large ones if the database has the
-    /// extension `citus`. Blocks until done.
+    /// Creates the tables or migrates them to this release's version, and distributes the large ones if the database
+    /// has the extension `citus`. Blocks until done.
     ///
     /// - Returns: the version before and after.
     /// - Throws: ``DatabaseError``
@@ -93,7 +93,7 @@ public final class PostgreSQLStore: Store {
         maintenance.run { [probeSlot] session in session.probe(slot: probeSlot, completion) }
     }
 
-    /// - Returns: `nil` behind a pooler, whose sessions are other clients', too.
+    /// - Returns: `nil` behind a pooler, because other clients share its sessions.
     public func watchProjects(_ changed: @escaping @Sendable () -> Void) -> (any ProjectWatch)? {
         guard !configuration.isPooled, !isClosed else { return nil }
         let listener = ChangeListener(configuration, changed)
@@ -116,7 +116,7 @@ public final class PostgreSQLStore: Store {
     public func close() {
         closed.store(true, ordering: .sequentiallyConsistent)
         for listener in listeners.withLock({ $0 }) { listener.cancel() }
-        // Changes have a deadline themselves; an executor that has ended calls nobody.
+        // With a time-out: changes have a deadline, but a stopped executor never completes them.
         _ = pending.wait(timeout: .now() + settings.waitingSeconds + 2 * configuration.statementTimeout)
         let maintenance = maintenance.withLock { maintenance in
             defer { maintenance = nil }
@@ -129,9 +129,9 @@ public final class PostgreSQLStore: Store {
 
     var isClosed: Bool { closed.load(ordering: .relaxed) }
 
-    /// Admits a change.
+    /// Admits changes; each admission requires a later call of ``settled(_:)``.
     ///
-    /// - Returns: `nil`, and ``settled(_:)`` must follow, or why it is refused.
+    /// - Returns: why they are refused; `nil` if they are admitted.
     func admit(_ changes: Int) -> StorageError? {
         pending.enter()
         guard !closed.load(ordering: .sequentiallyConsistent) else {
@@ -170,8 +170,8 @@ public final class PostgreSQLStore: Store {
         if hasRecovered { configuration.report(nil) }
     }
 
-    /// A probe has been written.
-    func hasProven() {
+    /// Notes that a probe was written, so the store works again.
+    func probeSucceeded() {
         let hasRecovered = state.withLock { state in
             defer { state.failure = nil }
             return state.failure != nil
@@ -179,7 +179,7 @@ public final class PostgreSQLStore: Store {
         if hasRecovered { configuration.report(nil) }
     }
 
-    /// A transaction failed for a reason that does not lie in its changes.
+    /// Notes that a transaction failed for a reason other than its own changes.
     func writesFail(_ error: StorageError) {
         let isFirst = state.withLock { state in
             defer { state.failure = error }
@@ -195,7 +195,7 @@ public final class PostgreSQLStore: Store {
         }
     }
 
-    /// Takes over a count of what all servers have stored.
+    /// Sets the numbers of profiles and assignments that all servers have stored.
     func recounted(profiles: Int64, assignments: Int64) {
         state.withLock { state in
             state.counted = (profiles, assignments)
@@ -204,7 +204,7 @@ public final class PostgreSQLStore: Store {
     }
 }
 
-/// What metrics need of a transaction.
+/// What the metrics count of a committed transaction.
 struct CommittedTransaction {
     var changes = 0
     var seconds = 0.0

@@ -2,20 +2,20 @@ import Migrations
 
 /// The version of the tables.
 enum Schema {
-    /// The advisory lock of servers that start together; any number that no one else uses.
+    /// The advisory lock of servers that start at the same time; a number that nothing else uses.
     private static let lock = 4_739_118_001
 
-    /// The tables that Citus distributes, by what identifies a user: a user's rows are all on one node. The others are small,
-    /// and stay on the coordinator.
+    /// The tables that Citus distributes, with the column that identifies the user: all rows of a user are on one node.
+    /// The other tables are small and stay on the coordinator.
     private static let distributedTables: [(table: String, column: String)] = [
         ("users", "user_id"), ("exposures", "user_id"), ("goal_events", "user_id"),
         ("user_goals", "user_id"), ("sticky_documents", "attribute_value"),
     ]
 
-    /// Brings the tables to this release's version, in one transaction under a lock.
+    /// Creates the tables or migrates them to this release's version, in one transaction under a lock.
     ///
-    /// - Parameter distributes: whether tables that are there already are distributed if the database has the extension
-    ///   `citus`, which takes time and locks; new ones are in any case.
+    /// - Parameter distributes: whether existing tables are distributed if the database has the extension `citus`,
+    ///   which takes time and locks. New tables always are.
     /// - Returns: the versions before and after.
     static func migrate(_ handle: Handle, distributes: Bool) throws(PostgreSQLError) -> (from: Int, to: Int) {
         let steps = Migrations.postgreSQL
@@ -31,7 +31,7 @@ enum Schema {
         try handle.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
         do throws(PostgreSQLError) {
             try handle.execute("SELECT pg_advisory_xact_lock(\(lock))")
-            // Another server may have migrated in the meantime, which the catalog may not show to a query by name.
+            // Another server may have migrated meanwhile; a lookup of the table by name might not see that.
             try handle.execute("CREATE TABLE IF NOT EXISTS holdfast_schema (version integer NOT NULL)")
             let version = try handle.execute("SELECT max(version) FROM holdfast_schema").first?.first
             let from = version?.flatMap { Int($0) } ?? 0
@@ -66,7 +66,7 @@ enum Schema {
         return distributedTables.filter { !distributed.contains($0.table) }
     }
 
-    /// Distributes tables in one transaction with what made them. A user's rows are colocated.
+    /// Distributes tables in the transaction that created them. All rows of a user are colocated.
     private static func distribute(_ handle: Handle) throws(PostgreSQLError) {
         try handle.execute("SET LOCAL statement_timeout = 0")
         for (table, column) in try undistributed(handle) {
@@ -104,12 +104,13 @@ enum Schema {
     }
 }
 
-/// The numbers of profiles and assignments of all servers: counted in a small database, estimated from a sample in a great
-/// one. Of a distributed table the coordinator does not know the size: there the samples grow until one is large enough.
+/// The numbers of profiles and assignments in the database: exact in a small database, estimated from a sample in a
+/// large one. The coordinator of a distributed table does not know its size, so the sample grows until it is large
+/// enough.
 enum ProfileCount {
-    /// Rows that are counted without sampling.
+    /// The largest number of rows that are counted without sampling.
     private static let exact = 100_000.0
-    /// Rows that are a large enough sample.
+    /// The number of rows that a sample must have.
     private static let enough = 10_000.0
 
     static func read(

@@ -2,14 +2,15 @@ import CPostgreSQL
 import Dispatch
 import Storage
 
-/// A connection to the server that belongs to one executor. It sends exchanges in pipeline mode, one after the other, and
-/// never blocks. A connection that is lost is made again when it is needed.
+/// A connection to the database server that belongs to one executor. It never blocks: it sends exchanges in libpq's
+/// pipeline mode, one after the other. After a failure it reconnects when it is next needed.
 final class Connection: @unchecked Sendable {
     // Safe: used on its executor only.
 
     typealias Completion = (Result<[Rows], PostgreSQLError>) -> Void
 
-    /// Statements that are sent together and end with one Sync. All have succeeded, or the first that failed is reported.
+    /// Statements that are sent together and end with one Sync message. Either all succeed, or the error of the first
+    /// one that failed is reported.
     private struct Exchange {
         let queries: [Query]
         /// Monotonic nanoseconds.
@@ -17,7 +18,7 @@ final class Connection: @unchecked Sendable {
         let completion: Completion
     }
 
-    /// What the server still has to answer of the exchange under way.
+    /// A result that the server sends for the current exchange.
     private enum Step {
         case prepare(String)
         case query
@@ -35,7 +36,7 @@ final class Connection: @unchecked Sendable {
     private let connector: Connector
     private let configuration: PostgreSQLConfiguration
     /// Called after completions, which may have submitted more.
-    private let afterwards: () -> Void
+    private let completionsCalled: () -> Void
     private var state = State.idle
     private var schedule = ReconnectSchedule()
     private var watch: (any DescriptorWatch)?
@@ -50,24 +51,24 @@ final class Connection: @unchecked Sendable {
     private var isRollingBack = false
     private var isTicking = false
     private var closesWhenIdle = false
-    /// Whether the owner has a transaction open that goes on after an exchange.
+    /// Whether the owner keeps a transaction open between exchanges.
     var isInTransaction = false
 
     init(
         on executor: any StoreExecutor, _ connector: Connector, _ configuration: PostgreSQLConfiguration,
-        afterwards: @escaping () -> Void
+        completionsCalled: @escaping () -> Void
     ) {
         self.executor = executor
         self.connector = connector
         self.configuration = configuration
-        self.afterwards = afterwards
+        self.completionsCalled = completionsCalled
     }
 
     deinit {
         watch?.cancel()
     }
 
-    /// Whether an exchange is under way or waits.
+    /// Whether an exchange is in progress or waits.
     var isBusy: Bool { current != nil || !waiting.isEmpty }
 
     /// Sends statements after those submitted earlier.
@@ -129,7 +130,7 @@ final class Connection: @unchecked Sendable {
             failWaiting(error)
             if closesWhenIdle { shutDown() }
         }
-        afterwards()
+        completionsCalled()
     }
 
     private func watch(_ handle: Handle) throws(PostgreSQLError) -> any DescriptorWatch {
@@ -208,7 +209,7 @@ final class Connection: @unchecked Sendable {
         return add(parameters[...])
     }
 
-    // Safe: nothing is written there, nor read.
+    // Safe: never read or written.
     private nonisolated(unsafe) static let empty = UnsafeRawPointer(
         UnsafeMutableRawPointer.allocate(byteCount: 1, alignment: 1))
 
@@ -227,20 +228,21 @@ final class Connection: @unchecked Sendable {
         guard PQconsumeInput(handle.pointer) == 1 else {
             receive(handle)
             lose(error ?? lastError(handle))
-            return afterwards()
+            return completionsCalled()
         }
         if watch?.awaitsWriting == true { flush(handle) }
         receive(handle)
         if case .open(let open) = state, open === handle, PQstatus(handle.pointer) == CONNECTION_BAD {
             lose(error ?? lastError(handle))
         }
-        afterwards()
+        completionsCalled()
     }
 
     private func receive(_ handle: Handle) {
         while current != nil, PQisBusy(handle.pointer) == 0 {
             guard let result = PQgetResult(handle.pointer) else {
-                // The end of a statement. Twice means that the server owes nothing, though it does.
+                // The end of a statement's results. A second one without a result in between means that libpq expects
+                // no more, although the exchange is not complete.
                 guard !endedStep, PQstatus(handle.pointer) == CONNECTION_OK else { return lose(lastError(handle)) }
                 endedStep = true
                 nextStep += 1
@@ -251,7 +253,7 @@ final class Connection: @unchecked Sendable {
         }
     }
 
-    /// - Returns: whether to look for more.
+    /// - Returns: whether to read further results.
     private func take(_ result: OpaquePointer, _ handle: Handle) -> Bool {
         switch PQresultStatus(result) {
         case PGRES_PIPELINE_SYNC:
@@ -268,7 +270,7 @@ final class Connection: @unchecked Sendable {
             }
         case PGRES_PIPELINE_ABORTED: break
         default:
-            // Commits may fail behind the last statement.
+            // The first error is the cause. A failing COMMIT can be the only one.
             if error == nil { error = PostgreSQLError(result) }
         }
         PQclear(result)
@@ -290,7 +292,7 @@ final class Connection: @unchecked Sendable {
         }
         isRollingBack = false
         let result: Result<[Rows], PostgreSQLError> = error.map { .failure($0) } ?? .success(rows)
-        // What a node of a distributed database has failed with came over a connection that is well.
+        // An error of one node of a distributed database does not mean that this connection failed.
         if case .failure(let error) = result, error.remedy == .reconnect, !error.mayConcernOneNode {
             return lose(error)
         }
@@ -312,8 +314,8 @@ final class Connection: @unchecked Sendable {
         PostgreSQLError(connection: PostgreSQLError.line(String(cString: PQerrorMessage(handle.pointer))))
     }
 
-    /// Gives the connection up. Exchanges that have not been sent fail, too: they would wait for as long as it takes to
-    /// connect.
+    /// Closes the connection after a failure. Exchanges that have not been sent fail, too: otherwise they would wait
+    /// for the reconnection.
     private func lose(_ error: PostgreSQLError) {
         watch?.cancel()
         watch = nil
@@ -331,7 +333,7 @@ final class Connection: @unchecked Sendable {
         for exchange in failed { exchange.completion(.failure(error)) }
     }
 
-    /// Looks for overdue exchanges now and then, while there are any.
+    /// Schedules a check for overdue exchanges, every 250 ms while there are exchanges.
     private func tickSoon() {
         guard !isTicking else { return }
         isTicking = true
@@ -348,9 +350,9 @@ final class Connection: @unchecked Sendable {
         let late = PostgreSQLError(
             connection: "it has not responded within \(configuration.statementTimeout) seconds")
         if let current, now > current.deadline {
-            // The server may still do it; it must not be sent anything else.
+            // The server may still execute it, so nothing else must be sent on this connection.
             lose(late)
-            return afterwards()
+            return completionsCalled()
         }
         guard case .connecting = state else { return }
         let time = now
@@ -358,6 +360,6 @@ final class Connection: @unchecked Sendable {
         guard !overdue.isEmpty else { return }
         waiting.removeAll { time > $0.deadline }
         for exchange in overdue { exchange.completion(.failure(late)) }
-        afterwards()
+        completionsCalled()
     }
 }

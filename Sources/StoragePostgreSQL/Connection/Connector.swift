@@ -3,9 +3,9 @@ import Dispatch
 import Glibc
 import Synchronization
 
-/// A connection of libpq, which one thread at a time uses.
+/// Owns a connection of libpq, which only one thread at a time may use.
 final class Handle: @unchecked Sendable {
-    // Safe: the connector hands it over to the executor of a session.
+    // Safe: the connector passes it to the executor of one session, and keeps no reference.
     let pointer: OpaquePointer
 
     fileprivate init(_ pointer: OpaquePointer) {
@@ -17,25 +17,27 @@ final class Handle: @unchecked Sendable {
     }
 }
 
-/// Makes connections on threads of its own: resolving names, a handshake of TLS and the key derivation of SCRAM would block
-/// an event loop.
+/// Opens connections on its own threads: name resolution, the TLS handshake and SCRAM's key derivation would block an
+/// event loop.
 ///
-/// It uses libpq's blocking interface, because only that obeys `connect_timeout`: with several hosts in the connection
-/// string, one that does not respond must not keep it from the next.
+/// It uses libpq's blocking interface, because only that one applies `connect_timeout`: if the connection string has
+/// several hosts and one does not respond, the next one is tried.
 final class Connector: Sendable {
     private let configuration: PostgreSQLConfiguration
-    /// So many connections are made at once.
-    private let lanes = (0..<8).map { DispatchQueue(label: "postgresql-connector-\($0)", qos: .userInitiated) }
+    /// Their number is the number of connections that are opened at the same time.
+    private let queues = (0..<8).map { DispatchQueue(label: "postgresql-connector-\($0)", qos: .userInitiated) }
     private let next = Atomic<Int>(0)
 
     init(_ configuration: PostgreSQLConfiguration) {
         self.configuration = configuration
     }
 
-    /// - Parameter completion: called on another thread.
+    /// Connects on another thread.
+    ///
+    /// - Parameter completion: called on that thread.
     func connect(_ completion: @escaping @Sendable (Result<Handle, PostgreSQLError>) -> Void) {
-        let lane = next.wrappingAdd(1, ordering: .relaxed).newValue
-        lanes[Int(lane.magnitude % UInt(lanes.count))].async { [self] in
+        let number = next.wrappingAdd(1, ordering: .relaxed).newValue
+        queues[Int(number.magnitude % UInt(queues.count))].async { [self] in
             completion(Result { () throws(PostgreSQLError) in try connect() })
         }
     }
@@ -49,13 +51,13 @@ final class Connector: Sendable {
         return handle
     }
 
-    /// A connection whose calls block, for the start.
+    /// Opens a connection in blocking mode, for the start of the store, commands and listeners.
     static func open(_ configuration: PostgreSQLConfiguration) throws(PostgreSQLError) -> Handle {
         guard ConnectionString(configuration.url).isWellFormed else {
-            // libpq's message would repeat it with the password.
+            // libpq's message would contain the string with its password.
             throw PostgreSQLError(connection: "it must be a connection string of libpq, such as postgresql://host/name")
         }
-        // What comes first is overridden by the connection string, which stands for `dbname`.
+        // The connection string is the value of `dbname`: its settings override those before it.
         let parameters = [
             ("connect_timeout", "5"), ("keepalives_idle", "10"), ("keepalives_interval", "5"),
             ("keepalives_count", "3"),
@@ -81,7 +83,8 @@ final class Connector: Sendable {
         }
         cpostgresql_ignore_notices(pointer)
         guard !configuration.isPooled else { return handle }
-        // The client gives up first; these end what it has left behind. Behind a pooler they would be other clients', too.
+        // The client's own time-out is shorter. These limits end what it has left running. Behind a pooler they would
+        // also apply to other clients.
         let milliseconds = Int(configuration.statementTimeout * 1_000)
         try handle.execute(
             """

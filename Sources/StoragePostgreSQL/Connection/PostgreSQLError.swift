@@ -30,24 +30,26 @@ struct PostgreSQLError: Error, CustomStringConvertible {
 
     /// What to do about the error.
     enum Remedy {
-        /// Somebody else has changed a record meanwhile: read and apply again.
+        /// Another writer has changed a record since it was read: read and apply the rules again.
         case applyAgain
-        /// Serialization failure or deadlock: the same once more.
+        /// Serialization failure or deadlock: run the same transaction again.
         case retry
-        /// Connect again; a failover may have made another server the primary.
+        /// Reconnect; a failover may have made another server the primary.
         case reconnect
         case none
     }
 
-    /// The condition of a guard does not hold. The statements of this module raise it by dividing by zero.
-    static let lostRace = "22012"
+    /// SQLSTATE of a version conflict: a row is no longer the one that was read. Statements of this module raise it by
+    /// dividing by zero.
+    static let versionConflict = "22012"
 
     // https://www.postgresql.org/docs/15/errcodes-appendix.html
     var remedy: Remedy {
         switch state {
-        case Self.lostRace: .applyAgain
+        case Self.versionConflict: .applyAgain
         case "40001", "40P01": .retry
-        // Shutdown, crash, start-up; a read-only server, such as a standby; statements that the session lacks or has.
+        // The server shuts down, crashed or starts up; it is read-only, such as a standby; a prepared statement is
+        // unknown or exists already.
         case "", "57P01", "57P02", "57P03", "57P05", "25006", "26000", "42P05": .reconnect
         default: state.hasPrefix("08") ? .reconnect : .none
         }
@@ -55,10 +57,11 @@ struct PostgreSQLError: Error, CustomStringConvertible {
 
     /// Whether the fault may lie in the data of one change, so that others may succeed without it.
     var mayConcernOneChange: Bool {
-        ["21", "22", "23", "54"].contains { state.hasPrefix($0) } && state != Self.lostRace
+        ["21", "22", "23", "54"].contains { state.hasPrefix($0) } && state != Self.versionConflict
     }
 
-    /// Whether a node of a distributed database may have failed that not all users are on; the connection itself is well.
+    /// Whether the error may come from one node of a distributed database, so that it does not concern all users. The
+    /// connection itself still works.
     var mayConcernOneNode: Bool { state.hasPrefix("08") || state.hasPrefix("57P") }
 
     var description: String {
@@ -73,7 +76,7 @@ struct PostgreSQLError: Error, CustomStringConvertible {
         case "42P01", "42703", "3F000":
             .unavailable(reason: "the tables of the database are missing or of another release: \(message)")
         case "57014", "55P03": .unavailable(reason: "the database took too long: \(message)")
-        case "40001", "40P01", Self.lostRace: .overloaded
+        case "40001", "40P01", Self.versionConflict: .overloaded
         default: .unavailable(reason: description)
         }
     }

@@ -1,6 +1,6 @@
-/// A statement of SQL.
+/// An SQL statement.
 struct Statement {
-    /// Under this name a connection prepares it once.
+    /// The name under which each connection prepares it once.
     let name: String
     let sql: String
 
@@ -13,8 +13,8 @@ struct Statement {
         Query(statement: self, parameters: parameters)
     }
 
-    /// The statement, which must have an effect on as many rows as its first parameter has elements; otherwise it fails with
-    /// ``PostgreSQLError/lostRace``, and with it the transaction.
+    /// The statement with a check that it affects as many rows as its first parameter has elements. Otherwise it fails
+    /// with ``PostgreSQLError/versionConflict``, and the transaction with it.
     var guarded: Statement {
         Statement(
             "\(name)_guarded",
@@ -35,10 +35,10 @@ struct Query {
 
 /// A parameter in PostgreSQL's binary format.
 ///
-/// The formats are those of the `*recv` functions of its types: integers in network byte order, texts in UTF-8; arrays as
-/// `array_recv` reads them.
+/// The formats are those of the `*recv` functions of its types: integers in network byte order, texts in UTF-8; arrays
+/// as `array_recv` reads them.
 struct Parameter {
-    /// The object id of its type, as in `pg_type.dat`.
+    /// The object id of its type, see `pg_type.dat`.
     let type: UInt32
     /// `nil` is NULL.
     let bytes: [UInt8]?

@@ -1,5 +1,5 @@
-/// When a lost connection may be made again: at once for the first time, then with pauses that double up to a limit, so that a
-/// server that comes back is not overrun. Pure: times are passed in.
+/// When a connection may be opened again after a failure: with a pause that doubles up to a limit, so that a server
+/// that restarts is not overloaded. Pure: times are passed in.
 struct ReconnectSchedule {
     static let shortest: UInt64 = 50_000_000
     static let longest: UInt64 = 1_000_000_000
@@ -16,7 +16,7 @@ struct ReconnectSchedule {
         self = ReconnectSchedule()
     }
 
-    /// - Parameter jitter: from 0 to 1; spreads the attempts of several connections.
+    /// - Parameter jitter: 0 to 1, random; spreads the attempts of several connections.
     mutating func failed(_ error: PostgreSQLError, at now: UInt64, jitter: Double) {
         let pause = min(Self.longest, Self.shortest << UInt64(min(failures, 10)))
         failures += 1

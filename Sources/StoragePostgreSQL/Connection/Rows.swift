@@ -1,8 +1,8 @@
 import Bucketing
 import CPostgreSQL
 
-/// The rows that a statement returned, in PostgreSQL's binary format. It trusts no byte: a value of an unexpected form reads
-/// as zero or empty.
+/// The rows that a statement returned, in PostgreSQL's binary format. The bytes are not trusted: a value with an
+/// unexpected format reads as zero or empty.
 final class Rows: @unchecked Sendable {
     // Safe: libpq does not change a result.
     private let result: OpaquePointer

@@ -178,7 +178,7 @@ extension Handle {
         PQclear(try checked(end))
     }
 
-    /// Has a sequence go on behind a number.
+    /// Makes a sequence continue after a number.
     func setSequence(_ sequence: String, to last: Int64) throws(PostgreSQLError) {
         _ = try query("SELECT setval(\(sequence), greatest($1, 1), $1 > 0)", [.integer(last)])
     }

@@ -6,7 +6,7 @@ public import Storage
 public final class PostgreSQLCopy: CopyTarget {
     public let name: String
     private let handle: Handle
-    /// Whether the copy began with empty tables, so that nothing can be in the way of what is inserted.
+    /// Whether the copy began with empty tables, so that inserted rows cannot conflict with others.
     private var isFresh = false
 
     private init(_ name: String, _ handle: Handle) {
@@ -14,7 +14,7 @@ public final class PostgreSQLCopy: CopyTarget {
         self.handle = handle
     }
 
-    /// A database to copy, which servers may be using.
+    /// Opens the source of a copy, which servers may use at the same time.
     ///
     /// - Throws: ``DatabaseError`` if it is not of this release's version.
     public static func source(url: String) throws(DatabaseError) -> PostgreSQLCopy {
@@ -24,7 +24,7 @@ public final class PostgreSQLCopy: CopyTarget {
         }
     }
 
-    /// A database that is to become a copy; its tables are made if there are none.
+    /// Opens the target of a copy; creates its tables if they are missing.
     ///
     /// - Throws: ``DatabaseError``
     public static func target(url: String) throws(DatabaseError) -> PostgreSQLCopy {
@@ -35,7 +35,7 @@ public final class PostgreSQLCopy: CopyTarget {
         _ url: String, _ prepare: (Handle) throws(PostgreSQLError) -> Void
     ) throws(DatabaseError) -> PostgreSQLCopy {
         var configuration = PostgreSQLConfiguration(url: url)
-        // Without prepared statements and settings of the session, as it may be a pooler.
+        // There may be a pooler: use no prepared statements and no settings of the session.
         configuration.isPooled = true
         do throws(PostgreSQLError) {
             let handle = try Connector.open(configuration)
@@ -53,7 +53,7 @@ public final class PostgreSQLCopy: CopyTarget {
         let keys = table.keyNames.joined(separator: ", ")
         let places = (1...table.keyCount).map { "$\($0)" }.joined(separator: ", ")
         var conditions = row == nil ? [] : ["(\(keys)) > (\(places))"]
-        // Users without either have rows for the sake of other tables.
+        // Users without either have rows because other tables refer to them.
         if table == .users { conditions.append("(profile IS NOT NULL OR attributes IS NOT NULL)") }
         let condition = conditions.isEmpty ? "" : "WHERE \(conditions.joined(separator: " AND ")) "
         let rows = try handle.query(
@@ -65,7 +65,7 @@ public final class PostgreSQLCopy: CopyTarget {
         }
     }
 
-    /// Adds up the tallies of one experiment after the other, until there are any behind the row.
+    /// Adds up the tallies of one experiment after the other, until some follow the row.
     private func tallies(_ table: CopiedTable, after row: CopiedRow?) throws(PostgreSQLError) -> [CopiedRow] {
         let kind = table == .variationUsers ? "goal IS NULL" : "goal IS NOT NULL"
         var (experiment, comparison) = (row?.values[0].string ?? "", ">=")
@@ -83,7 +83,7 @@ public final class PostgreSQLCopy: CopyTarget {
             var sums: [TallyRow.Key: TallyRow] = [:]
             for index in rows.indices {
                 guard let row = TallyRow(rows, index) else { continue }
-                // A single row stays as it is: adding may write the same sum in another way.
+                // A single row stays as it is: adding can give another representation of the same sum.
                 if sums[row.key]?.add(row) == nil { sums[row.key] = row }
             }
             let sorted = sums.values.map { CopiedRow($0, in: table) }.sorted { $0.precedes($1, in: table) }
@@ -133,7 +133,7 @@ public final class PostgreSQLCopy: CopyTarget {
         try transaction { () throws(PostgreSQLError) in
             let gone = isFresh ? old : old + new
             if !gone.isEmpty { try delete(gone, from: table) }
-            // An event of one sender may have another number in a copy that is out of date.
+            // In an outdated copy the event with the same sender's id may have another number.
             if table == .goalEvents, !isFresh, !new.isEmpty {
                 _ = try handle.query(
                     """
@@ -164,9 +164,9 @@ public final class PostgreSQLCopy: CopyTarget {
 
     public func finish(_ counters: CopiedCounters) throws {
         try transaction { () throws(PostgreSQLError) in
-            // A role may have a time-out that fits requests.
+            // The role may have a time-out that is too short for a copy.
             try handle.execute("SET LOCAL statement_timeout = 0")
-            // Everyone with rows in other tables has one there, too.
+            // Every user with rows in other tables needs one there, too.
             try handle.execute(
                 """
                 INSERT INTO users (user_id, version)
@@ -184,7 +184,7 @@ public final class PostgreSQLCopy: CopyTarget {
             guard let source = try CopyState.read(handle)?.source else { return }
             try CopyState.set(source, isComplete: true, handle)
         }
-        // For plans, and for the number of profiles that servers estimate.
+        // For the query planner, and for the number of profiles that servers estimate.
         try handle.execute("ANALYZE users, exposures, goal_events, user_goals, tallies, sticky_documents, audit")
     }
 
@@ -200,8 +200,8 @@ public final class PostgreSQLCopy: CopyTarget {
     }
 }
 
-/// The mark of a database that is or was the target of a copy: a row of `leases`, as a role that serves cannot drop tables. The
-/// first server that uses a complete copy takes it away.
+/// The mark of a database that is or was the target of a copy: a row of `leases`, because the server's role cannot drop
+/// tables. The first server that uses a complete copy removes it.
 enum CopyState {
     private static let prefix = "copy of "
 
@@ -219,7 +219,7 @@ enum CopyState {
             """, [.text(prefix + source), .integer(isComplete ? 1 : 0)])
     }
 
-    /// - Parameter ends: whether the database is going to be used, so that no other copy may follow.
+    /// - Parameter ends: whether to remove the mark of a complete copy, because a server uses the database from now on.
     /// - Throws: ``PostgreSQLError`` if a copy into the database is not complete.
     static func expectFinished(_ handle: Handle, ends: Bool = false) throws(PostgreSQLError) {
         guard let state = try read(handle) else { return }

@@ -62,7 +62,7 @@ enum GoalEventRows {
     private static let columns = """
         number, user_id, goal, value, happened_at, received_at, sdk_key, sender_id, payload
         """
-    /// Since a time for each user.
+    /// Events since a time, which differs for each user.
     static let ofUsers = Statement(
         "goal_events",
         """
@@ -85,8 +85,8 @@ enum GoalEventRows {
     static let pageOfUser = Statement(
         "goal_events_of_user",
         "SELECT \(columns) FROM goal_events WHERE user_id = $1 AND number < $2 ORDER BY number DESC LIMIT $3")
-    /// Copies the events of one user to another, except those whose sender's id an event of the other has. They keep their
-    /// numbers. A row does not change its user: on Citus it would have to change its node.
+    /// Copies the events of one user to another, except events with a sender's id that the other user has already. They
+    /// keep their numbers. Rows are copied, not updated: on Citus a row of another user may be on another node.
     static let copy = Statement(
         "copy_goal_events",
         """
@@ -98,7 +98,7 @@ enum GoalEventRows {
     static let ofUsersExist = Statement(
         "goal_events_exist", "SELECT DISTINCT user_id FROM goal_events WHERE user_id = ANY($1)")
     static let delete = Statement("delete_goal_events", "DELETE FROM goal_events WHERE user_id = ANY($1)")
-    /// What was tallied of them stays.
+    /// Deletes the oldest events; the tallies keep counting them.
     static let deleteOldest = Statement(
         "delete_oldest_goal_events",
         """
@@ -142,7 +142,7 @@ enum UserGoalRows {
         """
     static let ofUsers = Statement("user_goals", "SELECT \(columns) FROM user_goals WHERE user_id = ANY($1)")
     static let deleteAll = Statement("delete_user_goals", "DELETE FROM user_goals WHERE user_id = ANY($1)")
-    /// Of one experiment for each user.
+    /// The goals of one experiment, which differs for each user.
     static let delete = Statement(
         "delete_experiment_goals",
         """

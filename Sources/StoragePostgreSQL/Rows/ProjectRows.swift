@@ -19,11 +19,11 @@ struct ProjectStateRow {
     static let changed = Statement("project_changed", "UPDATE project_state SET changes = changes + 1")
     /// Where servers listen for changes.
     static let channel = "holdfast_projects"
-    /// Tells all servers with the commit.
+    /// Notifies all servers when the transaction commits.
     static let notify = Statement("notify_projects", "SELECT pg_notify('\(channel)', '')")
     private static let lockShared = Statement("datafile_lock_shared", "SELECT pg_advisory_xact_lock_shared($1)")
     private static let lockExclusive = Statement("datafile_lock", "SELECT pg_advisory_xact_lock($1)")
-    /// Fails with ``PostgreSQLError/lostRace`` if another datafile is the newest.
+    /// Fails with ``PostgreSQLError/versionConflict`` if another datafile is the newest.
     private static let expectNewest = Statement(
         "expect_newest_datafile", "SELECT 1 / (newest_datafile = $1)::integer FROM project_state")
     static let newestDatafile = Statement(
@@ -37,8 +37,8 @@ struct ProjectStateRow {
         newestAttribute = rows.bounded(row, 2)
     }
 
-    /// Keeps the newest datafile the newest one until the commit, and fails if it is not this one. Two statements: the
-    /// second sees what was committed before the lock was taken.
+    /// Fails if a datafile is not the newest one, and keeps others from activating a newer one until the commit. Two
+    /// statements, so that the second one sees what was committed before the lock was taken.
     static func expectNewest(_ version: Int64) -> [Query] {
         [lockShared(.integer(lock)), expectNewest(.integer(version))]
     }
@@ -72,8 +72,8 @@ enum DatafileRows {
         SELECT version, sdk_key, revision, content, stored_at, author FROM datafiles
         WHERE sdk_key = $1 AND author = $2 ORDER BY version DESC LIMIT 1
         """)
-    /// The third parameter is how many datafiles of a project are kept. An older one may be there besides, but was perhaps
-    /// not the last before the time.
+    /// The third parameter is the number of datafiles that are kept of a project. Of older ones some were deleted, so
+    /// that it is unknown which was active at the time.
     static let activeAt = Statement(
         "datafile_active_at",
         """
@@ -87,7 +87,7 @@ enum DatafileRows {
         """
         INSERT INTO datafiles (version, sdk_key, revision, content, stored_at, author) VALUES ($1, $2, $3, $4, $5, $6)
         """)
-    /// Keeps the last ones, and the last one of an author.
+    /// Deletes all but the newest datafiles of a project and the newest one of an author.
     static let prune = Statement(
         "prune_datafiles",
         """
@@ -221,13 +221,14 @@ enum AuditRows {
     }
 }
 
-/// The `erasures` table: users who were erased lately. What other servers had received of them before, and still have
-/// waiting, must not restore them; the server that erased them keeps the order itself. Ages are compared, not times: the clocks of hosts differ.
+/// The `erasures` table: users who were erased recently. Another server may have received events of a user before the
+/// erasure that still wait to be written; they must not restore the user. The server that erased the user keeps the
+/// order by itself. Ages are compared instead of times, because the clocks of hosts differ.
 enum ErasureRows {
-    /// How long an erasure is remembered, in seconds. What has waited longer is not stored at all.
+    /// How long an erasure is remembered, in seconds. Events that have waited longer are not stored.
     static let memory = 3_600.0
 
-    /// Seconds since each user was erased by another server.
+    /// Selects the seconds since users were erased by other servers.
     static let ages = Statement(
         "erasure_ages",
         """

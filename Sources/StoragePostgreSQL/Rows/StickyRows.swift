@@ -47,7 +47,7 @@ enum StickyRows {
         return contents
     }
 
-    /// Makes an empty document if there is none, which returns a row, and locks it.
+    /// Creates an empty document if there is none, which returns a row, and locks the document.
     static func lock(_ key: StickyKey) -> [Query] {
         [insertEmpty(.text(key.attributeValue.string), .text(key.attributeName.string)), findLocked(key)]
     }

@@ -2,9 +2,10 @@ import Bucketing
 import JSON
 import Storage
 
-/// A row of the `tallies` table: an addend. A transaction adds some, readers add them up, and a sweep folds many into one.
+/// A row of the `tallies` table: a summand. Transactions insert rows, readers add them up, and a sweep replaces many
+/// rows by their sum ("folds" them).
 struct TallyRow {
-    /// What rows have in common that are one when added.
+    /// Rows with the same key are added up.
     struct Key: Hashable {
         var experimentID: Identifier
         var variationID: Identifier
@@ -17,7 +18,7 @@ struct TallyRow {
     var key: Key
     /// Users: counted, crossed, forced. A goal: events, converted, converted before, converted both.
     var counts: [Int64]
-    /// Of a goal; exact products and sums need more than one number.
+    /// Sums of a goal; compensated, because doubles alone would lose digits.
     var sums: [CompensatedSum]
 
     init(_ key: Key, _ users: UserCounts) {
@@ -32,7 +33,7 @@ struct TallyRow {
         sums = [tally.y, tally.yy, tally.x, tally.xx, tally.xy]
     }
 
-    /// - Returns: `nil` for a row of an unexpected form.
+    /// - Returns: `nil` for a row with an unexpected format.
     init?(_ rows: Rows, _ row: Int) {
         key = Key(
             experimentID: rows.identifier(row, 0), variationID: rows.identifier(row, 1), period: rows.integer(row, 2),
@@ -81,13 +82,13 @@ enum TallyRows {
     static let goals = Statement(
         "goals",
         "SELECT DISTINCT goal FROM tallies WHERE experiment_id = $1 AND goal IS NOT NULL ORDER BY goal LIMIT $2")
-    /// Whether several rows could be one.
+    /// Whether there are several rows of one key.
     static let canFold = Statement(
         "can_fold_tallies",
         """
         SELECT EXISTS (SELECT FROM tallies GROUP BY experiment_id, variation_id, period, day, goal HAVING count(*) > 1)
         """)
-    /// Takes rows out, to be put back as fewer.
+    /// Deletes and returns rows that are then replaced by their sums.
     static let take = Statement(
         "take_tallies",
         """
@@ -191,7 +192,7 @@ enum AllocationPeriodRows {
             .texts(periods.map { String(decoding: $0.period.allocation.json.encoded(), as: UTF8.self) }))
     }
 
-    /// A damaged allocation reads as an empty one, with which no count is compared.
+    /// A damaged allocation reads as empty, so that no counts are compared with it.
     static func decode(_ rows: Rows, _ row: Int) -> Period {
         let json = try? JSONParser().parse(rows.text(row, 4))
         let allocation = json.flatMap { try? TrafficAllocation(json: $0) } ?? TrafficAllocation(ranges: [])

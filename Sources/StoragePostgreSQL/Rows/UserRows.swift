@@ -9,13 +9,13 @@ enum UserRows {
         "profile_rows", "SELECT user_id, version, profile FROM users WHERE user_id = ANY($1)")
     static let wholeRows = Statement(
         "whole_rows", "SELECT user_id, version, profile, attributes FROM users WHERE user_id = ANY($1)")
-    /// Of one user. Those of several are locked one after the other, in the order of their ids as all statements lock:
-    /// Citus refuses to lock rows of several shards in one statement.
+    /// Locks the row of one user, because Citus refuses to lock rows of several shards in one statement. The rows of
+    /// several users are locked one after the other, in the order of their ids, as all statements lock them.
     static let lockedRow = Statement(
         "locked_row", "SELECT user_id, version, profile, attributes FROM users WHERE user_id = $1 FOR UPDATE")
 
-    /// Each statement touches only rows whose version is still the one that was read, and returns the users whose row it
-    /// has touched. `ANY` says nothing more than the join, but tells Citus which shards are concerned.
+    /// Each statement changes only rows whose version is still the one that was read, and returns the users whose rows
+    /// it changed. The `ANY` repeats the condition of the join, for Citus: it shows which shards are concerned.
     static let updateProfiles = Statement(
         "update_profiles",
         """
@@ -49,7 +49,7 @@ enum UserRows {
         WHERE users.user_id = old.user_id AND users.version = old.expected AND users.user_id = ANY($1)
         RETURNING users.user_id
         """)
-    /// A user who has a row by now keeps it.
+    /// Inserts rows; a row that another transaction has inserted meanwhile stays.
     static let insertRows = Statement(
         "insert_rows",
         """
@@ -59,7 +59,8 @@ enum UserRows {
         RETURNING user_id
         """)
 
-    /// Keeps a row that was only read as it is until the commit. Fails with ``PostgreSQLError/lostRace`` if it is another.
+    /// Protects a row that was only read from changes until the commit. Fails with ``PostgreSQLError/versionConflict``
+    /// if it has changed already.
     static let keepRow = Statement(
         "keep_row",
         """
@@ -81,7 +82,7 @@ enum UserRows {
         "expired_profiles",
         "SELECT user_id FROM users WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2")
 
-    /// On which node of a Citus cluster the rows of users are.
+    /// Selects the nodes of a Citus cluster that have the rows of users.
     static let nodes = Statement(
         "nodes_of_users",
         """

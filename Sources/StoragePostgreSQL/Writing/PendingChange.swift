@@ -2,10 +2,10 @@ import Bucketing
 import Dispatch
 import Storage
 
-/// One piece of a change, about one user: the application of a rule.
+/// The application of one rule to the records of one user: a part of a ``PendingChange``.
 final class ChangeStep {
     let userID: Identifier
-    /// Applies the rule to what the round has read; may be called again and again.
+    /// Applies the rule to what the round has read. It is called again after each read and each attempt.
     ///
     /// - Returns: `false` if the round must read something first.
     let apply: (WriteRound) -> Bool
@@ -22,12 +22,12 @@ final class PendingChange {
     let submittedAt = DispatchTime.now().uptimeNanoseconds
     /// The number of changes, including refused ones.
     let count: Int
-    /// Those that are not durable yet, in order.
+    /// The steps that are not durable yet, in order.
     var steps: [ChangeStep]
     let kind: Kind
-    /// Whether the change failed together with others, and is tried without them.
+    /// Whether the change gets a transaction of its own, for instance after it failed together with others.
     var isAlone = false
-    /// The node of a distributed database that it concerns, if it failed together with changes of others.
+    /// The node of a distributed database that it concerns; set after it failed together with other changes.
     var node: Int64?
     private let completion: (StorageError?) -> Void
 
@@ -41,7 +41,7 @@ final class PendingChange {
         case records
     }
 
-    /// - Parameter completion: called with why not everything was stored; `nil` once all steps are durable.
+    /// - Parameter completion: called with `nil` once all steps are durable, or with why they are not.
     init(_ kind: Kind, _ steps: [ChangeStep], completion: @escaping (StorageError?) -> Void) {
         self.kind = kind
         count = steps.count

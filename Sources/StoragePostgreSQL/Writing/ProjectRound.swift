@@ -1,19 +1,19 @@
 import Dispatch
 import Storage
 
-/// A change of what all users share: datafiles, attributes, segments, the audit log; or of a sticky document. Each has a
-/// transaction of its own, in which it locks, reads and writes.
+/// A change of data that all users share (datafiles, attributes, segments, the audit log), or of a sticky document.
+/// Each has its own transaction, in which it locks, reads and writes.
 final class ProjectChange {
     /// Monotonic nanoseconds.
     let submittedAt = DispatchTime.now().uptimeNanoseconds
-    /// What keeps others from changing what is read.
+    /// The statements that keep other transactions from changing what is read.
     let lock: [Query]
     let reads: [Query]
-    /// Says what to write, if anything, from the rows of ``lock`` and ``reads``; may be called again.
+    /// Returns what to write, if anything, given the rows of ``lock`` and ``reads``. Each attempt calls it.
     let decide: ([Rows]) -> (queries: [Query], auditEntries: Int)
     let complete: (StorageError?) -> Void
 
-    /// - Parameter lock: by default that of the projects, which one change on all servers has at a time.
+    /// - Parameter lock: by default the lock of the projects, which only one transaction of all servers has at a time.
     init(
         lock: [Query] = [ProjectStateRow.readLocked()], reads: [Query],
         decide: @escaping ([Rows]) -> (queries: [Query], auditEntries: Int),

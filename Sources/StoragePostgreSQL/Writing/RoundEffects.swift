@@ -1,7 +1,7 @@
 import Bucketing
 import Storage
 
-/// What a round writes beside the rows of users and what belongs to one of them.
+/// The writes of a round that are not part of one user's ``UserState``.
 struct RoundEffects {
     var tallies = TallyChanges()
     /// The newest datafile that the changes depend on.
@@ -13,17 +13,17 @@ struct RoundEffects {
     private var goalEvents: [GoalEvent] = []
     private var changesProjects = false
     private(set) var periods: [AllocationPeriodRows.Period] = []
-    /// Whose goal events and audit entries become another user's.
+    /// Users whose goal events and audit entries move to another user.
     private var takenOver: [(from: Identifier, to: Identifier)] = []
     /// Users whose sticky documents are deleted.
     private var stickyErasures: [Identifier] = []
-    /// The versions of rows that were only read, and must be the same at the commit.
+    /// The versions of rows that were only read, and must not have changed at the commit.
     var keptVersions: [Identifier: Int64] = [:]
     /// The number of changes that a rule refused.
     var refusals = 0
 
-    /// The advisory lock under which events are numbered, so that their numbers rise in the order of commits: a reader who
-    /// has seen a number has seen all before it.
+    /// The advisory lock under which events are numbered, so that transactions commit in the order of their numbers: a
+    /// reader who has seen a number has seen all lower ones.
     private static let numbering: Int64 = 4_739_118_003
     private static let lockNumbers = Statement("event_lock", "SELECT pg_advisory_xact_lock($1)")
 
@@ -33,7 +33,7 @@ struct RoundEffects {
             && !changesProjects && periods.isEmpty && takenOver.isEmpty && stickyErasures.isEmpty
     }
 
-    /// Notes a write of a rule, as far as it is not about the user's state.
+    /// Records a write of a rule, unless it is part of the user's state.
     mutating func perform(_ write: UserRecords.Write, of user: UserState, at now: Timestamp) {
         let userID = user.userID
         switch write {
@@ -45,7 +45,7 @@ struct RoundEffects {
         case .eraseStickyDocuments: stickyErasures.append(userID)
         case .putForcedVariation, .deleteForcedVariation: changesProjects = true
         case .putExposure(let stored):
-            // A statement may touch a row only once.
+            // One statement must not insert the same row twice.
             exposures.removeAll {
                 $0.exposure.userID == userID && $0.exposure.experimentID == stored.exposure.experimentID
             }
@@ -63,9 +63,9 @@ struct RoundEffects {
         }
     }
 
-    /// The statements after those that write the users' rows, erasures first.
+    /// Returns the statements that follow the writes of the users' rows, erasures first.
     ///
-    /// - Parameter users: those that have changed, in the order of their ids.
+    /// - Parameter users: the users that have changed, in the order of their ids.
     func queries(_ users: [UserState], server: Int64) -> [Query] {
         var queries: [Query] = []
         func add<Element>(_ elements: [Element], _ query: ([Element]) -> Query) {
@@ -112,7 +112,7 @@ struct UserRowWrites {
 
     /// - Parameters:
     ///   - users: in the order of their ids, in which rows are locked.
-    ///   - isGuarded: whether the transaction fails if a row is not as it was read.
+    ///   - isGuarded: whether the transaction fails if a row has changed since it was read.
     init(_ users: [UserState], isGuarded: Bool) {
         func add(
             _ some: [UserState], _ statement: Statement, _ parameters: [Parameter]
@@ -160,21 +160,21 @@ struct UserRowWrites {
             ])
     }
 
-    /// Random, so that a row that was deleted and made again does not get a version that somebody has read.
+    /// Random, so that a row that was deleted and created again never has a version that was read before.
     private static func newVersion() -> Int64 {
         .random(in: .min ... .max)
     }
 
-    /// The users whose rows were not as they were read.
+    /// Returns the users whose rows have changed since they were read, so that nothing was written.
     ///
     /// - Parameter results: of ``queries``.
-    func losers(_ results: ArraySlice<Rows>) -> Set<Identifier> {
-        var losers: Set<Identifier> = []
+    func conflicts(_ results: ArraySlice<Rows>) -> Set<Identifier> {
+        var conflicts: Set<Identifier> = []
         for (users, rows) in zip(touched, results) where rows.count < users.count {
-            let winners = Set(rows.indices.map { rows.identifier($0, 0) })
-            losers.formUnion(users.filter { !winners.contains($0) })
+            let changed = Set(rows.indices.map { rows.identifier($0, 0) })
+            conflicts.formUnion(users.filter { !changed.contains($0) })
         }
-        return losers
+        return conflicts
     }
 }
 

@@ -2,7 +2,8 @@ import Bucketing
 import Dispatch
 import Storage
 
-/// What a round has to read before its rules can go on. All of it is read at once.
+/// The data that rules have asked for and that a round must read before it applies them again. All of it is read in one
+/// exchange.
 struct RoundNeeds {
     private struct Sender: Hashable {
         let userID: Identifier
@@ -50,11 +51,12 @@ struct RoundNeeds {
     /// A query, and what to do with its rows.
     typealias Reading = (query: Query, take: (Rows, WriteRound) -> Void)
 
-    /// The queries, those of users' rows first: what is read after a version was current when it was, or the write fails.
+    /// Returns the queries. Those of users' rows come first: if anything changes after a version was read, the write
+    /// fails.
     ///
     /// - Parameters:
     ///   - rowStatement: selects users' rows; `nil` to lock them.
-    ///   - server: whose own erasures do not count.
+    ///   - server: this server, whose own erasures do not count.
     func readings(_ rowStatement: Statement?, server: Int64) -> [Reading] {
         var readings: [Reading] = []
         let sorted = rows.sorted()
@@ -92,7 +94,7 @@ struct RoundNeeds {
             (
                 ErasureRows.ages(.integers(hashes.keys.map { $0 }), .integer(server)),
                 { [erasures] rows, round in
-                    // A little later than the database has looked: rather an event too many is dropped than an erased user
+                    // Slightly later than the database's own time: at worst an event is dropped, but no erased user is
                     // restored.
                     round.erasures.checkedAt = DispatchTime.now().uptimeNanoseconds
                     for userID in erasures { round.erasures.ages[userID] = .infinity }

@@ -1,11 +1,11 @@
 import Bucketing
 import Storage
 
-/// What a round knows of one user: what was read, and what the rules made of it.
+/// What a round knows of one user: the records that were read, and the records after the rules.
 final class UserState {
     let userID: Identifier
 
-    // MARK: As read
+    // MARK: As it was read
 
     /// The version of the row; `nil` if there is none.
     private(set) var version: Int64?
@@ -21,7 +21,7 @@ final class UserState {
     /// Whether sticky documents of attributes with the user's id exist.
     var readStickyDocuments: Bool?
 
-    // MARK: As changed
+    // MARK: After the rules
 
     private(set) var profile = UserRecords.Stored<ProfileRecord>.absent
     private(set) var attributes: [UInt8]?
@@ -37,26 +37,26 @@ final class UserState {
     private var goalEvents: [UserRecords.GoalValue] = []
     private var senderIDs: [Identifier: Bool] = [:]
     private var hasOtherRecords = false
-    /// The experiments whose totals are to be deleted before others are put.
+    /// The experiments whose totals are to be deleted, before ``putTotals`` are written.
     private(set) var deletedTotals: Set<Identifier> = []
     private(set) var putTotals: [UserRecords.TotalKey: UserGoal] = [:]
     private(set) var putForcedVariations: [ForcedVariation] = []
     private(set) var deletedForcedVariations: [ForcedVariation] = []
-    /// Whether rows in other tables change, so that the row of the user must guard them.
+    /// Whether rows in other tables change, so that the version of the user's row must protect them.
     private(set) var needsGuard = false
 
     init(_ userID: Identifier) {
         self.userID = userID
     }
 
-    /// Takes over the user's row.
+    /// Sets the contents of the user's row.
     func read(version: Int64?, profile: UserRecords.Stored<ProfileRecord>, attributes: [UInt8]?) {
         self.version = version
         readProfile = profile
         readAttributes = attributes
     }
 
-    /// Begins anew with what was read.
+    /// Discards the changes of the rules.
     func reset() {
         (profile, attributes) = (readProfile, readAttributes)
         (profileChanged, attributesChanged, needsGuard, isErased, deletesRow) = (false, false, false, false, false)
@@ -70,7 +70,7 @@ final class UserState {
     }
 
     var hasChanged: Bool { profileChanged || attributesChanged || needsGuard }
-    /// Whether more changes than the contents of the user's row.
+    /// Whether anything but the contents of the user's row changes.
     var changesOtherTables: Bool { isErased || needsGuard || deletesRow }
     /// Whether the user has a row after the change.
     var needsRow: Bool {
@@ -101,7 +101,7 @@ final class UserState {
         switch part {
         case .profile: records.profile = profile
         case .attributes: records.attributes = UserRows.decodeAttributes(attributes, of: userID)
-        // What all users share is the round's.
+        // The round itself provides what all users share.
         case .definedAttributes, .periods: break
         case .otherRecords:
             guard readOtherRecords != nil else { return false }
@@ -137,7 +137,7 @@ final class UserState {
         return true
     }
 
-    /// Performs a write of a rule, as far as it concerns this user's state.
+    /// Performs a write of a rule if it is part of the user's state; see ``RoundEffects`` for the others.
     func perform(_ write: UserRecords.Write) {
         switch write {
         case .putProfile(let record, _): set(record)
@@ -171,7 +171,7 @@ final class UserState {
             if let senderID = event.senderID { senderIDs[senderID] = true }
             needsGuard = true
         case .putAttributes(let record): set(record.isEmpty ? nil : record)
-        // The other user's events are not known here: a merge has a round of its own.
+        // The other user's events are unknown here: a merge has a transaction of its own.
         case .takeOver: needsGuard = true
         case .putPeriod, .eraseStickyDocuments: break
         case .eraseOtherRecords: eraseOtherRecords()
@@ -188,7 +188,7 @@ final class UserState {
         deletedForcedVariations.removeAll(where: isSame)
     }
 
-    /// Whatever was to be written of the user before is gone, too. What follows is written after the erasure.
+    /// Discards earlier writes of the same transaction, too. Later ones are written after the erasure.
     private func eraseOtherRecords() {
         attributes = nil
         attributesChanged = true

@@ -2,20 +2,21 @@ import Bucketing
 import Dispatch
 import Storage
 
-/// One transaction for many changes of users, optimistic: it reads the users' records, applies the rules, and writes only where
-/// the version of a user is still the one that was read. No row stays locked while rules are applied. Those who lost a race
-/// are read and applied again; after several lost races, under locks.
+/// One transaction for many changes of users, with optimistic concurrency control: it reads the users' records, applies
+/// the rules, and writes a user only if the version of the row is still the one that was read. No row is locked while
+/// rules are applied. After a version conflict it reads and applies again; after several conflicts, with the rows
+/// locked.
 ///
-/// If only contents of users' rows change, a lost race concerns only its user. Otherwise the whole transaction is made
-/// again.
+/// If the changes concern only the contents of users' rows, a conflict concerns only its user. Otherwise the whole
+/// transaction is repeated.
 final class WriteRound {
     private let session: PostgreSQLSession
     private let store: PostgreSQLStore
     private let connection: Connection
     private var changes: [PendingChange]
-    /// Called at the end, with those that are to be tried one by one.
+    /// Called at the end, with the changes that must be tried again in other transactions.
     private let ended: ([PendingChange]) -> Void
-    private var lostRaces = 0
+    private var conflicts = 0
     /// Whether the users' rows are locked.
     private var isLocking = false
     private var startedAt = DispatchTime.now()
@@ -37,10 +38,10 @@ final class WriteRound {
     private(set) var now: Timestamp = 0
     private(set) var effects = RoundEffects()
 
-    /// Lost races after which rows are locked.
-    private static let patience = 3
-    /// More reads than any rule asks for.
-    private static let mostReads = 12
+    /// The number of conflicts after which rows are locked.
+    private static let conflictsBeforeLocking = 3
+    /// The maximum number of reads of an attempt; no rule needs as many.
+    private static let readLimit = 12
 
     init(
         _ changes: [PendingChange], in session: PostgreSQLSession, on connection: Connection,
@@ -55,33 +56,34 @@ final class WriteRound {
 
     // MARK: For steps
 
-    /// The user's state; `nil` if it has to be read first.
+    /// Returns the user's state; `nil` if it has to be read first.
     func user(_ userID: Identifier) -> UserState? {
         if let user = users[userID] { return user }
         needs.rows.insert(userID)
         return nil
     }
 
-    /// The version of the newest datafile of all projects, which stays the newest until the commit; `nil` if it has to be
-    /// read first.
+    /// Returns the version of the newest datafile of all projects; `nil` if it has to be read first. See
+    /// ``expectNewestDatafile(_:)``.
     func newestDatafile() -> Int64? {
         if let newestDatafileVersion { return newestDatafileVersion }
         needs.newestDatafile = true
         return nil
     }
 
+    /// Makes the commit fail unless the datafile is still the newest one.
     func expectNewestDatafile(_ version: Int64) {
         effects.newestDatafile = version
     }
 
-    /// The numbers of the attributes in the schema; `nil` if they have to be read first.
+    /// Returns the numbers of the attributes in the schema; `nil` if they have to be read first.
     func definedAttributes() -> Set<UInt32>? {
         if let attributeNumbers { return attributeNumbers }
         needs.definedAttributes = true
         return nil
     }
 
-    /// Whether the user was erased since something was received; `nil` if that has to be read first.
+    /// Returns whether the user was erased since something was received; `nil` if that has to be read first.
     ///
     /// - Parameter receivedAt: monotonic nanoseconds.
     func wasErased(_ userID: Identifier, since receivedAt: UInt64) -> Bool? {
@@ -93,7 +95,7 @@ final class WriteRound {
         return waited > ErasureRows.memory || erasedFor <= waited
     }
 
-    /// Notes the erasure of a user, even if nothing was stored: another server may have events waiting.
+    /// Records the erasure of a user, even if nothing was stored: events of the user may wait in another server.
     func erased(_ user: UserState) {
         user.deleteRow()
         effects.erasedUsers.append(user.userID)
@@ -107,7 +109,7 @@ final class WriteRound {
     ) -> Result<Value, StorageError>? {
         var records = UserRecords(userID: userID)
         guard let user = user(userID) else {
-            // What the rule asks for first is read together with the row.
+            // Run the rule only to learn what else it needs, so that it is read together with the row.
             var ignored = TallyChanges()
             _ = try? rule(&records, &ignored)
             for part in records.takeMissing() { needs.add(part, of: userID) }
@@ -156,9 +158,9 @@ final class WriteRound {
         }
     }
 
-    /// Gives a rule what it lacks.
+    /// Fills in the records that a rule has asked for.
     ///
-    /// - Returns: `false` if something has to be read first.
+    /// - Returns: `false` if some of them have to be read first.
     private func fill(_ records: inout UserRecords, of user: UserState) -> Bool {
         var isComplete = true
         for part in records.takeMissing() where !fill(part, &records, of: user) {
@@ -182,7 +184,7 @@ final class WriteRound {
         }
     }
 
-    /// Requires that a user who was only read is the same at the commit.
+    /// Makes the commit fail if the row of a user who was only read has changed.
     func keep(_ user: UserState) {
         effects.keptVersions[user.userID] = user.version
     }
@@ -208,8 +210,8 @@ final class WriteRound {
         effects = RoundEffects()
         needs = RoundNeeds()
         for user in users.values { user.reset() }
-        // A step that lacks something does not keep those after it from asking for what they need: all begin anew once it
-        // has been read.
+        // After a step that lacks data the others still run, so that all missing data are read at once. Then all steps
+        // are applied again.
         for change in changes {
             for step in change.steps { _ = step.apply(self) }
         }
@@ -218,8 +220,8 @@ final class WriteRound {
 
     private func read() {
         reads += 1
-        guard reads <= Self.mostReads else {
-            return fail(.unavailable(reason: "a change asks for more and more to be read"))
+        guard reads <= Self.readLimit else {
+            return fail(.unavailable(reason: "a change must not need more than \(Self.readLimit) reads"))
         }
         let onlyProfiles = changes.allSatisfy { $0.kind == .profile }
         let rowStatement = isLocking ? nil : onlyProfiles ? UserRows.profileRows : UserRows.wholeRows
@@ -265,30 +267,31 @@ final class WriteRound {
             switch result {
             case .success(let results):
                 let touched = results[first..<first + rows.queries.count]
-                settle(losers: isDivisible ? rows.losers(touched) : [], changed)
+                settle(conflicts: isDivisible ? rows.conflicts(touched) : [], changed)
             case .failure(let error): failed(error)
             }
         }
     }
 
-    /// What rules found counts even if they changed nothing: they read what was committed.
+    /// Completes changes that write nothing. They need no commit: their results are based on committed data.
     private func endWithoutWriting() {
-        guard isLocking else { return settle(losers: [], []) }
+        guard isLocking else { return settle(conflicts: [], []) }
         connection.isInTransaction = false
-        connection.run([Statement.commit()]) { [self] _ in settle(losers: [], []) }
+        connection.run([Statement.commit()]) { [self] _ in settle(conflicts: [], []) }
     }
 
-    private func settle(losers: Set<Identifier>, _ changed: [UserState]) {
-        let written = changed.filter { !losers.contains($0.userID) }
+    /// Acknowledges the changes that are durable, and tries those with a conflict again.
+    private func settle(conflicts: Set<Identifier>, _ changed: [UserState]) {
+        let written = changed.filter { !conflicts.contains($0.userID) }
         if !written.isEmpty || !effects.isEmpty { count(written) }
         store.failed(effects.refusals)
         var unsettled: [PendingChange] = []
         for change in changes {
-            change.steps.removeAll { !losers.contains($0.userID) }
+            change.steps.removeAll { !conflicts.contains($0.userID) }
             if change.steps.isEmpty { session.complete(change, nil) } else { unsettled.append(change) }
         }
         changes = unsettled
-        if changes.isEmpty { ended([]) } else { again() }
+        if changes.isEmpty { ended([]) } else { tryAgain() }
     }
 
     private func count(_ written: [UserState]) {
@@ -308,7 +311,7 @@ final class WriteRound {
     private func failed(_ error: PostgreSQLError) {
         connection.isInTransaction = false
         switch error.remedy {
-        case .applyAgain, .retry: again()
+        case .applyAgain, .retry: tryAgain()
         case .none where error.mayConcernOneChange && changes.count > 1:
             for change in changes { change.isAlone = true }
             ended(changes)
@@ -319,7 +322,8 @@ final class WriteRound {
         }
     }
 
-    /// Makes a transaction for each node of a distributed database: one that cannot be reached fails only its users.
+    /// Gives each node of a distributed database its own transaction, so that an unreachable node fails only its own
+    /// users.
     private func divide(_ error: PostgreSQLError) {
         let users = Set(changes.flatMap { $0.steps.map(\.userID) })
         connection.run([UserRows.nodes(.texts(users.map(\.string)))]) { [self] result in
@@ -337,7 +341,7 @@ final class WriteRound {
         }
     }
 
-    /// - Parameter isOneNode: whether the fault lies in a node of a distributed database; the others go on.
+    /// - Parameter isOneNode: whether the error comes from one node of a distributed database; the others still work.
     private func fail(_ error: StorageError, isOneNode: Bool = false) {
         store.failed(changes.reduce(0) { $0 + $1.count })
         if !isOneNode { store.writesFail(error) }
@@ -346,10 +350,10 @@ final class WriteRound {
         ended([])
     }
 
-    /// Reads and applies again, after a pause that grows. A failed commit may have been one of several in a row.
-    private func again() {
-        lostRaces += 1
-        isLocking = lostRaces >= Self.patience
+    /// Reads and applies again: at once after the first conflict, then after a random pause that grows.
+    private func tryAgain() {
+        conflicts += 1
+        isLocking = conflicts >= Self.conflictsBeforeLocking
         reads = 0
         users = [:]
         newestDatafileVersion = nil
@@ -364,7 +368,7 @@ final class WriteRound {
         store.failed(overdue.reduce(0) { $0 + $1.count })
         guard !changes.isEmpty else { return ended([]) }
         startedAt = .now()
-        guard lostRaces > 1 else { return start() }
-        session.after(milliseconds: .random(in: 0...(1 << min(lostRaces, 6)))) { [self] in start() }
+        guard conflicts > 1 else { return start() }
+        session.after(milliseconds: .random(in: 0...(1 << min(conflicts, 6)))) { [self] in start() }
     }
 }
