@@ -17,6 +17,12 @@ extension SQLiteStoreTests {
             directory = try TemporaryDirectory()
         }
 
+        /// Waits for the scan for the user filter. It opens a connection, which would create another log.
+        private func waitForUserScan(of store: SQLiteStore) async {
+            let deadline = ContinuousClock.now + .seconds(20)
+            while store.metrics().userFilterBytes == 0, .now < deadline { await Task.yield() }
+        }
+
         private func expectRefusal(
             of store: SQLiteStore, because reason: String, sourceLocation: SourceLocation = #_sourceLocation
         ) async throws {
@@ -57,9 +63,7 @@ extension SQLiteStoreTests {
             let store = try SQLiteStore.make(in: directory)
             defer { store.close() }
             for result in await store.applyAsOne(.newUsers(200)) { _ = try result.get() }
-            // The scan for the user filter opens a connection, which would create another log.
-            let deadline = ContinuousClock.now + .seconds(20)
-            while store.metrics().userFilterBytes == 0, .now < deadline { await Task.yield() }
+            await waitForUserScan(of: store)
             #expect(unlink(path + "-wal") == 0)
             try await expectRefusal(of: store, because: "write-ahead log")
             // The database as a process would leave it if it were killed now.
@@ -80,6 +84,7 @@ extension SQLiteStoreTests {
             let reader = try store.makeReader()
             defer { reader.close() }
             try await store.apply(.replace(["e": "v"]), to: "user")
+            await waitForUserScan(of: store)
             #expect(try store.exposures(after: 0, limit: 10).isEmpty)
             // Makes the reader ask the database.
             try RawDatabase(path).execute("UPDATE profiles SET user_id = 'renamed'")
