@@ -25,7 +25,7 @@ public final class HoldfastApplication: Application {
         let protocols: [any WireProtocol] =
             [
                 NativeProtocol(loopServices),
-                OperationsRoutes(loopServices),
+                OperationsProtocol(loopServices),
                 UserProfileServiceProtocol(loopServices),
                 AgentProtocol(loopServices),
                 OptimizelySDKProtocol(loopServices),

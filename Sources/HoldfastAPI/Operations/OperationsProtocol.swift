@@ -5,7 +5,7 @@ import HoldfastCore
 import JSON
 
 /// The routes for orchestrators and monitoring.
-struct OperationsRoutes: WireProtocol {
+struct OperationsProtocol: WireProtocol {
     let routes: [APIRoute]
 
     init(_ loop: LoopServices) {
