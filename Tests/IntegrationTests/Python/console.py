@@ -368,7 +368,7 @@ def an_admin_overrides_removes_and_erases(browser, servers):
     console.dialog().get_by_label("Type user-0002 to confirm").fill("user-0002")
     erase.click()
     console.toast("Erased user-0002")
-    expect(console.page.get_by_text("No profile is stored of this user.")).to_be_visible()
+    expect(console.page.get_by_text("No profile of this user is stored.")).to_be_visible()
     console.close()
 
 
@@ -447,7 +447,7 @@ def an_edit_of_somebody_else_is_not_overwritten(browser, servers):
     expect(save).to_be_enabled()
     expect(console.page.get_by_text("Enrolled users")).to_be_visible()
     save.click()
-    expect(console.dialog()).to_contain_text("Somebody else has changed it")
+    expect(console.dialog()).to_contain_text("The experiment has changed meanwhile")
     expect(console.dialog().locator(".removed").first).to_contain_text("100")
     console.shot("conflict")
     console.button("Keep editing", console.dialog()).click()
@@ -516,7 +516,7 @@ def results_are_drawn_exported_and_shared(browser, servers):
     print(f"  10 variations of 10 goals drawn in {spent:.0f} ms")
     console.open("experiments/lossy?goal=purchase", "lossy")
     alert = console.page.get_by_role("alert")
-    expect(alert).to_contain_text("The users are not split as the experiment says")
+    expect(alert).to_contain_text("The users are not split as configured")
     expect(alert.get_by_role("row", name=re.compile("^new"))).to_contain_text("−")
     console.close()
 
@@ -652,12 +652,12 @@ def a_lost_server_is_told_and_found_again(browser, servers):
     console = Console(browser, server)
     console.open("experiments", "Experiments")
     server.kill()
-    expect(console.page.locator("#connection")).to_contain_text("The server does not answer.")
+    expect(console.page.locator("#connection")).to_contain_text("The server does not respond.")
     expect(console.row("checkout")).to_be_visible()
     console.shot("lost")
     server = Server("lost", port=server.port)
     expect(console.page.locator("#connection")).to_be_empty()
-    console.toast("The server answers again.")
+    console.toast("The server responds again.")
     server.kill()
     console.close()
 

@@ -1,10 +1,10 @@
-// The public API of this server. `call` also remembers each request, as the curl command that does the same.
+// The public API of this server. `call` also records each request, so that it can be shown as a curl command.
 
 const root = new URL("../", document.baseURI);
 const tokenKey = "holdfast.token";
 const projectKey = "holdfast.project";
 
-/// Tells of `lost` and `found` (the server), `changed` (a datafile) and `refused` (the token).
+/// Dispatches `lost` and `found` (the server), `changed` (a datafile) and `refused` (the token).
 export const server = new EventTarget();
 const tell = (name, detail) => server.dispatchEvent(new CustomEvent(name, { detail }));
 
@@ -21,7 +21,7 @@ export class Problem extends Error {
 
 /// There was no response.
 export class Unreachable extends Error {
-	constructor() { super("The server does not answer."); }
+	constructor() { super("The server does not respond."); }
 }
 
 export const token = {
@@ -41,10 +41,10 @@ export const project = {
 	set: key => sessionStorage.setItem(projectKey, key),
 };
 
-/// What the present screen reads is given up with it.
+/// Aborts the reads of the current screen when it is left.
 let screen;
 
-/// The requests that the present screen was made of, and those that it has sent since.
+/// The requests of the current screen, oldest first.
 export let requests = [];
 export function begin(signal) {
 	screen = signal;
@@ -55,9 +55,8 @@ export const path = (...parts) => "/v1/" + parts.map(encodeURIComponent).join("/
 
 /// Sends a request.
 ///
-/// `options`: `query`, `body` (an object), `ifMatch`, `text` (whether the response is wanted as text),
-/// `lines` (as JSON lines), `sdkKey` (of another project than the chosen one), `silent` (whether it is left out of the curl
-/// commands).
+/// `options`: `query`, `body` (an object), `ifMatch`, `text` (whether to return the response as text),
+/// `lines` (as JSON lines), `sdkKey` (of another project than the chosen one), `silent` (not among the curl commands).
 export async function call(method, path, options = {}) {
 	const url = new URL(path.slice(1), root);
 	for (const [name, value] of Object.entries(options.query ?? {})) {

@@ -24,7 +24,7 @@ function parse(hash) {
 	return { parts: path.split("/").filter(Boolean).map(decode), query: new URLSearchParams(query) };
 }
 
-/// What happens by itself must not disturb when it fails.
+/// Runs an automatic update; a failure is not shown.
 const quietly = async action => { try { await action(); } catch { /* It is tried again. */ } };
 
 async function navigate(isReload) {
@@ -35,7 +35,7 @@ async function navigate(isReload) {
 	const controller = new AbortController();
 	const context = current = {
 		controller, parts: parts.slice(1), query, signal: controller.signal, screen: screen.path,
-		/// Keeps a choice of the screen in the address.
+		/// Stores choices of the screen in the query of the address.
 		setQuery(changes) {
 			for (const [name, value] of Object.entries(changes)) {
 				if (value === null || value === undefined || value === "") query.delete(name); else query.set(name, value);
@@ -66,7 +66,7 @@ async function navigate(isReload) {
 	replace(main, content);
 	const heading = main.querySelector("h1");
 	document.title = `${heading?.textContent ?? screen.name} · Holdfast`;
-	// Of a page that has just been opened the focus stays at the beginning, and one that is drawn anew keeps its place.
+	// The first screen leaves the focus at the beginning of the page, and a redrawn one where it was.
 	if (!(isReload && document.activeElement !== document.body)) (main.querySelector("[data-focus]") ?? (isFirst ? null : heading))?.focus({ preventScroll: true });
 	if (!isFirst && !isReload) scrollTo(0, 0);
 	isFirst = false;
@@ -96,7 +96,7 @@ function signOut() {
 	showSignIn();
 }
 
-/// Shows the screens if the token is one of the server's. What it may not do, each screen says.
+/// Shows the screens if the server accepts the token. Each screen shows what the token does not permit.
 async function enter() {
 	await api.get("/v1/attributes", null, { silent: true }).catch(error => error.status === 403 || Promise.reject(error));
 	bar.hidden = false;
@@ -105,7 +105,7 @@ async function enter() {
 	navigate();
 }
 
-/// Asks for a token. `problem` is what the server said to the last one.
+/// Asks for a token. `problem` is the server's error for the last one.
 function showSignIn(problem) {
 	current?.controller.abort();
 	current = null;
@@ -137,14 +137,14 @@ let isLost = false;
 api.server.addEventListener("lost", () => {
 	if (isLost) return;
 	isLost = true;
-	replace(connection, banner("warn", "The server does not answer.", h("p", "What you see may be old. The console tries again by itself.")));
+	replace(connection, banner("warn", "The server does not respond.", h("p", "What you see may be outdated. The console retries automatically.")));
 });
 
 api.server.addEventListener("found", () => {
 	if (!isLost) return;
 	isLost = false;
 	connection.replaceChildren();
-	message("good", "The server answers again.");
+	message("good", "The server responds again.");
 	if (current && main.querySelector(".banner.bad")) navigate();
 });
 
@@ -170,7 +170,7 @@ addEventListener("keydown", event => {
 document.getElementById("open-palette").addEventListener("click", () => openPalette(screens));
 document.querySelector(".skip").addEventListener("click", event => { event.preventDefault(); main.focus(); });
 
-// A server without tokens lets everybody in.
+// A server without tokens accepts everybody.
 try { await enter(); } catch (error) {
 	if (error.status !== 401) replace(main, failure(error), button("Try again", () => location.reload(), "primary"));
 }

@@ -17,7 +17,7 @@ const types = ["string", "number", "boolean", "country", "date", "time", "timest
 async function attributes(context) {
 	const { attributes } = await api.get("/v1/attributes");
 	const actions = doing([icon("plus"), "New attribute…"], () => define(), context.reload, "primary");
-	const below = "What apps may say about users, to target experiments at.";
+	const below = "What apps can store about users, to target experiments.";
 	if (attributes.length === 0) {
 		return page("Attributes", { actions, below }, invitation("No attribute is defined", "v1/attributes/country", '{"type":"country"}'));
 	}
@@ -31,7 +31,7 @@ async function attributes(context) {
 async function define(former) {
 	const name = field("Name", h("input", { required: true, value: former?.name ?? "", readonly: Boolean(former) }));
 	const type = field("Type", select(types, former?.type ?? "string", { disabled: Boolean(former), onchange: () => update() }), { pointer: "/type", hint: "The type never changes." });
-	const values = field("Values", h("textarea", { rows: 4, value: (former?.values ?? []).join("\n") }), { pointer: "/values", hint: "One a line." });
+	const values = field("Values", h("textarea", { rows: 4, value: (former?.values ?? []).join("\n") }), { pointer: "/values", hint: "One per line." });
 	const multiple = h("label.check", h("input", { type: "checkbox", checked: former?.multiple === true }), "A user may have several");
 	const update = () => { values.hidden = multiple.hidden = type.input.value !== "selection"; };
 	update();
@@ -63,11 +63,11 @@ async function segment(context, name) {
 	const form = conditionsForm(segment.conditions, { ...words, segments: [], pointer: "/conditions", required: true });
 	return page(name, {
 		above: link(to("segments"), "Segments"), below: inWords(segment.conditions),
-		actions: doing("Delete…", () => confirmDelete("segments", "segment", name, "The segment is deleted; its users stay as they are. A segment that is an audience cannot be deleted."), () => { location.hash = to("segments"); }, "danger quiet"),
+		actions: doing("Delete…", () => confirmDelete("segments", "segment", name, "The segment is deleted; its users stay as they are. A segment that an audience uses cannot be deleted."), () => { location.hash = to("segments"); }, "danger quiet"),
 	}, section("Conditions", {}, editor(name, form, () => context.reload())),
 	section("Users", { note: "The first 100." }, pending(async () => {
 		const users = await api.get(`${api.path("segments", name)}/users`, { limit: 100 }, { lines: true });
-		return users.length ? card(h("ul.links.inline", users.map(u => h("li", link(to("users", u.user_id), u.user_id))))) : empty("Nobody yet", "Users are in the segment once their attributes meet the conditions.");
+		return users.length ? card(h("ul.links.inline", users.map(u => h("li", link(to("users", u.user_id), u.user_id))))) : empty("No users yet", "Users are in the segment once their attributes meet the conditions.");
 	})));
 }
 

@@ -26,12 +26,12 @@ export async function show(context) {
 	const place = older(async after => {
 		const { entries, next } = await api.get("/v1/audit", { ...question(), after });
 		return { rows: entries, next };
-	}, entries => entries.length ? entryList(entries, experiments) : isFiltered ? empty("No entry fits", "Change the filters.")
-		: empty("Nothing has happened yet", "Changes that admins make appear here: overrides, experiments, datafiles, erasures."));
+	}, entries => entries.length ? entryList(entries, experiments) : isFiltered ? empty("No matching entry", "Change the filters.")
+		: empty("No entries yet", "Changes that admins make appear here: overrides, experiments, datafiles, erasures."));
 	await place.loaded;
 	context.onChange(() => { if (!place.querySelector("details[open]")) place.reload(); });
 	const input = (name, label, type = "text", list) => field(label, h("input", { type, name, value: query.get(name) ?? "", list }));
-	return page("Audit log", { below: "Every change that an admin made, the newest first." },
+	return page("Audit log", { below: "Every change that an admin has made, newest first." },
 		h("form.filters.labelled", { onsubmit: event => {
 			event.preventDefault();
 			context.setQuery(Object.fromEntries(new FormData(event.target)));
@@ -42,10 +42,10 @@ export async function show(context) {
 		place);
 }
 
-/// The person's local time as the server wants it.
+/// Converts local time to the format of the API.
 const instant = text => text ? new Date(text).toISOString() : null;
 
-/// `experiments` are those whose ids are shown as keys.
+/// `experiments` are the ones whose keys are shown instead of their ids.
 export const entryList = (entries, experiments) => h("ul.entries", entries.map(entry => h("li",
 	h("div.entry", h("span", h("strong", entry.author), " ", inWords(entry.action), " ", targetOf(entry, experiments), entry.user_id !== null && [" for ", link(to("users", entry.user_id), entry.user_id)]),
 		h("span.faint", moment(entry.recorded_at))),

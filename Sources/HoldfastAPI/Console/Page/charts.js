@@ -1,4 +1,4 @@
-// Charts as SVG. Each has its numbers as text, too, for screen readers and for those who want to copy them.
+// Charts as SVG, with their numbers as text for screen readers and to copy.
 
 import { h, replace } from "./dom.js";
 import { lazily, table } from "./parts.js";
@@ -26,7 +26,8 @@ export function scale(values, includeZero) {
 	return { low: low - room, high: high + room };
 }
 
-/// An interval with its estimate. `tone` is a class, `zero` draws the line of no difference, `inner` a second interval.
+/// An interval with its estimate. `tone` is a CSS class, `zero` draws the line of no difference, `inner` is a second
+/// interval.
 export function interval({ low, high, middle, inner, scale, tone, zero, label }) {
 	const width = 200, height = 24, center = height / 2;
 	const x = value => round(4 + (Math.min(Math.max(value, scale.low), scale.high) - scale.low) / (scale.high - scale.low) * (width - 8));
@@ -50,10 +51,10 @@ export function marks(low, high, count = 4) {
 	return found;
 }
 
-/// A chart of lines over a common axis, drawn for the width it has.
+/// A line chart with a common axis, drawn for its present width.
 ///
-/// `series` have a `name`, a `color`, and in `values` (and in `low` and `high`, for a band) a number or `null` for each of
-/// `labels`.
+/// `series` have a `name`, a `color`, and in `values` (and in `low` and `high`, for a band) a number or `null` for each
+/// of `labels`.
 export function lineChart({ title, labels, series, format = decimal, height = 200, fromZero = true, hasNumbers = true }) {
 	const place = h("div.chart-place");
 	const readings = series.map(() => h("b")), moment = h("li");

@@ -1,4 +1,4 @@
-// Conditions of audiences and segments: a form that builds them, and their text.
+// Conditions of audiences and segments: a form that edits them, and their description in words.
 
 import { h, replace } from "./dom.js";
 import * as api from "./api.js";
@@ -14,7 +14,7 @@ const ofType = { number: ordered, date: ordered, time: ordered, timestamp: order
 
 const isGroup = value => Array.isArray(value);
 
-/// Says in words whom conditions admit.
+/// Describes conditions in words.
 export function inWords(value, isInner = false) {
 	if (value === null || value === undefined || (isGroup(value) && value.length === 0)) return "everybody";
 	if (typeof value === "string") return `audience ${value}`;
@@ -30,7 +30,7 @@ export function inWords(value, isInner = false) {
 	return match === "exists" ? `${value.name} has a value` : `${value.name} ${matches[match] ?? match} ${JSON.stringify(value.value)}`;
 }
 
-/// Puts the conditions of a datafile's audiences in the place of their ids.
+/// Replaces the ids of a datafile's audiences by their conditions.
 export function resolve(conditions, datafile) {
 	if (typeof conditions === "string") {
 		if (["and", "or", "not"].includes(conditions)) return conditions;
@@ -43,15 +43,15 @@ export function resolve(conditions, datafile) {
 	return resolved.length === 1 && !["and", "or", "not"].includes(resolved[0]) ? resolved[0] : resolved;
 }
 
-/// The attributes and segments to choose from; none where the token may not read them.
+/// The attributes and segments to choose from; empty if the token may not read them.
 export async function vocabulary() {
 	const load = name => api.get(`/v1/${name}`, null, { silent: true }).then(d => d[name], () => []);
 	const [attributes, segments] = await Promise.all([load("attributes"), load("segments")]);
 	return { attributes, segments };
 }
 
-/// A form for conditions. The returned element has `read()`, which gives the conditions or `null` for everybody.
-/// Below it stands how many users fit.
+/// A form for conditions. The returned element has `read()`, which returns the conditions, or `null` for everybody.
+/// It shows how many users match.
 export function conditionsForm(initial, { attributes, segments, pointer = "/audience", required = false }) {
 	let tree = toTree(initial);
 	let raw = tree === undefined ? JSON.stringify(initial, null, 2) : null;
@@ -67,7 +67,7 @@ export function conditionsForm(initial, { attributes, segments, pointer = "/audi
 
 	function rawForm() {
 		const area = h("textarea", { rows: 8, spellcheck: "false", class: "mono", value: raw, oninput: e => { raw = e.target.value; onchange(); } });
-		return [field("Conditions as JSON", area, { hint: "As a datafile’s audience has them. An empty text is everybody.", pointer }),
+		return [field("Conditions as JSON", area, { hint: "In the format of a datafile’s audience. Leave it empty for everybody.", pointer }),
 			button("Edit as a form", () => {
 				const parsed = read();
 				const next = toTree(parsed);
@@ -133,7 +133,7 @@ export function conditionsForm(initial, { attributes, segments, pointer = "/audi
 		try { return JSON.parse(raw); } catch { return undefined; }
 	}
 
-	/// Counts once the conditions have not been changed for a moment.
+	/// Counts the users once the conditions have not changed for a moment.
 	function onchange() {
 		clearTimeout(counting);
 		const audience = read();
@@ -153,7 +153,7 @@ export function conditionsForm(initial, { attributes, segments, pointer = "/audi
 	return Object.assign(h("div", body, size), { read });
 }
 
-/// Groups of one level below the first can be shown as a form; `undefined` for anything else.
+/// Converts conditions with at most one level of groups to rows of the form; `undefined` for others.
 function toTree(value) {
 	if (!value || (isGroup(value) && value.length === 0)) return { all: true, rows: [] };
 	const row = toRow(value);

@@ -1,4 +1,4 @@
-// The project's datafile: what is active, what was before, and what changed in between.
+// The project's datafile: the active version, earlier versions, and their differences.
 
 import { h, replace } from "./dom.js";
 import * as api from "./api.js";
@@ -11,18 +11,18 @@ export async function show(context) {
 		history = await api.get("/v1/datafile/history", { limit: 1000 });
 	} catch (error) {
 		if (error.status !== 404) throw error;
-		return page("Datafiles", {}, empty("No datafile yet", "The first experiment makes one; or activate one from a file:", `curl -X PUT ${here("v1/datafile")} -d @datafile.json`));
+		return page("Datafiles", {}, empty("No datafile yet", "The first experiment creates one. Or activate one from a file:", `curl -X PUT ${here("v1/datafile")} -d @datafile.json`));
 	}
 	const { datafiles, sdk_key: key } = history;
 	const difference = h("div");
 	const versions = datafiles.map(d => d.version);
 
-	/// Shows what a version changed, or all that changed since another one.
+	/// Shows what a version changed, compared with the one before or with a chosen one.
 	function compare(version, former = versions[versions.indexOf(version) + 1]) {
 		const chosen = choose("Compare with", versions.filter(v => v < version).map(v => [String(v), `compared with version ${v}`]), String(former), value => compare(version, Number(value)));
 		context.setQuery({ version, former: former === versions[versions.indexOf(version) + 1] ? null : former });
 		replace(difference, section(`Version ${version}`, { actions: former && chosen }, former === undefined
-			? empty("There is nothing to compare it with", "It is the oldest version that is kept.")
+			? empty("Nothing to compare with", "This is the oldest version that is kept.")
 			: pending(async () => changes(...await Promise.all([content(former, key), content(version, key)]), [`Version ${former}`, `Version ${version}`]))));
 		const heading = difference.querySelector("h2");
 		heading.tabIndex = -1;
@@ -49,7 +49,7 @@ async function active(key) {
 		lazily("Show", () => h("pre.document", { tabindex: "0" }, text.slice(0, 200_000), text.length > 200_000 && "\n… download it for the rest")));
 }
 
-/// The members of two datafiles that differ: each experiment, flag, audience and so on by itself, and the rest together.
+/// The differences of two datafiles: each experiment, flag, audience and so on separately, and the rest together.
 export function differences(former, latter) {
 	const listed = [], rest = { before: {}, after: {} };
 	for (const name of new Set([...Object.keys(former), ...Object.keys(latter)])) {
@@ -64,7 +64,7 @@ export function differences(former, latter) {
 
 function changes(former, latter, names) {
 	const differing = differences(former, latter);
-	if (differing.length === 0) return empty("They are the same");
+	if (differing.length === 0) return empty("The two are equal");
 	return paged(differing, 20, 1, part => h("ul.entries", part.map(({ name, before, after }) => h("li", h("details", { open: differing.length < 6 },
 		h("summary", h("strong", name), badge(before === undefined ? "added" : after === undefined ? "removed" : "changed", before === undefined ? "good" : after === undefined ? "bad" : "")),
 		sideBySide(before, after, names))))));

@@ -1,8 +1,8 @@
-// Elements are made by calls, never from text, so that data cannot become markup.
+// Elements are created by calls, never by parsing HTML, so that data cannot become markup.
 
 const svgNames = new Set(["svg", "path", "line", "rect", "circle", "text", "polyline"]);
 
-/// Makes an element: `h("p.note", { id: "a" }, "text", child)`. Members of the properties that begin with `on` are
+/// Creates an element: `h("p.note", { id: "a" }, "text", child)`. Properties that begin with `on` are
 /// listeners, `style` sets properties of the style, `label` is `aria-label`, and `null` and
 /// `false` leave an attribute out.
 export function h(name, properties, ...children) {
@@ -41,7 +41,7 @@ export function replace(element, ...children) {
 let lastID = 0;
 export const newID = prefix => `${prefix}-${++lastID}`;
 
-/// A few pictograms of 16 pixels, as strokes.
+/// Icons of 16 pixels, drawn as strokes.
 const strokes = {
 	user: "M8 8a3 3 0 1 0 0-6 3 3 0 0 0 0 6zM2.5 14c.6-2.8 2.8-4 5.5-4s4.9 1.2 5.5 4",
 	experiment: "M6 2h4M7 2v4L3 13c-.3.6.1 1 .7 1h8.6c.6 0 1-.4.7-1L9 6V2M5 10h6",

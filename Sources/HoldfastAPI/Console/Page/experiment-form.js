@@ -1,4 +1,4 @@
-// The form of an experiment. What was changed is shown, with what it would do to users, before it can be saved.
+// The form of an experiment. Before it can be saved, it shows the changes and how they would affect users.
 
 import { h, replace } from "./dom.js";
 import * as api from "./api.js";
@@ -37,7 +37,7 @@ export async function show(context, key) {
 		};
 	}
 
-	/// The members that differ from what is stored; of a new experiment those that are not the default.
+	/// The members that differ from the stored ones; for a new experiment, from the defaults.
 	function changes() {
 		const now = read(), body = {};
 		const former = original ?? { traffic: 100, audience: null, enrollment: "open", status: "Running", group: null };
@@ -85,7 +85,7 @@ export async function show(context, key) {
 		} finally { pressed.disabled = false; }
 	}
 
-	/// The ETag is that of the whole datafile: if only other experiments were changed meanwhile, nothing is lost by saving.
+	/// The ETag is that of the whole datafile. If only other experiments have changed meanwhile, it is safe to save.
 	async function put(name, body) {
 		for (;;) {
 			try {
@@ -104,8 +104,8 @@ export async function show(context, key) {
 
 	async function conflict(theirs) {
 		const now = await comparable(theirs);
-		const choice = await dialog("Somebody else has changed it", close => [
-			h("p", "While you were editing, the experiment was saved with other values. Nothing of yours was saved yet."),
+		const choice = await dialog("The experiment has changed meanwhile", close => [
+			h("p", "While you were editing, somebody else saved the experiment with other values. Your changes are not saved yet."),
 			sideBySide(original, now, ["When you began", "As it is now"]),
 			h("div.buttons", button("Keep editing", () => close()), button("Start again from the newest", () => close("theirs")), button("Save mine over it", () => close("mine"), "danger"))], "wide");
 		if (choice === "theirs") context.reload();
@@ -122,7 +122,7 @@ export async function show(context, key) {
 		review);
 }
 
-/// What the form edits, in one order of members, so that definitions can be compared.
+/// The members that the form edits, in a fixed order, so that definitions can be compared.
 function definition(experiment, audience) {
 	const total = experiment.variations.reduce((sum, v) => sum + v.weight, 0) || 1;
 	return {
@@ -151,11 +151,11 @@ function describe(body, original) {
 		original && [h("del", text(name, original[name])), " → "], h("ins", text(name, body[name]))));
 }
 
-/// What the server says beforehand.
+/// The server's preview of the changes.
 function effects({ creates, new_users: newUsers, enrolled, warnings }) {
 	const share = value => `${decimal(value)}%`;
 	return [warnings.map(w => banner("warn", sentence(w.message))),
-		creates ? h("p.note", "It is new, so it changes nothing for anybody.") : h("ul.changes",
+		creates ? h("p.note", "It is new, so nothing changes for any user.") : h("ul.changes",
 			h("li", h("strong", "New users "), newUsers.changed > 0 ? `${share(newUsers.changed)} would get something else than now: ${newUsers.moves.map(m => `${share(m.share)} ${m.to ?? "nothing"} instead of ${m.from ?? "nothing"}`).join(", ")}.` : "get the same as now."),
 			h("li", h("strong", "Enrolled users "), `${integer(enrolled.keep)} of ${integer(enrolled.users)} keep their variation, ${integer(enrolled.change)} get another, ${integer(enrolled.lose)} lose it${enrolled.gain ? `, ${integer(enrolled.gain)} get it back` : ""}.`))];
 }
@@ -166,7 +166,7 @@ function percentField(label, value, options) {
 	return Object.assign(field(label, number, { ...options, after: [h("span.unit", "%"), range] }), { read: () => Number(number.value) });
 }
 
-/// Keys with sliders whose shares always add up to 100.
+/// The variations: keys, and sliders whose shares always add up to 100.
 function variationsEditor(initial) {
 	let rows = initial.map(v => ({ ...v }));
 	const list = h("ol.variations");
@@ -180,7 +180,7 @@ function variationsEditor(initial) {
 		rows.forEach((row, index) => { row.weight = index === 0 ? hundredth(100 - share * (rows.length - 1)) : share; });
 	};
 
-	/// Gives one its share, and the others the rest in the proportion that they have.
+	/// Sets the share of one variation; the others split the rest in their present proportion.
 	function give(row, share) {
 		share = hundredth(Math.min(100, Math.max(0, share || 0)));
 		const others = rows.filter(r => r !== row), sum = others.reduce((total, r) => total + r.weight, 0);

@@ -1,4 +1,4 @@
-// The list of experiments, and what is done to one of them from a row or from its page.
+// The list of experiments, and the actions on an experiment that its row and its page share.
 
 import { h, replace } from "./dom.js";
 import * as api from "./api.js";
@@ -37,12 +37,12 @@ export function shares(experiment) {
 }
 
 const explanations = {
-	Paused: "While it is paused, nobody is given a variation. Users keep their assignments, and have them again when it runs.",
-	Running: "It gives variations to users again. Who had one keeps it.",
-	Archived: "Nobody is given a variation any more, and it leaves the list of active experiments. Assignments and results stay; it can be brought back.",
+	Paused: "While it is paused, nobody gets a variation. Assignments stay stored, and apply again when it runs.",
+	Running: "Users get variations again. Those who had one keep it.",
+	Archived: "Nobody gets a variation any more, and it leaves the list of active experiments. Assignments and results stay, and you can bring it back.",
 };
 
-/// Asks, then changes the status. Resolves with whether it was changed.
+/// Asks for confirmation, then changes the status. Resolves with whether it was changed.
 export async function setStatus(experiment, status) {
 	const verb = { Paused: "Pause", Running: experiment.status === "Archived" ? "Bring back" : "Resume", Archived: "Archive" }[status];
 	return confirm(`${verb} ${experiment.key}?`, h("p", explanations[status]), {
@@ -115,7 +115,7 @@ async function list(context) {
 		summary, content);
 }
 
-/// The users who count, and how many came each day. They are the same for any goal.
+/// The number of counted users, in total and for each day. It is the same for all goals.
 async function enrollment(experiment) {
 	const results = await resultsOf(experiment.key, { goal: "-" }, { silent: true });
 	return { users: results.users.counted, days: results.days.map(d => d.variations.reduce((sum, v) => sum + v.users, 0)) };

@@ -1,4 +1,4 @@
-// Flags: what their variations are worth, and the rules that choose one.
+// Flags: the values of their variations, and the rules that choose one.
 
 import { h, replace } from "./dom.js";
 import * as api from "./api.js";
@@ -63,7 +63,7 @@ async function edit(context, stored, etag) {
 	const key = field("Key", h("input", { required: true, "data-focus": true }), { pointer: "/key", hint: "Apps ask for the flag by its key." });
 	const type = field("Type", select(Object.keys(initial), flag.type, { disabled: Boolean(stored), onchange: e => { flag.type = e.target.value; flag.variations.forEach(v => { v.value = structuredClone(initial[flag.type]); }); draw(); } }), { pointer: "/type" });
 	const description = field("Description", h("input", { value: flag.description, oninput: e => { flag.description = e.target.value; } }), { pointer: "/description" });
-	const tags = field("Tags", h("input", { value: flag.tags.join(", "), oninput: e => { flag.tags = e.target.value.split(",").map(t => t.trim()).filter(Boolean); } }), { pointer: "/tags", hint: "With commas between them." });
+	const tags = field("Tags", h("input", { value: flag.tags.join(", "), oninput: e => { flag.tags = e.target.value.split(",").map(t => t.trim()).filter(Boolean); } }), { pointer: "/tags", hint: "Separated by commas." });
 	const enabled = h("label.check", h("input", { type: "checkbox", checked: flag.enabled, onchange: e => { flag.enabled = e.target.checked; } }), "On");
 	const keys = () => flag.variations.map(v => v.key);
 	const remove = (list, index, name) => iconButton("close", `Remove ${name}`, () => { list.splice(index, 1); draw(); });
@@ -86,7 +86,7 @@ async function edit(context, stored, etag) {
 		h("div.weights", field("Percent of them", h("input", { type: "number", min: 0, max: 100, step: 0.01, value: (experiment ?? rule).traffic ?? 100, oninput: e => { (experiment ?? rule).traffic = Number(e.target.value); } }))));
 	}
 
-	/// Keeps what the forms of audiences have before they are drawn anew.
+	/// Saves the contents of the audience forms before they are redrawn.
 	const keep = () => { for (const rule of flag.rules) if (rule.read) rule.audience = rule.read() ?? null; };
 
 	function draw() {

@@ -1,4 +1,4 @@
-// Numbers and times as the person's browser writes them, in the person's time zone.
+// Numbers and times in the language of the browser and the local time zone.
 
 const locale = undefined;
 const whole = new Intl.NumberFormat(locale, { maximumFractionDigits: 0 });
@@ -53,6 +53,6 @@ export function ago(text, now = Date.now()) {
 	return Math.abs(seconds) < 10 ? "just now" : relative.format(Math.round(seconds), "second");
 }
 
-/// What the server says, with a capital letter and a full stop.
+/// The server's text with a capital letter and a full stop.
 export const sentence = text => text.charAt(0).toUpperCase() + text.slice(1) + (/[.!?]$/.test(text) ? "" : ".");
 export const plural = (count, one, many = `${one}s`) => `${integer(count)} ${count === 1 ? one : many}`;

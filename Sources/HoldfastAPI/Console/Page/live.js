@@ -1,4 +1,4 @@
-// What the server does now: its metrics, read every two seconds, as rates over the last minutes.
+// The activity of the server: its metrics, read every two seconds, as rates over the last minutes.
 
 import { h, replace } from "./dom.js";
 import * as api from "./api.js";
@@ -8,7 +8,7 @@ import { lineChart } from "./charts.js";
 import { tile } from "./results.js";
 
 const seconds = 2, kept = 150;
-/// Kept while the tab is open, so that a look at another screen does not lose the past.
+/// Kept while the tab is open, so that the charts survive a visit to another screen.
 const samples = [];
 
 const protocols = [["Native API", route => true], ["User Profile Service", route => route.startsWith("/ups/")],
@@ -40,7 +40,7 @@ export async function show(context) {
 	return page("Live", { below: `What this server process does, read every ${seconds} seconds.` }, body);
 }
 
-/// The lines of Prometheus' text format that are no histogram's buckets.
+/// Parses Prometheus' text format without the buckets of histograms.
 function parse(text) {
 	const metrics = [];
 	for (const line of text.split("\n")) {
@@ -68,7 +68,7 @@ function summarize(metrics) {
 	return result;
 }
 
-/// The rate of a counter between a sample and the one before; a restart begins anew.
+/// The rate of a counter between two consecutive samples; `null` after a restart of the server.
 const rate = (now, before, read, per = 1) => {
 	const difference = (read(now) ?? 0) - (read(before) ?? 0);
 	return difference < 0 ? null : difference / ((now.at - before.at) / 1000) * per;
@@ -108,6 +108,6 @@ function charts() {
 			chart({ title: "Decisions a second, by reason", series: by("decisions"), format: short }),
 			chart({ title: "Exposures and goals a minute", series: by("events", 60), format: short }),
 			chart({ title: "Errors a minute", series: by("errors", 60), format: short }),
-			chart({ title: "Milliseconds of a commit", series: [{ name: "commit", values: commits, color: 0 }], format: v => decimal(v, 1) }),
+			chart({ title: "Duration of a commit in milliseconds", series: [{ name: "commit", values: commits, color: 0 }], format: v => decimal(v, 1) }),
 			chart({ title: "Waiting for a commit", series: [{ name: "changes", values: samples.slice(1).map(value("store_waiting_changes")), color: 0 }, { name: "events", values: samples.slice(1).map(value("events_waiting")), color: 1 }], format: short })));
 }

@@ -1,10 +1,10 @@
-// What all screens are made of: headings, tables, states, dialogs, messages.
+// The parts that all screens share: headings, tables, states, dialogs, messages.
 
 import { h, append, replace, icon, newID } from "./dom.js";
 import * as api from "./api.js";
 import { ago, exactTime, integer, none } from "./format.js";
 
-/// The heading of a screen with its actions, and what is below.
+/// A screen: its heading with actions, and its content.
 export function page(title, { above, below, actions = [] } = {}, ...content) {
 	return h("div",
 		h("header.head",
@@ -23,13 +23,13 @@ export function button(label, onclick, kind = "") {
 	return h("button", { class: `button ${kind}`, onclick }, label);
 }
 
-/// A button for what may be given up halfway: `done` is called if `action` resolves with something.
+/// A button for an action that can be cancelled: `done` is called if `action` resolves with something.
 export const doing = (label, action, done, kind) => button(label, async () => { if (await action()) done(); }, kind);
 
 /// A link to the form of something new.
 export const newLink = (screen, name) => h("a.button.primary", { href: `#/${screen}?new=1` }, icon("plus"), `New ${name}`);
 
-/// A switch that changes something after a question.
+/// A switch that asks before it changes something.
 export const toggle = (label, isOn, isDisabled, action, done) => h("button.switch", { role: "switch", "aria-checked": String(isOn), label, disabled: isDisabled,
 	onclick: async () => { if (await action()) done(); } }, h("span"));
 
@@ -49,7 +49,7 @@ export const card = (...content) => h("div.card", content);
 export const moment = text => text
 	? h("time", { datetime: text, title: exactTime(text) }, ago(text)) : dash();
 
-/// Details that are made when they are opened first.
+/// A `details` element whose content is created when it is first opened.
 export const lazily = (summary, make, kind = "details") => h(kind, { ontoggle: ({ target: { open, lastChild: box } }) => {
 	if (open && !box.firstChild) replace(box, make());
 } }, h("summary", summary), h("div"));
@@ -68,8 +68,8 @@ export function empty(title, text, command, ...actions) {
 		command && commandLine(command), actions.length > 0 && h("div.actions", actions));
 }
 
-/// Says how to make the first of something.
-export const invitation = (title, path, body) => empty(title, "Make one here, or with one request:", `curl -X PUT ${here(path)} -d '${body}'`);
+/// Shows how to create the first item of an empty list.
+export const invitation = (title, path, body) => empty(title, "Create one here, or with one request:", `curl -X PUT ${here(path)} -d '${body}'`);
 
 export function commandLine(text) {
 	return h("div.command", h("pre", { tabindex: "0" }, h("code", text)),
@@ -83,17 +83,17 @@ export function banner(kind, title, ...content) {
 		h("div", h("strong", title), content));
 }
 
-/// What the server said went wrong.
+/// Shows an error of a request.
 export function failure(error) {
-	if (error instanceof api.Unreachable) return banner("bad", error.message, h("p", "The console tries again by itself."));
+	if (error instanceof api.Unreachable) return banner("bad", error.message, h("p", "The console retries automatically."));
 	const isProblem = error instanceof api.Problem;
 	if (!isProblem) console.error(error);
-	return banner("bad", isProblem && error.status === 403 ? "The token may not do this" : "This did not work",
+	return banner("bad", isProblem && error.status === 403 ? "The token does not permit this" : "This did not work",
 		h("p", error.message),
 		isProblem && error.errors.length > 1 && h("ul", error.errors.map(e => h("li", e.pointer && [code(e.pointer), " "], e.detail))));
 }
 
-/// Shows something that has to be fetched, and again when `reload` of the returned element is called.
+/// Content that is fetched; `reload()` of the element fetches it again.
 export function pending(load, placeholder = "Loading…") {
 	const element = h("div", { "aria-busy": "true" }, h("p.loading", placeholder));
 	element.reload = async () => {
@@ -110,7 +110,7 @@ export function pending(load, placeholder = "Loading…") {
 	return element;
 }
 
-/// Shows a list that the server gives in pages. `load` resolves with the `rows` behind a page's `next`, and with theirs.
+/// A list in pages of the server. `load` takes the `next` of a page, and resolves with the following `rows` and `next`.
 export function older(load, render) {
 	const place = h("div");
 	const add = async (former, after) => {
@@ -124,7 +124,7 @@ export function older(load, render) {
 	return pending(() => add([]));
 }
 
-/// Shows a message for a while; a screen reader speaks it.
+/// Shows a message for a few seconds; a screen reader announces it.
 export function message(kind, text, request) {
 	const element = h("div", { class: `toast ${kind}` }, icon(kind === "bad" ? "warning" : "check"), h("p", text),
 		request && button("Copy as curl", () => copy(api.curl(request), "The command was copied."), "quiet"),
@@ -151,14 +151,14 @@ export async function copy(text, done = "Copied.") {
 
 function curlButton() {
 	return h("button.button.quiet", { title: "The requests behind this screen", onclick: () => dialog("As curl", close => [
-			h("p.note", api.token.get() ? ["What this screen shows and did. ", code("HOLDFAST_TOKEN"), " is a variable with your token; the secret is not in the commands."] : "What this screen shows and did."),
+			h("p.note", api.token.get() ? ["The requests that this screen has sent. ", code("HOLDFAST_TOKEN"), " is a variable with your token; the secret is not in the commands."] : "The requests that this screen has sent."),
 			api.requests.length ? h("ol.commands", [...api.requests].reverse().map(r => h("li", commandLine(api.curl(r))))) : h("p", "No request yet."),
 			h("div.buttons",
 				button("Close", close, "primary")),
 		], "wide") }, icon("copy"), "Copy as curl");
 }
 
-/// Opens a dialog; `content` receives the function that closes it. Resolves with what that is called with.
+/// Opens a dialog. `content` receives the function that closes it, whose argument is the result.
 export function dialog(title, content, kind = "") {
 	return new Promise(resolve => {
 		const id = newID("dialog");
@@ -175,8 +175,8 @@ export function dialog(title, content, kind = "") {
 	});
 }
 
-/// Asks before `action` is done, and shows what the server says if it refuses. `done` makes the message of the response;
-/// `word` has to be typed. Resolves with the response, or `undefined`.
+/// Asks before it runs `action`, and shows the error if it fails. `done` makes a message from the response;
+/// if there is a `word`, the user must type it. Resolves with the response; `undefined` if the user cancels.
 export async function confirm(title, text, { label, danger = false, action, done, fields = [], word, kind }) {
 	const response = await dialog(title, close => {
 		const problems = h("div");
@@ -198,11 +198,11 @@ export async function confirm(title, text, { label, danger = false, action, done
 	return response;
 }
 
-/// Asks before something with a name is deleted.
+/// Asks for confirmation, then deletes an item.
 export const confirmDelete = (screen, kind, name, text) => confirm(`Delete ${name}?`, h("p", text), {
 	label: "Delete", danger: true, done: () => `Deleted the ${kind} ${name}.`, action: () => api.call("DELETE", api.path(screen, name)) });
 
-/// A labelled control. `pointer` is the JSON pointer by which the server names it in an error.
+/// A labelled control. `pointer` is the JSON pointer to its value in errors of the server.
 export function field(label, input, { hint, pointer, after } = {}) {
 	const id = input.id || newID("field");
 	input.id = id;
@@ -223,7 +223,7 @@ export function select(options, value, properties = {}) {
 	return element;
 }
 
-/// Shows an error at the fields that its pointers name, and the rest above them.
+/// Shows each fault at the field that its pointer names, and the others above the fields.
 export function showProblem(error, fields, rest) {
 	for (const each of fields.flat(Infinity)) if (each?.isField) setError(each, null);
 	const left = [];
@@ -288,10 +288,10 @@ export function paged(rows, size, start, render, onpage) {
 	return element;
 }
 
-/// A table in pages, for what a search found.
-export const found = (caption, columns, rows, size = 25, start, onpage) => rows.length ? paged(rows, size, start, part => table(caption, columns, part), onpage) : empty("Nothing fits", "Change the search.");
+/// A table in pages, for the results of a search.
+export const found = (caption, columns, rows, size = 25, start, onpage) => rows.length ? paged(rows, size, start, part => table(caption, columns, part), onpage) : empty("No match", "Change the search.");
 
-/// Writes a value as lines, the members of objects in their order.
+/// Formats a value as lines of JSON.
 export const lines = value => value === undefined || value === null ? [] : JSON.stringify(value, null, 2).split("\n");
 
 /// Before and after side by side, with the lines that differ marked.
@@ -305,15 +305,15 @@ export function sideBySide(before, after, names = ["Before", "After"]) {
 	return h("div.sides", column(names[0], "left", 0), column(names[1], "right", 1));
 }
 
-/// Leaves out long runs of equal lines, but for three beside each difference.
+/// Leaves out equal lines, except for three next to each difference.
 function nearby(rows) {
 	const near = rows.map((_, index) => rows.slice(Math.max(0, index - 3), index + 4).some(r => !r.same));
 	return rows.flatMap((row, index) => near[index] ? [row] : near[index - 1] ?? true ? [{ left: "⋯", right: "⋯", same: true }] : []);
 }
 
-/// The lines of two texts beside each other, by their longest common subsequence.
+/// Aligns the lines of two texts by their longest common subsequence.
 export function compare(left, right) {
-	// Of texts that are too long for a table all lines differ.
+	// If the texts are too long for the algorithm, all lines count as different.
 	const isLong = left.length * right.length > 4e6;
 	const length = Array.from({ length: isLong ? 0 : left.length + 1 }, () => new Uint32Array(right.length + 1));
 	for (let i = length.length - 2; i >= 0; i -= 1) for (let j = right.length - 1; j >= 0; j -= 1)

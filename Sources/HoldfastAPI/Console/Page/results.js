@@ -1,4 +1,4 @@
-// An experiment with its results: what each variation did, and what may be concluded from it.
+// An experiment with its results: the numbers of each variation, and the conclusions that they permit.
 
 import { h, replace } from "./dom.js";
 import * as api from "./api.js";
@@ -7,7 +7,7 @@ import { decimal, integer, measure, none, pValue, percent, plural, sentence, sho
 import { interval, lineChart, scale, swatch } from "./charts.js";
 import { load, resultsOf, setStatus, shares } from "./experiments.js";
 
-/// The confidences to choose from, with their quantiles of the normal distribution.
+/// The confidence levels to choose from, with their quantiles of the normal distribution.
 const confidences = { 0.9: 1.6449, 0.95: 1.96, 0.99: 2.5758 };
 
 export async function show(context, key) {
@@ -126,15 +126,15 @@ function checks(results) {
 	return shown;
 }
 
-/// Who was expected and who came, for each variation and each period of one allocation.
+/// Observed and expected users, for each variation and each period with one allocation.
 function sampleRatio({ p_value: p, periods }) {
 	const observed = ({ variations }) => {
 		const total = variations.reduce((sum, v) => sum + v.users, 0), expected = v => v.expected_share === null ? null : v.expected_share * total;
 		return table("Observed and expected users", [["Variation", v => v.variation_key], ["Observed", v => integer(v.users), "number"],
 			["Expected", v => integer(expected(v)), "number"], ["Difference", v => expected(v) === null ? none : signedCount(v.users - expected(v)), "number"]], variations);
 	};
-	return banner("bad", "The users are not split as the experiment says",
-		h("p", `Sample ratio mismatch, p ${pValue(p)}. Something loses or adds users of one variation; no number below can be trusted until it is found.`),
+	return banner("bad", "The users are not split as configured",
+		h("p", `Sample ratio mismatch, p ${pValue(p)}. Something loses or adds users of one variation. Do not trust any number below until the cause is found.`),
 		periods.map(each => [periods.length > 1 && h("h3", each.since ? `Since ${time(each.since)}` : "Before", h("span.faint", ` p ${pValue(each.p_value)}`)), observed(each)]));
 }
 
@@ -164,7 +164,7 @@ export function goalSection(goal, results, view, actions) {
 		h("div.below-table", power(results, metric, rows), overTime(results, metric)));
 }
 
-/// An interval as a picture and as text.
+/// An interval, drawn and as text.
 const drawn = (what, { low, high, estimate }, format, options) => [interval({ low, high, middle: estimate, label: `${what}from ${format(low)} to ${format(high)}`, ...options }),
 	h("span.small.faint.range", `${format(low)} – ${format(high)}`)];
 
@@ -188,7 +188,7 @@ function rowOf(v, index, results, metric, cuped) {
 
 const chance = value => value === null ? none : h("span.meter-cell", h("span.meter", h("span", { style: { width: `${value * 100}%` } })), value > 0.9999 ? "> 99.99%" : value < 0.0001 ? "< 0.01%" : percent(value, value > 0.999 || value < 0.001 ? 2 : 1));
 
-/// What may be said, at this look as at any other.
+/// The conclusion, which is valid at every look.
 function verdict(rows, metric) {
 	const said = [["good", "better"], ["bad", "worse"]].map(([tone, word]) => {
 		const found = rows.filter(r => r.lift?.tone === tone).sort((a, b) => b.lift.estimate - a.lift.estimate);
@@ -203,7 +203,7 @@ function cupedNote(rows) {
 	return `Adjusted by what users did in the 14 days before their exposure. ${found.map(r => `${r.name}: ${percent(Math.max(0, r.reduction))} less variance`).join("; ")}.`;
 }
 
-/// What could be seen with the users so far, and when the wanted effect could be.
+/// The effect that the users so far can show, and when the wanted effect could be seen.
 function power(results, metric, rows) {
 	const found = results.variations.map(v => v[metric]?.power).filter(Boolean);
 	if (!results.power || found.length === 0 || rows.some(r => r.lift?.tone)) return null;
@@ -216,7 +216,7 @@ function power(results, metric, rows) {
 		: h("p.note", `Enough users for a lift of ${percent(mde)}. `, sees);
 }
 
-/// The rate of all users so far, at the end of each day.
+/// The rate of all users up to the end of each day.
 function overTime(results, metric) {
 	const days = results.days;
 	if (days.length < 2) return null;
@@ -236,7 +236,7 @@ function overTime(results, metric) {
 	return card(lineChart({ title: metric === "value" ? "Mean of all users so far" : "Rate of all users so far", labels: days.map(d => utcDay(d.day)), series, format: metric === "value" ? measure : percent, fromZero: false }));
 }
 
-/// The interval of a rate by Wilson's score.
+/// Wilson's score interval of a rate.
 function wilson(successes, count, z) {
 	if (!count) return [NaN, NaN];
 	const rate = successes / count, square = z * z, center = (rate + square / (2 * count)) / (1 + square / count);

@@ -1,4 +1,4 @@
-// A user: what the server keeps, what it would answer now and why, and what admins did.
+// A user: what is stored, what the server would decide now and why, and what admins did.
 
 import { h, replace, icon } from "./dom.js";
 import * as api from "./api.js";
@@ -16,7 +16,7 @@ function lookup() {
 	return page("Users", { below: "See what a user has, what they would get now and why, and change it." },
 		h("form.lookup", { onsubmit: event => { event.preventDefault(); if (input.value) location.hash = to("users", input.value); } },
 			h("div.search-field", icon("search"), input), submitButton("Look up")),
-		empty("Look somebody up", "By the id that your apps send. With curl:", `curl ${here("v1/profiles/ann?detail=true")}`));
+		empty("Look up a user", "By the id that your apps send. With curl:", `curl ${here("v1/profiles/ann?detail=true")}`));
 }
 
 const profilePath = id => api.path("profiles", id);
@@ -37,11 +37,11 @@ async function user(context, id) {
 	context.onChange(async () => { state.experiments = await all({ silent: true }); await refresh(); });
 	return page(id, {
 		above: link(to("users"), "Users"),
-		below: profile ? plural(Object.keys(profile.experiment_bucket_map).length, "assignment") : "No profile is stored of this user.",
+		below: profile ? plural(Object.keys(profile.experiment_bucket_map).length, "assignment") : "No profile of this user is stored.",
 		actions: [
 			doing("Merge…", () => merge(id), refresh),
 			doing("Erase…", () => erase(id), context.reload, "danger quiet")],
-	}, section("Experiments", { note: "What is stored, beside what the server would answer now." }, assignments),
+	}, section("Experiments", { note: "What is stored, and what the server would decide now." }, assignments),
 	h("div.columns",
 		h("div", section("Attributes", {}, pending(() => attributesOf(id))), section("Exposures", { note: "The first one to each experiment." }, exposures(id, experiments))),
 		section("Goals reached", {}, goals(id))),
@@ -62,7 +62,7 @@ function assignmentTable(context, id, state, refresh) {
 	has.sort((a, b) => (a.experiment?.key ?? `~${a.id}`).localeCompare(b.experiment?.key ?? `~${b.id}`));
 	const others = state.experiments.filter(e => e.status === "Running" && !map[e.id]).map(experiment => ({ id: experiment.id, experiment }));
 	const rows = [...has, ...others];
-	if (rows.length === 0) return empty("No experiment yet", "Make one, and see here what this user would get.", null, newLink("experiments", "experiment"));
+	if (rows.length === 0) return empty("No experiment yet", "Create one, and see here what this user would get.", null, newLink("experiments", "experiment"));
 	const answers = new Map();
 	const columns = [
 		["Experiment", r => r.experiment ? h("a.name", { href: to("experiments", r.experiment.key) }, r.experiment.key) : h("span", h("span.name", r.id), h("span.faint.small", " not in the datafile")), "wide"],
@@ -98,18 +98,18 @@ function assignmentTable(context, id, state, refresh) {
 
 const variationName = row => row.experiment?.variations.find(v => v.id === row.assignment.variation_id)?.key ?? (row.experiment ? "a removed variation" : row.assignment.variation_id);
 
-/// What an assignment would give now, with the steps that lead to it. Nobody is enrolled by asking.
+/// The variation that the user would get now, with the steps of the decision. Nothing is stored.
 const answer = (id, experiment) => api.get(`${experimentPath(id, experiment.key)}/explain`, null, { sdkKey: experiment.sdk_key });
 
 const readable = text => text.replaceAll("_", " ");
 
-/// The steps of an explanation in words.
+/// Describes the steps of an explanation.
 function reasonsOf({ steps }) {
 	return h("ol.reasons", steps.map(s => h("li", h("strong", readable(s.step)), `: ${readable(s.result)}`, s.variation_key && ` ${s.variation_key}`, s.status && ` (${s.status})`,
 		Number.isFinite(s.bucket_value) && ` (bucket ${s.bucket_value})`, s.audience && h("ul", explained(s.audience)))));
 }
 
-/// A condition with whether the user meets it and why.
+/// Describes a condition, and whether the user meets it.
 function explained(c) {
 	const what = c.attribute ? `${c.attribute} ${c.match} ${JSON.stringify(c.value) ?? ""}${"actual" in c ? `, is ${JSON.stringify(c.actual)}` : ""}` : c.segment ? `segment ${c.segment}` : c.operator ?? "audience";
 	return h("li", `${c.result === null ? "unknown" : c.result ? "met" : "not met"}: ${what}`, c.conditions && h("ul", c.conditions.map(explained)));
@@ -121,7 +121,7 @@ async function attributesOf(id) {
 	return table("Attributes of the user", [["Attribute", a => h("span.name", a[0])], ["Value", a => Array.isArray(a[1]) ? a[1].join(", ") : String(a[1]), "wrap"]], found);
 }
 
-/// The exposures or events of the user, by the names that they have in paths and responses.
+/// The exposures or events of the user; `name` is their name in paths and responses.
 const pagesOf = (id, name, render) => older(async after => {
 	const page = await api.get(`${profilePath(id)}/${name}`, { after, limit: 10 });
 	return { rows: page[name], next: page.next };
@@ -157,7 +157,7 @@ async function override(id, row) {
 async function remove(id, row) {
 	const name = row.experiment?.key ?? row.id;
 	return confirm(`Remove ${variationName(row)} from ${id}?`,
-		h("p", `The assignment in ${name} is deleted. When the user is next asked for, they are given a variation anew: by their hash, if the experiment runs and they fit its audience.`), {
+		h("p", `The assignment in ${name} is deleted. At the next decision the user gets a variation by their hash again, if the experiment runs and its audience includes them.`), {
 			label: "Remove", danger: true, done: () => `Removed the assignment of ${id} in ${name}.`, action: () => api.call("DELETE", experimentPath(id, name), { sdkKey: row.experiment?.sdk_key }),
 		});
 }
@@ -166,7 +166,7 @@ async function merge(id) {
 	const from = field("From", h("input", { required: true }), { hint: "The id that the user had before they logged in. Its profile is erased.", pointer: "/from" });
 	const rule = field("Where both have a variation", select([["keep", `${id} keeps theirs`], ["replace", "take that of the other profile"]], "keep"), { pointer: "/on_conflict" });
 	return confirm(`Merge another profile into ${id}?`,
-		h("p", "Its assignments, exposures, goals and attributes join this user’s, and nothing is counted twice. This cannot be undone."), {
+		h("p", "Its assignments, exposures, goals and attributes are merged into this user’s, and nothing is counted twice. This cannot be undone."), {
 			label: "Merge", fields: [from, rule], danger: true,
 			done: () => `Merged ${from.input.value.trim()} into ${id}.`, action: () => api.call("POST", `${profilePath(id)}/merge`, { body: { from: from.input.value.trim(), on_conflict: rule.input.value } }),
 		});
@@ -175,8 +175,8 @@ async function merge(id) {
 async function erase(id) {
 	const keep = h("input", { type: "checkbox" });
 	return confirm(`Erase ${id}?`, [
-		h("p", "Their profile, attributes, exposures and goals are deleted, they leave every total, and the audit log forgets their id. This cannot be undone."),
-		h("label.check", keep, "Keep what was counted in the totals of results")], {
+		h("p", "Their profile, attributes, exposures and goals are deleted, and so are their part of every total and their id in the audit log. This cannot be undone."),
+		h("label.check", keep, "Keep what the totals of results have counted")], {
 		label: "Erase", danger: true, word: id,
 		done: () => `Erased ${id}.`, action: () => api.call("DELETE", profilePath(id), { query: keep.checked ? { keep_totals: "true" } : {} }),
 	});
