@@ -33,8 +33,8 @@ struct Holdfast: ParsableCommand {
         }
     }
 
-    /// Joins a negative number to the option before it. ArgumentParser would take it for an option and report the value
-    /// as missing, instead of out of range.
+    /// Joins a negative number to the option before it. Otherwise ArgumentParser would parse it as an option and report
+    /// a missing value instead of one out of range.
     private static func joiningNegativeNumbers(_ arguments: some Sequence<String>) -> [String] {
         var joined: [String] = []
         for argument in arguments {

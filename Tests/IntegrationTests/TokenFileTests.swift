@@ -33,7 +33,7 @@ import Testing
         #expect(try client.receive().status == 403)
     }
 
-    @Test func `The token file is read again on SIGHUP, and stays in force when it has become wrong`() throws {
+    @Test func `The token file is read again on SIGHUP, and the former tokens stay active if it is wrong`() throws {
         #expect(try status("GET /metrics", "read-secret-0123456789") == 200)
         _ = try directory.write("read other another-secret-0123456789\n", to: "tokens")
         server.child.send(SIGHUP)

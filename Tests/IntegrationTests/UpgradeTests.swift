@@ -105,7 +105,7 @@ import Testing
             let upToDate = "\(database) has version \(latest) already"
             #expect(
                 said.output
-                    == (version == latest ? upToDate : "\(database) was brought from version \(version) to \(latest)"))
+                    == (version == latest ? upToDate : "\(database) was migrated from version \(version) to \(latest)"))
             #expect(try Command("migrate", "--database", database).output == upToDate)
         }
         let server = try ServerProcess(database: database)

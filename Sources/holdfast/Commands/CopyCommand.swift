@@ -3,11 +3,11 @@ import Dispatch
 import Foundation
 import Storage
 
-/// Makes one database the copy of another: a SQLite file, a PostgreSQL database, or one of each.
+/// Copies one database to another. Each is a SQLite file or a PostgreSQL database.
 struct CopyCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "copy",
-        abstract: "Copies everything from one database to another, and compares them.",
+        abstract: "Copies one database to another, and compares the two.",
         discussion: """
             The target must be empty, or hold a copy that no server has used yet: an interrupted copy goes on, and one of \
             a database that was changed since is brought up to date. Exits with 1 unless both are equal in the end. \
@@ -17,7 +17,7 @@ struct CopyCommand: ParsableCommand {
     @Option(help: .init("The database to copy: a SQLite file, or postgresql://….", valueName: "database"))
     var from: String?
 
-    @Option(help: .init("The database to make: a SQLite file, or postgresql://….", valueName: "database"))
+    @Option(help: .init("The copy: a SQLite file, or postgresql://….", valueName: "database"))
     var to: String?
 
     func run() throws {
@@ -31,8 +31,8 @@ struct CopyCommand: ParsableCommand {
         for comparison in comparisons { print(line(comparison)) }
         guard comparisons.allSatisfy(\.isEqual) else {
             throw Failure(
-                "both databases must be equal; they differ, as somebody has changed \(source) during the copy: let its "
-                    + "servers run with --read-only, and run the same command again")
+                "both databases must be equal; they differ, because \(source) has changed during the copy: run its "
+                    + "servers with --read-only, and run the same command again")
         }
         print("copied \(source) to \(target): both are equal, \(written) rows were written")
     }
@@ -44,7 +44,7 @@ struct CopyCommand: ParsableCommand {
         return location
     }
 
-    /// A table with what was read back from both sides; once if that is equal.
+    /// Describes a table as it was read back from both databases.
     private func line(_ comparison: StoreCopy.Comparison) -> String {
         let name = comparison.table.rawValue.padding(toLength: 18, withPad: " ", startingAt: 0)
         let sides = comparison.isEqual ? [comparison.source] : [comparison.source, comparison.target]
@@ -58,7 +58,7 @@ struct CopyCommand: ParsableCommand {
     }
 }
 
-/// Shows on standard error how far a copy is: on a terminal each second, elsewhere every ten seconds.
+/// Shows the progress of a copy on standard error: each second on a terminal, elsewhere every ten seconds.
 private final class CopiedRows {
     private let isTerminal = isatty(STDERR_FILENO) == 1
     private var shownAt = DispatchTime.now()

@@ -3,14 +3,14 @@ import Dispatch
 import Foundation
 import StorageSQLite
 
-/// Copies the database consistently while servers use it.
+/// Makes a consistent copy of the database while servers use it.
 struct BackupCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "backup", abstract: "Copies the database to a new file while servers use it.")
 
     @OptionGroup var database: DatabaseOptions
 
-    @Argument(help: "The copy; there must be no file of this name.")
+    @Argument(help: "The file of the copy, which must not exist yet.")
     var file: String
 
     func run() throws {
@@ -22,10 +22,10 @@ struct BackupCommand: ParsableCommand {
     }
 }
 
-/// Makes the database, or brings it to this release's version. `serve` does the same when it starts.
+/// Creates the database, or migrates it to this release's version. `serve` does the same when it starts.
 struct MigrateCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "migrate", abstract: "Makes the database, or brings it to this release's version.")
+        commandName: "migrate", abstract: "Creates the database, or migrates it to this release's version.")
 
     @OptionGroup var database: DatabaseOptions
 
@@ -35,7 +35,7 @@ struct MigrateCommand: ParsableCommand {
         print(
             versions.from == versions.to
                 ? "\(location) has version \(versions.to) already"
-                : "\(location) was brought from version \(versions.from) to \(versions.to)")
+                : "\(location) was migrated from version \(versions.from) to \(versions.to)")
     }
 }
 

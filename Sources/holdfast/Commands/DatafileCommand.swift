@@ -2,16 +2,16 @@ import ArgumentParser
 import Foundation
 import HoldfastCore
 
-/// What can be done with a datafile without a server.
+/// Commands for datafiles that need no server.
 struct DatafileCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "datafile", abstract: "Checks datafiles.", subcommands: [DatafileCheckCommand.self])
 }
 
-/// Says whether the server would take a datafile, and if not, everything that is wrong with it.
+/// Checks whether the server would accept a datafile; prints everything that is wrong with it.
 struct DatafileCheckCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "check", abstract: "Says whether the server would take a datafile; exit status 1 if not.")
+        commandName: "check", abstract: "Checks whether the server would accept a datafile; exit status 1 if not.")
 
     @Argument(help: "The datafile.")
     var file: String

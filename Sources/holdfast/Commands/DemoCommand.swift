@@ -3,16 +3,16 @@ import Foundation
 import HTTPServer
 import Logging
 
-/// Serves an example with simulated users on a temporary database, to try the console.
+/// Serves an example with simulated users on a temporary database, to try out the console.
 struct DemoCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "demo",
-        abstract: "Shows the console at work: an example with simulated users, on a temporary database.")
+        abstract: "Shows the console with an example and simulated users, on a temporary database.")
 
     @Option(help: .init("Where to listen (default: 127.0.0.1:8080).", valueName: "host:port"))
     var listen: String?
 
-    @Option(help: .init("Users who arrive in a second, 0 to 1000 (default: 5).", valueName: "n"))
+    @Option(help: .init("New users per second, 0 to 1000 (default: 5).", valueName: "n"))
     var rate: String?
 
     func run() throws {
@@ -34,7 +34,7 @@ struct DemoCommand: ParsableCommand {
             let traffic = DemoTraffic(HTTPProbe(host: host, port: Int(address.port), seconds: 10))
             try traffic.prepare()
             print("The console is at http://\(address)/console/ and needs no token.")
-            print("Users arrive as long as this runs. Ctrl+C ends it and deletes everything.")
+            print("Users arrive while this runs. Ctrl+C ends it and deletes everything.")
             fflush(nil)
             Thread.detachNewThread { [users] in traffic.run(usersPerSecond: users) }
         }

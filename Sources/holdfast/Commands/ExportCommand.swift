@@ -13,7 +13,7 @@ struct ExportCommand: ParsableCommand {
 
     @OptionGroup var database: DatabaseOptions
 
-    @Flag(help: "Write with each assignment where it came from.")
+    @Flag(help: "Include the source and the times of each assignment.")
     var detail = false
 
     private static let page = 1_000
@@ -38,7 +38,7 @@ struct ExportCommand: ParsableCommand {
                     session.profiles(after: last, limit: Self.page, done)
                 }
             } catch {
-                throw Failure("the export \(last.map { "ends after '\($0)'" } ?? "cannot begin"): \(error)")
+                throw Failure("the export \(last.map { "stopped after '\($0)'" } ?? "cannot begin"): \(error)")
             }
             let lines = page.profiles.flatMap { ProfileLine.encode($0.userID, $0.profile, detail: detail) }
             do {

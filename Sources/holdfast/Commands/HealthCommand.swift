@@ -6,7 +6,7 @@ import HTTPServer
 /// Checks the health of a running server; for container health checks.
 struct HealthCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "health", abstract: "Asks a running server whether it is healthy; says so with the exit status.")
+        commandName: "health", abstract: "Asks a running server whether it is healthy; exit status 1 if not.")
 
     @Option(
         help: .init(
@@ -17,7 +17,7 @@ struct HealthCommand: ParsableCommand {
     @Option(help: .init("How long to wait for the response (default: 3s).", valueName: "time"))
     var timeout: String?
 
-    /// The names of its own settings, which stand in the environment of a server whose health is checked.
+    /// The names of its settings, which may be in the environment that it shares with the server.
     static let settings = ["url", "timeout"]
 
     func run() throws {
@@ -41,7 +41,7 @@ struct HealthCommand: ParsableCommand {
         print(response.body.trimmingCharacters(in: .newlines))
     }
 
-    /// The health resource of a server that takes its address from the same environment.
+    /// The health resource of a server that gets its address from the same environment.
     private static func defaultURL(_ settings: Settings) throws -> String {
         var listen = ServeConfiguration().listen
         settings.apply(nil, "listen", to: &listen)
@@ -71,7 +71,7 @@ struct HTTPProbe {
 
     let host: String
     let port: Int
-    /// For the whole exchange.
+    /// The time limit for the whole exchange.
     let seconds: Double
 
     /// - Throws: ``Failure`` when the server cannot be reached, is too slow, or does not respond with HTTP.
@@ -122,11 +122,11 @@ struct HTTPProbe {
         throw last
     }
 
-    /// The next call on the socket may take until the deadline.
+    /// Limits the next call on the socket to the time until the deadline.
     private func limit(_ descriptor: Int32, until deadline: ContinuousClock.Instant) throws(Failure) {
         let rest = (deadline - ContinuousClock.now).components
         let microseconds = rest.attoseconds / 1_000_000_000_000
-        // A limit of 0 would be none.
+        // 0 would mean no limit.
         guard rest.seconds > 0 || rest.seconds == 0 && microseconds > 0 else { throw Failure("no response in time") }
         var limit = timeval(tv_sec: Int(rest.seconds), tv_usec: Int(microseconds))
         for option in [SO_RCVTIMEO, SO_SNDTIMEO] {

@@ -16,7 +16,7 @@ struct ImportCommand: ParsableCommand {
             with their lines, and the others counted. 'holdfast manual MovingIn' has the steps of a move.
             """)
 
-    @Argument(help: "What is imported; standard input if it is '-' or none is named.")
+    @Argument(help: "The file; standard input if it is '-' or missing.")
     var file: String?
 
     @Option(
@@ -28,13 +28,13 @@ struct ImportCommand: ParsableCommand {
     @OptionGroup var rules: ProfileRuleOptions
     @OptionGroup var format: ImportFormatOptions
 
-    @Flag(help: "Keep what is stored where it differs.")
+    @Flag(help: "Keep stored assignments that differ from imported ones.")
     var keep = false
 
-    @Flag(help: "Make the database if there is none.")
+    @Flag(help: "Create the database if there is none.")
     var create = false
 
-    @Flag(help: "Store nothing, and say what would be stored, refused and overwritten.")
+    @Flag(help: "Store nothing; print what would be stored, refused and overwritten.")
     var dryRun = false
 
     func run() throws {
@@ -70,13 +70,13 @@ struct ImportCommand: ParsableCommand {
 
     private func expectDatabase(_ path: String) throws {
         let exists = FileManager.default.fileExists(atPath: path)
-        // A server, or an import, migrates an older database; what only looks must not.
+        // A server or an import migrates an older database; a dry run must not.
         if dryRun, exists { try DatabaseMaintenance.expectCurrentVersion(path: path) }
         if dryRun, !exists {
             throw Failure("a dry run compares with a database, which must exist; there is no \(path)")
         }
         guard create || exists else {
-            throw Failure("the database must exist, or --create be given to make it; there is no \(path)")
+            throw Failure("the database must exist, or --create must be given; there is no \(path)")
         }
     }
 }
@@ -90,7 +90,7 @@ enum ImportSource: String, CaseIterable, ExpressibleByArgument {
         return names.dropLast().joined(separator: ", ") + " or " + names[names.count - 1]
     }
 
-    /// What its elements are called.
+    /// The word for its elements in messages.
     var elements: String {
         switch self {
         case .profiles: "lines"
@@ -101,17 +101,17 @@ enum ImportSource: String, CaseIterable, ExpressibleByArgument {
     }
 }
 
-/// The options of single formats.
+/// The options that only some formats have.
 struct ImportFormatOptions: ParsableArguments {
     @Option(help: .init("csv, cassandra: the names of the columns, if the file has no header.", valueName: "list"))
     var header: String?
 
     @Option(
         help: .init(
-            "csv, cassandra: which column has what, such as user_id=uid; may be repeated.", valueName: "name=column"))
+            "csv, cassandra: the column of a value, such as user_id=uid; may be repeated.", valueName: "name=column"))
     var column: [String] = []
 
-    @Option(help: .init("csv: what separates the fields: a character, or 'tab' (default: ,).", valueName: "character"))
+    @Option(help: .init("csv: the separator of fields: a character, or 'tab' (default: ,).", valueName: "character"))
     var delimiter: String?
 
     @Option(help: .init("growthbook: the attribute that has the user ids (default: id).", valueName: "name"))
@@ -199,7 +199,7 @@ struct ImportInput {
         }
         name = file
         guard !FileManager.default.directoryExists(atPath: file) else {
-            throw Failure("what is imported must be in a file; \(file) is a directory")
+            throw Failure("the import must be a file; \(file) is a directory")
         }
         do {
             handle = try FileHandle(forReadingFrom: URL(fileURLWithPath: file))

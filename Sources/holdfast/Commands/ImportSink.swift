@@ -5,28 +5,28 @@ import HoldfastCore
 import Storage
 import Synchronization
 
-/// Takes the profiles of an import: stores them, or only looks.
+/// Receives the profiles of an import: stores them, or only compares them.
 protocol ImportSink: AnyObject {
     func take(_ element: ImportedElement)
-    /// Completes what was taken, and prints the refusals.
+    /// Completes the import, and prints the refusals.
     func finish()
 
     var imported: Int { get }
     var refused: Int { get }
-    /// Why the import cannot go on.
+    /// Why the import cannot continue; `nil` if it can.
     var failure: String? { get }
     var summary: String { get }
 }
 
-/// What an import refused; the first are named.
+/// The lines that an import refused. It keeps the first ones with their reasons, and counts the others.
 struct Refusals {
-    /// How many are named.
+    /// The number of lines that are kept.
     static let limit = 20
 
     private(set) var count = 0
     private var first: [(line: Int, reason: String)] = []
 
-    /// In any order: the store refuses later than the parser.
+    /// Adds a line. The order does not matter, because the store refuses lines later than the parser does.
     mutating func add(_ line: Int, _ reason: String) {
         count += 1
         let place = first.firstIndex { $0.line > line } ?? first.endIndex
@@ -50,7 +50,7 @@ final class ImportedProfiles: ImportSink {
 
         mutating func count(_ result: Result<ProfileChangeResult, StorageError>, of line: Int) {
             switch result {
-            // Erased meanwhile: as if the line had been stored just before.
+            // The user was erased meanwhile: equivalent to storing the line just before the erasure.
             case .success, .failure(.erased): imported += 1
             case .failure(let error) where error.concernsOneUser: refusals.add(line, error.description)
             case .failure(let error): failure = failure ?? "line \(line): \(error)"
@@ -58,9 +58,9 @@ final class ImportedProfiles: ImportSink {
         }
     }
 
-    /// Profiles that are submitted together.
+    /// The number of profiles that are submitted together.
     private static let groupSize = 256
-    /// Groups that wait for their commit.
+    /// The maximum number of groups that wait for their commit.
     private static let window = 8
 
     private let session: BackgroundSession
@@ -120,8 +120,8 @@ extension ProfileInput {
     }
 }
 
-/// Compares profiles with what is stored, by the rules that the store would apply. It looks at each profile by itself,
-/// not at what the import would have stored before.
+/// Compares profiles with stored ones, by the rules that the store would apply. It treats each profile by itself, and
+/// ignores what earlier lines of the import would have stored.
 final class ImportPreview: ImportSink {
     private let session: BackgroundSession
     private let rules: ProfileRules
@@ -135,13 +135,14 @@ final class ImportPreview: ImportSink {
     private(set) var imported = 0
     private(set) var failure: String?
 
-    /// Assignments by what would become of them.
+    /// The numbers of assignments by what the import would do with them.
     private struct Counts {
         var new = 0
         var unchanged = 0
         var overwritten = 0
-        /// The stored one stays, because of `--keep` or as an override.
+        /// A different one is stored and stays, because of `--keep`.
         var kept = 0
+        /// A different one is stored and stays, because it is an override.
         var overrides = 0
     }
 

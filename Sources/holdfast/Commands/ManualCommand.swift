@@ -8,7 +8,7 @@ struct ManualCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "manual", abstract: "Prints the manual: its topics, or the article on one of them.")
 
-    @Argument(help: "The topic, or how its name begins; upper and lower case are the same.")
+    @Argument(help: "The topic or the beginning of its name; case does not matter.")
     var topic: String?
 
     func run() throws {

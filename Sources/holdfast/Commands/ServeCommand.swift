@@ -71,7 +71,7 @@ struct ServeCommand: ParsableCommand {
         let name = signals.waitForTermination()
         services.logger.notice("stopping", metadata: ["signal": "\(name)"])
         services.readiness.shutDown()
-        // What comes after the last response (the log is moved into the database) takes its time, too.
+        // After the last response, copying the write-ahead log into the database takes further time.
         notifier?.stopping(within: configuration.shutdownDelay.seconds + configuration.shutdownTimeout.seconds + 60)
         signals.waitForDelay()
         stop(server, services, store, configuration)
@@ -115,7 +115,7 @@ struct ServeCommand: ParsableCommand {
         _ file: TokenFile?, _ access: AccessControl, _ audit: BackgroundSession, _ logger: Logger
     ) -> String? {
         guard let file else {
-            let problem = "there is no token file to read again"
+            let problem = "there is no token file to reload"
             logger.warning("\(problem)")
             return problem
         }
@@ -128,7 +128,8 @@ struct ServeCommand: ParsableCommand {
             audit.run { session in
                 session.record(note, by: Author(name: "signal SIGHUP")) { result in
                     guard case .failure(let error) = result else { return }
-                    logger.error("the change of tokens is not in the audit log", metadata: ["error": "\(error)"])
+                    logger.error(
+                        "the change of tokens was not recorded in the audit log", metadata: ["error": "\(error)"])
                 }
             }
             return nil

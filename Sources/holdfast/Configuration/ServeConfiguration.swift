@@ -7,25 +7,25 @@ import Storage
 struct ServeConfiguration: Sendable {
     var listen = "127.0.0.1:8080"
     var database = DatabaseLocation("./holdfast.db")
-    /// The connections to PostgreSQL of each event loop; 2 let lookups go on while a commit is under way.
+    /// The number of connections of each event loop to PostgreSQL. With 2, lookups go on during a commit.
     var databaseConnections = 2
-    /// How long PostgreSQL may take for an exchange before its connection is given up.
+    /// How long PostgreSQL may take for an exchange before the connection is closed.
     var databaseTimeout = Period(seconds: 10)
-    /// Whether a pooler in transaction mode lies before PostgreSQL.
+    /// Whether PostgreSQL is reached through a pooler in transaction mode.
     var databasePooler = false
-    /// Whether all changes are refused, while the database moves.
+    /// Whether all changes are refused, while the database is copied to another.
     var readOnly = false
     var tokensFile: String?
-    /// Whose pages may call routes that are for clients; `nil`: nobody's.
+    /// The origins of pages that may call routes for clients; `nil` means none.
     var corsOrigins: AllowedOrigins?
     /// A file, or a directory of `*.json`.
     var datafile: String?
     var rules = ProfileRules()
     /// How long an entry of the audit log is kept.
     var auditRetention = Period(seconds: 400 * 86_400)
-    /// How long goal events are kept; `nil`: forever.
+    /// How long goal events are kept; `nil` means forever.
     var eventRetention: Period?
-    /// How many datafiles of one project are kept, with the active one.
+    /// How many datafiles of one project are kept, including the active one.
     var datafileHistory = 100
     var eventLoops = HTTPServer.availableCores
     var reusePort = false

@@ -15,13 +15,13 @@ struct ServeOptions: ParsableArguments {
 
     @Option(
         help: .init(
-            "Time that PostgreSQL may take before its connection is given up (default: 10s).", valueName: "time"))
+            "Time that PostgreSQL may take before its connection is closed (default: 10s).", valueName: "time"))
     var databaseTimeout: String?
 
-    @Flag(help: "PostgreSQL is reached through a pooler in transaction mode.")
+    @Flag(help: "Connect to PostgreSQL through a pooler in transaction mode.")
     var databasePooler = false
 
-    @Flag(help: "Refuse all changes, while the database moves to another.")
+    @Flag(help: "Refuse all changes, while the database is copied to another.")
     var readOnly = false
 
     @Option(help: .init("A datafile, or a directory of them, to activate at the start.", valueName: "path"))
@@ -32,7 +32,7 @@ struct ServeOptions: ParsableArguments {
 
     @Option(
         help: .init(
-            "Origins whose pages may call what a client token may, or * (default: none).", valueName: "list"))
+            "Origins whose pages may use client tokens, or * (default: none).", valueName: "list"))
     var corsOrigins: String?
 
     @OptionGroup var profiles: ProfileRuleOptions
@@ -94,7 +94,7 @@ struct ServeOptions: ParsableArguments {
 
     @Option(
         help: .init(
-            "Memory for waiting responses of one connection; more requests wait unread (default: 256KiB).",
+            "Memory for unsent responses of one connection; further requests wait (default: 256KiB).",
             valueName: "size"))
     var maxWaitingResponses: String?
 
@@ -180,7 +180,7 @@ struct ServeOptions: ParsableArguments {
         return result
     }
 
-    /// The memory of the machine in bytes. Allocating more ends the process.
+    /// The memory of the machine in bytes. A process that allocates more is killed.
     private static var memory: Int { Int(clamping: ProcessInfo.processInfo.physicalMemory) }
 
     private func applyLimits(_ settings: Settings, to result: inout ServeConfiguration) throws {
@@ -240,8 +240,8 @@ struct DatabaseOptions: ParsableArguments {
         try Self.apply(database, "database", settings, to: &location)
     }
 
-    /// - Throws: ``Failure`` when the path is a directory, as SQLite would report a failing disk; and when all users of the
-    ///   host could see a password.
+    /// - Throws: ``Failure`` when the path is a directory, for which SQLite would report a failing disk, and when the
+    ///   command line has a password, which all users of the host could see.
     static func apply(
         _ option: String?, _ name: String, _ settings: Settings, to location: inout DatabaseLocation
     ) throws {
@@ -269,8 +269,9 @@ struct DatabaseOptions: ParsableArguments {
         return location
     }
 
-    /// The same for a command that needs a SQLite file.
+    /// The path of the database, for a command that needs a SQLite file.
     ///
+    /// - Parameter instead: what to use for PostgreSQL.
     /// - Throws: ``Failure`` for a PostgreSQL database.
     func path(environment: [String: String], instead: String) throws -> String {
         let location = try location(environment: environment)

@@ -1,11 +1,11 @@
 import ArgumentParser
 import HoldfastCore
 
-/// Reads settings, each from its command line option or else from its environment variable, and keeps the default if
-/// neither is given.
+/// Reads settings: each from its command line option, or else from its environment variable. If neither is given, the
+/// default stays.
 ///
-/// ArgumentParser's `ExpressibleByArgument` reads options only. These settings also come from the environment, have
-/// ranges, and name in an error whichever of the two was given.
+/// ArgumentParser's `ExpressibleByArgument` reads options only. These settings also come from the environment, and have
+/// ranges. Errors name the option or the variable, whichever was given.
 final class Settings {
     let environment: [String: String]
     /// The names of all settings read so far, whether given or not.
@@ -25,9 +25,10 @@ final class Settings {
         if let given = text(option, name) { value = given }
     }
 
-    /// Reads a setting that is one of a few words.
+    /// Reads a setting of any type.
     ///
-    /// - Throws: ``Failure`` with the name of the setting, what is required and what was found; so do all below.
+    /// - Throws: ``Failure`` with the name of the setting, what is required and what was found. All methods below throw
+    ///   the same.
     func apply<Value: Setting>(_ option: String?, _ name: String, to value: inout Value) throws {
         try apply(option, name, Value.form, to: &value) { Value(setting: $0) }
     }
@@ -129,7 +130,7 @@ struct Period: Comparable {
     init?(setting: String) {
         for unit in Self.units where setting.hasSuffix(unit.suffix) {
             let digits = setting.dropLast(unit.suffix.count)
-            // `Double` would read `0x10` and `1e3` as well.
+            // `Double` would also accept `0x10` and `1e3`.
             guard digits.allSatisfy({ $0.isASCII && ($0.isNumber || $0 == ".") }), let number = Double(digits),
                 number * unit.seconds <= Self.longest.seconds
             else { continue }
@@ -194,7 +195,7 @@ extension ByteCount: CustomStringConvertible {
 /// An environment variable with the prefix of settings that names none.
 struct UnknownVariable {
     let name: String
-    /// The variable that was probably meant; `nil` if none is similar.
+    /// The most similar known variable; `nil` if none is similar.
     let nearest: String?
 }
 
@@ -206,7 +207,7 @@ extension Settings {
         let known = names.union(others).map(Self.variable)
         return environment.keys.filter { $0.hasPrefix(Self.prefix) && !known.contains($0) && !isOfKubernetes($0) }
             .sorted().map { name in
-                // Without the prefix: letters that all names share make none of them similar.
+                // Compared without the prefix, which all names share.
                 let nearest = Spelling.nearest(
                     to: String(name.dropFirst(Self.prefix.count)),
                     among: known.sorted().map { String($0.dropFirst(Self.prefix.count)) })

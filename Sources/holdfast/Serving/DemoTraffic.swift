@@ -2,14 +2,14 @@ import Foundation
 import JSON
 import Storage
 
-/// The apps and users of `holdfast demo`, who use the API over loopback as real ones do.
+/// The simulated apps and users of `holdfast demo`. They use the API over loopback, as real ones do.
 struct DemoTraffic: Sendable {
     private let server: HTTPProbe
     private static let pastUsers = 3_000
-    /// The server takes no events of more than seven days ago.
+    /// The server refuses events that are older than seven days.
     private static let pastDays = 6.5
 
-    /// How many in a hundred users reach each goal, for each variation.
+    /// The percentage of users who reach each goal, by experiment and variation.
     private static let rates: [String: [String: (purchase: Int, signup: Int)]] = [
         "checkout": ["control": (10, 6), "one-page": (13, 6)],
         "search-ranking": ["bm25": (8, 5), "vector": (8, 5), "hybrid": (9, 7)],
@@ -22,7 +22,7 @@ struct DemoTraffic: Sendable {
 
     // MARK: The example
 
-    /// Defines attributes, a segment, experiments and a flag, and lets a week pass.
+    /// Defines attributes, a segment, experiments and a flag, and simulates a week of users.
     ///
     /// - Throws: ``Failure`` when the server refuses something.
     func prepare() throws(Failure) {
@@ -64,7 +64,7 @@ struct DemoTraffic: Sendable {
         while usersPerSecond > 0 {
             Thread.sleep(forTimeInterval: 0.5)
             let count = max(1, usersPerSecond / 2)
-            // At the end of the demo the server refuses.
+            // When the demo ends, the server refuses requests.
             guard (try? visit(next..<next + count) { _ in systemWallClock() }) != nil else { return }
             next += count
         }
@@ -72,8 +72,8 @@ struct DemoTraffic: Sendable {
 
     // MARK: Users
 
-    /// Users with these numbers come at a time of their own, are assigned, see the experiments, and reach goals. The app
-    /// loses a third of those who see the popup, which is what a sample-ratio check is for.
+    /// Simulates the visits of users: each is assigned, sees the experiments, and reaches goals. The app loses a third
+    /// of the exposures to the popup, so that the sample-ratio check has something to find.
     private func visit(_ numbers: Range<Int>, at time: (Int) -> Timestamp) throws(Failure) {
         let users = numbers.map { (id: "user-\($0)", time: time($0)) }
         let attributes = users.map { user -> String in

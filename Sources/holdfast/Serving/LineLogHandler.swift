@@ -2,7 +2,7 @@ import Foundation
 import HoldfastCore
 import Logging
 
-/// Writes log lines to standard error: one JSON object a line for machines, or text for a person at a terminal.
+/// Writes log lines to standard error: one JSON object per line for machines, or text for a person at a terminal.
 struct LineLogHandler: LogHandler {
     enum Form: Sendable {
         case json, text
@@ -17,7 +17,7 @@ struct LineLogHandler: LogHandler {
         logLevel = level
     }
 
-    /// A logger of this form; `auto` is text when standard error is a terminal.
+    /// Returns a logger with this format; `auto` is text when standard error is a terminal.
     static func makeLogger(_ format: LogFormat, level: Logger.Level) -> Logger {
         let form: Form =
             switch format {
@@ -42,7 +42,8 @@ struct LineLogHandler: LogHandler {
             case .json: Self.json(time, event.level, event.message, all)
             case .text: Self.text(time, event.level, event.message, all)
             }
-        // One write a line, so that lines of several threads do not mix. A reader that went away is no reason to end.
+        // One write per line, so that lines of several threads do not mix. Errors are ignored: the server goes on when
+        // nobody reads its log.
         try? FileHandle.standardError.write(contentsOf: Data((line + "\n").utf8))
     }
 
@@ -54,7 +55,7 @@ struct LineLogHandler: LogHandler {
         return "{" + members.map { quoted($0.0) + ":" + $0.1 }.joined(separator: ",") + "}"
     }
 
-    /// Numbers stay numbers, so that whoever reads the log can compare and add them; all else is text.
+    /// Numbers stay numbers, so that tools can compare and add them; everything else becomes text.
     private static func json(_ value: Logger.Metadata.Value) -> String {
         switch value {
         case .stringConvertible(let number as any BinaryInteger): "\(number)"

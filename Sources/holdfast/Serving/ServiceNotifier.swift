@@ -8,13 +8,13 @@ import Synchronization
 
 /// Reports the state of the server to systemd (sd_notify(3)), if systemd asks for it with `NOTIFY_SOCKET`.
 ///
-/// It reports that the server is ready once every event loop has run a job. After that, a sign of life for the watchdog
-/// goes out only when every event loop has run a job again: a loop that hangs ends the signs of life, and systemd
-/// restarts the server.
+/// It reports that the server is ready once every event loop has run a job. After that, it notifies the watchdog each
+/// time every event loop has run another job: when a loop hangs, the notifications stop, and systemd restarts the
+/// server.
 final class ServiceNotifier: Sendable {
     private let socket: NotifySocket
     private let logger: Logger
-    /// Half of the time within which systemd expects a sign of life; `nil` without a watchdog.
+    /// Half of the watchdog's time-out; `nil` without a watchdog.
     private let interval: DispatchTimeInterval?
     private let queue = DispatchQueue(label: "service-notifier")
     private let state = Mutex(State())
@@ -22,7 +22,7 @@ final class ServiceNotifier: Sendable {
     private struct State {
         var isServing = false
         var isStopping = false
-        /// Whether a loop has not yet run the job of the last look.
+        /// Whether a loop has not yet run the job of the last check.
         var isWaitingForLoops = false
         var status = ""
     }
@@ -38,7 +38,7 @@ final class ServiceNotifier: Sendable {
 
     private static func watchdogInterval(_ environment: [String: String]) throws -> DispatchTimeInterval? {
         guard let text = environment["WATCHDOG_USEC"], !text.isEmpty else { return nil }
-        // Set for another process, such as a wrapper of this one.
+        // The variable is for another process, such as a wrapper of this one.
         if let process = environment["WATCHDOG_PID"], !process.isEmpty, Int32(process) != getpid() { return nil }
         guard let microseconds = Int(text), microseconds > 1 else {
             throw Failure("WATCHDOG_USEC must be a number of microseconds; got '\(text)'")
@@ -46,10 +46,10 @@ final class ServiceNotifier: Sendable {
         return .microseconds(microseconds / 2)
     }
 
-    /// Reports that the server is ready as soon as all event loops run, and then feeds the watchdog.
+    /// Reports that the server is ready as soon as all event loops run; then notifies the watchdog regularly.
     func serve(_ server: HTTPServer, _ store: any Store) {
         state.withLock { $0.status = "serving at http://\(server.address)" }
-        lookAtLoops(of: server) { [self] in
+        checkLoops(of: server) { [self] in
             let status = state.withLock { state in
                 state.isServing = true
                 return state.status
@@ -59,16 +59,16 @@ final class ServiceNotifier: Sendable {
         if let interval { feedWatchdog(every: interval, server, store) }
     }
 
-    /// Goes on until the process ends: also an orderly shutdown may hang.
+    /// Continues until the process ends, because a shutdown may hang, too.
     private func feedWatchdog(every interval: DispatchTimeInterval, _ server: HTTPServer, _ store: any Store) {
         queue.asyncAfter(deadline: .now() + interval) { [self] in
-            lookAtLoops(of: server) { [self] in send("WATCHDOG=1", "STATUS=\(status(of: store))") }
+            checkLoops(of: server) { [self] in send("WATCHDOG=1", "STATUS=\(status(of: store))") }
             feedWatchdog(every: interval, server, store)
         }
     }
 
-    /// Calls back, on the queue, when each event loop has run a job. Looks at most once at a time.
-    private func lookAtLoops(of server: HTTPServer, _ completion: @escaping @Sendable () -> Void) {
+    /// Calls back, on the queue, when each event loop has run a job. Does nothing while another check is in progress.
+    private func checkLoops(of server: HTTPServer, _ completion: @escaping @Sendable () -> Void) {
         let isWaiting = state.withLock { state in
             defer { state.isWaitingForLoops = true }
             return state.isWaitingForLoops
@@ -88,9 +88,9 @@ final class ServiceNotifier: Sendable {
         return "\(status), but writes fail: \(failure)"
     }
 
-    /// Reports that the tokens are read again.
+    /// Reports that the tokens are reloaded.
     ///
-    /// - Parameter reload: returns what is to be shown as the status if it differs from the present one.
+    /// - Parameter reload: reloads them; returns a problem to show as the status, or `nil`.
     func reloading(_ reload: () -> String?) {
         // Until the server is ready, "ready again" would be wrong.
         let isServing = state.withLock { $0.isServing && !$0.isStopping }

@@ -2,7 +2,7 @@ import Dispatch
 import Foundation
 import Synchronization
 
-/// Delivers signals on a queue, where code is not restricted as in a signal handler.
+/// Delivers signals on a queue, where all code is allowed, unlike in a signal handler.
 final class Signals {
     private let queue = DispatchQueue(label: "signals")
     private let termination: Termination

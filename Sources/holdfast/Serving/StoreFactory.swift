@@ -6,7 +6,7 @@ import StorageSQLite
     import StoragePostgreSQL
 #endif
 
-/// Chooses the store; the only place that names one.
+/// Opens the store that the configuration names; the only place that names concrete stores.
 enum StoreFactory {
     /// - Throws: `DatabaseError` when the database cannot be used.
     static func open(_ configuration: ServeConfiguration, _ logger: Logger) throws -> any Store {
@@ -55,7 +55,7 @@ enum StoreFactory {
     static func copy(
         from source: DatabaseLocation, to target: DatabaseLocation
     ) throws -> (source: any CopySource, target: any CopyTarget) {
-        // First what must exist, so that a misspelt source makes no target.
+        // The source first, which must exist, so that a misspelt name does not create the target.
         let source: any CopySource =
             try source.isPostgreSQL ? copyPostgreSQL(source, isTarget: false) : SQLiteCopy.source(path: source.text)
         return (

@@ -17,7 +17,8 @@ struct TokenFile: Sendable {
         }
     }
 
-    /// Of the file itself where the path is a link, as mounted secrets often are.
+    /// Reads the file. If the path is a symbolic link, as mounted secrets often are, the permissions of its target
+    /// count.
     private func contents() throws -> String {
         let descriptor = open(path, O_RDONLY | O_CLOEXEC)
         var status = stat()
