@@ -87,10 +87,10 @@ import Testing
 
     @Test func `A listener is removed by its key`() async throws {
         let client = try client()
-        let key = client.addMainActorUpdateListener { _ in
+        let token = client.addMainActorUpdateListener { _ in
             _ = client.boolVariation(flagKey: "checkout", defaultValue: false)
         }
-        client.removeUpdateListener(key)
+        client.removeUpdateListener(token)
         client.clearUpdateListeners()
         // A change of user: what waits is sent first.
         try await client.initialize(user: HoldfastUser(id: "USER_ID"))

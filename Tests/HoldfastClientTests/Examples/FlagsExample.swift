@@ -37,13 +37,13 @@ struct FlagsExample {
         client.updateUserAttributes(["country": "de", "language": "en"])
         try await client.fetchEvaluations(timeout: .seconds(60))
 
-        let key = client.addMainActorUpdateListener { flagKeys in
+        let listener = client.addMainActorUpdateListener { flagKeys in
             print("changed: \(flagKeys.sorted())")
         }
         client.addFetchListener { error in
             if let error { print("polling failed: \(error.localizedDescription)") }
         }
-        client.removeUpdateListener(key)
+        client.removeUpdateListener(listener)
         client.clearUpdateListeners()
 
         client.enterBackground()

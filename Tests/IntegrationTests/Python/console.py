@@ -468,7 +468,7 @@ def a_switch_pauses_and_changes_arrive_by_themselves(browser, servers):
     switch = console.page.get_by_role("switch", name="switched is running")
     expect(switch).to_have_attribute("aria-checked", "true")
     switch.click()
-    expect(console.dialog()).to_contain_text("nobody is given a variation")
+    expect(console.dialog()).to_contain_text("nobody gets a variation")
     console.button("Pause", console.dialog()).click()
     expect(console.page.get_by_role("switch", name="switched is running")).to_have_attribute("aria-checked", "false")
     assert console.server("GET", "/v1/experiments/switched")["status"] == "Paused"
