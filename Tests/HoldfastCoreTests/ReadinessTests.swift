@@ -15,9 +15,9 @@ import Testing
     }
 
     @Test func `A store that does not answer makes the server not ready, until it does`() async throws {
-        let readiness = Readiness(store: store, patience: 0.01)
+        let readiness = Readiness(store: store, timeout: 0.01)
         let first = await answer(of: readiness)
-        #expect(first == "the store has not answered for 0.01 seconds")
+        #expect(first == "the store has not responded for 0.01 seconds")
         // Nobody waits for the store a second time, and no further probe is sent behind the one that goes on.
         #expect(await answer(of: readiness) == first)
         #expect(store.probes == 1)

@@ -1,6 +1,6 @@
 public import Bucketing
 
-/// What to decide for a user, and what the decisions leave behind: a request of any protocol, without its format.
+/// What to decide for a user, and what to store and record: a request of any protocol, independent of its format.
 public struct DecisionQuery: Sendable {
     public enum Subject: Sendable {
         /// All flags, in the order of the datafile.
@@ -22,15 +22,15 @@ public struct DecisionQuery: Sendable {
     }
 
     public let user: User
-    /// The user's id before login, if known: where the user has no assignment, that of this profile counts and is stored
-    /// for the user.
+    /// The user's id before login, if known: where the user has no assignment, that of this profile counts and is
+    /// stored for the user.
     public let anonymousID: Identifier?
     public let subject: Subject
     public let options: DecideOptions
     /// Whether new assignments are stored; otherwise the decisions change no profile.
     public let storesAssignments: Bool
-    /// Whether a new assignment that a read-only store refuses is a failure. Otherwise the decision is used, which is the same
-    /// each time as long as the datafile is.
+    /// Whether the query fails if a read-only store refuses a new assignment. Otherwise the decision is used without
+    /// being stored; it stays the same as long as the datafile does.
     let requiresStorage: Bool
 
     /// - Parameter options: with ``DecideOptions/disableDecisionEvent``, exposures are not recorded.
@@ -93,7 +93,7 @@ extension DecisionQuery {
             newAssignments: result.newAssignments, hasStaleAssignment: result.hasStaleAssignment)
     }
 
-    /// Decides each flag and experiment by itself.
+    /// Decides each flag and experiment independently.
     private func activate(
         _ activated: [Activated], _ service: DecisionService, _ project: Project, _ stored: StickyAssignments
     ) -> DecisionResult<Decisions> {
@@ -126,8 +126,8 @@ extension DecisionQuery {
             hasStaleAssignment: hasStaleAssignment)
     }
 
-    /// Removes duplicates: an experiment that is asked for both by its key and through a flag is decided twice, with the
-    /// same result.
+    /// Removes duplicates: an experiment that is asked for both by its key and through a flag is decided twice, with
+    /// the same result.
     private static func eachExperimentOnce(_ assignments: [NewAssignment]) -> [NewAssignment] {
         var seen: Set<Identifier> = []
         return assignments.filter { seen.insert($0.experimentID).inserted }

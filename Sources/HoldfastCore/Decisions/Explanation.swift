@@ -1,7 +1,7 @@
 public import Bucketing
 public import Storage
 
-/// Why a user gets what they get in an experiment: the steps of the decision, by the code that decides.
+/// Why a user gets a variation of an experiment, or none: the steps of the decision, from the code that decides.
 public struct Explanation: Sendable {
     public let experiment: Experiment
     public let sdkKey: String
@@ -21,7 +21,7 @@ extension StickyDecisionService {
     /// - Parameters:
     ///   - name: the key or id of the experiment.
     ///   - time: explains with the datafile that was active then; `nil` for the active one.
-    ///   - showsValues: whether to tell the values of the user's attributes.
+    ///   - showsValues: whether to include the values of the user's attributes.
     ///   - completion: called on the event loop. 404 if the datafile does not have the experiment, or is not kept.
     public func explain(
         _ name: Identifier, for userID: Identifier, in project: Project, at time: Timestamp?,

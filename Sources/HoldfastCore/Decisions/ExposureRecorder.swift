@@ -20,7 +20,8 @@ public struct ExposureRecorder: Sendable {
         let now = systemWallClock()
         var exposures: [Exposure] = []
         for impression in impressions {
-            // Deliveries without a rule and flags without a variation are no experiments.
+            // Decisions without an experiment: a delivery to everyone else, or a flag without a
+            // variation.
             guard !impression.experimentID.string.isEmpty, !impression.variationID.string.isEmpty,
                 !known.insert(
                     user.id, impression.experimentID, impression.variationID, isForced: impression.source.isChosen,
@@ -80,8 +81,8 @@ public final class KnownExposures: Sendable {
     /// The maximum number of exposures in one generation; two generations are kept.
     private let capacity: Int
 
-    /// The length of a generation in milliseconds. An exposure is remembered for one to two generations: for that long,
-    /// exposures of a user whom another process erased are not recorded anew.
+    /// The length of a generation in milliseconds. An exposure is remembered for one to two generations. During that
+    /// time, exposures of a user whom another process has erased are not recorded again.
     private static let generation: Timestamp = 60_000
 
     public init(capacity: Int = 131_072) {
@@ -119,7 +120,7 @@ public final class KnownExposures: Sendable {
         return hasher.finalize()
     }
 
-    /// Forgets exposures that are another user's now.
+    /// Forgets exposures that were moved to another user.
     public func remove(_ exposures: [Exposure]) {
         guard !exposures.isEmpty else { return }
         let hashes = exposures.flatMap { exposure in
@@ -135,7 +136,7 @@ public final class KnownExposures: Sendable {
         }
     }
 
-    /// Forgets everything, because something that was sent was not stored or has been erased since.
+    /// Forgets everything; called when exposures were not stored, or were erased.
     public func removeAll() {
         state.withLock { state in
             state.recent.removeAll(keepingCapacity: true)

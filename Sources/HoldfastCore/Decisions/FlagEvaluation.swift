@@ -25,7 +25,7 @@ public enum EvaluationReason: String, Sendable, CaseIterable {
     case error
 }
 
-/// A decision of a flag with all that protocols tell about it: value, type, and why.
+/// A decision of a flag with everything that protocols report: the value, its type and the reason.
 public struct FlagEvaluation: Sendable {
     public let flagKey: Identifier
     /// The type of ``value``; `nil` for a flag of a datafile that has several variables, or one not named `value`.
@@ -39,7 +39,7 @@ public struct FlagEvaluation: Sendable {
     public let variationID: Identifier?
     public let isEnabled: Bool
     public let reason: EvaluationReason
-    /// Where the variation comes from, in the words of assignments.
+    /// Where the variation comes from, with the names of assignment sources.
     public let source: DecisionSource
     /// The experiment, delivery rule or holdout that decided.
     public let ruleKey: Identifier?
@@ -117,7 +117,7 @@ extension Flag {
         return last.key == ruleKey && last.isForEverybody
     }
 
-    /// Whether the flag can give nobody a variation: it has no delivery rule, and none of its experiments runs.
+    /// Whether no user can get a variation of the flag: it has no delivery rule, and none of its experiments runs.
     public var isOff: Bool {
         (rollout?.rules ?? []).isEmpty && !experiments.contains(where: \.isRunning)
     }

@@ -2,18 +2,18 @@ import Bucketing
 import JSON
 public import Storage
 
-/// Makes decisions that stick: reads the profile, decides, and stores what is new before anything is answered. Then it
+/// Makes decisions that stick: reads the profile, decides, and stores new assignments before the response. Then it
 /// counts the decisions and records the exposures, for every protocol.
 ///
-/// A decision is made again if it does not hold at the commit: if another server has assigned the user in the meantime, or
-/// if there is a newer datafile than the one it was made with. If the datafile lacks the variation that a user has, the
-/// newest datafile is loaded before the variation counts as removed.
+/// The service decides again if a decision is outdated at the commit: if another server has assigned the user
+/// meanwhile, or if there is a newer datafile. If the datafile lacks the variation that a user has, the newest datafile
+/// is loaded before the variation counts as removed.
 ///
 /// Belongs to one event loop.
 public final class StickyDecisionService {
     public typealias Completion = @Sendable (Result<Decisions, StorageError>) -> Void
 
-    /// A query and who waits for its decisions. A class: each step of a decision hands it on.
+    /// A query with its completion. A class, because each step of a decision passes it on.
     private final class Request: Sendable {
         let query: DecisionQuery
         let completion: Completion
@@ -30,7 +30,7 @@ public final class StickyDecisionService {
     private let exposures: ExposureRecorder
     private let metrics: DecisionMetrics
 
-    /// How often a decision is made before the caller is told to try again later.
+    /// The number of attempts before the request fails with 503.
     private static let attempts = 5
 
     /// - Parameters:
@@ -134,7 +134,7 @@ public final class StickyDecisionService {
         }
     }
 
-    /// Counts decisions that hold, records what the user was exposed to, and hands the decisions over.
+    /// Counts the final decisions, records the user's exposures, and calls the completion.
     private func finish(_ request: Request, _ result: DecisionResult<Decisions>) {
         let decisions = result.value
         for decision in decisions.flags { metrics.count(decision.source) }
@@ -158,12 +158,12 @@ public final class StickyDecisionService {
         }
     }
 
-    /// Whether the profile has what was proposed.
+    /// Whether the profile has all proposed assignments.
     private static func holds(_ profile: ProfileRecord?, _ proposals: [ProfileChange.Proposal]) -> Bool {
         proposals.allSatisfy { profile?.variationID(for: $0.experimentID) == $0.variationID }
     }
 
-    /// Decides again, with all that other processes have stored until now.
+    /// Decides again, with everything that other processes have stored until now.
     private func decideWithNewestDatafile(_ request: Request, _ former: Project, attempts: Int) {
         // Safe: used on the loop's thread only.
         nonisolated(unsafe) let service = self

@@ -3,23 +3,23 @@ public import Dispatch
 public import Storage
 internal import Synchronization
 
-/// Hands events to the store, many in each transaction, and never so many that other changes wait long for one.
+/// Passes events to the store, many in each transaction, but not so many that other changes wait long.
 ///
-/// Exposures of decisions make nobody wait: when there is no room for them they are counted and dropped, as
-/// nobody was promised them; a store that is overloaded is offered them again. What was sent as an event is answered when
-/// it is durable, or refused at once.
+/// No request waits for exposures of decisions: if the queue is full they are dropped and counted, and if the store is
+/// overloaded they are submitted again. Events that clients send are acknowledged when they are durable, or refused at
+/// once.
 public final class EventQueue: Sendable {
     public typealias Completion = @Sendable (Result<[EventOutcome], StorageError>) -> Void
 
-    /// What is stored as a whole or not at all.
+    /// Events that are stored all or none.
     private struct Submission {
         let events: [ReceivedEvent]
-        /// About how much memory it takes.
+        /// The approximate size in memory.
         let bytes: Int
-        /// Whether a request waits for the answer.
+        /// Whether a request waits for the result.
         let isAwaited: Bool
         let completion: Completion
-        /// About what it takes beside its events, with what the completion holds on to.
+        /// The approximate size without the events, including what the completion captures.
         private static let overhead = 512
 
         init(events: [UserEvent], isAwaited: Bool = false, completion: @escaping Completion) {
@@ -32,7 +32,7 @@ public final class EventQueue: Sendable {
     }
 
     private struct State {
-        /// Those before `next` are on their way or stored.
+        /// Those before `next` are stored or being stored.
         var submissions: [Submission] = []
         var next = 0
         var waitingEvents = 0
@@ -63,22 +63,22 @@ public final class EventQueue: Sendable {
     private let capacity: Int
     private let capacityBytes: Int
     private let state = Mutex(State())
-    /// Entered while events are on their way to the store.
+    /// Entered while events are being stored.
     private let writing = DispatchGroup()
-    /// How long to wait for a store that was overloaded.
+    /// The delay before events are submitted again to an overloaded store.
     private let pause: DispatchTimeInterval
-    /// No more submissions are added to a transaction that has so many events.
+    /// The number of events from which on no submission is added to a transaction.
     private static let batch = 512
 
-    /// A queue with a session of its own.
+    /// Creates a queue with its own session.
     public convenience init(store: any Store) throws(StorageError) {
         let session = try BackgroundSession(store, label: "events")
         self.init { events, completion in session.run { $0.record(events, completion) } }
     }
 
     /// - Parameters:
-    ///   - capacity: events that may wait.
-    ///   - capacityBytes: about how much memory they may take.
+    ///   - capacity: the maximum number of waiting events.
+    ///   - capacityBytes: their approximate maximum size in memory.
     public init(
         capacity: Int = 65_536, capacityBytes: Int = 64 << 20, pause: DispatchTimeInterval = .milliseconds(100),
         record: @escaping Recording
@@ -89,7 +89,9 @@ public final class EventQueue: Sendable {
         self.pause = pause
     }
 
-    /// Stores exposures some time soon.
+    /// Queues exposures.
+    ///
+    /// - Parameter onFailure: called if they are dropped or cannot be stored.
     public func add(_ exposures: [Exposure], onFailure: @escaping @Sendable () -> Void) {
         guard !exposures.isEmpty else { return }
         let submission = Submission(events: exposures.map { .exposure($0) }) { result in
@@ -111,7 +113,7 @@ public final class EventQueue: Sendable {
         }
     }
 
-    /// Does something when all that was added before is stored or has failed, unless the store is overloaded.
+    /// Runs work once everything that was added before is stored or has failed, unless the store is overloaded.
     public func afterWaiting(
         _ work: @escaping @Sendable () -> Void, ifOverloaded refused: @escaping @Sendable (StorageError) -> Void
     ) {
@@ -142,9 +144,9 @@ public final class EventQueue: Sendable {
         return step != .refuse
     }
 
-    /// Blocks until what was added is stored or has failed.
+    /// Blocks until everything that was added is stored or has failed.
     ///
-    /// - Returns: how many events were still waiting when the time was over.
+    /// - Returns: the number of events that were still waiting at the deadline.
     public func waitUntilStored(before deadline: DispatchTime) -> Int {
         writing.wait(timeout: deadline) == .success ? 0 : statistics.waiting
     }
@@ -162,7 +164,7 @@ public final class EventQueue: Sendable {
     private func write(_ submissions: [Submission]) {
         record(submissions.flatMap(\.events)) { [self] result in
             if case .failure(.overloaded) = result {
-                // The others stay before what was added after them.
+                // The others keep their place before what was added after them.
                 settle(submissions.filter(\.isAwaited), result)
                 let others = submissions.filter { !$0.isAwaited }
                 return DispatchQueue.global().asyncAfter(deadline: .now() + pause) { [self] in
@@ -212,12 +214,12 @@ public final class EventQueue: Sendable {
     }
 }
 
-/// What became of events since the server started.
+/// The numbers of events by outcome since the server started.
 public struct EventStatistics: Sendable {
     public var waiting = 0
     public var storedExposures: UInt64 = 0
     public var storedGoals: UInt64 = 0
-    /// Known already.
+    /// Events that were stored already.
     public var repeated: UInt64 = 0
     /// Exposures of decisions for which there was no room, and events while the store was read-only.
     public var dropped: UInt64 = 0
@@ -233,7 +235,7 @@ public struct EventStatistics: Sendable {
 }
 
 extension UserEvent {
-    /// About how many bytes of memory it takes while it waits.
+    /// The approximate size in memory while it waits, in bytes.
     fileprivate var memory: Int {
         switch self {
         case .exposure(let exposure):
@@ -247,7 +249,7 @@ extension UserEvent {
         }
     }
 
-    /// What a text takes outside the event: up to 15 bytes lie in it.
+    /// The size of a text outside the event: up to 15 bytes are stored inline.
     private static func memory(of text: String) -> Int {
         text.utf8.count > 15 ? text.utf8.count + allocation : 0
     }
@@ -256,6 +258,6 @@ extension UserEvent {
         MemoryLayout<ReceivedEvent>.stride + payload.count + allocation
     }
 
-    /// What each piece of memory takes besides.
+    /// The overhead of an allocation.
     private static let allocation = 48
 }

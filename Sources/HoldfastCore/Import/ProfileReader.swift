@@ -110,7 +110,8 @@ public struct RedisProfiles: ProfileReader {
             return
         }
         guard !isOutOfStep(key.text, text) else {
-            // A key with a line feed, say. The former line is refused, and this one begins the next pair.
+            // For example after a key with a line feed. The previous line is refused, and this one begins the next
+            // pair.
             let error = CoreError(.invalid, "a key must be a user id, followed by a line with its value; got a value")
             report(ImportedElement(line: key.line, .refused(error)))
             last = Key(line: line, text: text.map { Array($0) })

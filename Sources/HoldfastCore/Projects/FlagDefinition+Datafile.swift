@@ -39,7 +39,7 @@ extension FlagDefinition {
         return type
     }
 
-    /// Changes what a flag of a datafile, or one that serves an experiment, has besides its definition.
+    /// Changes the annotations of a flag that comes from a datafile or serves an experiment.
     private func annotate(_ flag: JSONObject, isEnabled: Bool, _ editor: inout DatafileEditor) throws(CoreError) {
         var flag = flag
         var annotations = flag[Annotations.member]?.object ?? JSONObject()
@@ -260,7 +260,7 @@ extension JSONObject {
 }
 
 extension ExperimentDefinition {
-    /// Takes over what a rule says. A new experiment has all variations of the flag, unless weights are given.
+    /// Takes the members that a rule sets. A new experiment has all variations of the flag, unless weights are given.
     fileprivate mutating func take(
         _ given: FlagDefinition.RuleExperiment, of state: FlagState, _ datafile: Datafile?
     ) {

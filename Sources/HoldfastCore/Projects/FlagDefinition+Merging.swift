@@ -2,9 +2,9 @@ import Bucketing
 import JSON
 
 extension FlagDefinition {
-    /// Returns the flag as it will be: the definition over what it was.
+    /// Returns the flag after the change: the former flag with the members of the definition.
     ///
-    /// - Throws: 422 with everything in the whole that does not fit together.
+    /// - Throws: 422 with every inconsistency in the result.
     func merged(
         into former: FlagState, _ editor: DatafileEditor, _ datafile: Datafile?
     ) throws(CoreError) -> FlagState {
@@ -120,7 +120,7 @@ extension FlagDefinition {
     }
 }
 
-/// Conditions that exactly those users meet who do not meet an audience.
+/// Conditions that a user meets exactly if the user does not meet an audience.
 ///
 /// `not` alone does not suffice: where an attribute is missing, the audience is unknown, and so is its negation. A
 /// user whose attribute has another type than the audience compares is in neither.

@@ -4,7 +4,7 @@ internal import Synchronization
 
 /// Counts what a change of an experiment would do to the stored profiles, in the background.
 ///
-/// The profiles are read in pages of some milliseconds, so that edits of datafiles go on between them.
+/// The profiles are read in pages that take some milliseconds, so that edits of datafiles can run between them.
 public final class PreviewCounter: Sendable {
     /// How many users a change concerns.
     public struct Counts: Sendable {
@@ -28,11 +28,11 @@ public final class PreviewCounter: Sendable {
         self.catalog = catalog
     }
 
-    /// - Parameter completion: called on a queue of the catalog; with 503 if too many counts are under way.
+    /// - Parameter completion: called on a queue of the catalog; with 503 if too many counts are in progress.
     public func count(_ preview: ExperimentPreview, _ completion: @escaping Completion) {
         guard counting.add(1, ordering: .relaxed).newValue <= Self.limit else {
             counting.subtract(1, ordering: .relaxed)
-            return completion(.failure(CoreError(.unavailable, "too many previews are under way; try again later")))
+            return completion(.failure(CoreError(.unavailable, "too many previews are in progress; try again later")))
         }
         let completion: Completion = { [self] result in
             counting.subtract(1, ordering: .relaxed)

@@ -3,12 +3,12 @@ import JSON
 import Logging
 import Storage
 
-/// A datafile from the command line that cannot be put in force.
+/// A datafile from the command line that cannot be activated.
 public struct DatafileLoadError: Error, CustomStringConvertible {
     public let description: String
 }
 
-/// What a datafile holds, for the person who checks it.
+/// What a datafile contains, for `holdfast datafile check`.
 public struct DatafileSummary: Sendable {
     public let sdkKey: String?
     public let revision: String
@@ -35,10 +35,10 @@ public struct DatafileSummary: Sendable {
 }
 
 extension ProjectCatalog {
-    /// Puts a datafile in force unless it was before, and what is in force now was put in its place by somebody else:
-    /// a restart undoes no change made over HTTP. Blocks until it is stored and known here.
+    /// Activates a datafile, unless it is the one that the last start activated and another was activated since: a
+    /// restart undoes no change made over HTTP. Blocks until it is stored and this catalog has it.
     ///
-    /// - Parameter name: names the project when the datafile has no SDK key of its own.
+    /// - Parameter name: the SDK key of the project if the datafile has none.
     /// - Returns: the SDK key.
     /// - Throws: ``DatafileLoadError``
     public func load(_ content: [UInt8], named name: String) throws(DatafileLoadError) -> String {

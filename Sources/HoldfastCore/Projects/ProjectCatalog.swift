@@ -4,7 +4,8 @@ public import Logging
 public import Storage
 internal import Synchronization
 
-/// The projects in force and the schema of attributes, kept in memory and up to date with what this and other processes store.
+/// The active projects and the schema of attributes, kept in memory and up to date with what this and other processes
+/// store.
 public final class ProjectCatalog: Sendable {
     public struct Snapshot: Sendable {
         public var projects: [String: Project] = [:]
@@ -24,20 +25,21 @@ public final class ProjectCatalog: Sendable {
     private let observers = Mutex<[@Sendable () -> Void]>([])
     private let refreshes = Mutex(Refreshes())
 
-    /// Those who wait for the next read, and whether one goes on.
+    /// The callers that wait for the next read, and whether a read is in progress.
     private struct Refreshes {
         var waiting: [@Sendable (Result<Void, StorageError>) -> Void] = []
         var isReading = false
     }
 
-    /// Reads what was stored.
+    /// Reads the projects and the schema.
     let updates: BackgroundSession
-    /// Stores what admins send, after it was checked and compiled there.
+    /// Checks, compiles and stores definitions that admins send.
     let definitions: BackgroundSession
 
-    /// How often the store is asked for changes by other processes, unless it notifies of them.
+    /// How often the store is asked for changes by other processes, if it does not notify of them.
     private static let interval = DispatchTimeInterval.milliseconds(250)
-    /// So many times it is not asked while it notifies: a connection may be dead and not know it yet.
+    /// How many of these queries are skipped while the store notifies. Not all, because a dead connection may not have
+    /// been detected yet.
     private static let skipped = 19
     private let notification = Mutex<(any ProjectWatch)?>(nil)
     /// Whether the last read failed.
@@ -62,22 +64,22 @@ public final class ProjectCatalog: Sendable {
         !hasFailed.load(ordering: .relaxed) && notification.withLock { $0 }?.isActive == true
     }
 
-    /// Looks for changes until the catalog is gone.
+    /// Looks for changes until the catalog is released.
     ///
-    /// - Parameter skipped: how many looks have been left out since the last one.
+    /// - Parameter skipped: the number of queries that were skipped since the last one.
     private func watch(skipped: Int = 0) {
         DispatchQueue.global(qos: .userInitiated).asyncAfter(deadline: .now() + Self.interval) { [weak self] in
             guard let self else { return }
             guard skipped >= Self.skipped || !isNotified else { return watch(skipped: skipped + 1) }
             refresh { [weak self] result in
                 if case .failure(.closed) = result { return }
-                // After another failure decisions go on with what is known; readiness reports the store.
+                // After a failure decisions continue with the projects in memory; readiness reports the store.
                 self?.watch()
             }
         }
     }
 
-    /// Takes over what has been stored, then calls back on a queue of the catalog.
+    /// Reads what has been stored, then calls back on a queue of the catalog.
     public func refresh(_ completion: @escaping @Sendable (Result<Void, StorageError>) -> Void) {
         let isFirst = refreshes.withLock { refreshes in
             refreshes.waiting.append(completion)
@@ -87,7 +89,7 @@ public final class ProjectCatalog: Sendable {
         if isFirst { updates.run { [self] session in update(session) } }
     }
 
-    /// Takes over what has been stored. Blocks; only for the start of the server.
+    /// Reads what has been stored. Blocks; only for the start of the server.
     func updateAndWait() throws(StorageError) {
         let isDone = DispatchSemaphore(value: 0)
         let outcome = Mutex<Result<Void, StorageError>>(.success(()))
@@ -99,18 +101,18 @@ public final class ProjectCatalog: Sendable {
         try outcome.withLock { $0 }.get()
     }
 
-    /// Checks, compiles and stores what admins send, one thing after the other, while event loops go on.
+    /// Runs work that checks, compiles and stores definitions of admins: one piece at a time, off the event loops.
     public func inBackground(_ work: @escaping @Sendable (any StoreSession) -> Void) {
         definitions.run(work)
     }
 
-    /// Has a function called after each change, on a queue of the catalog, for as long as the catalog lives.
+    /// Registers a function to be called after each change, on a queue of the catalog.
     public func observe(_ changed: @escaping @Sendable () -> Void) {
         observers.withLock { $0.append(changed) }
     }
 
-    /// Reads for all who wait now, and again for those who come in the meantime: one read at a time, so that states are
-    /// taken over in order.
+    /// Reads for all callers that wait now, and again for those that arrive meanwhile. One read at a time, so that
+    /// states arrive in order.
     private func update(_ session: any StoreSession) {
         let waiting = refreshes.withLock { refreshes in
             defer { refreshes.waiting = [] }
@@ -142,10 +144,10 @@ public final class ProjectCatalog: Sendable {
                 next.projects[stored.sdkKey] = try Project(stored)
                 next.superseded.remove(stored.sdkKey)
             } catch {
-                // Written by a newer release, say.
+                // For example, a newer release wrote it.
                 next.superseded.insert(stored.sdkKey)
                 logger.error(
-                    "a stored datafile is not usable; the former stays in force",
+                    "a stored datafile is not usable; the former one stays active",
                     metadata: ["sdk_key": "\(stored.sdkKey)", "error": "\(error.detail)"])
             }
         }
@@ -166,7 +168,7 @@ public final class ProjectCatalog: Sendable {
     public var currentGeneration: UInt64 { generation.load(ordering: .acquiring) }
 }
 
-/// The catalog as one event loop sees it: without a lock, but for the moments after a change.
+/// The catalog as one event loop sees it. It takes a lock only after a change.
 public final class ProjectView {
     let catalog: ProjectCatalog
     private var generation: UInt64 = 0
@@ -183,7 +185,7 @@ public final class ProjectView {
         return projects[sdkKey]
     }
 
-    /// Takes over what has been stored by any process, then calls back, on a thread of the catalog.
+    /// Reads what any process has stored, then calls back on a thread of the catalog.
     public func update(_ completion: @escaping @Sendable (Result<Void, StorageError>) -> Void) {
         catalog.refresh(completion)
     }
@@ -197,7 +199,7 @@ public final class ProjectView {
     /// The SDK key of experiments that were made without naming a project.
     public static let defaultKey = "default"
 
-    /// The project of the SDK key, or without one the only project there is, or else the one named `default`.
+    /// Returns the project of the SDK key; without one the only project, or else the one named `default`.
     ///
     /// - Throws: 404 when there is no such project, 400 when it must be named.
     public func project(named sdkKey: String?) throws(CoreError) -> Project {
@@ -215,8 +217,8 @@ public final class ProjectView {
         throw CoreError(.invalid, "the server has several projects; name one by its SDK key")
     }
 
-    /// Returns the projects that a client's events may be about, in the order of their SDK keys: the one of the SDK key;
-    /// without it those that have the project id; without any, all.
+    /// Returns the projects that a client's events may be about, in the order of their SDK keys: the one of the SDK
+    /// key; without it those that have the project id; without any, all.
     ///
     /// - Throws: 404 when no project has the SDK key.
     public func projects(sdkKey: String?, projectID: String?) throws(CoreError) -> [Project] {
@@ -227,7 +229,8 @@ public final class ProjectView {
         return ofID.isEmpty ? all : ofID
     }
 
-    /// The SDK key of the project to change, which may be yet to be made: the one that is named, or else the only one.
+    /// Returns the SDK key of the project to change, which need not exist yet: the one that is named, or else the only
+    /// project's.
     public func sdkKeyToChange(_ sdkKey: String?) throws(CoreError) -> String {
         if let sdkKey { return try SDKKey.check(sdkKey) }
         refresh()

@@ -4,8 +4,9 @@ public import Storage
 
 /// Edits the stored datafile of a project and activates the result.
 ///
-/// An edit is applied to the newest stored datafile. If somebody else stored another one in the meantime, the edit is
-/// applied again to theirs, so no edit is lost. Edits run off the event loops: a big datafile takes long to compile.
+/// An edit is applied to the newest stored datafile. If another edit is stored meanwhile, it is applied again to the
+/// result of that one, so no edit is lost. Edits run off the event loops, because a large datafile takes long to
+/// compile.
 public struct ProjectEditor: Sendable {
     /// Changes the datafile; may be called several times.
     ///
@@ -28,7 +29,7 @@ public struct ProjectEditor: Sendable {
     }
 
     private let catalog: ProjectCatalog
-    /// How often an edit is applied again before it fails with 409.
+    /// The number of times that an edit is applied again before it fails with 409.
     private static let retries = 10
 
     public init(_ catalog: ProjectCatalog) {
@@ -37,7 +38,8 @@ public struct ProjectEditor: Sendable {
 
     /// Edits a datafile, or creates it if the project has none. A change that makes no difference stores nothing.
     ///
-    /// - Parameter completion: called on any thread with the project as this edit left it, without later edits of others.
+    /// - Parameter completion: called on any thread with the project as this edit left it, without later edits of
+    ///   others.
     public func edit<Outcome: Sendable>(
         _ sdkKey: String, _ note: Note, by author: Author, _ change: @escaping Change<Outcome>,
         completion: @escaping @Sendable (Result<(Project, Outcome), CoreError>) -> Void
@@ -77,7 +79,7 @@ public struct ProjectEditor: Sendable {
         public var outcome: Outcome
     }
 
-    /// Makes a change as ``edit(_:_:by:_:completion:)`` does, and stores nothing.
+    /// Applies a change as ``edit(_:_:by:_:completion:)`` does, but stores nothing.
     ///
     /// - Parameter completion: called on any thread.
     public func preview<Outcome: Sendable>(

@@ -21,7 +21,7 @@ public struct ExperimentResults: Sendable {
         public var name: String { key.string }
     }
 
-    /// A variation that the experiment had. Its users are left out until it is put back.
+    /// A variation that was removed from the experiment. Its users are left out unless it is added again.
     public struct FormerVariation: Sendable {
         public var id: Identifier
         /// `nil` if the datafile does not tell.

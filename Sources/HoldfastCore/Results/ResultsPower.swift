@@ -2,7 +2,8 @@ public import Bucketing
 import Statistics
 import Storage
 
-/// What a comparison could find with the users so far, and when it could find what is wanted.
+/// The statistical power of a comparison: the lift that it can find with the users so far, and when it can find the
+/// wanted one.
 public struct ResultsPower: Sendable {
     /// The smallest lift that is found with a probability of 80%; `nil` if there is none.
     public var smallestLift: Double?
@@ -26,8 +27,8 @@ public struct ResultsPower: Sendable {
     }
 }
 
-/// How many users a day are enrolled: the mean of the last seven whole UTC days, or of those since the first exposure if
-/// they are fewer.
+/// How many users a day are enrolled: the mean of the last seven whole UTC days, or of those since the first exposure
+/// if they are fewer.
 public struct EnrollmentRate: Sendable {
     /// The number of days; 0 if the first user was enrolled today.
     public let days: Int
