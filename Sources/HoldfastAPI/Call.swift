@@ -32,8 +32,8 @@ struct Call: Sendable {
         responder.send(Response(status, contentType: MediaType.json, entityTag: entityTag, body: .bytes(json)))
     }
 
-    /// Responds with JSON, or with 304 if the caller's `If-None-Match` matches it. For methods other than `GET`, for
-    /// which the server compares by itself.
+    /// Responds with JSON, or with 304 if the caller's `If-None-Match` matches it. For methods other than `GET`; for
+    /// `GET` the server compares automatically.
     func respond(json: [UInt8], unlessKnownAs ifNoneMatch: String?) {
         let tag = EntityTag(of: json)
         if let ifNoneMatch, tag.isListed(in: ifNoneMatch) {

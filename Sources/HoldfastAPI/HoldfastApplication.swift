@@ -103,7 +103,7 @@ public final class HoldfastApplication: Application {
                 "requests were cut off by the shutdown", metadata: ["connections": .stringConvertible(count)])
         case .handlerTimedOut(let id):
             services.logger.error(
-                "a request was not answered in time",
+                "a request got no response in time",
                 metadata: ["request_id": "\(services.access.loggable(id.description))"])
         }
     }
@@ -125,7 +125,7 @@ public final class HoldfastApplication: Application {
     }
 }
 
-/// A loop runs what its session of the store completes.
+/// An event loop runs the completions of its store session.
 extension EventLoop: StoreExecutor {
     public func watch(
         _ descriptor: Int32, _ ready: @escaping @Sendable () -> Void

@@ -19,7 +19,7 @@ public final class Services: Sendable {
     let collector = MetricsCollector()
     let decisions = DecisionMetrics()
     let attributeMetrics = AttributeMetrics()
-    /// Counts events of SDKs that were left out. Their protocol has no way to report them to the sender.
+    /// The number of events of SDKs that were left out. Their protocol has no way to report them to the sender.
     let refusedSDKEvents = Atomic<UInt64>(0)
     let bucketeer = BucketeerMetrics()
     let reportedEvaluations = ReportedEvaluations()

@@ -55,7 +55,8 @@ public struct AllowedOrigins: Sendable {
     }
 }
 
-/// Answers the requests with which browsers ask whether a page may call a route (`OPTIONS`). They carry no token.
+/// Responds to preflight requests (`OPTIONS`), with which browsers ask whether a page may call a route. They have no
+/// token.
 enum CrossOriginPreflight {
     /// Header fields that clients send.
     private static let requestFields =

@@ -3,15 +3,15 @@ import Storage
 /// A credential in a URL, for browsers' `EventSource`, which sends no `Authorization`. It opens a stream of changes and
 /// nothing else.
 ///
-/// It is the time at which it expires with a code (HMAC-SHA-256) that only the token's secret can make, so every server
-/// with the same tokens accepts it, and none accepts it when the token is gone.
+/// It consists of its expiry and a code (HMAC-SHA-256) made with the token's secret. So every server with the same
+/// tokens accepts it, and none accepts it after the token was removed.
 struct StreamTicket {
     /// Seconds since 1970.
     let expiry: Int64
     /// Hexadecimal.
     private let code: String
 
-    /// Tickets change once an hour, so that the response that carries one keeps its entity tag for so long. Each is
+    /// Tickets change once an hour, so that responses with a ticket keep their entity tag for an hour. Each ticket is
     /// valid for one to two hours.
     private static let period: Int64 = 3_600
     /// Bytes of the code in a ticket.

@@ -29,7 +29,7 @@ struct BucketeerEvaluationEndpoints {
             switch result {
             case .success(let evaluations):
                 let list = Self.encode(evaluations, of: input.userID)
-                // Names the list with all that decided it, such as assignments and overrides.
+                // The id covers everything that the list depends on, such as assignments and overrides.
                 let id = String(EntityTag(of: list).value)
                 call.respond(json: Self.encode(id == known ? [] : list, id: id, isChanged: id != known))
             case .failure(let error):
@@ -153,7 +153,7 @@ private struct BucketeerEvaluationRequest: Sendable {
     let tag: String
     let userID: Identifier
     let data: JSONObject
-    /// What the SDK has; empty if nothing.
+    /// The id of the evaluations that the SDK has; empty if it has none.
     let evaluationsID: String
     let featureID: String
 

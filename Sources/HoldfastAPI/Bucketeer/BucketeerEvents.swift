@@ -4,8 +4,8 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// `POST /register_events`: takes exposures (evaluation events) and goal events. Responds when all are durable, and lists
-/// the events that were not stored, by id.
+/// `POST /register_events`: takes exposures (evaluation events) and goal events. Responds when all are durable, and
+/// lists the events that were not stored, by id.
 struct BucketeerEventEndpoint {
     let services: Services
     let store: any ProfileStore
@@ -140,7 +140,7 @@ private struct BucketeerEvent {
             senderID: id, sdkKey: project?.sdkKey ?? "", payload: try tags())
     }
 
-    /// Returns `{"tags":{…}}` with the tag of the SDK and what it tells of the device.
+    /// Returns `{"tags":{…}}` with the tag of the SDK and its data about the device.
     private func tags() throws(EventRefusal) -> [UInt8] {
         var tags = event["metadata"]?.object ?? JSONObject()
         let tag = try text("tag")
@@ -162,7 +162,7 @@ private struct BucketeerEvent {
         }
     }
 
-    /// Returns the time. An event may be older than the rules of Holdfast allow: then it counts as so old.
+    /// Returns the time. An event that is older than Holdfast's rules allow gets the oldest allowed time.
     private func happenedAt() throws(EventRefusal) -> Timestamp {
         let seconds: Int64
         do throws(CoreError) {

@@ -60,13 +60,14 @@ struct BucketeerError: Error {
         }
         let problem = Problem(error)
         let place = problem.pointer.map { $0.string.isEmpty ? "" : ", at \($0)" } ?? ""
-        // The SDKs tell a missing key, 401, from an unknown one, 403. RFC 6750 §3.1 names the latter in the challenge.
+        // The SDKs distinguish a missing key (401) from an unknown one (403). RFC 6750 §3.1 names the latter in the
+        // challenge.
         let isUnknownKey = problem.fields.contains { $0.value.contains("invalid_token") }
         self.init(isUnknownKey ? .forbidden : Self.status(problem.status), problem.detail + place)
         fields = isUnknownKey ? [] : problem.fields
     }
 
-    /// The SDKs know no 409, 412, 415 and 422: the request is at fault.
+    /// Maps 409, 412, 415 and 422, which the SDKs do not know, to 400.
     private static func status(_ status: Status) -> Status {
         switch status {
         case .conflict, .preconditionFailed, .unsupportedMediaType, .unprocessableContent: .badRequest
@@ -117,8 +118,8 @@ final class BucketeerMetrics: Sendable {
     }
 }
 
-// The JSON mapping of Protocol Buffers: a member that is absent or null has the default of its type, and 64-bit integers
-// are strings; either form is read.
+// The JSON mapping of Protocol Buffers: a member that is absent or null has the default of its type, and 64-bit
+// integers are strings; either form is read.
 extension JSONObject {
     /// Returns a string, by default empty.
     func protobufText(_ name: String, in place: JSONPointer = []) throws(CoreError) -> String {

@@ -1,8 +1,8 @@
 import CEmbedded
 import HTTPServer
 
-/// The console: a page for people, served as static files. It calls the public API with the token that its user enters,
-/// so it needs no token itself and has no route of its own to data.
+/// The console: a web page, served as static files. It calls the public API with the token that its user enters, so the
+/// files need no token, and there are no other routes to data.
 struct ConsoleProtocol: WireProtocol {
     let routes: [APIRoute] = [
         APIRoute(.get, "/", scope: .none, Self.redirectBrowser),
@@ -12,11 +12,11 @@ struct ConsoleProtocol: WireProtocol {
     ]
 
     init() {
-        // Compressed now: the first request must not wait, nor those of others on its event loop.
+        // Compressed now, so that no request has to wait for it on an event loop.
         _ = ConsoleFile.all
     }
 
-    /// `GET /`: a browser is shown the console. For other clients there is nothing here.
+    /// `GET /`: redirects browsers to the console; 404 for other clients.
     private static func redirectBrowser(_ request: borrowing Request, _ call: Call) throws {
         guard request.field("accept")?.lowercased().contains("text/html") == true else {
             throw Problem(.notFound, "no resource has this path")
@@ -41,7 +41,7 @@ struct ConsoleProtocol: WireProtocol {
 
 /// A file of `Console/Page`, embedded in the program.
 private struct ConsoleFile: Sendable {
-    /// A form in which a file is sent. Each has a tag of its own, so that caches keep them apart.
+    /// A representation of a file. Each has its own entity tag, so that caches keep them apart.
     private struct Form: Sendable {
         let bytes: [UInt8]
         let entityTag: EntityTag
@@ -77,7 +77,7 @@ private struct ConsoleFile: Sendable {
         var response = Response(
             .ok, contentType: contentType, entityTag: form.entityTag, body: .bytes(form.bytes))
         response.fields = [
-            // A browser asks each time, and is told 304 until the program changes.
+            // A browser revalidates each time, and gets a 304 until the program changes.
             ("Cache-Control", "no-cache"), ("Vary", "Accept-Encoding"), ("Content-Security-Policy", Self.policy),
             ("X-Content-Type-Options", "nosniff"), ("Referrer-Policy", "no-referrer"),
             ("Cross-Origin-Opener-Policy", "same-origin"), ("Cross-Origin-Resource-Policy", "same-origin"),

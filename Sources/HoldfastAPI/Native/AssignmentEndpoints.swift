@@ -7,7 +7,7 @@ import Storage
 /// `/v1/profiles/{user_id}/experiments/{experiment}`: one assignment. `PUT` is the admin's override, which stays,
 /// whatever app servers save, until an admin removes it.
 ///
-/// The path names the experiment by its key or its id. An id that no active datafile knows is taken as it is.
+/// The path names the experiment by its key or its id. An id that no active datafile has is used unchanged.
 struct AssignmentEndpoints {
     let store: any ProfileStore
     let projects: ProjectView

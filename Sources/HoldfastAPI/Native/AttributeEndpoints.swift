@@ -43,7 +43,7 @@ struct AttributeEndpoints {
         }
     }
 
-    /// Deletes an attribute and all its values, which are gone at once for whoever reads.
+    /// Deletes an attribute and all its values. No reader sees the values any more.
     func delete(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         let name = try request.definedName()
         let users = projects.schema.segments.values.filter { $0.asks(for: name) }.map(\.name).sorted()
@@ -74,7 +74,7 @@ struct AttributeEndpoints {
 }
 
 extension AttributeDefinition {
-    /// As `GET /v1/attributes/{name}` answers it.
+    /// The response of `GET /v1/attributes/{name}`.
     var json: JSONValue {
         var object = JSONObject()
         object["name"] = .string(name.string)
@@ -88,7 +88,7 @@ extension AttributeDefinition {
 }
 
 extension AttributeSchema {
-    /// The names of attributes, in the order of the schema; those that are gone are left out.
+    /// Returns the names of attributes in the order of the schema; deleted ones are left out.
     func names(_ numbers: some Collection<UInt32>) -> JSONValue {
         let numbers = Set(numbers)
         return .array(attributes.filter { numbers.contains($0.number) }.map { .string($0.name.string) })
@@ -96,7 +96,7 @@ extension AttributeSchema {
 }
 
 extension Segment {
-    /// As `GET /v1/segments/{name}` answers it.
+    /// The response of `GET /v1/segments/{name}`.
     var json: JSONObject {
         var object = JSONObject()
         object["name"] = .string(name.string)

@@ -4,14 +4,14 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// `POST /v1/audiences/size`: how many users an audience would admit, before an experiment, a rule or a segment has it.
-/// Only admins may ask: counts of chosen conditions reveal the attributes of users.
+/// `POST /v1/audiences/size`: how many users an audience would admit, before an experiment, a rule or a segment uses
+/// it. Only admins may ask: counts of chosen conditions reveal the attributes of users.
 struct AudienceEndpoint {
     let services: Services
     let store: any AttributeStore
     let projects: ProjectView
 
-    /// `{"audience":…}` as in the body of an experiment. Looks at every user who has attributes.
+    /// `{"audience":…}` as in the body of an experiment. Scans all users who have attributes.
     func size(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         let value = try request.withBody { bytes throws(CoreError) in try JSONInput.parse(bytes) }
         let body = try value.object("an audience to count", knowing: ["audience"])

@@ -28,8 +28,8 @@ extension Call {
     }
 }
 
-/// The open streams of changes of all protocols on all event loops. Notifies each of a changed datafile, and makes each send
-/// heartbeats.
+/// The open streams of changes of all protocols on all event loops. Notifies each of a changed datafile, and makes each
+/// send heartbeats.
 public final class ChangeFeed: Sendable {
     struct Statistics {
         /// Streams that are open.
@@ -143,7 +143,7 @@ public final class ChangeFeed: Sendable {
 /// One client's server-sent events (WHATWG HTML §9.2). Changes are not queued for a slow client: when its connection
 /// has room again, it receives the datafiles that are active then.
 final class ChangeStream: ResponseStream, Sendable {
-    /// How an event names the changed datafile.
+    /// The format of an event.
     enum Format {
         /// As the native API does.
         case datafile

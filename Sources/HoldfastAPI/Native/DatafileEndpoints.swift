@@ -4,14 +4,14 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// `/v1/datafile` as an admin uses it. What the Agent's clients read is in `Agent/`.
+/// `/v1/datafile` for admins. The routes that the Agent's clients read are in `OptimizelyAgent/AgentConfig.swift`.
 struct DatafileEndpoints {
     let services: Services
     let store: any ProjectStore
     let projects: ProjectView
 
-    /// Puts a datafile in force, after it has been checked as a whole; an unusable one changes nothing. The SDK key is
-    /// that of the header, else the datafile's own, else `default`.
+    /// Activates a datafile after checking it as a whole; an unusable one changes nothing. The SDK key is that of the
+    /// header, else the datafile's own, else `default`.
     func put(_ request: borrowing Request, _ call: Call) {
         let content = request.withBody { Array($0) }
         let named = request.field("x-optimizely-sdk-key")
@@ -56,7 +56,7 @@ struct DatafileEndpoints {
         ]
     }
 
-    /// The datafiles that have been in force, the newest first: revision, when, and by whose token. `?limit=N`, by
+    /// The datafiles that were active, newest first: revision, time, and the token that stored it. `?limit=N`, by
     /// default 100.
     func history(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         let limit = try Request.pageLimit(request.query(knowing: ["limit"]))
@@ -69,7 +69,7 @@ struct DatafileEndpoints {
         }
     }
 
-    /// The content of one of these datafiles.
+    /// The content of one datafile of the history.
     func version(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         guard let text = request.parameter(0), let version = Int64(text), version > 0 else {
             throw CoreError(.invalid, "the version in the path must be a whole number of at least 1")
@@ -103,7 +103,7 @@ struct DatafileEndpoints {
 }
 
 extension ProjectCatalog {
-    /// Answers when this process knows what has been stored.
+    /// Responds once this process uses what has been stored.
     func respond(_ call: Call, _ status: Status, _ json: JSONValue?) {
         refresh { result in
             switch result {

@@ -38,9 +38,9 @@ protocol ElementDefinition: Sendable {
     func apply(to editor: inout DatafileEditor, _ datafile: Datafile?) throws(CoreError) -> Bool
 }
 
-/// `/v1/experiments` and `/v1/flags`. Each change edits the stored datafile and raises its revision, so that all protocols
-/// and servers see the same. `X-Optimizely-SDK-Key` names the project; it may be absent if there is only one. The first
-/// element of all creates the project `default`.
+/// `/v1/experiments` and `/v1/flags`. Each change edits the stored datafile and raises its revision, so that all
+/// protocols and servers see the same. `X-Optimizely-SDK-Key` names the project; it may be absent if there is only one.
+/// The first element of all creates the project `default`.
 struct DefinitionEndpoints<Element: DefinedElement> {
     let catalog: ProjectCatalog
     let projects: ProjectView
@@ -106,7 +106,7 @@ struct DefinitionEndpoints<Element: DefinedElement> {
         }
     }
 
-    /// Returns the change that a request asks for, whose outcome is the status of the response.
+    /// Returns the change that a request asks for. Its outcome is the status of the response.
     ///
     /// - Throws: 400 or 422 if the body is wrong. The change itself throws 412 if a condition does not hold, and what
     ///   ``ElementDefinition/apply(to:_:)`` throws.

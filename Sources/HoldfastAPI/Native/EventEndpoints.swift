@@ -10,8 +10,8 @@ struct EventEndpoints {
     let store: any ProfileStore & EventStore
     let projects: ProjectView
 
-    /// Takes one goal event or an array of them, and responds when they are durable. In an array, a refused event does not
-    /// affect the others.
+    /// Takes one goal event or an array of them, and responds when they are durable. In an array, a refused event does
+    /// not affect the others.
     func postEvents(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         try take(request, call, knowing: GoalEvent.members) { body, items, index in
             do throws(CoreError) {
@@ -75,8 +75,8 @@ struct EventEndpoints {
 
     // MARK: Export
 
-    /// Goal events in the order of their arrival. `?after=CURSOR` resumes behind a line, `?limit=N` ends after N,
-    /// `?format=json` answers a page.
+    /// Goal events in the order of their arrival. `?after=CURSOR` resumes after a line, `?limit=N` ends after N,
+    /// `?format=json` returns a page.
     func exportEvents(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         try export(request, call, "events") { [store] after, limit, completion in
             store.goalEvents(after: after, limit: limit) { result in
@@ -99,7 +99,7 @@ struct EventEndpoints {
     ) throws(CoreError) {
         let query = try request.query(knowing: ["after", "limit", "format"])
         guard let after = Int64(query["after"] ?? "0"), after >= 0 else {
-            throw CoreError(.invalid, "after must be the cursor of a line, a whole number of at least 0")
+            throw CoreError(.invalid, "`after` must be the cursor of a line, a whole number of at least 0")
         }
         let form = try ExportForm(query, of: name)
         let stream = EventExport(

@@ -71,7 +71,7 @@ final class EventExport: ResponseStream {
     }
 }
 
-/// Events as JSON. `cursor` is what a reader resumes after; `detail` is what else was recorded.
+/// Events as JSON. A reader resumes after a `cursor`; `detail` has everything else that was recorded.
 enum EventLine {
     static func append(_ stored: StoredExposure, to writer: inout JSONWriter) {
         let exposure = stored.exposure

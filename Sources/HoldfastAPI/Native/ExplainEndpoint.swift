@@ -4,8 +4,8 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// `GET /v1/profiles/{user_id}/experiments/{experiment}/explain`: why the user gets what they get, step by step. Stores
-/// nothing.
+/// `GET /v1/profiles/{user_id}/experiments/{experiment}/explain`: why the user gets a variation or none, step by step.
+/// Stores nothing.
 struct ExplainEndpoint {
     let decisions: StickyDecisionService
     let projects: ProjectView

@@ -4,10 +4,10 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// `POST /v1/logins`: an app reports that its anonymous user has logged in, which joins the two.
+/// `POST /v1/logins`: an app reports that its anonymous user has logged in, which merges the two.
 ///
-/// It is fit for tokens of scope `client`, unlike the merge of any two users: it takes only anonymous ids that nobody can
-/// guess, what the account has always wins, and the response tells nothing of the profile.
+/// It is safe for tokens of scope `client`, unlike the merge of any two users: it accepts only anonymous ids that
+/// nobody can guess, the data of the account always win, and the response reveals nothing about the profile.
 struct LoginEndpoint {
     let merger: ProfileMerger
     let limit: Int
@@ -30,7 +30,7 @@ struct LoginEndpoint {
         }
     }
 
-    /// What is wrong with a login is no matter of time, unlike a store that does not take it now.
+    /// A wrong login must not be sent again; one that the store cannot take now may be.
     private static func outcome(
         _ merged: Result<ProfileMergeResult, CoreError>
     ) -> (id: Identifier?, outcome: Result<ReportList.Status, EventRefusal>) {

@@ -39,8 +39,8 @@ struct LookupEndpoint {
     }
 }
 
-/// The response to one lookup: `{"profiles":[…]}` in the order of the ids. A short response is sent in one piece. A long
-/// one is read from the store while it is sent, so that only one piece is in memory. Belongs to one event loop.
+/// The response to one lookup: `{"profiles":[…]}` in the order of the ids. A short response is sent in one piece. A
+/// long one is read from the store while it is sent, so that only one piece is in memory. Belongs to one event loop.
 final class ProfileLookup: ResponseStream {
     private let userIDs: [Identifier]
     private let reader: any ProfileStore
@@ -83,7 +83,7 @@ final class ProfileLookup: ResponseStream {
         }
     }
 
-    /// Reads on until a piece is long enough or all is read.
+    /// Continues to read until a piece is long enough or all is read.
     private func readPiece(_ completion: @escaping (StorageError?) -> Void) {
         let users = userIDs[position...].prefix(window.rows)
         let window = ProfileWindow(count: users.count) { [self] result in

@@ -3,7 +3,7 @@ import HTTPServer
 import HoldfastCore
 import JSON
 
-/// `POST /v1/experiments/{key}/preview`: tells what a `PUT` with the same body would do, and changes nothing.
+/// `POST /v1/experiments/{key}/preview`: shows what a `PUT` with the same body would do, and changes nothing.
 struct PreviewEndpoint {
     let catalog: ProjectCatalog
     let projects: ProjectView

@@ -47,7 +47,7 @@ struct ProfileEndpoints {
         submit(change, call) { result in result.existed ? .ok : .created }
     }
 
-    /// Merges into the profile; with `?on_conflict=keep` what is stored wins.
+    /// Merges into the profile; with `?on_conflict=keep` stored assignments win.
     func patch(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         let rule = try Request.conflictRule(request.query(knowing: ["on_conflict"]))
         let body = try request.profileBody()
@@ -106,7 +106,7 @@ struct ProfileEndpoints {
                 store.submit(change, by: author) { result in
                     knownExposures.removeAll()
                     if case .failure(let error) = result { return call.fail(error) }
-                    // Nor does this process decide by an override of the user any longer.
+                    // This process must not use a forced variation of the user any more, either.
                     catalog.respond(call, .noContent, nil)
                 }
             }

@@ -2,7 +2,7 @@ import HTTPServer
 import HoldfastCore
 import Storage
 
-/// Merges anonymous users into accounts, and lets this process decide by what has moved.
+/// Merges anonymous users into accounts, and updates what this process caches of both.
 struct ProfileMerger: @unchecked Sendable {
     // Safe: the store is used on its event loop only.
     let store: any ProfileStore

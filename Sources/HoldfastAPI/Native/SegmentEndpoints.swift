@@ -19,7 +19,7 @@ struct SegmentEndpoints {
         JSONList("segments", segments) { $1.value(.object($0.json)) }.respond(call)
     }
 
-    /// The definition; `?size=true` counts the users, which looks at every user who has attributes.
+    /// The definition; `?size=true` counts the users, which scans all users who have attributes.
     func get(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         let segment = try segment(request)
         guard try Request.flag("size", try request.query(knowing: ["size"])) else {
@@ -115,7 +115,7 @@ struct SegmentEndpoints {
         }
     }
 
-    /// The users in the order of their ids' bytes, one a line. `?after=USER_ID` resumes behind a user, `?limit=N` ends
+    /// The users in the byte order of their ids, one per line. `?after=USER_ID` resumes after a user, `?limit=N` ends
     /// after N.
     func users(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         let segment = try segment(request)
@@ -139,7 +139,7 @@ struct SegmentEndpoints {
     }
 }
 
-/// The users of a segment as lines, found while they are sent. What is held in memory is one piece.
+/// The users of a segment as lines, found while they are sent. Only one piece is in memory.
 final class SegmentUsers: ResponseStream {
     private let services: Services
     private let store: any AttributeStore

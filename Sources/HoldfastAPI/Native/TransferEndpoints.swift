@@ -4,13 +4,13 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// `GET` and `POST /v1/profiles`: all profiles out and in, one JSON object a line, in constant memory.
+/// `GET` and `POST /v1/profiles`: exports and imports all profiles, one JSON object per line, in constant memory.
 struct TransferEndpoints {
     let services: Services
     let store: any ProfileStore
 
-    /// All profiles in the order of their user ids' bytes. `?after=USER_ID` resumes behind a user, `?limit=N` ends
-    /// after N, `?detail=true` adds where each assignment came from, `?format=json` answers a page.
+    /// All profiles in the byte order of their user ids. `?after=USER_ID` resumes after a user, `?limit=N` ends after
+    /// N, `?detail=true` adds source and times of each assignment, `?format=json` returns a page.
     func exportProfiles(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         let query = try request.query(knowing: ["after", "limit", "detail", "format"])
         var after: Identifier?
@@ -22,8 +22,8 @@ struct TransferEndpoints {
         call.respond(form.contentType, stream: stream)
     }
 
-    /// Saves a profile from each line, as `PATCH` would. Answers how many lines were imported, and which were refused
-    /// and why. With `?on_conflict=keep` what is stored wins.
+    /// Saves a profile from each line, as `PATCH` would. The response has the number of imported lines, and the refused
+    /// ones with the reasons. With `?on_conflict=keep` stored assignments win.
     func importProfiles(_ request: borrowing Request, _ call: Call) throws(CoreError) -> any BodyReceiver {
         let rule = try Request.conflictRule(request.query(knowing: ["on_conflict"]))
         return LineImport(call: call, options: services.options) { line throws(CoreError) in
@@ -41,8 +41,8 @@ struct TransferEndpoints {
     }
 }
 
-/// The lines of an export, read from the store page by page while they are sent. Each page is a read of its own, so
-/// that a slow client holds no snapshot of the store; the export is consistent for each user, not as a whole.
+/// The lines of an export, read from the store page by page while they are sent. Each page is a separate read, so that
+/// a slow client holds no snapshot of the store; the export is consistent for each user, not as a whole.
 final class ProfileExport: ResponseStream {
     private var form: ExportForm
     private let reader: any ProfileStore

@@ -4,8 +4,8 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// `/v1/profiles/{user_id}/attributes`: the attributes of one user, and of many in one request. Apps set them; to read
-/// them back is another scope.
+/// `/v1/profiles/{user_id}/attributes`: the attributes of one user, and of many in one request. Setting and reading
+/// them require different scopes.
 struct UserAttributeEndpoints {
     let services: Services
     let store: any AttributeStore
@@ -82,8 +82,8 @@ struct UserAttributeEndpoints {
         }
     }
 
-    /// Sets and removes attributes of a user with each line. Answers how many lines were imported, how many of them
-    /// changed nothing, and which were refused and why.
+    /// Sets and removes attributes of a user with each line. The response has the numbers of imported lines and of
+    /// those that changed nothing, and the refused lines with the reasons.
     func importLines(_ request: borrowing Request, _ call: Call) -> any BodyReceiver {
         let projects = projects
         return LineImport(call: call, options: services.options, tellsUnchanged: true) { line throws(CoreError) in

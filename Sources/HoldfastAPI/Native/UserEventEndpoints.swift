@@ -3,7 +3,7 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// `/v1/profiles/{user_id}/exposures` and `/events`: what one user saw and did, the last stored first, in pages.
+/// `/v1/profiles/{user_id}/exposures` and `/events`: what one user saw and did, in pages, last stored first.
 struct UserEventEndpoints {
     let store: any EventStore
 

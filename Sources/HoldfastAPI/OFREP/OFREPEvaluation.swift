@@ -9,7 +9,7 @@ import Storage
 struct OFREPEvaluation {
     let decisions: StickyDecisionService
     let projects: ProjectView
-    /// Where a provider learns of changes.
+    /// The path of the stream that announces changes to a provider.
     let changesPath: String
 
     /// `X-Record-Exposures: false` records none. A header field, because it is what every provider can be configured to
@@ -72,7 +72,7 @@ struct OFREPEvaluation {
         }
     }
 
-    /// Returns the project that `X-Optimizely-SDK-Key` names, as OFREP knows no projects.
+    /// Returns the project that `X-Optimizely-SDK-Key` names, because OFREP has no notion of projects.
     private func project(_ request: borrowing Request) throws(OFREPError) -> Project {
         do throws(CoreError) {
             return try projects.project(named: request.field("x-optimizely-sdk-key"))

@@ -40,8 +40,8 @@ struct OFREPProtocol: WireProtocol {
     }
 }
 
-/// `GET /ofrep/v1/changes`: server-sent events `refetchEvaluation`, which tell a provider that its evaluations may have
-/// changed.
+/// `GET /ofrep/v1/changes`: server-sent events `refetchEvaluation`, which notify a provider that its evaluations may
+/// have changed.
 struct OFREPChanges {
     let feed: ChangeFeed
     let projects: ProjectView
@@ -113,8 +113,8 @@ struct OFREPError: Error {
         OFREPError(.flagNotFound, "no flag has the key '\(key)'", key: key)
     }
 
-    /// Writes the error, as a response or among the flags of one. Providers read all members without looking whether
-    /// they are there.
+    /// Writes the error, as a response or among the flags of one. All members are written, because providers read them
+    /// without checking that they exist.
     func append(to writer: inout JSONWriter) {
         writer.beginObject()
         if let key { writer.member("key", key) }

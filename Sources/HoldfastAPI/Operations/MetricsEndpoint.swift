@@ -38,7 +38,7 @@ struct MetricsEndpoint {
         var metrics = first.metrics
         for snapshot in snapshots.dropFirst() { metrics.add(snapshot.metrics) }
         let labels = first.routeLabels
-        page.begin("holdfast_http_requests_total", .counter, "Requests answered, by route and status.")
+        page.begin("holdfast_http_requests_total", .counter, "Requests with a response, by route and status.")
         for (route, label) in zip(metrics.routes, labels) {
             for status in route.statuses {
                 page.sample("\(label),status=\"\(status.code)\"", status.count)
@@ -46,7 +46,7 @@ struct MetricsEndpoint {
         }
         page.begin(
             "holdfast_http_request_seconds", .histogram,
-            "Time from a request being whole, or the head of one that is streamed, to its answer being written.")
+            "Time from the complete request, or the head of a streamed one, to the written response.")
         for (route, label) in zip(metrics.routes, labels) where !route.statuses.isEmpty {
             page.histogram(
                 label, bounds: LatencyHistogram.bounds.map { Double($0) / 1e9 }, counts: route.seconds.counts,
@@ -64,7 +64,7 @@ struct MetricsEndpoint {
             all.map(\.refused).reduce(0, &+))
         page.single(
             "holdfast_http_overload_refusals_total", .counter,
-            "Requests refused because the event loop was behind, or because too much was held of unfinished ones.",
+            "Requests refused because the event loop was behind, or unfinished requests took too much memory.",
             all.map(\.overloaded).reduce(0, &+))
         page.single(
             "holdfast_connections_timed_out_total", .counter, "Connections closed because of a time-out.",
@@ -77,7 +77,7 @@ struct MetricsEndpoint {
     private static func appendCache(_ snapshots: [LoopSnapshot], to page: inout MetricsPage) {
         let all = snapshots.map(\.cache)
         page.single(
-            "holdfast_cache_hits_total", .counter, "Lookups answered from memory.", all.map(\.hits).reduce(0, &+))
+            "holdfast_cache_hits_total", .counter, "Lookups served from memory.", all.map(\.hits).reduce(0, &+))
         page.single(
             "holdfast_cache_misses_total", .counter, "Lookups that asked the store.", all.map(\.misses).reduce(0, &+))
         page.single("holdfast_cache_bytes", .gauge, "Bytes that the cache uses.", all.map(\.bytes).reduce(0, +))
@@ -130,13 +130,13 @@ struct MetricsEndpoint {
             ]
             page.sample(labels.map { "\($0)=\"\(MetricsPage.escaped($1))\"" }.joined(separator: ","), count)
         }
-        page.begin("holdfast_datafile_version", .gauge, "The stored version of the datafile in force.")
+        page.begin("holdfast_datafile_version", .gauge, "The stored version of the active datafile.")
         for project in services.projects.snapshot().projects.values.sorted(by: { $0.sdkKey < $1.sdkKey }) {
             page.sample("sdk_key=\"\(project.sdkKey)\"", project.version)
         }
         let changes = services.changes.statistics
         page.single("holdfast_change_streams", .gauge, "Streams of changes open now.", changes.open)
-        page.single("holdfast_change_events_total", .counter, "Changes told to streams.", changes.events)
+        page.single("holdfast_change_events_total", .counter, "Changes sent to streams.", changes.events)
         page.single(
             "holdfast_change_streams_refused_total", .counter, "Streams refused because there were too many.",
             changes.refused)
@@ -169,9 +169,9 @@ struct MetricsEndpoint {
             "holdfast_attribute_values_total", .counter, "Values of attributes that single requests set or removed.")
         page.sample("outcome=\"changed\"", totals.changed)
         page.sample("outcome=\"unchanged\"", totals.unchanged)
-        page.single("holdfast_segment_scans_total", .counter, "Looks through the users for a segment.", totals.scans)
+        page.single("holdfast_segment_scans_total", .counter, "Scans of users for a segment.", totals.scans)
         page.single(
-            "holdfast_segment_users_examined_total", .counter, "Users that were looked at for segments.",
+            "holdfast_segment_users_examined_total", .counter, "Users examined for segments.",
             totals.examined)
     }
 
@@ -179,9 +179,10 @@ struct MetricsEndpoint {
         let process = ProcessMetrics.now()
         page.single("process_resident_memory_bytes", .gauge, "Resident memory.", process.residentBytes)
         page.single("process_open_fds", .gauge, "Open file descriptors.", process.openDescriptors)
-        page.single("process_max_fds", .gauge, "Most file descriptors that may be open.", process.maximumDescriptors)
+        page.single("process_max_fds", .gauge, "Maximum number of open file descriptors.", process.maximumDescriptors)
         page.single("process_cpu_seconds_total", .counter, "User and system CPU time.", process.cpuSeconds)
-        page.single("process_start_time_seconds", .gauge, "Start of the process since 1970.", build.startedAt)
+        page.single(
+            "process_start_time_seconds", .gauge, "Start time of the process in seconds since 1970.", build.startedAt)
         page.begin("holdfast_build_info", .gauge, "What is running; always 1.")
         page.sample("version=\"\(build.version)\"", 1)
     }

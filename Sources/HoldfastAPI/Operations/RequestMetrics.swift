@@ -6,7 +6,7 @@ internal import Synchronization
 /// What one event loop counts of its requests. Belongs to the loop's thread; `GET /metrics` gets copies.
 struct RequestMetrics: Sendable {
     struct RouteMetrics: Sendable {
-        /// Answers by status code, few enough to be walked.
+        /// Responses by status code; few enough for a linear search.
         var statuses: [(code: UInt16, count: UInt64)] = []
         var seconds = LatencyHistogram()
 
@@ -20,7 +20,7 @@ struct RequestMetrics: Sendable {
         }
     }
 
-    /// By the index in the route table; the last stands for requests that no route took.
+    /// By the index in the route table; the last one is for requests without a route.
     private(set) var routes: [RouteMetrics]
 
     init(routes count: Int) {
@@ -45,7 +45,7 @@ struct RequestMetrics: Sendable {
     }
 }
 
-/// Times from a request being whole to its answer being written.
+/// Times from a complete request to its written response.
 struct LatencyHistogram: Sendable {
     /// Upper bounds in nanoseconds.
     static let bounds: [UInt64] = [
@@ -53,7 +53,7 @@ struct LatencyHistogram: Sendable {
         100_000_000, 250_000_000, 500_000_000, 1_000_000_000, 2_500_000_000,
     ]
 
-    /// Observations at or under each bound and over the one before it; the last is for all beyond.
+    /// The number of observations in each bucket; the last one is for observations beyond all bounds.
     private(set) var counts = [UInt64](repeating: 0, count: bounds.count + 1)
     private(set) var sum: UInt64 = 0
 
@@ -98,7 +98,7 @@ final class MetricsCollector: Sendable {
     }
 }
 
-/// What the kernel says of this process (proc(5)); zero where it cannot be read.
+/// The kernel's metrics of this process (proc(5)); zero where they cannot be read.
 struct ProcessMetrics {
     var residentBytes = 0
     var openDescriptors = 0

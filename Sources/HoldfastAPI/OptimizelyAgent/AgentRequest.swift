@@ -2,7 +2,7 @@ import Bucketing
 import HTTPServer
 import HoldfastCore
 
-/// A request for an Agent operation, either of its own or in a batch.
+/// A request for an Agent operation, either alone or in a batch.
 struct AgentRequest {
     let project: Project
     let query: AgentQuery

@@ -39,7 +39,7 @@ struct AgentError: Error {
     }
 }
 
-/// The response of an Agent operation, sent by itself or in a batch.
+/// The response of an Agent operation, sent alone or in a batch.
 struct AgentResponse: Sendable {
     typealias Receiver = @Sendable (AgentResponse) -> Void
 

@@ -4,8 +4,8 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// `POST /v1/lookup` and `POST /v1/save`: profiles as the Agent's clients read and write them. Unlike the Agent's,
-/// a save merges, and one without the map is refused: so no server takes another's assignments away.
+/// `POST /v1/lookup` and `POST /v1/save`: profiles as the Agent's clients read and write them. Unlike the Agent, a save
+/// merges, and one without the map is refused, so that no server deletes assignments of another.
 struct AgentProfileEndpoints {
     let store: any ProfileStore
 
@@ -61,8 +61,8 @@ struct AgentProfileEndpoints {
     }
 }
 
-/// `POST /v1/override`: forces a variation on a user for a test, or no longer does, in all processes on the store.
-/// The profile stays as it is.
+/// `POST /v1/override`: forces a variation on a user for a test, or ends that, in all processes that use the store. The
+/// profile stays as it is.
 struct OverrideEndpoint {
     let store: any ProjectStore
     let catalog: ProjectCatalog
@@ -85,7 +85,7 @@ struct OverrideEndpoint {
         }
     }
 
-    /// Answers when this process decides by it.
+    /// Responds once this process uses the override.
     private static func response(
         _ asked: OverrideRequest, _ former: Identifier?, _ warning: String?, after catalog: ProjectCatalog,
         _ receiver: @escaping AgentResponse.Receiver
@@ -102,7 +102,7 @@ struct OverrideEndpoint {
 private struct OverrideRequest: Sendable {
     let userID: Identifier
     let experimentKey: Identifier
-    /// `nil` takes the override back.
+    /// `nil` ends the override.
     let variationKey: Identifier?
 
     init(_ body: AgentBody) throws(AgentError) {

@@ -26,8 +26,8 @@ struct SDKDatafileEndpoint {
     let projects: ProjectView
 
     /// How long a datafile must have been active before its response has a `Last-Modified`, in milliseconds. The field
-    /// counts seconds: of two datafiles of one second a client would never see the second one. Longer than a server may
-    /// take to see what another has activated.
+    /// has a precision of seconds: if two datafiles were activated within one second, a client would never see the
+    /// second. The time is longer than a server may take to notice what another has activated.
     private static let settlingTime: Timestamp = 2_000
 
     /// Responds with 304 if the client has the datafile, by `If-None-Match` or by `If-Modified-Since`. The Python SDK

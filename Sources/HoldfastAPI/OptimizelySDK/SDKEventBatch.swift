@@ -89,8 +89,8 @@ struct SDKEventBatch {
         }
     }
 
-    /// Returns the `timestamp`, in milliseconds since 1970; now if it is absent or ahead. The clock of a phone may be
-    /// wrong, and its SDK could not be told.
+    /// Returns the `timestamp`, in milliseconds since 1970; now if it is absent or ahead, because the clock of a phone
+    /// may be wrong and the protocol has no way to report that.
     private func happenedAt(_ event: JSONObject, at place: JSONPointer) throws(CoreError) -> Timestamp {
         guard let value = event["timestamp"], !value.isNull else { return now }
         guard let time = value.integer ?? value.double.flatMap({ Int64(exactly: $0.rounded()) }) else {
@@ -120,7 +120,7 @@ extension SDKEventBatch {
             let place = snapshot.appending("decisions").appending(index)
             do throws(CoreError) {
                 let decision = try decisions[index].payload("a decision", at: place)
-                // A delivery to everyone without a rule of its own is no experiment.
+                // A delivery to everyone else is not an experiment.
                 guard let experimentID = try decision.optionalText("experiment_id", in: place), !experimentID.isEmpty
                 else { continue }
                 let exposure = try reported(decision, experimentID, of: visitor, happenedAt, at: place)

@@ -4,9 +4,9 @@ import HoldfastCore
 import JSON
 import Storage
 
-/// `/ups/lookup` and `/ups/save`: the User Profile Service contract that SDKs and the Optimizely Agent's `rest`
-/// service call, with `POST` and a body or with `GET` and a query. Query parameters beside those of the contract are
-/// let pass, as the Agent keeps those of its configured path.
+/// `/ups/lookup` and `/ups/save`: the User Profile Service contract that SDKs and the Optimizely Agent's `rest` service
+/// call, with `POST` and a body or with `GET` and a query. Other query parameters are ignored, because the Agent passes
+/// those of its configured path.
 struct UserProfileServiceProtocol: WireProtocol {
     let routes: [APIRoute]
 
@@ -55,7 +55,7 @@ private struct UserProfileServiceEndpoints {
         lookUp(try Self.userID(try request.queryOfContract()), call)
     }
 
-    /// A user without a profile is answered with an empty map.
+    /// Responds with the profile; for a user without one, with an empty map.
     private func lookUp(_ userID: Identifier, _ call: Call) {
         store.profile(of: userID) { result in
             switch result {
