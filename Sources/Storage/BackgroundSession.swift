@@ -32,7 +32,7 @@ public final class DispatchExecutor: StoreExecutor {
     }
 }
 
-/// A watch by sources of Dispatch, which need a descriptor of their own: it must stay open until they have ended.
+/// A watch by Dispatch sources. They need a duplicate of the descriptor, which must stay open until they are cancelled.
 private final class DispatchWatch: DescriptorWatch {
     private let descriptor: Int32
     private let queue: DispatchQueue
@@ -85,7 +85,7 @@ private final class DispatchWatch: DescriptorWatch {
     }
 }
 
-/// A session on a queue of its own, for code outside event loops. Any thread may use it.
+/// A session on its own queue, for code outside event loops. Any thread may use it.
 public final class BackgroundSession: @unchecked Sendable {
     // Safe: the session is used on the executor only.
     private let executor: DispatchExecutor

@@ -40,7 +40,7 @@ public struct ForcedVariation: Sendable, Hashable {
     }
 }
 
-/// Everything that decisions depend on besides users, as of one moment.
+/// Everything that decisions depend on except users, from one snapshot.
 public struct ProjectState: Sendable {
     /// A counter that every change raises, in any process.
     public var changes: Int64
@@ -87,7 +87,8 @@ public protocol ProjectStore: AnyObject {
     ///
     /// - Parameters:
     ///   - note: the store adds the versions and revisions before and after.
-    ///   - replacing: the version that must be active, 0 for none, so that no concurrent edit is lost; `nil` accepts any.
+    ///   - replacing: the version that must be active, 0 for none, so that no concurrent edit is lost; `nil` accepts
+    ///     any.
     ///   - completion: called with the stored datafile, or `nil` if another version was active.
     func putDatafile(
         _ content: [UInt8], sdkKey: String, revision: String, replacing: Int64?, note: AuditNote, by author: Author,

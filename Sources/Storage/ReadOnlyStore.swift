@@ -1,7 +1,7 @@
 import Bucketing
 
-/// Another store without its changes, each of which fails with ``StorageError/readOnly``. For the time in which the content of
-/// the store moves to another one.
+/// Wraps a store and fails each change with ``StorageError/readOnly``, while the content of the store is copied to
+/// another one.
 public final class ReadOnlyStore: Store {
     private let base: any Store
     private let probing: BackgroundSession
@@ -16,7 +16,7 @@ public final class ReadOnlyStore: Store {
         ReadOnlySession(try base.makeSession(on: executor))
     }
 
-    /// Reads, instead of writing.
+    /// Probes with a read instead of a write.
     public func probe(_ completion: @escaping @Sendable (Result<Void, StorageError>) -> Void) {
         probing.run { session in
             session.datafileHistory(sdkKey: "", limit: 1) { completion($0.map { _ in }) }
@@ -129,7 +129,7 @@ private final class ReadOnlySession: StoreSession {
 
     // MARK: Events
 
-    /// What has no event succeeds, as nothing is to be stored.
+    /// An empty list of events succeeds, because there is nothing to store.
     func record(_ events: [ReceivedEvent], _ completion: @escaping Completion<[EventOutcome]>) {
         completion(events.isEmpty ? .success([]) : .failure(.readOnly))
     }

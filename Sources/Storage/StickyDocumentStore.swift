@@ -67,7 +67,7 @@ public struct StickyChange: Sendable {
 
 /// Stores the sticky documents of GrowthBook SDKs.
 ///
-/// Documents neither expire nor lose the assignments of older bucket versions, by which the SDKs tell whom to exclude.
+/// Documents neither expire nor lose the assignments of older bucket versions, which the SDKs use to exclude users.
 /// Erasing a user erases every document whose value is the user's id, whatever the attribute is called.
 public protocol StickyDocumentStore: AnyObject {
     /// Reads documents, in the order of their keys; `nil` for each that does not exist.
@@ -75,8 +75,8 @@ public protocol StickyDocumentStore: AnyObject {
 
     /// Merges assignments into a document.
     ///
-    /// - Parameter completion: called with the document as it now is, or with
-    ///   ``StorageError/tooManyAssignments(limit:)``. Nothing is written if it is as it was.
+    /// - Parameter completion: called with the document after the change, or with
+    ///   ``StorageError/tooManyAssignments(limit:)``. Nothing is written if the document has not changed.
     func submit(_ change: StickyChange, _ completion: @escaping Completion<StickyDocument>)
 
     /// Deletes a document. The audit log records it.

@@ -1,7 +1,7 @@
 /// Where Holdfast keeps everything. A store opens sessions, through which all reads and changes go.
 ///
-/// To add a store, conform to this protocol and ``StoreSession``, apply the rules in `Rules/`, and run the contract suites
-/// in `Tests/TestSupport` against it.
+/// To add a store, conform to this protocol and ``StoreSession``, apply the rules in `Rules/`, and run the contract
+/// suites in `Tests/TestSupport` against it.
 public protocol Store: AnyObject, Sendable {
     /// Opens a session.
     ///
@@ -20,14 +20,15 @@ public protocol Store: AnyObject, Sendable {
     /// Returns counters and gauges. Cheap.
     func metrics() -> StoreMetrics
 
-    /// Has a function called when any process has changed projects, attributes or segments, and when notification begins.
+    /// Registers a function to be called when any process has changed projects, attributes or segments, and when the
+    /// notification begins.
     ///
     /// - Parameter changed: called on any thread.
-    /// - Returns: `nil` if the store does not notify, so that its users have to ask now and then.
+    /// - Returns: `nil` if the store does not notify, so that its users must poll.
     func watchProjects(_ changed: @escaping @Sendable () -> Void) -> (any ProjectWatch)?
 
-    /// Refuses new changes, makes the submitted ones durable, and releases all resources except those of sessions, each of
-    /// which must be closed on its executor. Blocks until done; do not call it from a completion.
+    /// Refuses new changes, makes the submitted ones durable, and releases all resources except those of sessions, each
+    /// of which must be closed on its executor. Blocks until done; do not call it from a completion.
     func close()
 }
 
@@ -93,19 +94,19 @@ public typealias Completion<Value> = (Result<Value, StorageError>) -> Void
 
 /// The use of a store by one executor. Only code that runs on the executor may use a session.
 ///
-/// The facets share these guarantees: a change is atomic, durable when its completion reports success, and visible to every
-/// read that starts afterwards, through any session and in any process. A session's changes are applied in the order in
-/// which they are submitted. A store that fails reports an error: `nil` only means that there is nothing.
+/// The facets share these guarantees: a change is atomic, durable when its completion reports success, and visible to
+/// every read that starts afterwards, through any session and in any process. A session's changes are applied in the
+/// order in which they are submitted. A store that fails reports an error: `nil` only means that there is nothing.
 public protocol StoreSession: ProfileStore, AttributeStore, StickyDocumentStore, EventStore, ProjectStore,
     AuditStore
 {
-    /// Opens what lookups need ahead of the first one, such as connections: it might fail later, when the store is damaged.
+    /// Opens in advance what lookups need, such as connections, so that a failure shows before the first lookup.
     ///
     /// - Throws: ``StorageError/unavailable(reason:)``, ``StorageError/closed``
     func prepareLookups() throws(StorageError)
 
-    /// Begins a batch of lookups, none of which may be older than this call. Within the batch they may share one snapshot,
-    /// or one message over the network.
+    /// Begins a batch of lookups, none of which may be older than this call. Within the batch they may share one
+    /// snapshot, or one message over the network.
     func beginBatch()
 
     /// Ends the batch and releases its snapshot, before the executor waits.
@@ -135,7 +136,7 @@ public enum StorageError: Error, Hashable, Sendable {
     case damaged(reason: String)
     /// The user was erased while the change waited for its transaction. Nothing was stored; the caller may retry.
     case erased
-    /// The store is only read at present. Nothing was stored; the caller may retry later.
+    /// The store is read-only at present. Nothing was stored; the caller may retry later.
     case readOnly
     /// The store is closed or closing.
     case closed

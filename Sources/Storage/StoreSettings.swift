@@ -1,16 +1,16 @@
 /// The settings that every store has.
 public struct StoreSettings: Sendable {
     public var rules = ProfileRules()
-    /// The maximum number of changes that wait for one writer; more are refused. The SQLite store has one writer, and each
-    /// session of the PostgreSQL store is one.
+    /// The maximum number of changes that wait for one writer; more are refused. The SQLite store has one writer, and
+    /// each session of the PostgreSQL store is one.
     public var waitingChanges = 10_000
-    /// How long the oldest of them may have waited, in seconds; beyond it further changes are refused, and a
-    /// PostgreSQL store gives up contended ones.
+    /// How long the oldest of them may have waited, in seconds. Beyond it further changes are refused, and the
+    /// PostgreSQL store no longer retries changes after conflicts.
     public var waitingSeconds = 5.0
     /// Whether this process deletes expired and old data in the background.
     public var deletesOld = true
-    /// Whether the database is only read, so that nothing is deleted or migrated and a copy into it may still be brought up
-    /// to date. The store itself still accepts changes; a ``ReadOnlyStore`` refuses them.
+    /// Whether the database is only read, so that nothing is deleted or migrated and a copy into it may still be
+    /// brought up to date. The store itself still accepts changes; a ``ReadOnlyStore`` refuses them.
     public var isReadOnly = false
     /// The interval between sweeps for data to delete, in seconds.
     public var retentionInterval = 5.0

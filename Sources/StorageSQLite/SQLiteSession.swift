@@ -1,8 +1,8 @@
 import Bucketing
 import Storage
 
-/// The use of a ``SQLiteStore`` by one executor. Lookups complete before the call returns, from the caches or the database.
-/// Scans are read in the background, and changes are made on the writer's queue; both complete on the executor.
+/// The session of one executor with a ``SQLiteStore``. Lookups complete before the call returns, from the caches or the
+/// database. Scans run in the background, and changes on the writer's queue; both complete on the executor.
 final class SQLiteSession: StoreSession {
     let store: SQLiteStore
     let executor: any StoreExecutor

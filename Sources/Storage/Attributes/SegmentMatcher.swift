@@ -1,7 +1,8 @@
 public import Bucketing
 public import JSON
 
-/// The conditions of a segment or an audience, compiled to attribute numbers so that a scan evaluates millions of records in place.
+/// The conditions of a segment or an audience, compiled to attribute numbers so that a scan evaluates millions of
+/// records in place.
 public struct SegmentMatcher: Sendable {
     private let test: BoundCondition
 
@@ -27,7 +28,7 @@ private indirect enum BoundCondition: Sendable {
     case and([BoundCondition])
     case or([BoundCondition])
     case not(BoundCondition)
-    /// True for everybody whom the condition does not certainly admit.
+    /// True for every user for whom the condition is false or unknown.
     case outside(BoundCondition)
     case attribute(UInt32, AttributeTest)
     /// A leaf that does not depend on stored attributes.

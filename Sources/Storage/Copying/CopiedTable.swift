@@ -1,7 +1,8 @@
 /// A table in the form that all stores can read and write, so that one store's content can become another's.
 ///
-/// Names and columns are those of `migrations/`. Two tables differ between stores: ``users`` is a profile and the attributes
-/// of one user, wherever a store keeps them; ``variationUsers`` and ``variationGoals`` are the tallies, added up.
+/// Names and columns are those of `migrations/`. Two tables differ between stores: ``users`` is a profile and the
+/// attributes of one user, wherever a store keeps them; ``variationUsers`` and ``variationGoals`` are the tallies,
+/// added up.
 public enum CopiedTable: String, Sendable, CaseIterable {
     case datafiles
     case attributes
@@ -141,7 +142,7 @@ public struct CopiedRow: Sendable, Equatable {
         self.values = values
     }
 
-    /// Negative if its key comes before the other's, positive if behind.
+    /// Negative if its key comes before the other's, positive if after.
     package func compareKey(_ other: CopiedRow, in table: CopiedTable) -> Int {
         for index in 0..<min(table.keyCount, values.count, other.values.count) {
             let order = values[index].compare(other.values[index])
@@ -151,7 +152,7 @@ public struct CopiedRow: Sendable, Equatable {
     }
 }
 
-/// The numbers that a store gave last, so that the copy gives none of them again.
+/// The last numbers that a store has assigned, so that the copy assigns none of them again.
 public struct CopiedCounters: Sendable, Equatable {
     public var newestDatafile: Int64
     public var newestAttribute: Int64

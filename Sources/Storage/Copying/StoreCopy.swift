@@ -38,12 +38,12 @@ public struct CopyError: Error, Sendable, CustomStringConvertible {
     }
 }
 
-/// Makes one database the copy of another.
+/// Copies one database to another.
 ///
-/// Both are read in the order of keys, and what differs is written. So an interrupted copy goes on where it was, and a copy
-/// of a database that was changed in the meantime is brought up to date. In the end both are read again and compared.
+/// Both are read in the order of keys, and differences are written. So an interrupted copy continues where it stopped,
+/// and an outdated copy is updated. In the end both are read again and compared.
 public struct StoreCopy {
-    /// What was read back of a table from both sides.
+    /// The checksums of a table in both databases, read after the copy.
     public struct Comparison: Sendable {
         public let table: CopiedTable
         public let source: TableChecksum
@@ -73,8 +73,8 @@ public struct StoreCopy {
     /// Copies, compares, and completes the copy if everything is equal.
     ///
     /// - Returns: the number of rows written or deleted, and the comparison of all tables.
-    /// - Throws: ``CopyError``, and errors of the databases; the target is unfinished then, and the same copy may be run
-    ///   again.
+    /// - Throws: ``CopyError``, and errors of the databases; the target is unfinished then, and the same copy may be
+    ///   run again.
     public func run() throws -> (written: Int, comparisons: [Comparison]) {
         _ = try target.begin(copyOf: source.name)
         var written = 0
@@ -102,7 +102,7 @@ public struct StoreCopy {
             old.removeAll(keepingCapacity: true)
             new.removeAll(keepingCapacity: true)
         }
-        // What is written has keys before the target's next row, which has been read: it is not read again.
+        // Written rows have keys before the target's next row, which has been read already, so they are not read again.
         while true {
             let (here, there) = (try wanted.row(), try found.row())
             guard here != nil || there != nil else { break }

@@ -1,6 +1,6 @@
 public import Bucketing
 
-/// A time in which an experiment's traffic allocation stayed the same in one project.
+/// A period in which an experiment's traffic allocation stayed the same in one project.
 ///
 /// Results compare the users of a variation with the allocation under which they got it, so that a change of weights
 /// is no sample ratio mismatch.
@@ -60,7 +60,7 @@ public struct UserCounts: Sendable, Equatable {
     }
 }
 
-/// What was tallied of an experiment, for one goal, as of one moment.
+/// The tallies of an experiment for one goal, from one snapshot.
 public struct ExperimentTally: Sendable {
     /// The users enrolled on a day: how many there are, and what they did for the goal since.
     public struct Day: Sendable, Equatable {

@@ -161,7 +161,7 @@ public protocol EventStore: AnyObject {
     func goalEvents(
         of userID: Identifier, before number: Int64, limit: Int, _ completion: @escaping Completion<[StoredGoalEvent]>)
 
-    /// Reads what was tallied of an experiment for a goal: by variation, allocation period and day of enrolment.
+    /// Reads the tallies of an experiment for a goal: by variation, allocation period and day of enrollment.
     func tally(experimentID: Identifier, goal: Identifier, _ completion: @escaping Completion<ExperimentTally>)
 
     /// Reads the goals that users of an experiment reached before or since their exposure.

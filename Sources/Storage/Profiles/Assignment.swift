@@ -69,8 +69,8 @@ public struct ExperimentBucketMap: Sendable, Hashable {
         self.entries = entries
     }
 
-    /// Sorts by the first 16 bytes behind those that all ids begin with, as numbers, and by the whole ids only where these
-    /// are the same: to compare two texts takes many times as long.
+    /// Sorts by the 16 bytes after the common prefix of all ids, compared as numbers, and by the whole ids only if
+    /// these are equal: comparing texts takes many times as long.
     private static func sorted(_ entries: [Entry]) -> [Entry] {
         let start = commonPrefixLength(entries)
         let keys = entries.enumerated().map { (key: sortKey($1.experimentID, from: start), index: $0) }
@@ -93,7 +93,7 @@ public struct ExperimentBucketMap: Sendable, Hashable {
         return length
     }
 
-    /// 16 bytes of an id, with zeros behind a shorter one.
+    /// 16 bytes of an id; a shorter one is padded with zeros.
     private static func sortKey(_ experimentID: Identifier, from start: Int) -> (UInt64, UInt64) {
         var (high, low): (UInt64, UInt64) = (0, 0)
         var text = experimentID.string

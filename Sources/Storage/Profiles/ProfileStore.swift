@@ -77,14 +77,14 @@ extension ProfileChange.Operation {
     }
 }
 
-/// Joins what is stored about an anonymous user to an account, atomically; see ``MergeRules``.
+/// Merges everything stored about an anonymous user into an account, atomically; see ``MergeRules``.
 public struct ProfileMerge: Sendable {
     /// The account, which keeps its id.
     public var userID: Identifier
     /// The anonymous user, of whom nothing is left after the merge. Differs from ``userID``.
     public var anonymousID: Identifier
-    /// Whose assignments and attributes win where both have one: with `keep` the account's, with `replace` the anonymous
-    /// user's.
+    /// Whose assignments and attributes win where both have one: with `keep` the account's, with `replace` the
+    /// anonymous user's.
     public var conflictRule: ProfileChange.ConflictRule
 
     public init(userID: Identifier, anonymousID: Identifier, conflictRule: ProfileChange.ConflictRule = .keep) {
@@ -149,11 +149,11 @@ public protocol ProfileStore: AnyObject {
 
     /// Applies a change.
     ///
-    /// - Parameter author: the admin whose change the audit log records. Erasing a user also removes the user's id and the
-    ///   values before and after from existing entries. `nil` for a change that is not recorded.
+    /// - Parameter author: the admin whose change the audit log records. Erasing a user also removes the user's id and
+    ///   the values before and after from existing entries. `nil` for a change that is not recorded.
     func submit(_ change: ProfileChange, by author: Author?, _ completion: @escaping Completion<ProfileChangeResult>)
 
-    /// Joins an anonymous user to an account and records that in the audit log.
+    /// Merges an anonymous user into an account and records that in the audit log.
     func merge(_ merge: ProfileMerge, by author: Author, _ completion: @escaping Completion<ProfileMergeResult>)
 
     /// Applies changes in order. A refused change does not affect the others.

@@ -2,7 +2,7 @@ public import Bucketing
 public import JSON
 
 extension AuditEntry {
-    /// The maximum size of the values before and after a change, in bytes. Of a greater one only its size is kept.
+    /// The maximum size of the values before and after a change, in bytes. For a greater one only the size is kept.
     private static let maximumDetail = 4_096
     /// The maximum size of a target, in bytes.
     private static let maximumTarget = 1_024

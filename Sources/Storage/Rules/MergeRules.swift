@@ -3,18 +3,18 @@ import Bucketing
 /// The rules of merging an anonymous user into an account, as at login. Nothing is counted twice, and nothing is lost:
 ///
 /// - Assignments: where both have one, the ``ProfileMerge/conflictRule`` decides, except that an override wins over any
-///   assignment that is none. What the account takes over becomes ``Assignment/Source/merged``, keeps when it was
-///   assigned, and is renewed as by a save; an override stays one.
+///   other assignment. What the account takes over becomes ``Assignment/Source/merged``, keeps its `assignedAt`, and is
+///   renewed as by a save; an override stays an override.
 /// - Exposures: for each experiment the earlier one counts. Different variations mean that the user was exposed to
 ///   several.
 /// - Goal events: the account gets all, except those whose sender's id it has already.
-/// - Attributes: by the conflict rule, each for itself.
+/// - Attributes: by the conflict rule, each independently.
 /// - Variations forced for a test: the account's win.
 /// - Entries of the audit log about the anonymous user become the account's.
 /// - Sticky documents stay as they are: the SDKs that use them look for each attribute's own.
 ///
-/// Nothing else stays under the anonymous id. It may be used anew: what arrives for it later begins another profile, which the
-/// next merge joins. Repeating a merge therefore changes nothing.
+/// Nothing else stays under the anonymous id. It may be used again: later data for it begin a new profile, which the
+/// next merge takes over. Repeating a merge therefore changes nothing.
 public struct MergeRules: Sendable {
     public var profiles: ProfileRules
 
@@ -101,8 +101,8 @@ public struct MergeRules: Sendable {
         }
     }
 
-    /// - Parameter defined: the schema's attributes. Values of a deleted one must not move to a user from whom they have
-    ///   been deleted already.
+    /// - Parameter defined: the schema's attributes. Values of a deleted one must not move to a user from whom they
+    ///   have been deleted already.
     private static func attributes(
         _ account: AttributeRecord?, _ anonymous: AttributeRecord?, _ rule: ProfileChange.ConflictRule,
         defined: Set<UInt32>
@@ -166,7 +166,7 @@ public struct MergeRules: Sendable {
             for (stored, deleted) in [(own, deleted.account), (other, deleted.anonymous)] {
                 guard let stored else { continue }
                 for (key, total) in deleted where key.experimentID == experimentID {
-                    // Of an event before the later exposure, nobody knows any more whether it was before the first one.
+                    // For a deleted event before the later exposure it is unknown whether it was before the first one.
                     totals[key.goal, default: UserGoal()].add(
                         total, withBefore: stored.exposure.happenedAt == first)
                 }
@@ -192,7 +192,7 @@ public struct MergeRules: Sendable {
         return merged
     }
 
-    /// What a user's totals count of events that retention has deleted since.
+    /// The parts of a user's totals that come from events that retention has deleted since.
     private static func deletedTotals(_ records: UserRecords) -> [UserRecords.TotalKey: UserGoal] {
         var deleted = records.totals
         for event in records.goalEvents {
@@ -217,7 +217,7 @@ extension UserGoal {
         }
     }
 
-    /// Adds the total of deleted events. Where none are left, a value is only what rounding has left of it.
+    /// Adds the total of deleted events. If their count is 0, the value is only a rounding error and is ignored.
     fileprivate mutating func add(_ deleted: UserGoal, withBefore: Bool) {
         if deleted.afterCount > 0 {
             afterCount += deleted.afterCount

@@ -14,7 +14,8 @@ public struct ProfileRules: Sendable {
 
     /// Applies one change if its condition holds.
     ///
-    /// - Parameter anonymous: the stored profile that the user's assignments are made beside, if there is one.
+    /// - Parameter anonymous: the profile of ``ProfileChange/Operation/assign(_:decidedWith:beside:)``, if there is
+    ///   one.
     /// - Throws: ``StorageError/conditionFailed``, ``StorageError/tooManyAssignments(limit:)``
     public func apply(
         _ change: ProfileChange, to stored: ProfileRecord?, beside anonymous: ProfileRecord? = nil, at now: Timestamp
@@ -118,7 +119,7 @@ public struct ProfileRules: Sendable {
             } else if let other = anonymous?[proposal.experimentID],
                 other.source == .override || other.variationID != proposal.replacing
             {
-                // What the anonymous user has by now wins over what was decided before.
+                // The present assignment of the anonymous user wins over the earlier decision.
                 assignment = takenOver(other, at: now)
                 return
             }
@@ -163,7 +164,8 @@ public struct ProfileRules: Sendable {
 }
 
 extension ProfileChange.Operation {
-    /// A lower bound of the resulting number of assignments: too many are refused before they are sorted in.
+    /// A lower bound of the resulting number of assignments, so that too many are refused before the work of inserting
+    /// them.
     fileprivate var minimumAssignments: Int {
         switch self {
         case .replace(let map), .merge(let map, _): map.entries.count
@@ -189,7 +191,7 @@ extension ProfileChange.Operation {
     }
 }
 
-/// A decoded profile under change.
+/// A decoded profile that is being changed.
 struct ProfileDraft {
     struct Entry {
         let experimentID: Identifier
@@ -214,7 +216,7 @@ struct ProfileDraft {
     var isEmpty: Bool { entries.isEmpty }
     var record: ProfileRecord { ProfileRecord(ascending: entries) }
 
-    /// Lends the assignment in an experiment for a change, which may set or remove it.
+    /// Passes the assignment in an experiment to a closure, which may change, set or remove it.
     mutating func update(_ experimentID: Identifier, _ change: (inout Assignment?) -> Void) {
         let index = index(of: experimentID)
         next = index + 1

@@ -11,7 +11,8 @@ final class CommitNotices: Sendable {
             var bytes = 0
         }
 
-        /// The approximate capacity in bytes. The inbox of an idle reader that overflows tells it to clear its cache instead.
+        /// The approximate capacity in bytes. If the inbox of an idle reader overflows, the reader clears its cache
+        /// instead.
         private static let capacity = 2 << 20
         private let contents = Mutex(Contents())
         private let isFilled = Atomic<Bool>(false)
@@ -188,7 +189,8 @@ struct LogHeader: Equatable, Sendable {
         commits == former.commits &+ 1
     }
 
-    /// The offset of the log's end, and the size of a page in it, in bytes: https://sqlite.org/walformat.html, section 1.
+    /// The offset of the log's end, and the size of a page in it, in bytes: https://sqlite.org/walformat.html, section
+    /// 1.
     var end: (offset: Int64, frameSize: Int64) {
         withUnsafeBytes(of: words) { words in
             // 65,536 is encoded as 1.

@@ -18,7 +18,7 @@ public final class SQLiteCopy: CopyTarget {
         }
     }
 
-    /// A database to copy, which servers may be using.
+    /// Opens the source of a copy, which servers may use at the same time.
     ///
     /// - Throws: ``DatabaseError`` if it does not exist, or is not of this release's version.
     public static func source(path: String) throws(DatabaseError) -> SQLiteCopy {
@@ -28,14 +28,14 @@ public final class SQLiteCopy: CopyTarget {
         return try SQLiteCopy(path)
     }
 
-    /// A database that is to become a copy; it is made if it does not exist.
+    /// Opens the target of a copy; creates it if it does not exist.
     ///
     /// - Throws: ``DatabaseError``
     public static func target(path: String) throws(DatabaseError) -> SQLiteCopy {
         try DatabaseFile(path: path).prepare(lockTimeout: 10)
         let copy = try SQLiteCopy(path)
         do throws(SQLiteError) {
-            // Until the last transaction an interrupted copy may lose what it has written last: it is written again.
+            // Before its last transaction, an interrupted copy may lose its last writes: they are written again.
             try copy.connection.execute("PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = 16384")
         } catch {
             throw DatabaseError(path, error)
@@ -101,7 +101,7 @@ public final class SQLiteCopy: CopyTarget {
         var joined: [CopiedRow] = []
         joined.reserveCapacity(limit)
         var (left, right) = (profiles[...], attributes[...])
-        // The users behind the last one of a full page are not known yet.
+        // The users after the last one of a full page are not known yet.
         while joined.count < limit {
             guard let profile = left.first, let attribute = right.first else {
                 let isCut = left.isEmpty ? profiles.count == limit : attributes.count == limit
@@ -163,8 +163,8 @@ public final class SQLiteCopy: CopyTarget {
             }
             guard table != .users else { return try insertUsers(new) }
             let places = (1...table.columns.count).map { "?\($0)" }.joined(separator: ", ")
-            // Rows of other keys give way that have the same number, or the same event of one sender, in a copy that is
-            // out of date.
+            // In an outdated copy, rows with other keys may have the same number, or the same sender's id: they are
+            // replaced.
             let insert = try statement(
                 "INSERT OR REPLACE INTO \(table.rawValue) (\(table.columnNames.joined(separator: ", "))) VALUES (\(places))"
             )
@@ -260,7 +260,7 @@ extension Statement {
     }
 }
 
-/// The mark of a database that is or was the target of a copy. The first server that uses a complete copy takes it away.
+/// The mark of a database that is or was the target of a copy. The first server that uses a complete copy removes it.
 enum CopyState {
     static func read(_ connection: Connection) throws(SQLiteError) -> (source: String, isComplete: Bool)? {
         guard try connection.integer("SELECT count(*) FROM sqlite_schema WHERE name = 'copy_state'") > 0 else {
@@ -279,7 +279,7 @@ enum CopyState {
         }
     }
 
-    /// - Parameter ends: whether the database is going to be used, so that no other copy may follow.
+    /// - Parameter ends: whether to remove the mark of a complete copy, because a server uses the database from now on.
     /// - Throws: ``DatabaseError`` if a copy into the database is not complete.
     static func expectFinished(path: String, ends: Bool = false) throws(DatabaseError) {
         let state: (source: String, isComplete: Bool)?

@@ -3,7 +3,7 @@ import Dispatch
 import Storage
 import Synchronization
 
-/// Reads on a queue of its own, one request at a time, for what event loops must not wait for.
+/// Reads on its own queue, one request at a time, so that event loops need not wait.
 final class BackgroundReader: @unchecked Sendable {
     // Safe: mutable state is accessed on the queue only.
     private let file: DatabaseFile
@@ -59,8 +59,8 @@ final class BackgroundReader: @unchecked Sendable {
     }
 }
 
-/// Scans the attributes of all users in the background, in steps of a few milliseconds. Each step is a read of its own, so
-/// that concurrent scans alternate and none blocks checkpoints.
+/// Scans the attributes of all users in the background, in steps of a few milliseconds. Each step is a separate read,
+/// so that concurrent scans alternate and none blocks checkpoints.
 final class SegmentReader: Sendable {
     private let reader: BackgroundReader
     private let scans = Atomic<Int>(0)

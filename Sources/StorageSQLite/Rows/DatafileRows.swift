@@ -32,8 +32,8 @@ enum DatafileRows {
         }
     }
 
-    /// - Parameter count: how many datafiles of a project are kept. An older one may be there besides, but was perhaps not
-    ///   the last before the time.
+    /// - Parameter count: the number of datafiles that are kept of a project. Of older ones some were deleted, so that
+    ///   it is unknown which was active at the time.
     static func active(
         sdkKey: String, at time: Timestamp, keeping count: Int, on connection: Connection
     ) throws(SQLiteError) -> StoredDatafile? {

@@ -49,7 +49,7 @@ enum GoalEventRows {
         }
     }
 
-    /// Makes the events of one user those of another, and deletes those whose sender's id the other has.
+    /// Moves the events of one user to another, and deletes those with a sender's id that the other user has already.
     static func move(
         from former: Identifier, to userID: Identifier, in transaction: WriteTransaction
     ) throws(SQLiteError) {
@@ -68,7 +68,7 @@ enum GoalEventRows {
         }
     }
 
-    /// Deletes the oldest events that were received before a time. What was tallied of them stays.
+    /// Deletes the oldest events that were received before a time. The tallies keep counting them.
     ///
     /// - Returns: the number of deleted events.
     static func deleteOldest(

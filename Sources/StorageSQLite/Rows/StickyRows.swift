@@ -19,7 +19,7 @@ enum StickyRows {
         }
     }
 
-    /// Merges a change into a document; returns it as it now is.
+    /// Merges a change into a document, and returns the result.
     static func apply(
         _ change: StickyChange, limit: Int, in transaction: WriteTransaction
     ) throws -> StickyDocument {

@@ -4,7 +4,7 @@ import Storage
 
 /// The `variation_users` and `variation_goals` tables.
 enum VariationRows {
-    /// Adds what a transaction changes in the tallies.
+    /// Applies the changes of a transaction to the tallies.
     static func add(_ changes: TallyChanges, in transaction: WriteTransaction) throws(SQLiteError) {
         for (key, change) in changes.users { try add(change, to: key, in: transaction) }
         for (key, change) in changes.goals {
@@ -90,7 +90,7 @@ enum VariationRows {
         return tally
     }
 
-    /// Returns what was tallied of an experiment for a goal. Call it in a transaction, so that all tables agree.
+    /// Returns the tallies of an experiment for a goal. Call it in a transaction, so that all tables agree.
     static func tally(
         experimentID: Identifier, goal: Identifier, on connection: Connection
     ) throws(SQLiteError) -> ExperimentTally {
@@ -152,7 +152,7 @@ enum AllocationPeriodRows {
         }
     }
 
-    /// - Returns: an empty allocation, with which no count is compared, if the text is damaged.
+    /// - Returns: an empty allocation if the text is damaged, so that no counts are compared with it.
     private static func decode(_ text: String) -> TrafficAllocation {
         guard let value = try? JSONParser().parse(text), let allocation = try? TrafficAllocation(json: value) else {
             return TrafficAllocation(ranges: [])

@@ -2,13 +2,13 @@ import Bucketing
 import Dispatch
 import Storage
 
-/// The users erased by other processes: what this process received of them before, and still had waiting, must not restore
-/// them. Used on the writer's queue, in its transactions.
+/// The users that other processes have erased: changes that this process received before an erasure, and that still
+/// wait, must not restore the user. Used on the writer's queue, in its transactions.
 ///
-/// Times are those of the monotonic clock, which all processes on the machine share. They are read within the transaction
-/// of the erasure, so that later erasures have later times.
+/// Times are those of the monotonic clock, which all processes on the machine share. They are read within the
+/// transaction of the erasure, so that later erasures have later times.
 struct Erasures {
-    /// How long an erasure is remembered, in nanoseconds. What has waited longer is not stored at all.
+    /// How long an erasure is remembered, in nanoseconds. Changes that have waited longer are not stored.
     static let memory: UInt64 = 3_600_000_000_000
 
     /// When the transaction began.

@@ -29,7 +29,7 @@ final class WriteTransaction {
     private(set) var hasWritten = false
     /// Read at its first use.
     private var newestDatafileVersion: Int64?
-    /// Those of the experiments to which users were exposed, as this transaction leaves them.
+    /// The allocation periods of experiments, including those that this transaction has added.
     private var allocationPeriods: [Identifier: [AllocationPeriod]] = [:]
 
     /// - Parameters:
@@ -43,8 +43,8 @@ final class WriteTransaction {
 
     /// Makes one change of the transaction.
     ///
-    /// - Parameter change: a `StorageError` that it throws fails only this change, and must be thrown before anything is
-    ///   written. A ``SQLiteError`` fails the whole transaction.
+    /// - Parameter change: a `StorageError` that it throws fails only this change, and must be thrown before anything
+    ///   is written. A ``SQLiteError`` fails the whole transaction.
     func result<Value>(of change: () throws -> Value) throws(SQLiteError) -> Result<Value, StorageError> {
         let refusal: StorageError
         do {
@@ -130,7 +130,7 @@ final class WriteTransaction {
         hasWritten = true
     }
 
-    /// Tells all processes to drop what they have waiting of the erased users.
+    /// Records the erasures, so that all processes drop waiting changes of the erased users.
     ///
     /// - Returns: the time of the erasure; `nil` if nobody was erased.
     func recordErasures() throws(SQLiteError) -> UInt64? {
@@ -212,11 +212,11 @@ final class WriteTransaction {
 
 @available(*, unavailable) extension WriteTransaction: Sendable {}
 
-/// One or more changes that wait for a transaction. Once submitted it is used on the writer's queue, and at last on the
+/// One or more changes that wait for a transaction. Once submitted it is used on the writer's queue, and finally on the
 /// executor that submitted it.
 final class PendingWrite: @unchecked Sendable {
-    // Safe: mutable state is accessed on the writer's queue, and later on the executor. Not generic: a generic class would
-    // handle its values through run-time metadata, for each change.
+    // Safe: mutable state is accessed on the writer's queue, and later on the executor. Not generic: a generic class
+    // would handle its values through run-time metadata, for each change.
 
     /// Reports the results to the submitter, on its executor.
     typealias Report = @Sendable () -> Void

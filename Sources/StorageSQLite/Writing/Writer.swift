@@ -102,8 +102,8 @@ final class Writer: Sendable {
             })
     }
 
-    /// Schedules changes for one transaction, in order; each may be refused individually. Cheaper than submitting them one
-    /// by one.
+    /// Schedules changes for one transaction, in order; each may be refused individually. Cheaper than submitting them
+    /// one by one.
     func submit<Change: Sendable, Value: Sendable>(
         on executor: any StoreExecutor, _ changes: [Change],
         _ body: @escaping @Sendable (Change, WriteTransaction) throws -> Value,
@@ -226,7 +226,7 @@ final class Writer: Sendable {
                 return state.failure == nil
             }
             if isFirst { configuration.report(.writesFail(reason: error.asStorageError.description)) }
-            // The writes behind it would wait as long for the same lock.
+            // The writes after it would wait as long for the same lock.
             let others = error.isBusy ? takeWaiting(.max) : []
             state.withLock { $0.metrics.failedChanges += UInt64(Self.changes(batch + others)) }
             report(batch + others, error.asStorageError)
@@ -326,7 +326,7 @@ final class Writer: Sendable {
         let seen = filesSeen.value
         if !batch.allSatisfy({ $0.submittedAt < seen }) { try file.expectInPlace() }
         if let open = connection.value, !open.isWorn { return open }
-        // Open the new connection before closing the worn one: SQLite deletes the log with the last connection.
+        // Open the new connection before closing the old one: SQLite deletes the log with the last connection.
         let fresh = try file.writer(lockTimeout: configuration.lockTimeout)
         connection.value = fresh
         return fresh
@@ -359,7 +359,7 @@ final class Writer: Sendable {
                 "Times that the write-ahead log could not be copied into the database.", checkpointer.failures),
             StoreMetric(
                 "holdfast_store_user_filter_bytes", .gauge,
-                "Bytes of the filter that tells who has no profile, also of one that is being filled.",
+                "Bytes of the filter of users with a profile, including one that is being filled.",
                 UInt64(userFilter.bytes)),
             StoreMetric("holdfast_store_database_bytes", .gauge, "Size of the database file.", UInt64(sizes.database)),
             StoreMetric("holdfast_store_log_bytes", .gauge, "Size of the write-ahead log.", UInt64(sizes.log)),
@@ -376,7 +376,7 @@ final class Writer: Sendable {
 
     // MARK: Closing
 
-    /// Commits what waits, moves the log into the database, and closes it.
+    /// Commits waiting changes, copies the log into the database, and closes it.
     func close() {
         state.withLock { $0.isClosed = true }
         queue.sync {
