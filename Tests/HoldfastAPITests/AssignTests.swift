@@ -55,7 +55,7 @@ import Testing
         server.stop()
     }
 
-    @Test func `An invalid datafile is refused with every place, and the former stays in force`() throws {
+    @Test func `An invalid datafile is refused with every place, and the former one stays active`() throws {
         _ = try server.request("PUT", "/v1/experiments/checkout", AssignSamples.definition)
         let refused = try server.request("PUT", "/v1/datafile", #"{"version":"4","sdkKey":"default"}"#)
         #expect(refused.status == 400)

@@ -23,7 +23,7 @@ import Testing
         return client
     }
 
-    @Test func `A client is told what is in force, and within a second of changes by any process`() throws {
+    @Test func `A client is notified of the active datafile, and within a second of changes by any process`() throws {
         let servers = [try ServerProcess(database: database), try ServerProcess(database: database)]
         try ChangeSamples.put(servers[0])
         let client = try open(servers[0], "/v1/changes?sdk_key=default")

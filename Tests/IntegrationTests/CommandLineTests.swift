@@ -276,7 +276,7 @@ import Testing
         #expect(try server.request("GET", "/v1/profiles/zoe").text == profile("zoe", ["1": "2"]))
     }
 
-    @Test func `A restart puts a datafile in force if it has changed, and undoes nothing that was changed since`()
+    @Test func `A restart activates a datafile if it has changed, and undoes nothing that was changed since`()
         throws
     {
         func datafile(revision: String) throws -> [String] {
@@ -302,7 +302,7 @@ import Testing
         let third = try ServerProcess(database: database, datafile(revision: "9"))
         #expect(try experiment(third) == ["Running", "9"])
         third.stop()
-        // One that is taken back is another one than was put in force last.
+        // One that is taken back is another one than the one that was activated last.
         let fourth = try ServerProcess(database: database, datafile(revision: "7"))
         #expect(try experiment(fourth) == ["Running", "7"])
         fourth.stop()

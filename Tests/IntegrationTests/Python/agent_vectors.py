@@ -11,7 +11,7 @@ import requests
 
 
 class Project:
-    """One datafile in force, over one kept connection."""
+    """One active datafile, over one kept connection."""
 
     def __init__(self, session, url, sdk_key):
         self.session = session

@@ -12,7 +12,7 @@ struct DatafileExperiment: Sendable {
         DatafileExperiment(key: "beta", id: "9002", variations: ["90021", "90022"]),
     ]
 
-    /// Puts all in force, and waits until each server on the database knows them.
+    /// Activates all, and waits until each server on the database knows them.
     static func make(on servers: [ServerProcess]) throws {
         for experiment in all {
             let response = try servers[0].request(

@@ -4,7 +4,7 @@ import TestSupport
 struct OperationGenerator {
     /// Experiments of no datafile, in which any variation may be saved.
     private static let free = ["p1", "p2", "p3"]
-    /// Experiments of the datafile that ``DatafileExperiment`` puts in force.
+    /// Experiments of the datafile that ``DatafileExperiment`` activates.
     private static let known = DatafileExperiment.all
 
     private let client: Int
