@@ -8,11 +8,6 @@ public struct ConnectionString: Sendable {
         self.text = text
     }
 
-    /// Whether a setting of `--database` names a PostgreSQL database, and not a file.
-    public var isPostgreSQL: Bool {
-        text.hasPrefix("postgresql://") || text.hasPrefix("postgres://")
-    }
-
     var isWellFormed: Bool { parsed != nil }
 
     /// Whether it has a password. `true` for a malformed string, which may contain one.

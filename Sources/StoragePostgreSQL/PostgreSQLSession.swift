@@ -380,7 +380,7 @@ final class PostgreSQLSession: StoreSession, @unchecked Sendable {
         writers[0].connection.run([Self.probeStatement(.integer(slot))]) { [self] result in
             switch result {
             case .success:
-                store.probeSucceeded()
+                store.didProbe()
                 completion(.success(()))
             case .failure(let error): completion(.failure(error.asStorageError))
             }

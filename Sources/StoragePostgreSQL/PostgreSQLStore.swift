@@ -171,7 +171,7 @@ public final class PostgreSQLStore: Store {
     }
 
     /// Notes that a probe was written, so the store works again.
-    func probeSucceeded() {
+    func didProbe() {
         let hasRecovered = state.withLock { state in
             defer { state.failure = nil }
             return state.failure != nil

@@ -133,7 +133,7 @@ import Testing
         #expect(again["left_out"] == [])
     }
 
-    @Test func `The days of enrolment add up to the totals`() throws {
+    @Test func `The days of enrollment add up to the totals`() throws {
         let server = try startTestServer()
         #expect(try server.request("PUT", "/v1/experiments/e", #"{"variations":["control","new"]}"#).status == 201)
         let today = systemWallClock()

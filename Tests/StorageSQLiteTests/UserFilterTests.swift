@@ -72,7 +72,7 @@ extension SQLiteStoreTests {
             knownUsers.add([hash])
             knownUsers.scanIfNeeded()
             store.awaitScan()
-            knownUsers.hasCommitted(Commit(number: 1), after: knownUsers.last.header)
+            knownUsers.didCommit(Commit(number: 1), after: knownUsers.last.header)
             let filter = try #require(knownUsers.filter(asOf: Commit(number: 1)))
             #expect(filter.mayContain(hash))
         }
@@ -172,7 +172,7 @@ extension SQLiteStoreTests {
             #expect(try reader.profile(of: "nobody") == nil)
             store.awaitScan()
             #expect((1...(4 << 20)).contains(store.metrics().userFilterBytes))
-            store.writer.userFilter.hasCommitted(Commit(number: 1), after: nil)
+            store.writer.userFilter.didCommit(Commit(number: 1), after: nil)
         }
 
         @Test("A file that replaced the database is not used")

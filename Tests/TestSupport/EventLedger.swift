@@ -70,7 +70,7 @@ struct EventLedger {
         }
     }
 
-    /// - Parameter day: the day of enrolment; `nil` for all.
+    /// - Parameter day: the day of enrollment; `nil` for all.
     func tallies(_ experiment: Identifier, _ goal: Identifier, day: Int64? = nil) -> [VariationTally] {
         var tallies: [Identifier: VariationTally] = [:]
         let users = Self.users.compactMap { tally(of: $0, experiment, goal) } + (kept[[experiment, goal]] ?? [])
@@ -92,8 +92,8 @@ struct EventLedger {
         return counts
     }
 
-    /// Returns the period and variation of a user whom results count. An exposure belongs to the period of its datafile, or
-    /// of its time if that was earlier; what arrives later does not move it.
+    /// Returns the period and variation of a user whom results count. An exposure belongs to the period of its
+    /// datafile, or of its time if that was earlier; what arrives later does not move it.
     private func counted(
         _ user: Identifier, _ experiment: Identifier
     ) -> (period: Int64, variationID: Identifier)? {
@@ -106,7 +106,7 @@ struct EventLedger {
         return (period.number, first.variationID)
     }
 
-    /// What one user contributes, and the day of enrolment; `nil` for a user without exposure.
+    /// What one user contributes, and the day of enrollment; `nil` for a user without exposure.
     private func tally(
         of user: Identifier, _ experiment: Identifier, _ goal: Identifier
     ) -> (day: Int64, tally: VariationTally)? {

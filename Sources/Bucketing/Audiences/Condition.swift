@@ -12,7 +12,7 @@ package indirect enum Condition: Sendable {
     case missingAudience(String)
     /// A segment, which is defined outside the datafile; its conditions are looked up when they are evaluated.
     case segment(Identifier)
-    /// True for everybody whom the segment does not certainly have; never unknown.
+    /// True for users who are not in the segment, and for users for whom that is unknown.
     case outsideSegment(Identifier)
     /// Conditions that take long enough to evaluate that the result is worth caching, see ``ConditionCache``.
     case cached(ConditionCache.Subject, Condition)

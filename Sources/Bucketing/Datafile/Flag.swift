@@ -9,7 +9,7 @@ public final class Flag: Sendable {
     public let variables: [Variable]
     /// The variations of all rules, each id once.
     public let variations: [Variation]
-    /// What Holdfast keeps of the flag beyond the model of the SDKs, which ignore it.
+    /// Holdfast's own data about the flag, which the SDKs ignore.
     public let annotations: FlagAnnotations
 
     private let defaultVariables: FlagVariables
@@ -56,7 +56,8 @@ public final class Flag: Sendable {
     }
 }
 
-/// What the API keeps of flags, experiments and groups beyond the model of the SDKs. Decisions do not depend on it.
+/// The API's own data about flags, experiments and groups, for which the SDKs' model has no place. Decisions do not
+/// depend on them.
 public enum Annotations {
     /// The member of an object in a datafile that has them. SDKs ignore it.
     public static let member = "holdfast"

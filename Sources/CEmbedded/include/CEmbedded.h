@@ -1,5 +1,5 @@
-// Text files that the program carries. The C preprocessor copies their bytes in no time, where the compiler of Swift would
-// check an array number by number with each build.
+// Text files that are embedded in the program. The C preprocessor copies their bytes quickly; as Swift arrays they would
+// be type-checked number by number in every build.
 #ifndef HOLDFAST_CEMBEDDED_H
 #define HOLDFAST_CEMBEDDED_H
 

@@ -1,4 +1,4 @@
-/// Requests on their way to the handlers.
+/// Passes complete requests to their handlers.
 extension Connection {
     /// The most steps that one connection takes in one iteration, before others are served. A request takes at least
     /// two.

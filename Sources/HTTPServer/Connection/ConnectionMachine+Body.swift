@@ -1,4 +1,4 @@
-/// Reading request bodies: as a whole behind the head, or piece by piece.
+/// Reads request bodies: as a whole, stored after the head, or piece by piece.
 extension ConnectionMachine {
     /// Reads the body of the current head as a whole.
     mutating func readBody() {
@@ -36,7 +36,7 @@ extension ConnectionMachine {
 
     // MARK: Buffered bodies
 
-    /// Moves the body together behind the head. Chunks are joined in place, and each byte is moved once.
+    /// Collects the body after the head. Chunks are joined in place, and each byte is moved once.
     mutating func bufferBody(_ decoder: BodyDecoder, end: Int) -> Step {
         if isBodyTooLarge { return fail(bodyTooLarge) }
         var decoder = decoder
@@ -78,7 +78,7 @@ extension ConnectionMachine {
 
     private var bodyTooLarge: RequestFailure { .bodyTooLarge(limit: limits.bodyBytes) }
 
-    /// Bytes held of an incomplete body that is read as a whole.
+    /// The size of an incomplete body that is read as a whole, with its head.
     var unfinishedBodyBytes: Int {
         if case .buffering = reading { return input.count }
         return 0

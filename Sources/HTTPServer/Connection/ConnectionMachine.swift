@@ -29,7 +29,7 @@ struct ConnectionMachine: ~Copyable {
         case head
         /// The head is complete and its route is not known yet.
         case routed
-        /// The body so far is behind the head in the input, up to `end`.
+        /// The body so far follows the head in the input, up to `end`.
         case buffering(BodyDecoder, end: Int)
         case ready(body: Range<Int>)
         case streaming(BodyDecoder, isPaused: Bool)

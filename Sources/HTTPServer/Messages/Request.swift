@@ -40,7 +40,7 @@ public struct Request: ~Copyable {
 
     public var hasQuery: Bool { !head.query.isEmpty }
 
-    /// Lends the whole body for the call; empty if the body is streamed.
+    /// Passes the whole body to a closure; empty if the body is streamed.
     @inline(__always)
     public func withBody<Result, Failure: Error>(
         _ body: (UnsafeRawBufferPointer) throws(Failure) -> Result
@@ -73,7 +73,7 @@ public protocol BodyReceiver: AnyObject {
     /// Bytes of the body that it holds until more arrive; they count towards ``Limits/unfinishedBodyBytes``.
     var heldBytes: Int { get }
 
-    /// Receives the next piece, lent for the call.
+    /// Receives the next piece, which is valid only during the call.
     ///
     /// - Returns: `false` to pause reading until ``Responder/resumeReading()``.
     func received(_ bytes: UnsafeRawBufferPointer) -> Bool

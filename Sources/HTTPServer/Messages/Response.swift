@@ -9,7 +9,8 @@ public struct Response {
 
     public var status: Status
     public var contentType: StaticString?
-    /// Identifies the representation. With it, the server turns a matching `If-None-Match` of a `GET` or `HEAD` into 304.
+    /// Identifies the representation. With it, the server turns a matching `If-None-Match` of a `GET` or `HEAD` into
+    /// 304.
     public var entityTag: EntityTag?
     /// Further header fields. Fields whose value has a control character are not sent.
     public var fields: [(name: StaticString, value: String)] = []
@@ -28,7 +29,7 @@ public struct Response {
         self.init(status, contentType: "text/plain; charset=utf-8", body: .bytes(Array(text.utf8)))
     }
 
-    /// Bytes that it keeps in memory until it is written.
+    /// The number of bytes that it holds in memory until it is written.
     var heldBytes: Int {
         if case .bytes(let bytes) = body { return bytes.count }
         return 0

@@ -1,6 +1,6 @@
 internal import Synchronization
 
-/// Waits for a fixed number of results that arrive on any thread, and hands over all of them in order.
+/// Waits for a fixed number of results that arrive on any thread, and passes all of them on in order.
 public final class Join<Value: Sendable>: Sendable {
     private struct State {
         var values: [Value?]

@@ -18,12 +18,12 @@ struct AssignEndpoints {
         if let list = body.array {
             assign(list, call)
         } else {
-            decide(try AssignRequest(body, at: []), enrols: true) { Self.send($0, to: call) }
+            decide(try AssignRequest(body, at: []), enrolls: true) { Self.send($0, to: call) }
         }
     }
 
-    /// Returns the user's variation or, if there is none, the one that an assignment would give. Stores nothing. The query
-    /// has `user_id`, `anonymous_id`, `experiment`, `sdk_key`, and `attributes` as JSON.
+    /// Returns the user's variation or, if there is none, the one that an assignment would give. Stores nothing. The
+    /// query has `user_id`, `anonymous_id`, `experiment`, `sdk_key`, and `attributes` as JSON.
     func get(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         let query = try request.query(knowing: ["user_id", "anonymous_id", "experiment", "sdk_key", "attributes"])
         var object = JSONObject()
@@ -31,7 +31,7 @@ struct AssignEndpoints {
         if let text = query["attributes"] {
             object["attributes"] = try JSONInput.parse(parameter: "attributes", text)
         }
-        decide(try AssignRequest(.object(object), at: []), enrols: false) { Self.send($0, to: call) }
+        decide(try AssignRequest(.object(object), at: []), enrolls: false) { Self.send($0, to: call) }
     }
 
     private static func send(_ result: Result<[UInt8], CoreError>, to call: Call) {
@@ -56,7 +56,7 @@ struct AssignEndpoints {
         call.forEach(list.indices) { index in
             do throws(CoreError) {
                 let request = try AssignRequest(list[index], at: JSONPointer().appending(index))
-                decide(request, enrols: true) { result in
+                decide(request, enrolls: true) { result in
                     switch result {
                     case .success(let json): responses.set(json, at: index)
                     case .failure(let error): responses.set(Self.encode(error), at: index)
@@ -69,13 +69,13 @@ struct AssignEndpoints {
     }
 
     private func decide(
-        _ request: AssignRequest, enrols: Bool, _ completion: @escaping @Sendable (Result<[UInt8], CoreError>) -> Void
+        _ request: AssignRequest, enrolls: Bool, _ completion: @escaping @Sendable (Result<[UInt8], CoreError>) -> Void
     ) {
         do throws(CoreError) {
             let project = try projects.project(named: request.sdkKey)
             let query = DecisionQuery(
                 for: request.user, beside: request.anonymousID, .experiment(request.experiment),
-                options: .includeReasons, storesAssignments: enrols, requiresStorage: true)
+                options: .includeReasons, storesAssignments: enrolls, requiresStorage: true)
             decisions.decide(query, in: project) { result in
                 switch result {
                 case .success(let decisions):

@@ -11,7 +11,8 @@ public struct ExperimentResults: Sendable {
         public var isBaseline: Bool
         /// Its share of the present traffic, in hundredths of a percent.
         public var weight: Int
-        /// The share of the counted users that the allocations under which they came give to it; `nil` if none does.
+        /// The expected share of the counted users, by the allocations under which they were assigned; `nil` if no
+        /// allocation is known.
         public var expectedShare: Double?
         public var tally: VariationTally
         public var conversion: Estimate
@@ -24,7 +25,7 @@ public struct ExperimentResults: Sendable {
     /// A variation that was removed from the experiment. Its users are left out unless it is added again.
     public struct FormerVariation: Sendable {
         public var id: Identifier
-        /// `nil` if the datafile does not tell.
+        /// `nil` if the datafile does not have it.
         public var key: Identifier?
         public var users: UserCounts
     }
@@ -35,11 +36,11 @@ public struct ExperimentResults: Sendable {
         public var standardDeviation: Double
         /// `nil` for the baseline.
         public var comparison: ResultsComparison?
-        /// What the comparison could find; `nil` for the baseline.
+        /// The statistical power of the comparison; `nil` for the baseline.
         public var power: ResultsPower?
     }
 
-    /// An A/A test: `control` compared with `control-check`, whose users get the same.
+    /// An A/A test: `control` compared with `control-check`, which shows its users the same.
     public struct ControlCheck: Sendable {
         public var conversionPValue: Double?
         public var valuePValue: Double?
@@ -59,7 +60,7 @@ public struct ExperimentResults: Sendable {
     public let arms: [Arm]
     public let formerVariations: [FormerVariation]
     public let sampleRatio: SampleRatioCheck
-    /// What was tallied of each day of enrolment, in order.
+    /// The tallies of each day of enrollment, in order.
     public let days: [ExperimentTally.Day]
     /// How fast users are enrolled.
     public let enrollment: EnrollmentRate
@@ -151,7 +152,7 @@ public struct ExperimentResults: Sendable {
     public var crossed: Int { arms.reduce(0) { $0 + $1.tally.crossed } }
     public var forced: Int { arms.reduce(0) { $0 + $1.tally.forced } }
 
-    /// Counted users of variations that the experiment does not have any more.
+    /// The number of counted users of variations that the experiment no longer has.
     public var leftOut: Int { formerVariations.reduce(0) { $0 + $1.users.counted } }
 }
 

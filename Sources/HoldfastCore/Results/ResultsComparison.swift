@@ -16,7 +16,7 @@ public struct ResultsQuery: Sendable {
     /// The number of users at which always-valid intervals are narrowest.
     var tuning = 5_000.0
     public var format = Format.json
-    /// Whether the days of enrolment are listed.
+    /// Whether the days of enrollment are listed.
     public var isByDay = false
     /// The effect of interest, as a share of the baseline's mean.
     public var effect: Double?

@@ -7,7 +7,7 @@ import Storage
 public struct ResultsPower: Sendable {
     /// The smallest lift that is found with a probability of 80%; `nil` if there is none.
     public var smallestLift: Double?
-    /// How many days it takes at the present rate of enrolment until the wanted lift is found with that probability;
+    /// How many days it takes at the present rate of enrollment until the wanted lift is found with that probability;
     /// `nil` if none is wanted, or it takes more than ``dayLimit``.
     public var days: Double?
 
@@ -27,12 +27,12 @@ public struct ResultsPower: Sendable {
     }
 }
 
-/// How many users a day are enrolled: the mean of the last seven whole UTC days, or of those since the first exposure
-/// if they are fewer.
+/// The number of users enrolled per day: the mean of the last seven whole UTC days, or of the days since the first
+/// exposure if there are fewer.
 public struct EnrollmentRate: Sendable {
     /// The number of days; 0 if the first user was enrolled today.
     public let days: Int
-    /// Users a day, by variation.
+    /// Users per day, by variation.
     private let rates: [Identifier: Double]
 
     private static let window: Int64 = 7
@@ -51,7 +51,7 @@ public struct EnrollmentRate: Sendable {
 
     public subscript(variationID: Identifier) -> Double { rates[variationID] ?? 0 }
 
-    /// All users a day; `nil` if there is no whole day yet.
+    /// Users of all variations per day; `nil` if there is no whole day yet.
     public var usersPerDay: Double? { days == 0 ? nil : rates.values.reduce(0, +) }
 }
 

@@ -73,7 +73,7 @@ public struct GoalTally: Sendable, Equatable {
 
 /// The changes that one transaction makes to the tallies of variations, gathered so that each row is written once.
 ///
-/// Users are tallied by variation, allocation period and day of enrolment; what they did for a goal by variation and
+/// Users are tallied by variation, allocation period and day of enrollment; what they did for a goal by variation and
 /// day. Totals are the sums of these rows. So a user who is removed is subtracted exactly where the user was added.
 public struct TallyChanges: Sendable {
     public struct Users: Hashable, Sendable {

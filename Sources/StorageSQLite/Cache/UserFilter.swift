@@ -3,18 +3,18 @@ import Dispatch
 import Storage
 import Synchronization
 
-/// Filters out users without a profile. Without it, looking up a new user in the database would be the most expensive part
-/// of a decision.
+/// Filters out users without a profile. Without it, looking up a new user in the database would be the most expensive
+/// part of a decision.
 ///
 /// A background scan of the database fills a Bloom filter when it is first missed. Why the filter is never stale:
 ///
 /// - Before the scan reads anything, the writer starts to add every new user before the commit.
-/// - The scan first reads the number of the last commit. It sees all users of the commits up to this one, unless they were
-///   deleted since, and the writer adds the users of its own later commits.
-/// - A commit of another process or program may add any user. The filter is complete as of the last in an unbroken sequence
-///   of this process's commits, and serves only readers that know this commit as the last one. The writer's next commit
-///   detects a gap in the sequence, by its number or by the log's header before it, and drops the filter. A scan fills a
-///   new one after a pause; a process that never writes has none.
+/// - The scan first reads the number of the last commit. It sees all users of the commits up to this one, unless they
+///   were deleted since, and the writer adds the users of its own later commits.
+/// - A commit of another process or program may add any user. The filter is complete as of the last in an unbroken
+///   sequence of this process's commits, and serves only readers that know this commit as the last one. The writer's
+///   next commit detects a gap in the sequence, by its number or by the log's header before it, and drops the filter. A
+///   scan fills a new one after a pause; a process that never writes has none.
 ///
 /// A filter that exceeds its capacity is used until a scan has filled a new one.
 final class UserFilter: Sendable {
@@ -98,7 +98,7 @@ final class UserFilter: Sendable {
     /// Notes a commit of this process, or the last commit when the store is opened.
     ///
     /// - Parameter former: the header of the log before the commit.
-    func hasCommitted(_ commit: Commit, after former: LogHeader?) {
+    func didCommit(_ commit: Commit, after former: LogHeader?) {
         let hasNewUsers = state.withLock { state in
             // A scan may have seen the commit before this call.
             if commit != state.last {
@@ -114,8 +114,8 @@ final class UserFilter: Sendable {
 
     // MARK: The scan
 
-    /// Starts a scan if there is no usable filter and the pause since the last scan is over. Also called by readers that
-    /// miss the filter.
+    /// Starts a scan if there is no usable filter and the pause since the last scan is over. Also called by readers
+    /// that miss the filter.
     func scanIfNeeded() {
         let isNeeded = state.withLock { state in
             guard !state.isScanning, !state.isClosed, state.complete?.isFull ?? true, state.nextScan <= .now() else {
@@ -186,12 +186,12 @@ final class UserFilter: Sendable {
     }
 }
 
-/// A Bloom filter of users: it has no false negatives and few false positives (Bloom, "Space/Time Trade-offs in Hash Coding
-/// with Allowable Errors", 1970). Users cannot be removed. Any thread may add and query.
+/// A Bloom filter of users: it has no false negatives and few false positives (Bloom, "Space/Time Trade-offs in Hash
+/// Coding with Allowable Errors", 1970). Users cannot be removed. Any thread may add and query.
 ///
 /// The bits of a user are in one block of eight words, one bit in each, so that a query touches one cache line (Putze,
-/// Sanders, Singler, "Cache-, Hash- and Space-Efficient Bloom Filters", 2007). The false positive rate is one in 30 when
-/// the filter is full, and one in a thousand when it is half full.
+/// Sanders, Singler, "Cache-, Hash- and Space-Efficient Bloom Filters", 2007). The false positive rate is one in 30
+/// when the filter is full, and one in a thousand when it is half full.
 final class BloomFilter: Sendable {
     /// In words.
     private static let blockSize = 8

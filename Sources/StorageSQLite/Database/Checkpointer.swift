@@ -6,8 +6,8 @@ import Synchronization
 /// SQLite would do this within a commit, which would then wait for thousands of pages. Here another connection copies
 /// while commits go on, and syncs, in passes until a pass finds few new pages. The writer copies those.
 ///
-/// A failed checkpoint does not fail a commit, whose pages are safe in the log. The next checkpoint copies the whole log
-/// again.
+/// A failed checkpoint does not fail a commit, whose pages are safe in the log. The next checkpoint copies the whole
+/// log again.
 final class Checkpointer: Sendable {
     private enum Stage {
         case idle
@@ -24,7 +24,8 @@ final class Checkpointer: Sendable {
 
     /// The connection that copies; one checkpoint runs at a time.
     private struct Copier {
-        /// Stays open once used: the kernel reports a failed write-back only to descriptors that were open at that time.
+        /// Stays open once used: the kernel reports a failed write-back only to descriptors that were open at that
+        /// time.
         var connection: Connection?
         /// Whether the database may lack pages that the log counts as copied.
         var mustCopyAll = false
@@ -53,7 +54,8 @@ final class Checkpointer: Sendable {
     /// How long commits may wait, in seconds, until readers have released the log. Readers hold it for one batch.
     private static let patience = 0.1
 
-    /// A pass that copies at most this many pages is the last: the writer copies the rest in about the time of a commit.
+    /// A pass that copies at most this many pages is the last: the writer copies the rest in about the time of a
+    /// commit.
     private static let fewPages = 2_048
     private static let passes = 4
 
@@ -74,7 +76,7 @@ final class Checkpointer: Sendable {
     }
 
     /// Notes a commit; called on the writer's queue.
-    func logHasGrown(on connection: Connection) {
+    func logDidGrow(on connection: Connection) {
         let stage = state.withLock { state in
             if state.stage == .idle, connection.logPages >= state.threshold {
                 state.stage = .copying
@@ -99,7 +101,7 @@ final class Checkpointer: Sendable {
                 try copyInPasses(copier.openConnection(file), &copier)
             } catch {
                 copier.note(error)
-                hasFailed(error, on: copier.connection)
+                didFail(error, on: copier.connection)
                 if error.asksForReopening { copier.connection = nil }
             }
         }
@@ -126,7 +128,7 @@ final class Checkpointer: Sendable {
                 return result.copied == result.pages
             } catch {
                 copier.note(error)
-                hasFailed(error, on: connection)
+                didFail(error, on: connection)
                 return false
             }
         }
@@ -138,8 +140,8 @@ final class Checkpointer: Sendable {
         }
     }
 
-    /// Copies a deleted log that the connection still has open: its contents are lost once the last process closes it. Does
-    /// nothing if another log has taken its place, because that belongs to another state of the database.
+    /// Copies a deleted log that the connection still has open: its contents are lost once the last process closes it.
+    /// Does nothing if another log has taken its place, because that belongs to another state of the database.
     func copyDeletedLog(on connection: Connection) {
         guard file.lacksOnlyLog else { return }
         copier.withLock { copier in
@@ -149,14 +151,14 @@ final class Checkpointer: Sendable {
                 try connection.synchronizeDatabase()
             } catch {
                 copier.note(error)
-                hasFailed(error, on: connection)
+                didFail(error, on: connection)
             }
         }
     }
 
-    /// Resets the count of copied pages. Other processes rely on it, and the kernel does not report the failure to one that
-    /// opens the database later: they must not count pages as copied that may be lost.
-    private func hasFailed(_ error: SQLiteError, on connection: Connection?) {
+    /// Resets the count of copied pages. Other processes rely on it, and the kernel does not report the failure to one
+    /// that opens the database later: they must not count pages as copied that may be lost.
+    private func didFail(_ error: SQLiteError, on connection: Connection?) {
         guard !error.isBusy else { return }
         state.withLock { $0.failures += 1 }
         if !isFailing.exchange(true, ordering: .relaxed) { report(.checkpointFails(reason: "\(error)")) }

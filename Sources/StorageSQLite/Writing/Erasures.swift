@@ -35,7 +35,7 @@ struct Erasures {
     /// - Parameters:
     ///   - header: the log's header after the commit.
     ///   - erasure: the time of the erasure, if the commit erased a user.
-    mutating func hasCommitted(_ header: LogHeader?, erasure: UInt64?) {
+    mutating func didCommit(_ header: LogHeader?, erasure: UInt64?) {
         self.header = header
         last = max(last, erasure ?? 0)
     }

@@ -145,17 +145,17 @@ final class WriteTransaction {
     /// Checks that a transaction of this size could be committed.
     ///
     /// - Throws: `StorageError.unavailable`, which does not fail the other changes.
-    func proveRoom(pages: Int) throws(StorageError) {
+    func ensureRoom(pages: Int) throws(StorageError) {
         do throws(SQLiteError) {
             try connection.extendLog(pages: pages)
         } catch {
             throw error.asStorageError
         }
-        hasProven(pages: pages)
+        didWrite(pages: pages)
     }
 
     /// Notes that this number of pages was written.
-    func hasProven(pages: Int) {
+    func didWrite(pages: Int) {
         provenPages = max(provenPages, pages)
     }
 

@@ -75,7 +75,7 @@ final class Writer: Sendable {
         userFilter = UserFilter(file: self.file, configuration: configuration)
         queue.sync {
             refreshCounters()
-            if let commit = try? connection.lastCommit() { userFilter.hasCommitted(commit, after: nil) }
+            if let commit = try? connection.lastCommit() { userFilter.didCommit(commit, after: nil) }
         }
     }
 
@@ -126,7 +126,7 @@ final class Writer: Sendable {
     func probe(_ completion: @escaping @Sendable (Result<Void, StorageError>) -> Void) {
         submit(
             { [self] transaction in
-                if let failure = state.withLock(\.failure) { try transaction.proveRoom(pages: failure.pages) }
+                if let failure = state.withLock(\.failure) { try transaction.ensureRoom(pages: failure.pages) }
                 transaction.changed()
             }, completion: completion)
     }
@@ -216,7 +216,7 @@ final class Writer: Sendable {
             report(batch)
             guard transaction.hasWritten else { return }
             if hasRecovered { configuration.report(.writesSucceed) }
-            if let connection = connection.value { checkpointer.logHasGrown(on: connection) }
+            if let connection = connection.value { checkpointer.logDidGrow(on: connection) }
         } catch {
             let pages = recover(from: error)
             let isFirst = state.withLock { state in
@@ -275,12 +275,12 @@ final class Writer: Sendable {
         notices.announce(counters.commits)
         userFilter.add(transaction.newUsers)
         let (former, header) = try connection.commit()
-        erasures.value.hasCommitted(header, erasure: erasure)
-        userFilter.hasCommitted(Commit(number: counters.commits, header: header), after: former)
+        erasures.value.didCommit(header, erasure: erasure)
+        userFilter.didCommit(Commit(number: counters.commits, header: header), after: former)
         notices.deliver(
             .init(number: counters.commits, changes: transaction.userChanges, header: header, after: former))
         state.withLock { $0.take(counters) }
-        transaction.hasProven(pages: connection.takeWrittenPages())
+        transaction.didWrite(pages: connection.takeWrittenPages())
         // The sync was of these files only if they are still in place.
         let now = DispatchTime.now().uptimeNanoseconds
         try file.expectInPlace()
