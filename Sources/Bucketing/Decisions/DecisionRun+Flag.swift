@@ -4,7 +4,7 @@ extension DecisionRun {
         let outcome = evaluate(flag)
         if let bandit = outcome.failedBandit { return failure(of: flag, bandit) }
         let isEnabled = outcome.variation?.isFeatureEnabled ?? false
-        sendImpressions(of: outcome, flag, isEnabled)
+        addImpressions(of: outcome, flag, isEnabled)
         let variables = options.contains(.excludeVariables) ? .none : flag.variables(for: outcome.variation)
         return Decision(
             flagKey: flag.key, ruleKey: outcome.rule?.key, ruleType: outcome.type, variation: outcome.variation,
@@ -81,19 +81,19 @@ extension DecisionRun {
         return variation
     }
 
-    /// Sends decision events like the reference SDK: for experiments and holdouts always, for delivery rules only if
+    /// Adds decision events like the reference SDK: for experiments and holdouts always, for delivery rules only if
     /// the datafile says so, and an additional one for a holdout that exempts the rule.
-    private func sendImpressions(of outcome: FlagOutcome, _ flag: Flag, _ isEnabled: Bool) {
+    private func addImpressions(of outcome: FlagOutcome, _ flag: Flag, _ isEnabled: Bool) {
         guard !options.contains(.disableDecisionEvent) else { return }
         if let exempting = outcome.exemptingHoldout, outcome.type != .holdout {
-            send(
+            add(
                 Impression(
                     flagKey: flag.key, rule: .holdout(exempting.holdout), ruleType: Decision.RuleType.holdout.rawValue,
                     variation: exempting.variation, isEnabled: exempting.variation.isFeatureEnabled, source: .holdout
                 ))
         }
         if outcome.type != .rollout || datafile.sendsFlagDecisions {
-            send(
+            add(
                 Impression(
                     flagKey: flag.key, rule: outcome.rule, ruleType: outcome.type.rawValue,
                     variation: outcome.variation, isEnabled: isEnabled, source: outcome.source

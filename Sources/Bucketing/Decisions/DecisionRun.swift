@@ -21,7 +21,7 @@ final class DecisionRun {
     private static let linearSearchLimit = 8
     private(set) var impressions: [Impression] = []
     private(set) var hasStaleAssignment = false
-    /// The steps of the decision; `nil` unless somebody wants to know.
+    /// The steps of the decision; `nil` unless an explanation is requested.
     var trace: DecisionTrace?
 
     init(
@@ -73,7 +73,7 @@ final class DecisionRun {
 
     func keep(_ assignment: NewAssignment) {
         newAssignments.append(assignment)
-        // Later decisions of the run find it where this one has.
+        // Later decisions of the run find a borrowed variation where this one found it.
         guard !assignment.isBorrowed else { return }
         if !newVariations.isEmpty {
             newVariations[assignment.experimentID] = assignment.variationID
@@ -100,7 +100,7 @@ final class DecisionRun {
             hasStaleAssignment: hasStaleAssignment)
     }
 
-    func send(_ impression: Impression) {
+    func add(_ impression: Impression) {
         impressions.append(impression)
     }
 

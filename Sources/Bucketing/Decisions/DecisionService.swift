@@ -122,8 +122,8 @@ public struct DecideOptions: OptionSet, Sendable {
     /// Neither uses stored assignments nor makes new ones.
     public static let ignoreUserProfileService = DecideOptions(rawValue: 1 << 2)
     public static let includeReasons = DecideOptions(rawValue: 1 << 3)
-    /// Includes the reasons of Holdfast's own API, which are more detailed than the Agent's: they also tell the result
-    /// of bucketing, and which attributes an audience lacks.
+    /// Includes the reasons of Holdfast's own API, which are more detailed than the Agent's: they include the result of
+    /// bucketing, and the attributes that an audience lacks.
     public static let includeAllReasons: DecideOptions = [.includeReasons, DecideOptions(rawValue: 1 << 5)]
     public static let excludeVariables = DecideOptions(rawValue: 1 << 4)
 

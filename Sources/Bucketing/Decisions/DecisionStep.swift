@@ -3,7 +3,7 @@ public import JSON
 /// A step of a decision about one experiment, for people who ask why a user gets a variation. The code that decides
 /// records them, in order, up to the one that decided.
 public enum DecisionStep: Sendable {
-    /// A holdout was looked at, which keeps users of its variations out.
+    /// A holdout was evaluated. It keeps out the users who are bucketed into one of its variations.
     case holdout(Holdout, AudienceStep, BucketStep?, Variation?)
     /// The holdout keeps the user out of other rules, but not out of targeted deliveries such as this one.
     case holdoutExemption(Holdout)
@@ -156,11 +156,11 @@ struct DecisionTrace {
 }
 
 extension DecisionRun {
-    /// Records a step if somebody wants to know.
+    /// Records a step if an explanation is requested.
     @inline(__always)
     func record(_ step: @autoclosure () -> DecisionStep) {
         guard trace != nil else { return }
-        // First, because making the step reads the trace.
+        // Made before the trace is changed, because making a step reads the trace.
         let step = step()
         trace?.add(step)
     }
