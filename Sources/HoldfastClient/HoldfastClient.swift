@@ -216,14 +216,16 @@ public final class HoldfastClient: Sendable {
 
     // MARK: Reporting
 
-    /// Reports that the current user reached a goal. Does nothing without a current user.
+    /// Reports that the current user reached a goal. Without a current user it only logs a warning.
     ///
     /// - Parameters:
     ///   - goalID: the goal's name on the server.
     ///   - value: the value of the conversion, such as a price; must be finite.
     ///   - tags: further data to store with the event.
     public func track(goalID: String, value: Double? = nil, tags: [String: HoldfastValue]? = nil) {
-        guard let user = flags.user else { return }
+        guard let user = flags.user else {
+            return core.log(.warning, "goal not reported: there is no current user", ["goal": goalID])
+        }
         track(goalID: goalID, value: value, tags: tags, userID: user.id)
     }
 

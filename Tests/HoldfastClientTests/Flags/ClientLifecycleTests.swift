@@ -262,6 +262,12 @@ import Testing
         test.client.track(goalID: "purchase")
         try? await test.client.flush()
         #expect(log.all.first == "debug flags fetched [:]")
+        test.client.destroy()
+
+        let second = try Client { $0.logger = { level, message, _ in log.add("\(level.rawValue) \(message)") } }
+        second.client.track(goalID: "purchase")
+        #expect(log.all.last == "warning goal not reported: there is no current user")
+        #expect(second.client.waitingEvents == 0)
         #expect(log.all.contains { $0.hasPrefix("warning flags could not be fetched") && $0.contains("it is down") })
         #expect(log.all.contains { $0.hasPrefix("notice event postponed") && $0.contains("goal") })
     }
