@@ -195,7 +195,8 @@ let package = Package(
             name: "IntegrationTests",
             dependencies: [
                 "holdfast", "Bucketing", "JSON", "CSQLite", "Migrations", "Storage", "StorageSQLite", "APITestSupport",
-                "ProcessTestSupport", "TestSupport", .target(name: "StoragePostgreSQL", condition: .when(traits: ["PostgreSQL"])),
+                "ProcessTestSupport", "TestSupport",
+                .target(name: "StoragePostgreSQL", condition: .when(traits: ["PostgreSQL"])),
                 .target(name: "PostgreSQLTestSupport", condition: .when(traits: ["PostgreSQL"])),
             ],
             exclude: ["Python"],
@@ -209,7 +210,8 @@ let package = Package(
             dependencies: ["StorageSQLite", "Storage", "Bucketing", "JSON", "CSQLite", "Migrations", "TestSupport"],
             swiftSettings: strict),
         .target(
-            name: "PostgreSQLTestSupport", dependencies: ["CPostgreSQL", "ProcessTestSupport"], path: "Tests/PostgreSQLTestSupport",
+            name: "PostgreSQLTestSupport", dependencies: ["CPostgreSQL", "ProcessTestSupport"],
+            path: "Tests/PostgreSQLTestSupport",
             exclude: ["citus-cluster", "postgresql-hosts"],
             swiftSettings: strict),
         .testTarget(
