@@ -77,7 +77,8 @@ final class PostgreSQLSession: StoreSession, @unchecked Sendable {
     func endBatch() {
         isInBatch = false
         let waits = profileLookups.count + attributeLookups.count + waitingChanges
-        if !gathering.goesOn(waiting: waits) || !executor.submit({}) { flush() }
+        // The job keeps an event loop awake, and makes up for the next batch on executors that have none of their own.
+        if !gathering.goesOn(waiting: waits) || !executor.submit({ self.flush() }) { flush() }
     }
 
     /// Sends what waits, except within a batch.
