@@ -36,7 +36,7 @@ public final class PostgreSQLServer: @unchecked Sendable {
     public init(_ settings: [String] = [], isCitus: Bool = false) throws {
         self.isCitus = isCitus
         port = try Self.freePort(andNext: isCitus ? 2 : 0)
-        directory = "/tmp/holdfast-postgresql-\(getpid())-\(port)"
+        directory = "\(Self.root)/holdfast-postgresql-\(getpid())-\(port)"
         let cluster = URL(filePath: #filePath).deletingLastPathComponent().appending(path: "citus-cluster").path
         let script = isCitus ? [cluster] : ["-c", Self.script, "sh"]
         supervisor = try ChildProcess("/bin/sh", script + [directory, "\(port)"] + settings, input: nil)
@@ -48,6 +48,13 @@ public final class PostgreSQLServer: @unchecked Sendable {
     deinit {
         stop()
     }
+
+    /// Memory, if there is enough: each test makes a database of some 300 files, and deletes it.
+    private static let root: String = {
+        var memory = statvfs()
+        let isLarge = statvfs("/dev/shm", &memory) == 0 && memory.f_bavail * memory.f_frsize > 4 << 30
+        return isLarge ? "/dev/shm" : "/tmp"
+    }()
 
     /// Ends the server at once, as it does when its host shuts down, and removes its directory.
     public func stop() {
