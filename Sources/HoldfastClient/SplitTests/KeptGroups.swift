@@ -80,7 +80,7 @@ struct KeptGroups: Sendable {
     func keep(_ group: String?, isLocal: Bool, of test: SplitTestDefinition, for user: SplitTestUser) throws {
         let key = key(test, user)
         if user.isAnonymous, try storage.string(forKey: key + Self.owner)?.hasSameBytes(as: user.id) != true {
-            // What the former user saw is none of this one's business.
+            // Removes what the former user saw.
             try storage.set(nil, forKey: key)
             try storage.set(nil, forKey: key + Self.hit)
             try storage.set(user.id, forKey: key + Self.owner)
