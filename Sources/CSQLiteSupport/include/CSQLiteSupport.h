@@ -11,11 +11,4 @@
 // Returns NULL if out of memory.
 const char *csqlite_log_vfs(void);
 
-// Wraps SQLite's page cache in one that knows the greatest page number in it. At the end of each transaction SQLite drops the
-// pages beyond the end of the file. There are hardly ever any, but SQLite 3.40 searches the whole cache for them if the
-// transaction has split a page, which takes longer than a dozen changes.
-//
-// Call it once, before the first connection. Returns a SQLite result code.
-int csqlite_use_bounded_page_cache(void);
-
 #endif

@@ -14,8 +14,7 @@ final class Connection {
     }
 
     /// Configures SQLite at its first use. Has no effect if something else in the process has initialized SQLite before.
-    static let isConfigured: Bool =
-        csqlite_do_not_count_memory() == SQLITE_OK && csqlite_use_bounded_page_cache() == SQLITE_OK
+    static let isConfigured = csqlite_do_not_count_memory() == SQLITE_OK
 
     private let handle: OpaquePointer
     /// The number of pages in the write-ahead log after this connection's last commit; see ``countLogPages()``.

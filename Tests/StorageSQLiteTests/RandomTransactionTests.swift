@@ -3,9 +3,9 @@ import Testing
 
 @testable import StorageSQLite
 
-/// SQLite relies on our page cache to know which pages exist: tests files that grow and shrink.
-@Suite("Page cache")
-struct PageCacheTests {
+/// Files that grow and shrink, with each journal and with small and large caches.
+@Suite("Random transactions")
+struct RandomTransactionTests {
     @Test("A database after random transactions is intact, and as a model says", arguments: 0..<6)
     func model(seed: UInt64) throws {
         #expect(Connection.isConfigured)
