@@ -83,12 +83,6 @@ struct HistoryChecker: Sendable {
         var seen = configurations
         var waiting = Array(configurations)
         while var configuration = waiting.popLast() {
-            if mayNotHaveHappened || configuration.happened.contains(index) {
-                var done = configuration
-                done.happened.remove(index)
-                explained.insert(done)
-            }
-            if configuration.happened.contains(index) { continue }
             // A read that fits now need not be tried later: it changes nothing.
             for next in open where !configuration.happened.contains(next) && events[next].operation.changesNothing {
                 guard events[next].observation != .nothing,
@@ -96,11 +90,12 @@ struct HistoryChecker: Sendable {
                 else { continue }
                 configuration.happened.insert(next)
             }
-            if configuration.happened.contains(index) {
-                configuration.happened.remove(index)
-                explained.insert(configuration)
-                continue
+            if mayNotHaveHappened || configuration.happened.contains(index) {
+                var done = configuration
+                done.happened.remove(index)
+                explained.insert(done)
             }
+            if configuration.happened.contains(index) { continue }
             for next in open where !configuration.happened.contains(next) {
                 let event = events[next]
                 configuration.happened.insert(next)
