@@ -70,11 +70,15 @@ struct EventLedger {
         }
     }
 
-    /// - Parameter day: the day of enrollment; `nil` for all.
-    func tallies(_ experiment: Identifier, _ goal: Identifier, day: Int64? = nil) -> [VariationTally] {
+    /// What each user contributes, with the day of enrollment.
+    private func users(_ experiment: Identifier, _ goal: Identifier) -> [(day: Int64, tally: VariationTally)] {
+        Self.users.compactMap { tally(of: $0, experiment, goal) } + (kept[[experiment, goal]] ?? [])
+    }
+
+    /// Sums up what users contribute, by variation.
+    private func sum(_ users: [VariationTally]) -> [VariationTally] {
         var tallies: [Identifier: VariationTally] = [:]
-        let users = Self.users.compactMap { tally(of: $0, experiment, goal) } + (kept[[experiment, goal]] ?? [])
-        for (enrolled, one) in users where day == nil || day == enrolled {
+        for one in users {
             var tally = tallies[one.variationID] ?? VariationTally(variationID: one.variationID)
             tally.users += one.users
             tally.goal = tally.goal + one.goal
@@ -179,10 +183,12 @@ struct EventLedger {
             for goal in Self.goals {
                 let tally = try store.tally(experimentID: experiment, goal: goal)
                 let counted = tally.variations.filter { $0.counted + $0.crossed + $0.forced > 0 }
-                expect(counted, tallies(experiment, goal))
+                let users = users(experiment, goal)
+                expect(counted, sum(users.map(\.tally)))
+                let days = tally.days
                 for day in Int64(0)...Int64(23) {
-                    let counted = tally.days.first { $0.day == day }?.variations ?? []
-                    expect(counted, tallies(experiment, goal, day: day))
+                    let counted = days.first { $0.day == day }?.variations ?? []
+                    expect(counted, sum(users.filter { $0.day == day }.map(\.tally)))
                 }
                 guard byPeriod else { continue }
                 let present = tally.countedByPeriod.mapValues { $0.filter { $0.value != 0 } }.filter {

@@ -158,14 +158,15 @@ struct InMemoryTables {
 
     private func read(_ part: UserRecords.Part, into records: inout UserRecords) {
         let userID = records.userID
-        let events = goalEvents.map(\.event).filter { $0.userID == userID }
+        var events: some Sequence<GoalEvent> { goalEvents.lazy.map(\.event).filter { $0.userID == userID } }
         switch part {
         case .profile: records.profile = profiles[userID].map { .present($0) } ?? .absent
         case .attributes: records.attributes = attributes[userID].map { .present($0) } ?? .absent
         case .definedAttributes: records.definedAttributes = Set(definitions.map(\.number))
         case .otherRecords:
             records.hasOtherRecords =
-                attributes[userID] != nil || !events.isEmpty || auditEntries.contains { $0.userID == userID }
+                attributes[userID] != nil || events.contains { _ in true }
+                || auditEntries.contains { $0.userID == userID }
         case .stickyDocuments:
             records.hasStickyDocuments = stickyDocuments.keys.contains { $0.attributeValue == userID }
         case .forcedVariations: records.forcedVariations = forcedVariations.filter { $0.userID == userID }
