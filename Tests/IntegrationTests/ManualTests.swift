@@ -11,7 +11,7 @@ import Testing
     }
 
     @Test(
-        .enabled(if: PythonEnvironment.sdk.canBeMade, "the public SDK cannot be installed here"),
+        .enabled(if: PythonPackages.areInstalled, PythonPackages.missing),
         arguments: ExampleSection.all.filter { !$0.scripts.isEmpty })
     func `The examples of a section with Python print what is written`(section: ExampleSection) throws {
         try expectAsWritten(section)

@@ -13,14 +13,13 @@ import Testing
         directory = try TemporaryDirectory()
     }
 
-    @Test(.enabled(if: PythonEnvironment.sdk.canBeMade, "the public SDK cannot be installed here"))
+    @Test(.enabled(if: PythonPackages.areInstalled, PythonPackages.missing))
     func `A user keeps the variation after the traffic allocation changed and the server was restarted`() throws {
         let database = directory.file("holdfast.db")
-        let python = try PythonEnvironment.sdk.interpreter.get()
-        let scripts = PythonEnvironment.scripts
+        let scripts = PythonPackages.scripts
         func decide(_ server: ServerProcess, _ datafile: String, _ phase: String) throws -> JSONValue {
             let output = try runAt(
-                python,
+                PythonPackages.interpreter,
                 [
                     "\(scripts)/sticky_sdk.py", "http://127.0.0.1:\(server.port)", "\(scripts)/\(datafile)",
                     directory.file("state"), phase,
@@ -46,27 +45,26 @@ import Testing
     // MARK: GrowthBook
 
     /// The manual's adapter between GrowthBook and two servers on one database.
-    @Test(.enabled(if: PythonEnvironment.sdk.canBeMade, "Python's packages cannot be installed here"))
+    @Test(.enabled(if: PythonPackages.areInstalled, PythonPackages.missing))
     func `GrowthBook's users stay in their variations, and app servers that save at once lose nothing`() throws {
         let adapter = try #require(ExampleSection.all.lazy.compactMap { $0.scripts["sticky_buckets.py"] }.first)
         _ = try directory.write(adapter, to: "sticky_buckets.py")
         let database = directory.file("holdfast.db")
         let servers = try (0..<2).map { _ in try ServerProcess(database: database) }
         let child = try ChildProcess(
-            try PythonEnvironment.sdk.interpreter.get(),
-            ["\(PythonEnvironment.scripts)/growthbook_sticky.py"] + servers.map { "http://127.0.0.1:\($0.port)" },
+            PythonPackages.interpreter,
+            ["\(PythonPackages.scripts)/growthbook_sticky.py"] + servers.map { "http://127.0.0.1:\($0.port)" },
             environment: ["PYTHONPATH": directory.path, "PYTHONDONTWRITEBYTECODE": "1"])
         let end = child.wait()
         #expect(end == .exit(0), "\(child.output.text)\(child.errors.text)")
         for server in servers { server.stop() }
     }
 
-    @Test(.enabled(if: PythonEnvironment.sdk.canBeMade, "the public SDK cannot be installed here"))
+    @Test(.enabled(if: PythonPackages.areInstalled, PythonPackages.missing))
     func `The SDK decides flags and experiments of the API as the server does`() throws {
         let server = try ServerProcess(database: directory.file("holdfast.db"))
-        let python = try PythonEnvironment.sdk.interpreter.get()
         let output = try runAt(
-            python, ["\(PythonEnvironment.scripts)/flags_sdk.py", "http://127.0.0.1:\(server.port)"])
+            PythonPackages.interpreter, ["\(PythonPackages.scripts)/flags_sdk.py", "http://127.0.0.1:\(server.port)"])
         let result = try JSONParser().parse(output)
         #expect(result["count"] == 0, "\(result["differences"])")
         #expect(result["compared"].integer ?? 0 > 10_000)
@@ -79,21 +77,21 @@ import Testing
     // MARK: Optimizely Agent
 
     private func runScript(_ name: String, _ arguments: String...) throws {
-        let python = try PythonEnvironment.sdk.interpreter.get()
-        let script = "\(PythonEnvironment.scripts)/\(name)"
+        let script = "\(PythonPackages.scripts)/\(name)"
         let server = try ServerProcess(database: directory.file("holdfast.db"))
-        let child = try ChildProcess(python, [script, "http://127.0.0.1:\(server.port)"] + arguments)
+        let child = try ChildProcess(
+            PythonPackages.interpreter, [script, "http://127.0.0.1:\(server.port)"] + arguments)
         let end = child.wait()
         #expect(end == .exit(0), "\(child.output.text)\(child.errors.text)")
         server.stop()
     }
 
-    @Test(.enabled(if: PythonEnvironment.sdk.canBeMade, "Python's packages cannot be installed here"))
+    @Test(.enabled(if: PythonPackages.areInstalled, PythonPackages.missing))
     func `A client of the Agent finds every endpoint as it knows it`() throws {
         try runScript("agent_client.py")
     }
 
-    @Test(.enabled(if: PythonEnvironment.sdk.canBeMade, "Python's packages cannot be installed here"))
+    @Test(.enabled(if: PythonPackages.areInstalled, PythonPackages.missing))
     func `The reference's vectors are decided alike over HTTP`() throws {
         let tests = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
         try runScript("agent_vectors.py", tests.appendingPathComponent("BucketingTests/Vectors").path)
@@ -106,44 +104,43 @@ import Testing
     /// Runs a script with the addresses of two servers and the secrets of tokens of three scopes.
     ///
     /// - Parameter sharing: whether the servers have one database.
-    private func runScript(_ name: String, in environment: PythonEnvironment, sharing: Bool) throws {
+    private func runScript(_ name: String, sharing: Bool) throws {
         let tokens = Self.secrets.map { "\($0.split(separator: "-")[0]) \($0.prefix(5)) \($0)\n" }.joined()
         let options = ["--tokens-file", try directory.write(tokens, to: "tokens")]
         let servers = try ["one.db", sharing ? "one.db" : "two.db"].map {
             try ServerProcess(database: directory.file($0), options)
         }
-        let script = "\(PythonEnvironment.scripts)/\(name)"
+        let script = "\(PythonPackages.scripts)/\(name)"
         let addresses = servers.map { "http://127.0.0.1:\($0.port)" }
-        let child = try ChildProcess(try environment.interpreter.get(), [script] + addresses + Self.secrets)
+        let child = try ChildProcess(PythonPackages.interpreter, [script] + addresses + Self.secrets)
         let end = child.wait()
         #expect(end == .exit(0), "\(child.output.text)\(child.errors.text)")
         for server in servers { server.stop() }
     }
 
-    @Test(.enabled(if: PythonEnvironment.sdk.canBeMade, "the public SDK cannot be installed here"))
+    @Test(.enabled(if: PythonPackages.areInstalled, PythonPackages.missing))
     func `The SDK polls its datafile and sends its events here, with the results of native events`() throws {
-        try runScript("optimizely_sdk.py", in: .sdk, sharing: false)
+        try runScript("optimizely_sdk.py", sharing: false)
     }
 
-    @Test(.enabled(if: PythonEnvironment.openFeature.canBeMade, "OpenFeature cannot be installed here"))
+    @Test(.enabled(if: PythonPackages.areInstalled, PythonPackages.missing))
     func `The provider of OpenFeature evaluates every type, and its users keep their variations`() throws {
-        try runScript("openfeature_provider.py", in: .openFeature, sharing: true)
+        try runScript("openfeature_provider.py", sharing: true)
     }
 
     // MARK: Schemathesis
 
     /// Sends what the published description allows and what it forbids, and compares the responses with it.
-    @Test(.enabled(if: PythonEnvironment.schemathesis.canBeMade, "Schemathesis cannot be installed here"))
+    @Test(.enabled(if: PythonPackages.areInstalled, PythonPackages.missing))
     func `The server answers as it is described to, whatever it is sent`() throws {
         let server = try ServerProcess(database: directory.file("holdfast.db"))
-        let python = try PythonEnvironment.schemathesis.interpreter.get()
         let address = "http://127.0.0.1:\(server.port)"
-        let scripts = PythonEnvironment.scripts
+        let scripts = PythonPackages.scripts
         // It leaves notes where it is run.
         let child = try ChildProcess(
             try #require(Executable.find("env")),
             [
-                "--chdir", directory.path, python.replacing("/bin/python", with: "/bin/schemathesis"), "--config-file",
+                "--chdir", directory.path, "\(PythonPackages.programs)/schemathesis", "--config-file",
                 "\(scripts)/schemathesis.toml", "run", "\(address)/openapi.json", "--url", address,
             ],
             environment: [

@@ -32,11 +32,10 @@ import Testing
     }
 
     @Test(
-        .enabled(if: PythonEnvironment.kubernetes.canBeMade, "kubernetes-validate cannot be installed here"),
+        .enabled(if: PythonPackages.areInstalled, PythonPackages.missing),
         arguments: ["1.27", "1.33"])
     func `Manifests have no member that Kubernetes does not know`(version: String) throws {
-        let program = URL(fileURLWithPath: try PythonEnvironment.kubernetes.interpreter.get())
-            .deletingLastPathComponent().appendingPathComponent("kubernetes-validate").path
+        let program = "\(PythonPackages.programs)/kubernetes-validate"
         let files = Self.manifests.flatMap { store, files in files.map { "\(Self.folder)/\(store)/\($0)" } }
         try runAt(program, ["--strict", "-k", version] + files.sorted())
     }

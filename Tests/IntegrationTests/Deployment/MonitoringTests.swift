@@ -74,11 +74,11 @@ import Testing
         try Tool.promtool.run("check", "config", "--syntax-only", "\(folder)/prometheus.yml")
     }
 
-    @Test(.enabled(if: PythonEnvironment.grafana.canBeMade, "Grafana's package cannot be installed here"))
+    @Test(.enabled(if: PythonPackages.areInstalled, PythonPackages.missing))
     func `Grafana's schemas have every member of the dashboard`() throws {
         let output = try runAt(
-            try PythonEnvironment.grafana.interpreter.get(),
-            ["\(PythonEnvironment.scripts)/dashboard.py", "\(DeploymentFile.folder)/grafana-dashboard.json"])
+            PythonPackages.interpreter,
+            ["\(PythonPackages.scripts)/dashboard.py", "\(DeploymentFile.folder)/grafana-dashboard.json"])
         #expect(output.contains("29 panels"))
     }
 

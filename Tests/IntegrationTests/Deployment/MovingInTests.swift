@@ -66,7 +66,7 @@ import Testing
                     separator: "\n"))
     }
 
-    @Test(.enabled(if: PythonEnvironment.cassandra.canBeMade, "cqlsh cannot be installed here"))
+    @Test(.enabled(if: PythonPackages.areInstalled, PythonPackages.missing))
     func `What cqlsh writes for rows of Cassandra is imported`() throws {
         // As ExportProcess of cqlsh's copyutil does it.
         let script = """
@@ -96,7 +96,7 @@ import Testing
             """
         let file = directory.file("profiles.csv")
         try runAt(
-            PythonEnvironment.cassandra.interpreter.get(), [try directory.write(script, to: "write.py"), file])
+            PythonPackages.interpreter, [try directory.write(script, to: "write.py"), file])
         let imported = try Command(
             "import", "--from", "cassandra", "--create", "--database", database, file)
         let users = Self.users.filter { !$0.contains("\\") && !$0.contains("\t") }

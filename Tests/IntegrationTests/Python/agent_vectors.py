@@ -2,32 +2,35 @@
 
 usage: agent_vectors.py URL VECTORS
 """
+import http.client
 import json
 import pathlib
 import sys
 import time
-
-import requests
+import urllib.parse
 
 
 class Project:
     """One active datafile, over one kept connection."""
 
-    def __init__(self, session, url, sdk_key):
-        self.session = session
-        self.url = url
-        self.headers = {"X-Optimizely-SDK-Key": sdk_key}
+    def __init__(self, connection, sdk_key):
+        self.connection = connection
+        self.headers = {"X-Optimizely-SDK-Key": sdk_key, "Content-Type": "application/json"}
         self.requests = 0
 
+    def send(self, method, path, body=None):
+        self.requests += 1
+        self.connection.request(method, path, body, self.headers)
+        response = self.connection.getresponse()
+        content = response.read()
+        assert response.status < 300, (response.status, content)
+        return content
+
     def put_datafile(self, path):
-        answer = self.session.put(self.url + "/v1/datafile", data=path.read_bytes(), headers=self.headers)
-        assert answer.status_code in (200, 201), answer.text
+        self.send("PUT", "/v1/datafile", path.read_bytes())
 
     def post(self, path, body):
-        self.requests += 1
-        answer = self.session.post(self.url + path, json=body, headers=self.headers)
-        assert answer.status_code == 200, (answer.status_code, answer.text)
-        return answer.json()
+        return json.loads(self.send("POST", path, json.dumps(body).encode()))
 
     def decide(self, user_id, attributes, options=()):
         body = {"userId": user_id, "userAttributes": attributes, "decideOptions": list(options)}
@@ -37,7 +40,7 @@ class Project:
         return self.post("/v1/lookup", {"userId": user_id})["experimentBucketMap"]
 
     def erase(self, user_id):
-        self.session.delete(self.url + "/v1/profiles/" + requests.utils.quote(user_id, safe=""))
+        self.send("DELETE", "/v1/profiles/" + urllib.parse.quote(user_id, safe=""))
 
 
 class Comparison:
@@ -103,15 +106,15 @@ def compare_sticky(project, vectors, number, comparison):
 def main(url, directory):
     vectors = pathlib.Path(directory)
     comparison = Comparison()
+    connection = http.client.HTTPConnection(urllib.parse.urlsplit(url).netloc)
     started = time.monotonic()
     count = 0
     for path in sorted(vectors.glob("decisions-*.jsonl")):
         number = path.stem.removeprefix("decisions-")
-        with requests.Session() as session:
-            project = Project(session, url, f"vectors{number}")
-            compare_decisions(project, vectors, number, comparison)
-            compare_sticky(project, vectors, number, comparison)
-            count += project.requests
+        project = Project(connection, f"vectors{number}")
+        compare_decisions(project, vectors, number, comparison)
+        compare_sticky(project, vectors, number, comparison)
+        count += project.requests
     for difference in comparison.differences[:20]:
         print("differs:", *difference)
     print(

@@ -1,8 +1,8 @@
 """Uses the console in Chromium as people do, over servers of its own.
 
-usage: console.py HOLDFAST DIRECTORY
+usage: console.py HOLDFAST DIRECTORY CHROMIUM
 
-DIRECTORY is for databases. HOLDFAST_CONSOLE_SHOTS names a folder for screenshots of each screen, and
+DIRECTORY is for databases, CHROMIUM the path of the browser. HOLDFAST_CONSOLE_SHOTS names a folder for screenshots of each screen, and
 HOLDFAST_CONSOLE_PAGE one whose files are shown in place of those in the binary, for work on the pages.
 """
 import http.client
@@ -24,7 +24,7 @@ from playwright.sync_api import expect, sync_playwright
 # On a machine that does much else, too, a page may take long; one that is right waits no longer for it.
 expect.set_options(timeout=60_000)
 
-BINARY, DIRECTORY = sys.argv[1], sys.argv[2]
+BINARY, DIRECTORY, CHROMIUM = sys.argv[1:4]
 SHOTS, PAGE = os.environ.get("HOLDFAST_CONSOLE_SHOTS"), os.environ.get("HOLDFAST_CONSOLE_PAGE")
 ADMIN, READER = "admin-secret-0123456789", "reader-secret-0123456789"
 EVIL = "<img src=x onerror=alert(1)>\"'&"
@@ -690,7 +690,7 @@ CHECKS = [
 def run(checks, servers, failures):
     only = os.environ.get("HOLDFAST_CONSOLE_ONLY", "")
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox", "--disable-dev-shm-usage"])
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-dev-shm-usage"])
         for check in checks:
             name = check.__name__.replace("_", " ")
             if only not in name:

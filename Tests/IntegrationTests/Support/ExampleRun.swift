@@ -43,9 +43,7 @@ struct ExampleRun {
 
     private var environment: [String: String] {
         var programs = [URL(fileURLWithPath: Executable.holdfast).deletingLastPathComponent().path]
-        if !section.scripts.isEmpty, case .success(let python) = PythonEnvironment.sdk.interpreter {
-            programs.insert(URL(fileURLWithPath: python).deletingLastPathComponent().path, at: 0)
-        }
+        if !section.scripts.isEmpty { programs.insert(PythonPackages.programs, at: 0) }
         let path = ProcessInfo.processInfo.environment["PATH"] ?? ""
         return [
             "PATH": "\(programs.joined(separator: ":")):\(path)", "CURL_HOME": directory.path,
