@@ -156,12 +156,6 @@ public final class EventLoop: @unchecked Sendable {
         for watch in watches { watch.call() }
     }
 
-    /// Runs the jobs submitted so far, and calls those who wait for a descriptor.
-    package func runWork() {
-        runJobs()
-        callWatches()
-    }
-
     // MARK: Waiting
 
     /// Waits for events, until the next deadline at the latest.
@@ -194,7 +188,8 @@ public final class EventLoop: @unchecked Sendable {
             if token == Self.wakeToken { clearWakeUp() } else { noteReady(token) }
         }
         application.beginBatch()
-        runWork()
+        runJobs()
+        callWatches()
         application.endBatch()
     }
 
