@@ -119,6 +119,19 @@ public protocol StoreSession: ProfileStore, AttributeStore, StickyDocumentStore,
     func close()
 }
 
+/// Why a database cannot be opened.
+public struct DatabaseError: Error, Sendable, CustomStringConvertible {
+    public let description: String
+    /// Whether opening it again fails, too, until somebody corrects the configuration or the database.
+    public let isPermanent: Bool
+
+    /// - Parameter database: the path or the address, without secrets.
+    public init(_ database: String, _ reason: String, isPermanent: Bool = false) {
+        description = "the database \(database) cannot be used: \(reason)"
+        self.isPermanent = isPermanent
+    }
+}
+
 /// Why a store refused or failed an operation.
 public enum StorageError: Error, Hashable, Sendable {
     /// The change would make the profile exceed its assignment limit. Nothing was stored.

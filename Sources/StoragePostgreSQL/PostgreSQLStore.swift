@@ -238,15 +238,15 @@ struct CommittedTransaction {
     var assignments: Int64 = 0
 }
 
-/// Why a database cannot be opened.
-public struct DatabaseError: Error, Sendable, CustomStringConvertible {
-    public let description: String
-
+extension DatabaseError {
     init(_ url: String, _ error: PostgreSQLError) {
-        self.init(url, reason: error.state.isEmpty ? error.message : error.description)
+        self.init(
+            url, reason: error.state.isEmpty ? error.message : error.description,
+            // Tables of another release, for example.
+            isPermanent: error.state == PostgreSQLError.unsupported || !ConnectionString(url).isWellFormed)
     }
 
-    init(_ url: String, reason: String) {
-        description = "the database \(ConnectionString(url).withoutSecrets) cannot be used: \(reason)"
+    init(_ url: String, reason: String, isPermanent: Bool = false) {
+        self.init(ConnectionString(url).withoutSecrets, reason, isPermanent: isPermanent)
     }
 }

@@ -26,7 +26,7 @@ enum Schema {
             return (version, version)
         }
         guard try handle.execute("SHOW server_encoding").first?.first == "UTF8" else {
-            throw PostgreSQLError(state: "0A000", message: "its encoding must be UTF8")
+            throw PostgreSQLError(state: PostgreSQLError.unsupported, message: "its encoding must be UTF8")
         }
         try handle.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
         do throws(PostgreSQLError) {
@@ -81,7 +81,8 @@ enum Schema {
         try refuseNewer(version)
         guard version == newest else {
             throw PostgreSQLError(
-                state: "0A000", message: "its version must be \(newest); it is \(version): run 'holdfast migrate'")
+                state: PostgreSQLError.unsupported,
+                message: "its version must be \(newest); it is \(version): run 'holdfast migrate'")
         }
     }
 
@@ -98,7 +99,7 @@ enum Schema {
         let newest = Migrations.postgreSQL.count
         guard version <= newest else {
             throw PostgreSQLError(
-                state: "0A000",
+                state: PostgreSQLError.unsupported,
                 message: "its version must be at most \(newest), which this release knows; it is \(version)")
         }
     }

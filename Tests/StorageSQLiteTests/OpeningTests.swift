@@ -34,7 +34,7 @@ extension SQLiteStoreTests {
                 try SQLiteStore.make(in: directory)
             }
             #expect(try directory.contents() == before, sourceLocation: sourceLocation)
-            return error?.reason ?? ""
+            return error?.description ?? ""
         }
 
         @Test(
@@ -59,7 +59,7 @@ extension SQLiteStoreTests {
             }
             let before = try other.contents()
             let error = #expect(throws: DatabaseError.self) { try SQLiteStore.make(in: other) }
-            #expect(error?.reason.contains("another program") == true)
+            #expect(error?.description.contains("another program") == true)
             // An index of the log may appear; it is not data.
             #expect(try other.contents().filter { !$0.key.hasSuffix("-shm") } == before)
             withExtendedLifetime(foreign) {}
@@ -93,7 +93,7 @@ extension SQLiteStoreTests {
             let error = #expect(throws: DatabaseError.self) {
                 try SQLiteStore(SQLiteConfiguration(path: directory.file("none/holdfast.db")))
             }
-            #expect(error?.reason.contains(directory.file("none")) == true)
+            #expect(error?.description.contains(directory.file("none")) == true)
         }
 
         @Test("A directory in place of the file is refused")

@@ -22,7 +22,8 @@ public struct SocketAddress: Sendable, CustomStringConvertible {
         var list: UnsafeMutablePointer<addrinfo>?
         let code = getaddrinfo(host, String(port), &hints, &list)
         guard code == 0, let first = list, let address = first.pointee.ai_addr else {
-            throw SocketAddressError(text: text, reason: String(cString: gai_strerror(code)))
+            throw SocketAddressError(
+                text: text, reason: String(cString: gai_strerror(code)), isTemporary: code == EAI_AGAIN)
         }
         defer { freeaddrinfo(first) }
         var storage = sockaddr_storage()
@@ -101,6 +102,8 @@ public struct SocketAddress: Sendable, CustomStringConvertible {
 public struct SocketAddressError: Error, Sendable, CustomStringConvertible {
     public let text: String
     public let reason: String
+    /// Whether the host may be found later, because no name server responds now.
+    public var isTemporary = false
 
     public var description: String { "the address to listen on must be HOST:PORT; got '\(text)': \(reason)" }
 }

@@ -6,6 +6,13 @@ import Storage
 /// A datafile from the command line that cannot be activated.
 public struct DatafileLoadError: Error, CustomStringConvertible {
     public let description: String
+    /// Whether the store failed; otherwise the datafile is wrong.
+    public let isOfStore: Bool
+
+    public init(_ description: String, isOfStore: Bool = false) {
+        self.description = description
+        self.isOfStore = isOfStore
+    }
 }
 
 /// What a datafile contains, for `holdfast datafile check`.
@@ -29,7 +36,7 @@ public struct DatafileSummary: Sendable {
             audiences = datafile.audiences.count
         } catch {
             let lines = error.faults.prefix(100).map { "\($0.pointer): \($0.reason)" }
-            throw DatafileLoadError(description: lines.isEmpty ? error.detail : lines.joined(separator: "\n"))
+            throw DatafileLoadError(lines.isEmpty ? error.detail : lines.joined(separator: "\n"))
         }
     }
 }
@@ -47,7 +54,7 @@ extension ProjectCatalog {
         do throws(CoreError) {
             sdkKey = try SDKKey.check(summary.sdkKey ?? name)
         } catch {
-            throw DatafileLoadError(description: error.detail)
+            throw DatafileLoadError(error.detail)
         }
         if let known = snapshot().projects[sdkKey] {
             if known.content == content { return sdkKey }
@@ -66,7 +73,7 @@ extension ProjectCatalog {
             }
             try updateAndWait()
         } catch {
-            throw DatafileLoadError(description: "the datafile could not be stored: \(error)")
+            throw DatafileLoadError("it could not be stored: \(error)", isOfStore: error != .readOnly)
         }
         return sdkKey
     }
@@ -77,7 +84,7 @@ extension ProjectCatalog {
                 session.lastDatafile(sdkKey: sdkKey, by: .processUser, done)
             }
         } catch {
-            throw DatafileLoadError(description: "the stored datafile could not be read: \(error)")
+            throw DatafileLoadError("the stored datafile could not be read: \(error)", isOfStore: true)
         }
     }
 }

@@ -43,6 +43,9 @@ struct PostgreSQLError: Error, CustomStringConvertible {
     /// dividing by zero.
     static let versionConflict = "22012"
 
+    /// SQLSTATE of what this release cannot use, such as tables of a newer one. Also raised by this module.
+    static let unsupported = "0A000"
+
     // https://www.postgresql.org/docs/15/errcodes-appendix.html
     var remedy: Remedy {
         switch state {

@@ -48,10 +48,11 @@ struct DatabaseFile: Sendable {
     func recognise() throws(DatabaseError) {
         guard sizes.database > 0 else { return }
         guard let header = try naming({ try DatabaseHeader(path: path) }) else {
-            throw DatabaseError(path, "it must be a SQLite database")
+            throw DatabaseError(path, "it must be a SQLite database", isPermanent: true)
         }
         guard header.applicationID == Self.applicationID else {
-            throw DatabaseError(path, "it must be a Holdfast database; it belongs to another program")
+            throw DatabaseError(
+                path, "it must be a Holdfast database; it belongs to another program", isPermanent: true)
         }
         try checkVersion(header.version)
     }
@@ -68,7 +69,7 @@ struct DatabaseFile: Sendable {
         throw DatabaseError(
             path,
             "its version must be at most \(Self.version), which this program knows; it is \(found): a newer release "
-                + "wrote it")
+                + "wrote it", isPermanent: true)
     }
 
     /// Adds the file's path to errors of SQLite.

@@ -1,4 +1,5 @@
 import Glibc
+public import Storage
 
 /// Maintenance of a database file, also while servers use it.
 public enum DatabaseMaintenance {

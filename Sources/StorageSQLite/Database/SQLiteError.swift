@@ -47,18 +47,9 @@ struct SQLiteError: Error, CustomStringConvertible {
     }
 }
 
-/// Why a database file cannot be opened. The file is unchanged.
-public struct DatabaseError: Error, Sendable, CustomStringConvertible {
-    public let path: String
-    public let reason: String
-
-    init(_ path: String, _ reason: String) {
-        self.path = path
-        self.reason = reason
-    }
-
+extension DatabaseError {
     init(_ path: String, _ error: SQLiteError) {
-        self.init(path, Self.reason(path, error))
+        self.init(path, Self.reason(path, error), isPermanent: error.isDamage)
     }
 
     private static func reason(_ path: String, _ error: SQLiteError) -> String {
@@ -70,6 +61,4 @@ public struct DatabaseError: Error, Sendable, CustomStringConvertible {
         }
         return "it cannot be opened or created: \(error)"
     }
-
-    public var description: String { "the database \(path) cannot be used: \(reason)" }
 }

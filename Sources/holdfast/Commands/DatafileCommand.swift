@@ -35,19 +35,21 @@ struct DatafileCheckCommand: ParsableCommand {
 struct DatafileSource {
     let path: String
 
-    /// - Throws: ``Failure``, naming the file and what is wrong with it.
+    /// - Throws: ``ConfigurationError`` with what is wrong with a file, ``Failure`` if the store fails.
     func load(into catalog: ProjectCatalog) throws -> [String] {
         var loaded: [String] = []
-        for file in try files() {
-            do {
-                let sdkKey = try catalog.load(
-                    try Self.read(file), named: file.deletingPathExtension().lastPathComponent)
+        for file in try ConfigurationError.wrapping({ try files() }) {
+            let content = try ConfigurationError.wrapping { try Self.read(file) }
+            do throws(DatafileLoadError) {
+                let sdkKey = try catalog.load(content, named: file.deletingPathExtension().lastPathComponent)
                 guard !loaded.contains(sdkKey) else {
-                    throw Failure("the datafile \(file.path) has the SDK key '\(sdkKey)' of another one")
+                    throw DatafileLoadError("it has the SDK key '\(sdkKey)' of another one")
                 }
                 loaded.append(sdkKey)
-            } catch let error as DatafileLoadError {
-                throw Failure("the datafile \(file.path) is not usable: \(error)")
+            } catch {
+                let failure = Failure("the datafile \(file.path) is not usable: \(error)")
+                if error.isOfStore { throw failure }
+                throw ConfigurationError(reason: failure)
             }
         }
         return loaded

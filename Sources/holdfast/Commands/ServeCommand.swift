@@ -34,7 +34,7 @@ struct ServeCommand: ParsableCommand {
 
         warnOfUnknownVariables(settings, logger)
         if let shortage = DescriptorLimit.raise(for: configuration.limits.connections) { logger.warning("\(shortage)") }
-        let store = try StoreFactory.open(configuration, logger)
+        let store = try openStore(configuration, logger)
         let audit = try BackgroundSession(store, label: "signals")
         signals.onHangUp {
             let reload = { Self.reload(tokens, access, audit, logger) }
@@ -87,6 +87,14 @@ struct ServeCommand: ParsableCommand {
         }
     }
 
+    private func openStore(_ configuration: ServeConfiguration, _ logger: Logger) throws -> any Store {
+        do {
+            return try StoreFactory.open(configuration, logger)
+        } catch let error as DatabaseError where error.isPermanent {
+            throw ConfigurationError(reason: error)
+        }
+    }
+
     private func listen(_ configuration: ServeConfiguration, _ services: Services) throws -> HTTPServer {
         do {
             let server = try HTTPServer(configuration.http) { try HoldfastApplication(services: services, loop: $0) }
@@ -94,13 +102,22 @@ struct ServeCommand: ParsableCommand {
             return server
         } catch {
             services.store.close()
-            throw Failure("cannot serve at \(configuration.listen): \(error)")
+            let failure = Failure("cannot serve at \(configuration.listen): \(error)")
+            // A port below 1024, for example.
+            if let error = error as? SystemError, error.code == EACCES { throw ConfigurationError(reason: failure) }
+            throw failure
         }
     }
 
     /// Without tokens every caller is an admin, so only this host may connect.
     private func refuseOpenAddress(_ configuration: ServeConfiguration, _ access: AccessControl) throws {
-        let address = try SocketAddress(resolving: configuration.listen)
+        let address: SocketAddress
+        do throws(SocketAddressError) {
+            address = try SocketAddress(resolving: configuration.listen)
+        } catch {
+            if error.isTemporary { throw error }
+            throw ConfigurationError(reason: error)
+        }
         guard access.isOpen, !address.isLoopback else { return }
         throw ConfigurationError(
             reason: Failure(

@@ -122,7 +122,11 @@ import Testing
         let wrong: [([String], [String: String])] = [
             (["--no-such-option"], [:]), (["--event-loops"], [:]), (["--event-loops", "0"], [:]),
             ([], ["HOLDFAST_IDLE_TIMEOUT": "5"]), ([], ["HOLDFAST_TOKENS_FILE": directory.file("none")]),
-            ([], ["HOLDFAST_LISTEN": "0.0.0.0:0"]),
+            ([], ["HOLDFAST_LISTEN": "0.0.0.0:0"]), (["--listen", "8080"], [:]),
+            (["--datafile", directory.file("none")], [:]),
+            (["--datafile", try directory.write("{}", to: "datafile.json")], [:]),
+            (["--datafile", try directory.write("text", to: "text")], [:]),
+            (["--database", directory.file("text")], [:]), ([], ["HOLDFAST_DATABASE": "postgresql://[::1/x"]),
         ]
         for (options, variables) in wrong {
             let refused = try ChildProcess(
@@ -132,6 +136,7 @@ import Testing
         }
         for variables in [
             ["HOLDFAST_LISTEN": "127.0.0.1:\(listening.port)"], ["HOLDFAST_DATABASE": directory.file("none/h.db")],
+            ["HOLDFAST_DATABASE": "postgresql://127.0.0.1:1/x"],
         ] {
             let failed = try Command("serve", environment: free.merging(variables) { $1 })
             #expect(failed.end == .exit(1), "\(variables)")
