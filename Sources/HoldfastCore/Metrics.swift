@@ -76,7 +76,7 @@ public final class AttributeMetrics: Sendable {
 public final class ReportedEvaluations: Sendable {
     /// Why a flag had its value, or why the app got its default.
     public enum Reason: String, Sendable, CaseIterable {
-        case forced, override, whitelist, stored, bucketed, holdout, rollout
+        case forced, override, whitelist, stored, bucketed, holdout, rollout, disabled
         case noRule = "no_rule"
         case unknown
         case notFetched = "not_fetched"

@@ -79,6 +79,7 @@ import Testing
             "1",
             #"{"flag_key":"checkout","variation_key":"new","reason":"stored","count":3},"#
                 + #"{"flag_key":"checkout","variation_key":"x\"y","reason":"stored","count":4},"#
+                + #"{"flag_key":"checkout","reason":"disabled","count":2},"#
                 + #"{"flag_key":"che\"ck","reason":"flag_not_found","count":5}"#)
         #expect(try server.request("POST", "/v1/evaluations/counts", body)["status"] == "stored")
         #expect(try server.request("POST", "/v1/evaluations/counts", body)["status"] == "repeated")
@@ -89,6 +90,7 @@ import Testing
         #expect(
             try metrics() == [
                 #"{sdk_key="\#(key)",flag="",variation="",reason="flag_not_found"} 5"#,
+                #"{sdk_key="\#(key)",flag="checkout",variation="",reason="disabled"} 2"#,
                 #"{sdk_key="\#(key)",flag="checkout",variation="",reason="stored"} 4"#,
                 #"{sdk_key="\#(key)",flag="checkout",variation="new",reason="stored"} 4"#,
             ])

@@ -45,7 +45,9 @@ public enum VariationReason: String, Sendable, Hashable, CaseIterable, Codable {
     case holdout
     /// A delivery rule.
     case rollout
-    /// No rule applied, or the flag is off: the user has no variation.
+    /// The flag is turned off for everybody: the user has no variation.
+    case disabled
+    /// No rule applied: the user has no variation.
     case noRule = "no_rule"
     /// A reason unknown to this version of the library.
     case unknown
@@ -61,9 +63,13 @@ public enum VariationReason: String, Sendable, Hashable, CaseIterable, Codable {
 }
 
 extension VariationReason {
-    init(source: String, hasVariation: Bool) {
+    /// - Parameters:
+    ///   - source: the source of the decision.
+    ///   - reason: the server's reason, which tells a flag that is off from one of which no rule applied.
+    init(source: String, reason: String?, hasVariation: Bool) {
         switch source {
-        case "none": self = hasVariation ? .rollout : .noRule
+        case "none" where hasVariation: self = .rollout
+        case "none": self = reason == "disabled" ? .disabled : .noRule
         case "forced", "override", "whitelist", "stored", "bucketed", "holdout":
             self = Self(rawValue: source) ?? .unknown
         default: self = .unknown

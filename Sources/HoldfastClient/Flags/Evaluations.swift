@@ -30,6 +30,7 @@ final class Evaluations: Sendable {
         var type: String?
         var variables: [String: HoldfastValue]?
         var ruleKey: String?
+        var reason: String?
         var source: String?
         /// Absent in a cache that an earlier release wrote.
         var flagVersion: Int?
@@ -42,7 +43,7 @@ final class Evaluations: Sendable {
             case experimentID = "experiment_id"
             case enabled, value, type, variables
             case ruleKey = "rule_key"
-            case source
+            case reason, source
             case flagVersion = "flag_version"
             case reasons
         }
@@ -55,7 +56,7 @@ final class Evaluations: Sendable {
         let string: String?
         let int: Int?
         let double: Double?
-        /// Counts the evaluations that return the variation, or a default because there is none.
+        /// Counts the evaluations that return the flag's value, or a default because there is none.
         let counter: EvaluationCounts.Counter
         /// Counts the evaluations that return a default because the value has another type.
         let wrongType: EvaluationCounts.Counter
@@ -65,7 +66,7 @@ final class Evaluations: Sendable {
         fileprivate init(_ details: EvaluationDetails, isReported: Bool, counts: EvaluationCounts) {
             self.details = details
             counter = counts.counter(details.flagKey, details.variationKey, details.reason)
-            wrongType = details.variationKey == nil ? counter : counts.counter(details.flagKey, nil, .wrongType)
+            wrongType = details.variationValue == nil ? counter : counts.counter(details.flagKey, nil, .wrongType)
             bool = details.variationValue?.bool
             string = details.variationValue?.text
             int = details.variationValue?.int
@@ -155,7 +156,8 @@ extension EvaluationDetails {
         experimentID = entry.experimentID
         isEnabled = entry.enabled
         ruleKey = entry.ruleKey
-        reason = VariationReason(source: entry.source ?? "none", hasVariation: entry.variationKey != nil)
+        reason = VariationReason(
+            source: entry.source ?? "none", reason: entry.reason, hasVariation: entry.variationKey != nil)
         messages = entry.reasons ?? []
     }
 

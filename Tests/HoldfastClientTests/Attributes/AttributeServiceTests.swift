@@ -216,14 +216,14 @@ import Testing
              {"name":"plan","type":"selection","values":["free","pro"]},
              {"name":"topics","type":"selection","values":["a","b"],"multiple":true},{"name":"later","type":"new"}]}
             """#
-        let messages = Mutex<[String]>([])
+        let (messages, continuation) = AsyncStream.makeStream(of: String.self)
         let test = try Client(
             server: StubServer { call throws(HoldfastError) in
                 call.path == "/v1/attributes" ? .json(definitions) : Client.usual(call)
             }
         ) {
             $0.logger = { level, message, metadata in
-                if level == .error { messages.withLock { $0.append("\(message): \(metadata["name"] ?? "")") } }
+                if level == .error { continuation.yield("\(message): \(metadata["name"] ?? "")") }
             }
             $0.checksAttributes = true
         }
@@ -248,8 +248,20 @@ import Testing
         #expect(test.server.calls("/v1/attributes").count == 1)
 
         try service.update(attributes: ["unknown": 1], userID: "ada")
-        while messages.withLock({ $0.isEmpty }) { await Task.yield() }
-        #expect(messages.withLock { $0 } == ["attribute cannot be stored: unknown"])
+        var errors = messages.makeAsyncIterator()
+        #expect(await errors.next() == "attribute cannot be stored: unknown")
+    }
+
+    @Test func `Of more attributes than are remembered, the last ones are`() throws {
+        let test = try Client()
+        let service = AttributeService(client: test.client)
+        func names(_ numbers: Range<Int>) -> [String: UserAttributeValue] {
+            Dictionary(uniqueKeysWithValues: numbers.map { ("attribute\($0)", .integer(Int64($0))) })
+        }
+        try service.update(attributes: names(0..<600), userID: "ada")
+        #expect(service.attributes(userID: "ada") == names(0..<600))
+        try service.update(attributes: names(600..<1_200), userID: "ada")
+        #expect(service.attributes(userID: "ada") == names(600..<1_200))
     }
 
     @Test func `Values are equal when their bytes are, and numbers when they are the same`() {

@@ -80,11 +80,11 @@ import Testing
         test.clock.advance(by: .seconds(30))
         for attempt in 1...4 {
             await test.server.untilCalled("/v1/events", count: attempt)
-            while test.server.calls("/v1/events").count == attempt {
-                test.clock.advance(by: .seconds(Double(1 << (attempt - 1))))
-                await Task.yield()
-            }
+            let longest = Double(1 << (attempt - 1))
+            await test.clock.untilSleeping(in: .seconds(longest / 2)...(.seconds(longest)))
+            test.clock.advance(by: .seconds(longest))
         }
+        await test.server.untilCalled("/v1/events", count: 5)
         test.server.respond { call throws(HoldfastError) in Client.usual(call) }
         try await test.client.flush()
         #expect(test.client.waitingEvents == 0)

@@ -25,8 +25,14 @@ import Testing
         #expect(metrics.waiting == 1 && metrics.droppedQueueFull == 0)
 
         // Four new events: the postponed one makes room, a fifth finds none.
+        var notices = test.client.deliveries().makeAsyncIterator()
         for number in 0..<5 { test.client.reportExposure(experiment: "e\(number)", userID: "ada") }
-        while test.client.queueMetrics.droppedQueueFull < 2 { await Task.yield() }
+        for _ in 0..<2 {
+            guard case .dropped = await notices.next()?.outcome else {
+                Issue.record("not dropped")
+                return
+            }
+        }
         metrics = test.client.queueMetrics
         #expect(metrics.waiting == 4 && metrics.postponed == 0 && metrics.droppedQueueFull == 2)
 

@@ -1,7 +1,6 @@
 import Foundation
 import ProcessTestSupport
 import Observation
-import Synchronization
 import Testing
 
 @testable import HoldfastClient
@@ -9,12 +8,6 @@ import Testing
 /// The shared client, listeners, errors, counts, logs and attributes.
 @Suite(.timeLimit(.minutes(2))) struct ClientLifecycleTests {
     private static let ada = HoldfastUser(id: "ada", attributes: ["country": "de"])
-
-    private final class Log<Value: Sendable>: Sendable {
-        private let state = Mutex<[Value]>([])
-        var all: [Value] { state.withLock { $0 } }
-        func add(_ value: Value) { state.withLock { $0.append(value) } }
-    }
 
     // MARK: Start
 
@@ -206,6 +199,20 @@ import Testing
         #expect(client.evaluationCounts().map(text) == ["checkout new stored 1"])
     }
 
+    @Test func `Keys that no flag has leave room for the counts of flags`() async throws {
+        let test = try Client()
+        try await test.client.initialize(user: Self.ada)
+        for number in 0..<11_000 { _ = test.client.boolVariation(flagKey: "generated\(number)", defaultValue: false) }
+        test.server.respond { _ throws(HoldfastError) in
+            .json(Client.evaluations(revision: "2").replacing(#""new""#, with: #""newer""#))
+        }
+        try await test.client.fetchEvaluations()
+        _ = test.client.stringVariation(flagKey: "checkout", defaultValue: "")
+        let counts = test.client.evaluationCounts()
+        #expect(counts.count <= 10_000)
+        #expect(counts.first { $0.flagKey == "checkout" }?.variationKey == "newer")
+    }
+
     @Test func `Each count of evaluations is reported once, also when the app resets its view`() async throws {
         let test = try Client { $0.reportsEvaluationCounts = true }
         _ = test.client.boolVariation(flagKey: "checkout", defaultValue: false)
@@ -268,6 +275,8 @@ import Testing
         second.client.track(goalID: "purchase")
         #expect(log.all.last == "warning goal not reported: there is no current user")
         #expect(second.client.waitingEvents == 0)
+        second.client.updateUserAttributes(["country": "de"])
+        #expect(log.all.last == "warning attributes not updated: there is no current user")
         #expect(log.all.contains { $0.hasPrefix("warning flags could not be fetched") && $0.contains("it is down") })
         #expect(log.all.contains { $0.hasPrefix("notice event postponed") && $0.contains("goal") })
     }

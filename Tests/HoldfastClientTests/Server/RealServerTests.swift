@@ -159,6 +159,11 @@ import Testing
         try await client.fetchEvaluations()
         #expect(!client.boolVariation(flagKey: "sale", defaultValue: true))
         #expect(client.intVariation(flagKey: "limit", defaultValue: 1) == 5)
+        #expect(client.evaluationDetails(flagKey: "sale")?.reason == .disabled)
+        try await client.flush()
+        #expect(client.queueMetrics.refused == 0)
+        let metrics = try await server.request("GET", "/metrics")
+        #expect(metrics.contains(#",flag="sale",variation="",reason="disabled"} 1"#))
         client.destroy()
     }
 

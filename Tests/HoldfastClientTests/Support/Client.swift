@@ -1,4 +1,5 @@
 import Foundation
+import Synchronization
 
 @testable import HoldfastClient
 
@@ -60,6 +61,15 @@ struct Client {
           "variables":{"ratio":0.5,"limit":9},"rule_key":null,"source":"none","reasons":["why"]}]}
         """#
     }
+}
+
+/// Values that a closure of the client has added.
+final class Log<Value: Sendable>: Sendable {
+    private let state = Mutex<[Value]>([])
+
+    var all: [Value] { state.withLock { $0 } }
+
+    func add(_ value: Value) { state.withLock { $0.append(value) } }
 }
 
 /// A temporary directory that removes itself.

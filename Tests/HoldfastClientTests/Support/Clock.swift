@@ -15,7 +15,8 @@ final class ManualClock: HoldfastClock {
         var now = Date(timeIntervalSince1970: 1_800_000_000)
         var sleepers: [UInt64: Sleeper] = [:]
         var nextID: UInt64 = 0
-        var waiters: [(count: Int, duration: Duration, continuation: CheckedContinuation<Void, Never>)] = []
+        var waiters: [(count: Int, durations: ClosedRange<Duration>, continuation: CheckedContinuation<Void, Never>)] =
+            []
     }
 
     private let state = Mutex(State())
@@ -55,11 +56,19 @@ final class ManualClock: HoldfastClock {
         for sleeper in due { sleeper.continuation.resume() }
     }
 
+    /// The durations of all sleepers.
+    var sleeping: [Duration] { state.withLock { $0.sleepers.values.map(\.duration) } }
+
     /// Returns when there are sleepers of exactly this duration.
     func untilSleeping(for duration: Duration, count: Int = 1) async {
+        await untilSleeping(in: duration - .milliseconds(1)...duration + .milliseconds(1), count: count)
+    }
+
+    /// Returns when there are sleepers of such durations.
+    func untilSleeping(in durations: ClosedRange<Duration>, count: Int = 1) async {
         await withCheckedContinuation { continuation in
             let ready = state.withLock { state in
-                state.waiters.append((count, duration, continuation))
+                state.waiters.append((count, durations, continuation))
                 return Self.takeReady(&state)
             }
             for waiter in ready { waiter.resume() }
@@ -70,8 +79,7 @@ final class ManualClock: HoldfastClock {
         var ready: [CheckedContinuation<Void, Never>] = []
         let sleepers = state.sleepers
         state.waiters.removeAll { waiter in
-            let isReady =
-                sleepers.values.count { abs(($0.duration - waiter.duration).inSeconds) < 0.001 } >= waiter.count
+            let isReady = sleepers.values.count { waiter.durations.contains($0.duration) } >= waiter.count
             if isReady { ready.append(waiter.continuation) }
             return isReady
         }
