@@ -45,7 +45,7 @@ open class RemoteConfigService: @unchecked Sendable {
     ///
     /// - Parameter type: the type of the value, which is ``RemoteKey/valueType`` of the key.
     open func remoteValue<Value: RemoteValue>(for key: some RemoteKey, as type: Value.Type = Value.self) -> Value {
-        let (value, source) = resolve(key, type)
+        let (value, source, _) = resolve(key, type)
         if source == .remote { keeper.didRead(key.name) }
         return value
     }
@@ -60,18 +60,18 @@ open class RemoteConfigService: @unchecked Sendable {
             guard let self else { return continuation.finish() }
             // Inside the lock, so that values arrive in order.
             last.withLock { last in
-                let (value, source) = self.resolve(key, type)
-                let raw = source == .remote ? self.keeper.value(for: key.name) : nil
-                // Equal raw values tell for types that are not Equatable.
-                if let known = last,
-                    isSame(known.value, value) || (raw != nil && known.raw == raw)
-                        || (source == .missing && known.source == .missing)
+                let new = self.resolve(key, type)
+                // For types that are not Equatable the keeper's value tells. Behind a custom value there is none.
+                if let last,
+                    isSame(last.value, new.value)
+                        || ((last.source, last.raw) == (new.source, new.raw)
+                            && ![.custom, .debug].contains(new.source))
                 {
                     return
                 }
-                last = (value, source, raw)
-                if source == .remote { self.keeper.didRead(key.name) }
-                continuation.yield(value)
+                last = new
+                if new.source == .remote { self.keeper.didRead(key.name) }
+                continuation.yield(new.value)
             }
         }
         let token = changes.add(next) { continuation.finish() }
@@ -156,7 +156,7 @@ open class RemoteConfigService: @unchecked Sendable {
 
     private func state(of key: any RemoteKey) -> RemoteValueState {
         func state<Value: RemoteValue>(_ type: Value.Type) -> RemoteValueState {
-            let (value, source) = resolve(key, type)
+            let (value, source, _) = resolve(key, type)
             let possible = (type as? any CaseIterable.Type).map(Self.cases) ?? []
             return RemoteValueState(
                 key: key, value: value, source: source, defaultValue: Value.default,
@@ -170,14 +170,15 @@ open class RemoteConfigService: @unchecked Sendable {
         return cases(type)
     }
 
+    /// - Returns: also the keeper's value, if it was asked and has one.
     private func resolve<Value: RemoteValue>(
         _ key: any RemoteKey, _ type: Value.Type
-    ) -> (value: Value, source: RemoteValueState.Source) {
-        if let value = customValue(for: key) as? Value { return (value, .custom) }
-        if let value = debugValue(for: key) as? Value { return (value, .debug) }
-        guard let raw = keeper.value(for: key.name) else { return (Value.default, .missing) }
-        guard let value = Value.parse(raw) else { return (Value.default, .incorrect(raw)) }
-        return (value, .remote)
+    ) -> (value: Value, source: RemoteValueState.Source, raw: HoldfastValue?) {
+        if let value = customValue(for: key) as? Value { return (value, .custom, nil) }
+        if let value = debugValue(for: key) as? Value { return (value, .debug, nil) }
+        guard let raw = keeper.value(for: key.name) else { return (Value.default, .missing, nil) }
+        guard let value = Value.parse(raw) else { return (Value.default, .incorrect(raw), raw) }
+        return (value, .remote, raw)
     }
 }
 

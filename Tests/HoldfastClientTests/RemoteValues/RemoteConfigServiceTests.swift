@@ -101,6 +101,27 @@ import Testing
         #expect(seen.withLock { $0 } == [20, 30, 50])
     }
 
+    @Test func `A stream asks its keeper once for each value`() async {
+        final class CountingKeeper: RemoteConfigKeeper {
+            let inner = InMemoryRemoteConfigKeeper(["page_size": 30])
+            let reads = Mutex(0)
+
+            func fetch() async throws {}
+            func value(for name: String) -> HoldfastValue? {
+                reads.withLock { $0 += 1 }
+                return inner.value(for: name)
+            }
+            func observe(_ listener: @escaping @Sendable () -> Void) -> ListenerToken { inner.observe(listener) }
+        }
+        let keeper = CountingKeeper()
+        let service = RemoteConfigService(keeper: keeper)
+        var sizes = service.remoteValues(for: TestKey.pageSize, as: ByHand.PageSize.self).makeAsyncIterator()
+        #expect(await sizes.next()?.rawValue == 30)
+        keeper.inner.set(50, for: "page_size")
+        #expect(await sizes.next()?.rawValue == 50)
+        #expect(keeper.reads.withLock { $0 } == 2)
+    }
+
     @Test func `Many streams and a slow reader get the newest value`() async {
         let keeper = InMemoryRemoteConfigKeeper()
         let service = RemoteConfigService(keeper: keeper)
