@@ -16,16 +16,31 @@ struct SplitTestDefinition {
 }
 
 /// The user whose groups are read or kept.
-struct SplitTestUser: Sendable {
-    let id: String
-    /// Tells users apart whose groups are in one storage; empty for the anonymous user of an app.
-    let keySuffix: String
-    /// Whether it is the anonymous user of a client, whose successor has the same keys.
-    var isAnonymous = false
-    /// Whether the user is the client's, and takes over what the anonymous user of the app was shown before the login.
-    var follows = false
-    /// The anonymous user who has logged in as this one.
-    var anonymousID: String?
+enum SplitTestUser: Sendable {
+    /// The user that an app has given to the service.
+    case given(id: String)
+    /// The only user of a storage, without a client.
+    case only(id: String)
+    /// The client's user before a login. The next anonymous user has the same keys.
+    case anonymous(id: String)
+    /// The client's user after a login, who takes over what the anonymous user of the app was shown before.
+    ///
+    /// - Parameter anonymousID: the anonymous user who has logged in as this one, if that is known.
+    case account(id: String, anonymousID: String?)
+
+    var id: String {
+        switch self {
+        case .given(let id), .only(let id), .anonymous(let id), .account(let id, _): id
+        }
+    }
+
+    /// Tells users apart whose groups are in one storage.
+    var keySuffix: String {
+        switch self {
+        case .given(let id), .account(let id, _): "-\(id)"
+        case .only, .anonymous: ""
+        }
+    }
 }
 
 /// The groups that users have in the storage.
@@ -50,26 +65,28 @@ struct KeptGroups: Sendable {
     ///
     /// A group without a mark was stored by another library of this format, which draws on the device.
     func group(of test: SplitTestDefinition, for user: SplitTestUser) throws -> Group? {
-        if user.isAnonymous { return try sharedGroup(of: test, for: user) }
+        if case .anonymous(let id) = user { return try sharedGroup(of: test, owners: [id]) }
         let key = key(test, user)
         if let own = try read(key, test) { return own }
-        guard user.follows, let former = try sharedGroup(of: test, for: user) else { return nil }
+        guard case .account(let id, let anonymousID) = user,
+            let former = try sharedGroup(of: test, owners: [id] + [anonymousID].compactMap(\.self))
+        else { return nil }
         try storage.set(storage.string(forKey: test.storageKey + Self.hit), forKey: key + Self.hit)
         try keep(former.group, isLocal: former.isLocal, of: test, for: user)
         return former
     }
 
-    /// Returns the group that an anonymous user was shown, if that was this user, or nobody knows who it was.
-    private func sharedGroup(of test: SplitTestDefinition, for user: SplitTestUser) throws -> Group? {
+    /// Returns the group that an anonymous user was shown, if that was one of the owners, or nobody knows who it was:
+    /// then it is the first owner's from now on.
+    private func sharedGroup(of test: SplitTestDefinition, owners: [String]) throws -> Group? {
         let key = test.storageKey
         guard let group = try read(key, test) else { return nil }
         guard let owner = try storage.string(forKey: key + Self.owner) else {
             // Another library stored it, for whoever uses the app first.
-            try storage.set(user.id, forKey: key + Self.owner)
+            try storage.set(owners.first, forKey: key + Self.owner)
             return group
         }
-        let isOwn = owner.hasSameBytes(as: user.id) || user.anonymousID?.hasSameBytes(as: owner) == true
-        return isOwn ? group : nil
+        return owners.contains { $0.hasSameBytes(as: owner) } ? group : nil
     }
 
     private func read(_ key: String, _ test: SplitTestDefinition) throws -> Group? {
@@ -79,11 +96,11 @@ struct KeptGroups: Sendable {
 
     func keep(_ group: String?, isLocal: Bool, of test: SplitTestDefinition, for user: SplitTestUser) throws {
         let key = key(test, user)
-        if user.isAnonymous, try storage.string(forKey: key + Self.owner)?.hasSameBytes(as: user.id) != true {
+        if case .anonymous(let id) = user, try storage.string(forKey: key + Self.owner)?.hasSameBytes(as: id) != true {
             // Removes what the former user saw.
             try storage.set(nil, forKey: key)
             try storage.set(nil, forKey: key + Self.hit)
-            try storage.set(user.id, forKey: key + Self.owner)
+            try storage.set(id, forKey: key + Self.owner)
         }
         // The mark first: alone it has no effect.
         try storage.set(group == nil || isLocal ? nil : Self.serverMark, forKey: key + Self.source)

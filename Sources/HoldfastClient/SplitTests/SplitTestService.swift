@@ -49,8 +49,7 @@ public final class SplitTestService: SplitTestServiceProtocol {
     }
 
     private let client: HoldfastClient?
-    /// `nil` for the client's user.
-    private let fixedUser: SplitTestUser?
+    private let currentUser: @Sendable () -> SplitTestUser
     private let attributes: [String: UserAttributeValue]?
     private let groups: KeptGroups
     private let analytics: (any SplitTestAnalytics)?
@@ -81,12 +80,14 @@ public final class SplitTestService: SplitTestServiceProtocol {
         self.analytics = analytics
         self.timeLimit = timeLimit
         self.draw = draw
-        fixedUser =
-            if let userID {
-                SplitTestUser(id: userID, keySuffix: "-\(userID)")
-            } else {
-                client == nil ? SplitTestUser(id: Self.anonymousID(storage), keySuffix: "") : nil
-            }
+        if let userID {
+            currentUser = { .given(id: userID) }
+        } else if let client {
+            currentUser = { Self.user(of: client) }
+        } else {
+            let id = Self.anonymousID(storage)
+            currentUser = { .only(id: id) }
+        }
         guard let client else { return }
         var tokens = [
             client.flags.observeRevisions { [weak self] in Task { await self?.refreshAll() } },
@@ -107,24 +108,27 @@ public final class SplitTestService: SplitTestServiceProtocol {
     /// The user whose groups these are: with a client and no id of its own, the client's current user.
     public var userID: String { user.id }
 
-    private var user: SplitTestUser {
-        if let fixedUser { return fixedUser }
-        guard let client else { return SplitTestUser(id: "", keySuffix: "") }
+    private var user: SplitTestUser { currentUser() }
+
+    private static func user(of client: HoldfastClient) -> SplitTestUser {
         let anonymousID = client.anonymousUserID
         guard let id = client.currentUser?.id, !id.hasSameBytes(as: anonymousID) else {
-            return SplitTestUser(id: anonymousID, keySuffix: "", isAnonymous: true)
+            return .anonymous(id: anonymousID)
         }
-        return SplitTestUser(
-            id: id, keySuffix: "-\(id)", follows: true, anonymousID: client.core.anonymousID(loggedInAs: id))
+        return .account(id: id, anonymousID: client.core.anonymousID(loggedInAs: id))
     }
 
     private static let anonymousKey = "split_test_anonymous_id"
 
     private static func anonymousID(_ storage: any SplitTestStorage) -> String {
-        if let id = try? storage.string(forKey: anonymousKey) { return id }
-        let id = UUID().uuidString.lowercased()
-        try? storage.set(id, forKey: anonymousKey)
-        return id
+        let new = UUID().uuidString.lowercased()
+        do {
+            if let id = try storage.string(forKey: anonymousKey) { return id }
+            try storage.set(new, forKey: anonymousKey)
+        } catch {
+            // For this run only: what the storage cannot read now may be there.
+        }
+        return new
     }
 
     // MARK: Groups
@@ -320,7 +324,7 @@ public final class SplitTestService: SplitTestServiceProtocol {
 
     private func hit(_ definition: SplitTestDefinition, _ handled: SplitTestUser, _ group: String) {
         var user = user
-        if user.anonymousID?.hasSameBytes(as: handled.id) == true {
+        if case .account(_, let anonymousID?) = user, anonymousID.hasSameBytes(as: handled.id) {
             // The user has logged in since, and takes over what was hit before.
             _ = storing.withLock { _ in try? groups.group(of: definition, for: user) }
         } else {
