@@ -39,23 +39,40 @@ open class HoldfastUserProfileService: NSObject, @unchecked Sendable {
         return ["user_id": userId, "experiment_bucket_map": map]
     }
 
-    /// Saves a profile in the SDK's format. Does nothing for a dictionary that is not a profile.
+    /// Saves a profile in the SDK's format. A dictionary that is not a profile is only logged, by the logger of the client
+    /// or of the ``DeviceUserProfileService``.
     #if canImport(ObjectiveC)
         @objc
     #endif
     open func save(userProfile: [String: Any]) {
-        guard let profile = Self.profile(userProfile) else { return }
-        profiles.save(userProfile: profile)
+        do throws(Malformed) {
+            profiles.save(userProfile: try Self.profile(userProfile))
+        } catch {
+            profiles.logger?(.error, "profile not saved", ["reason": error.reason])
+        }
     }
 
-    private static func profile(_ dictionary: [String: Any]) -> UserProfile? {
-        guard let userID = dictionary["user_id"] as? String,
-            let map = dictionary["experiment_bucket_map"] as? [String: Any]
-        else { return nil }
+    private struct Malformed: Error {
+        let reason: String
+
+        init(_ pointer: String, _ requirement: String, _ found: Any?) {
+            reason = "\(pointer) must be \(requirement); got \(found.map { "\(type(of: $0))" } ?? "nothing")"
+        }
+    }
+
+    private static func profile(_ dictionary: [String: Any]) throws(Malformed) -> UserProfile {
+        guard let userID = dictionary["user_id"] as? String else {
+            throw Malformed("/user_id", "a string", dictionary["user_id"])
+        }
+        guard let map = dictionary["experiment_bucket_map"] as? [String: Any] else {
+            throw Malformed("/experiment_bucket_map", "a dictionary", dictionary["experiment_bucket_map"])
+        }
         var variations: [String: String] = [:]
-        for (experiment, entry) in map {
-            guard let entry = entry as? [String: Any], let variation = entry["variation_id"] as? String else {
-                return nil
+        for (experiment, value) in map {
+            let pointer = "/experiment_bucket_map/\(experiment)"
+            guard let entry = value as? [String: Any] else { throw Malformed(pointer, "a dictionary", value) }
+            guard let variation = entry["variation_id"] as? String else {
+                throw Malformed("\(pointer)/variation_id", "a string", entry["variation_id"])
             }
             variations[experiment] = variation
         }

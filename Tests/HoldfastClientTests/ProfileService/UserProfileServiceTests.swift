@@ -35,7 +35,8 @@ import Testing
         let test = try Client(server: Self.server())
         let service = UserProfileService(client: test.client)
         #expect(service.lookup(userID: "ada") == nil)
-        while service.lookup(userID: "ada") == nil { await Task.yield() }
+        // What was loaded is written after half a minute.
+        await test.clock.untilSleeping(for: .seconds(30))
         #expect(service.lookup(userID: "ada") == profile("ada", ["1": "a"]))
         #expect(test.server.calls("/v1/profiles/lookup").count == 1)
     }
@@ -43,8 +44,8 @@ import Testing
     @Test func `Users are preloaded, and loaded again when the profile is old`() async throws {
         let test = try Client(server: Self.server())
         let service = UserProfileService(client: test.client, preloading: ["ada"])
-        await test.server.untilCalled("/v1/profiles/lookup", count: 1)
-        while service.lookup(userID: "ada") == nil { await Task.yield() }
+        await test.clock.untilSleeping(for: .seconds(30))
+        #expect(service.lookup(userID: "ada") == profile("ada", ["1": "a"]))
         #expect(test.server.calls("/v1/profiles/lookup").count == 1)
         test.clock.advance(by: .seconds(601))
         #expect(service.lookup(userID: "ada") != nil)
@@ -276,6 +277,21 @@ import Testing
         #expect(second.lookup(userID: "bob") == profile("bob", ["1": "q", "2": "p", "3": "p"]))
         second.remove(userID: "ada")
         #expect(try DeviceUserProfileService(file: file).lookup(userID: "ada") == nil)
+    }
+
+    @Test func `What cannot be saved is logged`() throws {
+        let directory = try TemporaryDirectory()
+        let log = Log<String>()
+        // A file where a directory must be.
+        try Data().write(to: directory.url.appending(path: "profiles"))
+        let service = try DeviceUserProfileService(file: directory.url.appending(path: "profiles/all.json")) {
+            level, message, metadata in log.add("\(level) \(message) \(metadata["reason"] ?? "")")
+        }
+        service.save(userProfile: profile("", ["1": "q"]))
+        #expect(log.all == ["error profile not saved user id must have 1 to 1024 bytes without NUL; got 0 bytes"])
+        service.save(userProfile: profile("ada", ["1": "a"]))
+        #expect(log.all.last == "error profiles cannot be written ")
+        #expect(service.lookup(userID: "ada") == profile("ada", ["1": "a"]))
     }
 
     @Test func `A damaged file is an error`() throws {
