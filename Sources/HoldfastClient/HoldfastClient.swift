@@ -24,7 +24,7 @@ public final class HoldfastClient: Sendable {
     /// Opens the cache and the event queue, and starts to deliver events of earlier runs.
     ///
     /// - Parameters:
-    ///   - transport: by default `URLSession`.
+    ///   - transport: by default `URLSession`. Closed with the client: give each client its own.
     ///   - clock: by default the system clock.
     /// - Throws: ``HoldfastError/invalidConfiguration(_:)``, ``HoldfastError/directoryInUse(_:)``,
     ///   ``HoldfastError/storage(_:)``.
@@ -120,9 +120,11 @@ public final class HoldfastClient: Sendable {
     public var currentUser: HoldfastUser? { flags.user }
 
     /// Replaces the attributes with which flags are evaluated, and fetches the flags. Attributes are not stored on the
-    /// server; see ``AttributeService`` for that.
+    /// server; see ``AttributeService`` for that. Without a current user it only logs a warning.
     public func updateUserAttributes(_ attributes: [String: UserAttributeValue]) {
-        flags.setAttributes(attributes)
+        guard flags.setAttributes(attributes) else {
+            return core.log(.warning, "attributes not updated: there is no current user")
+        }
         Task { [fetches] in await fetches.run() }
     }
 
@@ -176,12 +178,9 @@ public final class HoldfastClient: Sendable {
         flags.observeFetches(listener)
     }
 
-    /// Returns a stream of the keys of changed flags.
+    /// Returns a stream of the keys of changed flags, which ends with the client.
     public func updates() -> AsyncStream<Set<String>> {
-        let (stream, continuation) = AsyncStream<Set<String>>.makeStream(bufferingPolicy: .bufferingNewest(100))
-        let token = observeFlags { continuation.yield($0) }
-        continuation.onTermination = { _ in token.cancel() }
-        return stream
+        flags.updates()
     }
 
     /// Adds a listener of the library's own, which ``clearUpdateListeners()`` keeps.
@@ -200,9 +199,11 @@ public final class HoldfastClient: Sendable {
         if let failure { throw failure }
     }
 
-    /// Call when the app enters the background: polls less often, stops listening for changes, and sends queued events.
+    /// Call when the app enters the background: polls less often, stops listening for changes, writes caches, and sends
+    /// queued events.
     public func enterBackground() {
         guard flags.setBackground(true) else { return }
+        core.save()
         flags.stopListening()
         flags.reportCounts()
         Task { [core] in try? await core.flush() }
@@ -261,9 +262,9 @@ public final class HoldfastClient: Sendable {
     }
 
     /// Returns a stream of future delivery outcomes: delivered, refused, dropped or postponed. It buffers the newest
-    /// 1,000.
+    /// 1,000, and ends with the client.
     public func deliveries() -> AsyncStream<DeliveryNotice> {
-        core.notices.stream()
+        core.notices.stream { $0 }
     }
 
     /// Number of events in the queue, and what became of others since the client was created.
@@ -274,7 +275,8 @@ public final class HoldfastClient: Sendable {
 
     /// Sends all queued events now.
     ///
-    /// - Throws: the reason why events are still queued; they are sent later.
+    /// - Throws: the reason why events are still queued, ``HoldfastError/cancelled`` when the calling task is cancelled; they
+    ///   are sent later.
     public func flush() async throws(HoldfastError) {
         flags.reportCounts()
         try await core.flush()
@@ -285,6 +287,7 @@ public final class HoldfastClient: Sendable {
         flags.stopListening()
         flags.reportCounts()
         core.destroy()
+        flags.endStreams()
         endShared()
     }
 }

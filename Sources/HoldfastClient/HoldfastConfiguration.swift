@@ -70,7 +70,7 @@ public struct HoldfastConfiguration: Sendable {
     }()
 
     /// - Parameter directory: by default a folder for this app, endpoint and SDK key in the user's application support
-    ///   directory. Several processes of one app need one each.
+    ///   directory, on tvOS in the caches directory, which the system may empty. Several processes of one app need one each.
     public init(endpoint: URL, token: String? = nil, sdkKey: String? = nil, directory: URL? = nil) {
         self.endpoint = endpoint
         self.token = token
@@ -79,8 +79,14 @@ public struct HoldfastConfiguration: Sendable {
     }
 
     private static func defaultDirectory(_ endpoint: URL, _ sdkKey: String?) -> URL {
+        #if os(tvOS)
+            // An app has no other directory there that lasts.
+            let kind = FileManager.SearchPathDirectory.cachesDirectory
+        #else
+            let kind = FileManager.SearchPathDirectory.applicationSupportDirectory
+        #endif
         let base =
-            FileManager.default.urls(for: .applicationSupportDirectory, in: .userDomainMask).first
+            FileManager.default.urls(for: kind, in: .userDomainMask).first
             ?? FileManager.default.temporaryDirectory
         // Apps that are not in a sandbox share the base.
         let app = Bundle.main.bundleIdentifier ?? ProcessInfo.processInfo.processName

@@ -36,6 +36,8 @@ public final class AttributeService: Sendable {
     private let client: HoldfastClient
     private let state: Mutex<State>
     private let changed = Signal()
+    /// What the service has registered with the client.
+    private let registrations = Mutex<[ListenerToken]>([])
     /// The server's definitions, once they were fetched.
     private let schema = Mutex<[Key: DefinedAttribute]?>(nil)
     /// Whether updates are compared with the definitions: until the server refuses to give them.
@@ -43,7 +45,7 @@ public final class AttributeService: Sendable {
 
     private static let cacheName = "attributes.cache"
     private static let writeInterval = Duration.seconds(30)
-    /// Maximum number of remembered attributes per user.
+    /// Maximum number of remembered attributes per user, beyond which only the last change is remembered.
     private static let namesOfUser = 1_000
 
     public init(client: HoldfastClient) {
@@ -59,15 +61,23 @@ public final class AttributeService: Sendable {
         }
         self.state = Mutex(state)
         logsProblems = Atomic(core.configuration.checksAttributes && core.configuration.logger != nil)
-        core.notices.observe { [weak self] in self?.settled($0) }
-        core.beforeDestroy { [weak self] in self?.write() }
-        core.start { [weak self, changed, core] in
-            while !Task.isCancelled {
-                await changed.wait()
-                try? await core.clock.sleep(for: Self.writeInterval)
-                self?.write()
-            }
-        }
+        let tokens = [
+            core.notices.observe { [weak self] in self?.settled($0) },
+            core.whenSaving { [weak self] in self?.write() },
+            core.start { [weak self, changed, core] in
+                while !Task.isCancelled {
+                    await changed.wait()
+                    try? await core.clock.sleep(for: Self.writeInterval)
+                    self?.write()
+                }
+            },
+        ]
+        registrations.withLock { $0 = tokens }
+    }
+
+    deinit {
+        for token in registrations.withLock({ $0 }) { token.cancel() }
+        write()
     }
 
     /// Sets attributes and keeps all others.
@@ -138,13 +148,9 @@ public final class AttributeService: Sendable {
         }
     }
 
-    /// Returns a stream of the outcomes of updates and deletions, which buffers the newest 1,000.
+    /// Returns a stream of the outcomes of updates and deletions, which buffers the newest 1,000 and ends with the client.
     public func outcomes() -> AsyncStream<AttributeChangeOutcome> {
-        let (stream, continuation) = AsyncStream<AttributeChangeOutcome>.makeStream(
-            bufferingPolicy: .bufferingNewest(1_000))
-        let token = addObserver { continuation.yield($0) }
-        continuation.onTermination = { _ in token.cancel() }
-        return stream
+        client.core.notices.stream(AttributeChangeOutcome.init)
     }
 
     // MARK: Schema
@@ -223,7 +229,10 @@ public final class AttributeService: Sendable {
         var entry = state.users.value(key) ?? Entry(userID: update.userID, attributes: [:])
         for (name, value) in update.attributes { entry.attributes[name] = Sent(value: value, at: now) }
         for name in update.removed { entry.attributes[name] = Sent(value: nil, at: now) }
-        if entry.attributes.count > namesOfUser { entry.attributes = [:] }
+        if entry.attributes.count > namesOfUser {
+            let names = Set(update.attributes.keys).union(update.removed)
+            entry.attributes = entry.attributes.filter { names.contains($0.key) }
+        }
         state.users.set(key, entry)
         state.hasChanged = true
     }

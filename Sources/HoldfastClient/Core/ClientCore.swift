@@ -10,8 +10,10 @@ final class ClientCore: Sendable {
     let notices = DeliveryNotices()
     private let queue: DurableQueue
     private let deliveries: [EventKind: DeliverySchedule]
-    private let running = Mutex<[Task<Void, Never>]>([])
-    private let endings = Mutex<[@Sendable () -> Void]>([])
+    /// What cancels each task.
+    private let tasks = Listeners<Void>()
+    /// What writes each cache.
+    private let saves = Listeners<Void>()
     /// Holds the lock on the directory; `nil` once the client is destroyed.
     private let lock: Mutex<FileDescriptor?>
     private let anonymous = Mutex<String?>(nil)
@@ -68,16 +70,25 @@ final class ClientCore: Sendable {
         configuration.logger?(level, message, metadata)
     }
 
-    /// Starts a task that is cancelled when the client is destroyed.
-    func start(_ work: @escaping @Sendable () async -> Void) {
+    /// Starts a task that is cancelled with the token, at the latest when the client is destroyed.
+    @discardableResult
+    func start(_ work: @escaping @Sendable () async -> Void) -> ListenerToken {
         let task = Task { await work() }
-        running.withLock { $0.append(task) }
+        let registration = tasks.add({ _ in }) { task.cancel() }
+        return ListenerToken {
+            task.cancel()
+            registration.cancel()
+        }
     }
 
-    /// Registers work to run when the client is destroyed.
-    func beforeDestroy(_ work: @escaping @Sendable () -> Void) {
-        endings.withLock { $0.append(work) }
+    /// Registers work that writes a cache: when the app enters the background, because it may be ended there, and when
+    /// the client is destroyed.
+    func whenSaving(_ work: @escaping @Sendable () -> Void) -> ListenerToken {
+        saves.add { _ in work() }
     }
+
+    /// Writes the caches of all services.
+    func save() { saves.notify(()) }
 
     /// Appends an event to the durable queue. If it cannot be stored, observers get a `dropped` notice.
     ///
@@ -116,10 +127,17 @@ final class ClientCore: Sendable {
 
     /// Sends all queued events.
     ///
-    /// - Throws: the reason why events are still queued.
+    /// - Throws: the reason why events are still queued, ``HoldfastError/cancelled`` when the calling task is cancelled;
+    ///   delivery goes on.
     func flush() async throws(HoldfastError) {
         guard !isDestroyed else { throw .destroyed }
-        var failure = await withTaskGroup(of: HoldfastError?.self) { [deliveries] group in
+        let outcome = await value(within: nil, clock) { [self] in await sendAll() }
+        guard let failure = outcome else { throw .cancelled }
+        if let failure { throw failure }
+    }
+
+    private func sendAll() async -> HoldfastError? {
+        let failure = await withTaskGroup(of: HoldfastError?.self) { [deliveries] group in
             for kinds in Self.orderOfFlush {
                 group.addTask {
                     var failure: HoldfastError?
@@ -134,8 +152,7 @@ final class ClientCore: Sendable {
         }
         // Last: a login waits for older events of all other kinds.
         let loginFailure = await deliveries[.login]?.flush()
-        failure = failure ?? loginFailure
-        if let failure { throw failure }
+        return failure ?? loginFailure
     }
 
     /// Returns the anonymous user whose login as this user is still queued; `nil` if there is none.
@@ -184,8 +201,9 @@ final class ClientCore: Sendable {
     /// Cancels all tasks and releases the directory.
     func destroy() {
         guard !isDestroyed else { return }
-        for work in endings.withLock({ $0 }) { work() }
-        for task in running.withLock({ $0 }) { task.cancel() }
+        save()
+        tasks.end()
+        notices.endStreams()
         server.transport.close()
         queue.close()
         lock.withLock { lock in

@@ -99,23 +99,25 @@ actor SingleFlight<Value: Sendable> {
     }
 }
 
-/// Waits for an operation with a time-out. The operation continues after the time-out.
+/// Waits for an operation, with a time-out unless the duration is `nil`. The operation continues after the time-out.
 ///
 /// - Returns: `nil` after the time-out, or when the calling task is cancelled.
 func value<Value: Sendable>(
-    within duration: Duration, _ clock: any HoldfastClock, of work: @escaping @Sendable () async -> Value
+    within duration: Duration?, _ clock: any HoldfastClock, of work: @escaping @Sendable () async -> Value
 ) async -> Value? {
     let race = Race<Value>()
     return await withTaskCancellationHandler {
         await withCheckedContinuation { continuation in
             race.begin(continuation)
-            let timer = Task {
-                try? await clock.sleep(for: duration)
-                race.end(nil)
+            let timer = duration.map { duration in
+                Task {
+                    try? await clock.sleep(for: duration)
+                    race.end(nil)
+                }
             }
             Task {
                 race.end(await work())
-                timer.cancel()
+                timer?.cancel()
             }
         }
     } onCancel: {
@@ -160,21 +162,23 @@ final class Listeners<Value: Sendable>: Sendable {
     private struct State {
         var listeners: [UInt64: Listener] = [:]
         var next: UInt64 = 0
+        var hasEnded = false
     }
 
     private let state = Mutex(State())
 
     var isEmpty: Bool { state.withLock { $0.listeners.isEmpty } }
 
-    /// - Parameter end: called by ``removeAll()``.
+    /// - Parameter end: called by ``end()`` and ``removeAll()``.
     func add(
         _ call: @escaping @Sendable (Value) -> Void, end: @escaping @Sendable () -> Void = {}
     ) -> ListenerToken {
-        let id = state.withLock { state in
+        let (id, hasEnded) = state.withLock { state in
             defer { state.next &+= 1 }
             state.listeners[state.next] = Listener(call: call, end: end)
-            return state.next
+            return (state.next, state.hasEnded)
         }
+        if hasEnded { end() }
         return ListenerToken { [weak self] in self?.remove(id) }
     }
 
@@ -189,6 +193,29 @@ final class Listeners<Value: Sendable>: Sendable {
             return state.listeners
         }
         for listener in listeners.values { listener.end() }
+    }
+
+    /// Calls the `end` of all listeners, and of those that are added later. They stay registered.
+    func end() {
+        let listeners = state.withLock { state in
+            state.hasEnded = true
+            return state.listeners
+        }
+        for listener in listeners.values { listener.end() }
+    }
+
+    /// Returns a stream of what future values become, except `nil`.
+    ///
+    /// - Parameter count: the number of newest elements that wait for a slow reader.
+    func stream<Element: Sendable>(
+        buffering count: Int, _ element: @escaping @Sendable (Value) -> Element?
+    ) -> AsyncStream<Element> {
+        let (stream, continuation) = AsyncStream<Element>.makeStream(bufferingPolicy: .bufferingNewest(count))
+        let token = add({ value in
+            if let element = element(value) { continuation.yield(element) }
+        }) { continuation.finish() }
+        continuation.onTermination = { _ in token.cancel() }
+        return stream
     }
 
     /// Calls all callbacks outside the lock, in the order of registration.

@@ -60,8 +60,12 @@ final class FileDescriptor: Sendable {
         guard ftruncate(number, off_t(length)) == 0 else { throw Self.failure("ftruncate") }
     }
 
-    /// Blocks until all writes are on disk (`fsync`).
+    /// Blocks until all writes are on disk (`fsync`, on Apple's systems `F_FULLFSYNC`).
     func synchronize() throws(HoldfastError) {
+        #if canImport(Darwin)
+            // There `fsync` leaves data in the drive's cache.
+            if fcntl(number, F_FULLFSYNC) == 0 { return }
+        #endif
         guard fsync(number) == 0 else { throw Self.failure("fsync") }
     }
 

@@ -49,9 +49,11 @@ struct RecordLog: ~Copyable {
     private static func read(_ bytes: [UInt8], _ take: (Record) -> Void) -> Int {
         var position = magic.count
         while bytes.count - position >= 8 {
-            let length = Int(word(bytes[position...]))
             let start = position + 8
-            guard length >= bodyHeader, length <= maximumPayload + bodyHeader, length <= bytes.count - start else {
+            // A watch has integers of 32 bits.
+            guard let length = Int(exactly: word(bytes[position...])), length >= bodyHeader,
+                length <= maximumPayload + bodyHeader, length <= bytes.count - start
+            else {
                 break
             }
             let body = bytes[start..<start + length]

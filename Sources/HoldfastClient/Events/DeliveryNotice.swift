@@ -109,11 +109,13 @@ final class DeliveryNotices: Sendable {
         Task { [listeners] in listeners.notify(notice) }
     }
 
-    /// Returns a stream of future notices that buffers the newest 1,000.
-    func stream() -> AsyncStream<DeliveryNotice> {
-        let (stream, continuation) = AsyncStream<DeliveryNotice>.makeStream(bufferingPolicy: .bufferingNewest(1_000))
-        let token = listeners.add { continuation.yield($0) }
-        continuation.onTermination = { _ in token.cancel() }
-        return stream
+    /// Returns a stream of what future notices become, except `nil`. It buffers the newest 1,000.
+    func stream<Element: Sendable>(
+        _ element: @escaping @Sendable (DeliveryNotice) -> Element?
+    ) -> AsyncStream<Element> {
+        listeners.stream(buffering: 1_000, element)
     }
+
+    /// Ends all streams.
+    func endStreams() { listeners.end() }
 }

@@ -36,6 +36,8 @@ final class DurableQueue: Sendable {
 
     /// Kind of the records that list removed events.
     private static let sentKind: UInt8 = 0
+    /// Number of logins that find room in a full queue.
+    private static let extraLogins = 100
     private static let synchronizationDelay = DispatchTimeInterval.milliseconds(500)
 
     /// - Throws: ``HoldfastError/storage(_:)`` if the file cannot be read or created.
@@ -77,14 +79,15 @@ final class DurableQueue: Sendable {
         state.withLock { state in state.lanes[kind].map { $0.events.count - $0.postponedCount } ?? 0 }
     }
 
-    /// Adds an event. A full queue drops its oldest postponed events.
+    /// Adds an event. A full queue drops its oldest postponed events. Logins find room beyond the limits, and are not
+    /// dropped: without them the server does not know whose all other events are.
     ///
     /// - Returns: the dropped events.
     @discardableResult
     func append(_ kind: EventKind, _ payload: [UInt8]) throws(Refusal) -> [QueuedEvent] {
         let (outcome, isFirst) = state.withLock { state -> (Result<[QueuedEvent], Refusal>, Bool) in
             guard !state.isClosed else { return (.failure(.failed(.destroyed)), false) }
-            guard hasRoom(for: payload.count, state) else { return (.failure(.full), false) }
+            guard hasRoom(for: kind, payload.count, state) else { return (.failure(.full), false) }
             let event = QueuedEvent(number: state.nextNumber, kind: kind, payload: payload)
             do throws(HoldfastError) {
                 try state.log.append(.init(kind: kind.rawValue, number: event.number, payload: payload))
@@ -101,7 +104,8 @@ final class DurableQueue: Sendable {
     }
 
     /// Whether an event fits once all postponed events are dropped.
-    private func hasRoom(for length: Int, _ state: borrowing State) -> Bool {
+    private func hasRoom(for kind: EventKind, _ length: Int, _ state: borrowing State) -> Bool {
+        if kind == .login, state.lanes[.login]?.events.count ?? 0 < Self.extraLogins { return true }
         let kept = state.lanes.values.reduce((count: 0, bytes: 0)) { sum, lane in
             (sum.count + lane.events.count - lane.postponedCount, sum.bytes + lane.bytes - lane.postponedBytes)
         }
@@ -111,7 +115,8 @@ final class DurableQueue: Sendable {
     private func dropTooMany(_ state: inout State) -> [QueuedEvent] {
         var dropped: [QueuedEvent] = []
         while state.count > maximumCount || state.bytes > maximumBytes,
-            let oldest = state.lanes.values.compactMap(\.oldestPostponed).min(by: { $0.number < $1.number })
+            let oldest = state.lanes.filter({ $0.key != .login }).values.compactMap(\.oldestPostponed)
+                .min(by: { $0.number < $1.number })
         {
             state.lanes[oldest.kind]?.remove([oldest.number])
             dropped.append(oldest)

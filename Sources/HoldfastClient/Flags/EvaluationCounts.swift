@@ -3,7 +3,7 @@ import Synchronization
 /// How often an app evaluated a flag with one result.
 public struct EvaluationCount: Sendable, Hashable, Codable {
     public let flagKey: String
-    /// `nil` if the default was returned.
+    /// `nil` if the user has no variation, or the default was returned.
     public let variationKey: String?
     /// Why the user has the variation, or why the default was returned.
     public let reason: VariationReason
@@ -55,7 +55,9 @@ final class EvaluationCounts: Sendable {
         return entries.withLock { entries in
             if let entry = entries[id] { return entry.counter }
             let entry = Entry()
-            if entries.count < Self.limit { entries[id] = entry }
+            // Keys that no flag has leave room for those of flags.
+            let isOfFlag = ![.notFetched, .flagNotFound].contains(reason)
+            if entries.count < (isOfFlag ? Self.limit : Self.limit / 2) { entries[id] = entry }
             return entry.counter
         }
     }
@@ -64,13 +66,12 @@ final class EvaluationCounts: Sendable {
     func countMissing(_ flagKey: String, isFetched: Bool) {
         guard isFetched else { return counter(flagKey, nil, .notFetched).increment() }
         let key = Key(flagKey)
-        let known = missing.withLock { missing in
-            if let counter = missing[key] { return counter }
+        missing.withLock { missing in
+            if let counter = missing[key] { return counter.increment() }
             let counter = self.counter(flagKey, nil, .flagNotFound)
             if missing.count < Self.limit { missing[key] = counter }
-            return counter
+            counter.increment()
         }
-        known.increment()
     }
 
     /// Returns the counts since the last reset that are not zero, ordered by flag.

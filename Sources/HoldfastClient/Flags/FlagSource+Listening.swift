@@ -5,6 +5,8 @@ import Synchronization
 extension FlagSource {
     /// The server sends a comment every 15 s.
     private static let silence = Duration.seconds(45)
+    /// A connection that lasted longer is made again without a longer pause.
+    private static let steadySeconds = 10.0
 
     func startListening(_ fetch: @escaping @Sendable () async -> HoldfastError?) {
         guard core.configuration.listensToChanges, !core.isDestroyed else { return }
@@ -30,11 +32,11 @@ extension FlagSource {
     private func listen(_ fetch: @Sendable () async -> HoldfastError?) async {
         var backoff = Backoff()
         let query = core.configuration.sdkKey.map { ["sdk_key": $0] } ?? [:]
-        while !Task.isCancelled {
+        while !Task.isCancelled, !core.isDestroyed {
             var retryAfter: Duration?
+            let start = core.clock.now
             do {
                 let events = try await core.server.stream("v1/changes", query: query, silence: Self.silence)
-                backoff.succeeded()
                 var isFirst = true
                 for try await event in events where event.name == "datafile" {
                     let change = try? JSONDecoder().decode(Change.self, from: Data(event.data.utf8))
@@ -48,6 +50,8 @@ extension FlagSource {
             } catch {
                 // The next fetch reports the same error.
             }
+            // A proxy that ends each response at once is not asked each second.
+            if core.clock.now.timeIntervalSince(start) > Self.steadySeconds { backoff.succeeded() }
             try? await core.clock.sleep(for: backoff.failed(retryAfter: retryAfter))
         }
     }

@@ -20,6 +20,8 @@ final class FlagSource: Sendable {
     let state = Mutex(State())
     /// Has its own lock, because every evaluation reads it.
     private let current = Mutex<Evaluations?>(nil)
+    /// Serializes what changes the user, the evaluations or their cache, so that the three are of one user.
+    private let changing = Mutex(())
     private let scheduleChanged = Signal()
     private let listeners = Listeners<Set<String>>()
     private let appListeners = Listeners<Set<String>>()
@@ -70,6 +72,12 @@ final class FlagSource: Sendable {
         userListeners.add { _ in listener() }
     }
 
+    func updates() -> AsyncStream<Set<String>> {
+        listeners.stream(buffering: 100) { $0 }
+    }
+
+    func endStreams() { listeners.end() }
+
     private func notify(_ changed: Set<String>) {
         guard !changed.isEmpty else { return }
         listeners.notify(changed)
@@ -83,22 +91,26 @@ final class FlagSource: Sendable {
     /// - Parameter anonymousID: the current user, who has logged in as this one: the flags stay until they are fetched.
     /// - Returns: whether it is the first user.
     func begin(_ user: HoldfastUser, after anonymousID: String? = nil) -> Bool {
-        let isSame = self.user?.id.hasSameBytes(as: user.id) == true
-        let known = isSame ? nil : cached(user.id) ?? anonymousID.flatMap { _ in kept(for: user.id) }
-        let (isFirst, changed) = state.withLock { state -> (Bool, Set<String>) in
-            let former = state.user
-            state.user = user
-            state.anonymousID = anonymousID ?? core.anonymousID(joining: user.id)
-            state.failure = nil
-            // The caller fetches first.
-            state.lastAttempt = core.clock.now
-            state.delay = interval(state)
-            guard !isSame else { return (false, []) }
-            return (former == nil, Evaluations.changes(from: show(known), to: known))
+        let (former, changed) = changing.withLock { _ -> (HoldfastUser?, Set<String>?) in
+            let former = self.user
+            let isSame = former?.id.hasSameBytes(as: user.id) == true
+            let known = isSame ? nil : cached(user.id) ?? anonymousID.flatMap { _ in kept(for: user.id) }
+            let changed = state.withLock { state -> Set<String>? in
+                state.user = user
+                state.anonymousID = anonymousID ?? core.anonymousID(joining: user.id)
+                state.failure = nil
+                // The caller fetches first.
+                state.lastAttempt = core.clock.now
+                state.delay = interval(state)
+                return isSame ? nil : Evaluations.changes(from: show(known), to: known)
+            }
+            return (former, changed)
         }
-        notify(changed)
-        if !isSame { userListeners.notify(()) }
-        return isFirst
+        if let changed {
+            notify(changed)
+            userListeners.notify(())
+        }
+        return former == nil
     }
 
     /// - Returns: the former evaluations.
@@ -109,8 +121,12 @@ final class FlagSource: Sendable {
         }
     }
 
-    func setAttributes(_ attributes: [String: UserAttributeValue]) {
-        state.withLock { $0.user?.attributes = attributes }
+    /// - Returns: whether there is a user.
+    func setAttributes(_ attributes: [String: UserAttributeValue]) -> Bool {
+        state.withLock { state in
+            state.user?.attributes = attributes
+            return state.user != nil
+        }
     }
 
     private func cached(_ userID: String) -> Evaluations? {
@@ -158,14 +174,14 @@ final class FlagSource: Sendable {
         let start = core.clock.now
         do throws(HoldfastError) {
             let changed = try await fetch(user, anonymousID, known)
-            attempted(nil, since: start)
+            attempted(nil, for: user, since: start)
             if anonymousID != nil { endJoining(user.id) }
             reportCounts()
             notify(changed)
             fetchListeners.notify(nil)
             return nil
         } catch {
-            attempted(error, since: start)
+            attempted(error, for: user, since: start)
             fetchListeners.notify(error)
             return error
         }
@@ -213,12 +229,15 @@ final class FlagSource: Sendable {
         content.entityTag = response.fields["etag"]
         let fetched = Evaluations(content, after: known, reports: core.configuration.reportsExposures, counts: counts)
         // The user may have changed meanwhile; the fetch for the new user is already on its way.
-        let changed = state.withLock { state -> Set<String>? in
-            guard state.user?.id.hasSameBytes(as: user.id) == true else { return nil }
-            return Evaluations.changes(from: show(fetched), to: fetched)
+        let changed = changing.withLock { _ -> Set<String>? in
+            let changed = state.withLock { state -> Set<String>? in
+                guard state.user?.id.hasSameBytes(as: user.id) == true else { return nil }
+                return Evaluations.changes(from: show(fetched), to: fetched)
+            }
+            if changed != nil, !core.isDestroyed { core.cache.write(Self.cacheName, content) }
+            return changed
         }
-        guard let changed, !core.isDestroyed else { return [] }
-        core.cache.write(Self.cacheName, content)
+        guard let changed else { return [] }
         if let known, known.content.revision != content.revision { revisionListeners.notify(()) }
         return changed
     }
@@ -228,14 +247,14 @@ final class FlagSource: Sendable {
         return user.attributes.merging(["app_version": .string(version)]) { own, _ in own }
     }
 
-    private func attempted(_ failure: HoldfastError?, since start: Date) {
+    private func attempted(_ failure: HoldfastError?, for user: HoldfastUser, since start: Date) {
         if let failure {
             core.log(.warning, "flags could not be fetched", ["error": "\(failure)"])
         } else {
             core.log(.debug, "flags fetched")
         }
         state.withLock { state in
-            state.failure = failure
+            if state.user?.id.hasSameBytes(as: user.id) == true { state.failure = failure }
             state.lastAttempt = core.clock.now
             state.delay = state.schedule.next(
                 succeeded: failure == nil, interval: interval(state), attemptedAt: start, now: core.clock.now)
@@ -265,13 +284,14 @@ final class FlagSource: Sendable {
         state.isInBackground ? core.configuration.backgroundPollingInterval : core.configuration.pollingInterval
     }
 
-    /// Switches the polling interval, counted from the last poll; an overdue poll follows at once.
+    /// Switches the polling interval, counted from the last poll; an overdue poll follows at once. A failed poll is still
+    /// repeated after a minute.
     func setBackground(_ isInBackground: Bool) -> Bool {
         let hasChanged = state.withLock { state in
             guard state.isInBackground != isInBackground else { return false }
             state.isInBackground = isInBackground
             state.schedule = PollSchedule()
-            state.delay = interval(state)
+            state.delay = state.failure == nil ? interval(state) : PollSchedule.retryInterval
             return true
         }
         if hasChanged { scheduleChanged.ring() }

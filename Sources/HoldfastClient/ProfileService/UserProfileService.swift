@@ -29,6 +29,8 @@ public final class UserProfileService: Sendable {
     private let saving = Mutex(())
     private let wanted = Signal()
     private let changed = Signal()
+    /// What the service has registered with the client.
+    private let registrations = Mutex<[ListenerToken]>([])
 
     private static let cacheName = "profiles.cache"
     private static let idsOfRequest = 1_000
@@ -60,24 +62,35 @@ public final class UserProfileService: Sendable {
         }
         state.wanted = mode == .trackingOnly ? [] : Set(userIDs.prefix(Self.idsWaiting).map { Key($0) })
         self.state = Mutex(state)
-        core.notices.observe { [weak self] in self?.settled($0) }
-        core.beforeDestroy { [weak self] in self?.write() }
-        core.start { [weak self, wanted, core] in
-            var backoff = Backoff()
-            while !Task.isCancelled {
-                guard let rest = await self?.loadWanted(&backoff) else { return }
-                if rest > .zero { try? await core.clock.sleep(for: rest) } else { await wanted.wait() }
-            }
-        }
-        core.start { [weak self, changed, core] in
-            while !Task.isCancelled {
-                await changed.wait()
-                try? await core.clock.sleep(for: Self.writeInterval)
-                self?.write()
-            }
-        }
+        let tokens = [
+            core.notices.observe { [weak self] in self?.settled($0) },
+            core.whenSaving { [weak self] in self?.write() },
+            core.start { [weak self, wanted, core] in
+                var backoff = Backoff()
+                while !Task.isCancelled {
+                    guard let rest = await self?.loadWanted(&backoff) else { return }
+                    if rest > .zero { try? await core.clock.sleep(for: rest) } else { await wanted.wait() }
+                }
+            },
+            core.start { [weak self, changed, core] in
+                while !Task.isCancelled {
+                    await changed.wait()
+                    try? await core.clock.sleep(for: Self.writeInterval)
+                    self?.write()
+                }
+            },
+        ]
+        registrations.withLock { $0 = tokens }
         wanted.ring()
     }
+
+    deinit {
+        for token in registrations.withLock({ $0 }) { token.cancel() }
+        write()
+    }
+
+    /// The client's logger.
+    public var logger: HoldfastLogger? { core.configuration.logger }
 
     // MARK: Lookup
 

@@ -37,12 +37,14 @@ struct ServerSentEventParser {
     private var line: [UInt8] = []
     private var event = ServerSentEvents.Event()
     private var data: [String] = []
+    /// Size of ``data`` in bytes, with the ends of lines.
+    private var dataSize = 0
     private var lastWasReturn = false
 
-    /// Maximum length of a line in bytes, and maximum number of data lines of an event.
+    /// Maximum size of a line and of the data of an event in bytes.
     private static let limit = 64 * 1024
 
-    /// - Throws: ``HoldfastError/invalidResponse(_:)`` if a line is too long.
+    /// - Throws: ``HoldfastError/invalidResponse(_:)`` if a line or an event is too long.
     mutating func take(_ bytes: some Sequence<UInt8>) throws(HoldfastError) -> [ServerSentEvents.Event] {
         var events: [ServerSentEvents.Event] = []
         for byte in bytes {
@@ -53,7 +55,7 @@ struct ServerSentEventParser {
             if isFeed || byte == UInt8(ascii: "\r") {
                 if let event = endLine() { events.append(event) }
             } else {
-                guard line.count < Self.limit, data.count < Self.limit else {
+                guard line.count + dataSize < Self.limit else {
                     throw .invalidResponse("an event is longer than \(Self.limit) bytes")
                 }
                 line.append(byte)
@@ -70,14 +72,16 @@ struct ServerSentEventParser {
         if value.first == UInt8(ascii: " ") { value.removeFirst() }
         switch String(decoding: parts[0], as: UTF8.self) {
         case "event": event.name = String(decoding: value, as: UTF8.self)
-        case "data": data.append(String(decoding: value, as: UTF8.self))
+        case "data":
+            data.append(String(decoding: value, as: UTF8.self))
+            dataSize += value.count + 1
         default: break
         }
         return nil
     }
 
     private mutating func dispatch() -> ServerSentEvents.Event? {
-        defer { (event, data) = (ServerSentEvents.Event(), []) }
+        defer { (event, data, dataSize) = (ServerSentEvents.Event(), [], 0) }
         guard !data.isEmpty else { return nil }
         event.data = data.joined(separator: "\n")
         return event

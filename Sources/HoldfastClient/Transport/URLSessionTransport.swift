@@ -29,13 +29,13 @@ public final class URLSessionTransport: HoldfastTransport {
         urlRequest.httpMethod = request.method
         urlRequest.httpBody = request.body
         for (name, value) in request.fields { urlRequest.setValue(value, forHTTPHeaderField: name) }
-        guard let task = exchanges.task(of: session, for: urlRequest) else { throw .destroyed }
-        let exchange = Exchange(task: task, maximumBytes: request.maximumBytes)
+        guard let exchange = exchanges.add(urlRequest, of: session, maximumBytes: request.maximumBytes) else {
+            throw .destroyed
+        }
         do {
             return try await withTaskCancellationHandler {
                 try await withCheckedThrowingContinuation { head in
                     exchange.begin(head)
-                    guard exchanges.add(exchange) else { return exchange.ended(.destroyed) }
                     exchange.task.resume()
                 }
             } onCancel: {
@@ -61,19 +61,16 @@ private final class Exchanges: NSObject, URLSessionDataDelegate, Sendable {
 
     private let state = Mutex(State())
 
-    /// Makes a task unless the session is invalidated: making one from an invalidated session ends the process.
+    /// Makes a task unless the session is invalidated: making one from an invalidated session ends the process. The task
+    /// is known before it can be cancelled, so that its end is not missed.
     ///
     /// - Returns: `nil` after ``close()``.
-    func task(of session: URLSession, for request: URLRequest) -> URLSessionDataTask? {
-        state.withLock { $0.isClosed ? nil : session.dataTask(with: request) }
-    }
-
-    /// - Returns: whether the session still accepts requests.
-    func add(_ exchange: Exchange) -> Bool {
+    func add(_ request: URLRequest, of session: URLSession, maximumBytes: Int?) -> Exchange? {
         state.withLock { state in
-            guard !state.isClosed else { return false }
+            guard !state.isClosed else { return nil }
+            let exchange = Exchange(task: session.dataTask(with: request), maximumBytes: maximumBytes)
             state.open[exchange.task.taskIdentifier] = exchange
-            return true
+            return exchange
         }
     }
 
@@ -126,6 +123,9 @@ private final class Exchange: Sendable {
         var head: CheckedContinuation<TransportResponse, any Error>?
         var body: AsyncThrowingStream<Data, any Error>.Continuation?
         var bytes = 0
+        /// Set if the request ended before anybody waited for its response.
+        var early: HoldfastError?
+        var hasBegun = false
     }
 
     let task: URLSessionDataTask
@@ -138,7 +138,12 @@ private final class Exchange: Sendable {
     }
 
     func begin(_ head: CheckedContinuation<TransportResponse, any Error>) {
-        state.withLock { $0.head = head }
+        let early = state.withLock { state in
+            state.hasBegun = true
+            if state.early == nil { state.head = head }
+            return state.early
+        }
+        if let early { head.resume(throwing: early) }
     }
 
     func received(_ response: URLResponse) {
@@ -171,11 +176,13 @@ private final class Exchange: Sendable {
     }
 
     func ended(_ error: HoldfastError?) {
+        let failure = error ?? .unreachable("no response")
         let (head, body) = state.withLock { state in
             defer { (state.head, state.body) = (nil, nil) }
+            if !state.hasBegun { state.early = failure }
             return (state.head, state.body)
         }
-        head?.resume(throwing: error ?? .unreachable("no response"))
+        head?.resume(throwing: failure)
         if let error { body?.finish(throwing: error) } else { body?.finish() }
     }
 }

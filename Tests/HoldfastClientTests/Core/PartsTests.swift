@@ -51,6 +51,14 @@ import Testing
         var parser = ServerSentEventParser()
         #expect(throws: HoldfastError.self) { try parser.take([UInt8](repeating: 65, count: 100_000)) }
     }
+
+    @Test func `An event of many lines without end is refused, and many short events are not`() throws {
+        let line = Array("data: \(String(repeating: "x", count: 1_000))\n".utf8)
+        var parser = ServerSentEventParser()
+        for _ in 0..<100 { #expect(try parser.take(line + [UInt8(ascii: "\n")]).count == 1) }
+        for _ in 0..<100 { #expect(try parser.take(Array(": alive\n".utf8) + line.dropLast(900)).isEmpty) }
+        #expect(throws: HoldfastError.self) { for _ in 0..<100 { _ = try parser.take(line) } }
+    }
 }
 
 @Suite struct PollScheduleTests {

@@ -76,6 +76,22 @@ import Testing
         later.client.destroy()
     }
 
+    @Test func `A login finds room in a full queue, and is not dropped for other events`() async throws {
+        let test = try Client { $0.queueSize = 3 }
+        try await test.client.initializeAnonymously()
+        test.server.respond { _ throws(HoldfastError) in throw .unreachable("it is down") }
+        for number in 0..<4 { test.client.track(goalID: "goal\(number)") }
+        #expect(test.client.waitingEvents == 3)
+        try await test.client.login(userID: "ada")
+        for number in 0..<4 { test.client.track(goalID: "later\(number)") }
+        #expect(test.client.waitingEvents == 4)
+        test.server.respond { call throws(HoldfastError) in Client.usual(call) }
+        try await test.client.flush()
+        #expect(test.server.calls("/v1/logins").last?.json.arrayValue?.first?["user_id"] == "ada")
+        #expect(test.client.waitingEvents == 0)
+        test.client.destroy()
+    }
+
     @Test func `An event that the server takes only later is joined, too`() async throws {
         let test = try Client()
         test.server.respond { call throws(HoldfastError) in
