@@ -44,6 +44,25 @@ import Testing
         server.stop()
     }
 
+    @Test func `A decision that ignores stored assignments uses overrides, and stores nothing`() throws {
+        // It gives `control` to everyone.
+        let flag = #""featureFlags":[{"id":"5","key":"pay","rolloutId":"","experimentIds":["7"],"variables":[]}]"#
+        let datafile = AgentSamples.datafile.replacing(#""featureFlags":[]"#, with: flag)
+        #expect(try server.request("PUT", "/v1/datafile", datafile, fields: AgentSamples.fields).status == 201)
+        func decide(_ user: String) throws -> JSONValue {
+            let body = #"{"userId":"\#(user)","decideOptions":["IGNORE_USER_PROFILE_SERVICE"]}"#
+            return try post("/v1/decide?keys=pay", body)["variationKey"]
+        }
+        #expect(try server.request("POST", "/ups/save", profile("ada", ["7": "72"])).status == 200)
+        #expect(try decide("ada") == "control")
+        #expect(try variation(of: "ada") == "new")
+        #expect(try decide("bob") == "control")
+        #expect(try server.request("GET", "/v1/profiles/bob").status == 404)
+        #expect(try server.request("PUT", "/v1/profiles/bob/experiments/7", #"{"variation_id":"72"}"#).status == 200)
+        #expect(try decide("bob") == "new")
+        server.stop()
+    }
+
     @Test func `Each operation of a batch needs its own scope`() throws {
         let tokens = "write app write-secret-0123456789\nadmin on-call admin-secret-0123456789\n"
         let server = try startTestServer(tokens: tokens)

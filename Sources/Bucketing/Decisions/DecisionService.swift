@@ -119,7 +119,7 @@ public struct DecideOptions: OptionSet, Sendable {
     public static let disableDecisionEvent = DecideOptions(rawValue: 1 << 0)
     /// Returns only flags that are on. Ignored if a single flag is decided.
     public static let enabledFlagsOnly = DecideOptions(rawValue: 1 << 1)
-    /// Neither uses stored assignments nor makes new ones.
+    /// Neither uses stored assignments, except overrides, nor makes new ones.
     public static let ignoreUserProfileService = DecideOptions(rawValue: 1 << 2)
     public static let includeReasons = DecideOptions(rawValue: 1 << 3)
     /// Includes the reasons of Holdfast's own API, which are more detailed than the Agent's: they include the result of

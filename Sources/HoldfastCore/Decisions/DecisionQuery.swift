@@ -46,8 +46,6 @@ public struct DecisionQuery: Sendable {
         self.requiresStorage = requiresStorage
     }
 
-    /// Whether the stored assignments of the user count.
-    var usesProfile: Bool { !options.contains(.ignoreUserProfileService) }
     var recordsExposures: Bool { !options.contains(.disableDecisionEvent) }
 }
 

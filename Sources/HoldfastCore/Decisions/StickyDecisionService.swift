@@ -71,9 +71,7 @@ public final class StickyDecisionService {
     private func readProfile(
         _ request: Request, _ project: Project, _ attributes: StoredAttributes?, attempts: Int
     ) {
-        guard request.query.usesProfile else {
-            return decide(request, project, attributes, nil, attempts: attempts)
-        }
+        // Also for a query that ignores profiles: overrides count nevertheless.
         session.profile(of: request.query.user.id) { read in
             switch read {
             case .success(let profile):
