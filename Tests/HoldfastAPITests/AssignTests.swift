@@ -55,6 +55,54 @@ import Testing
         server.stop()
     }
 
+    @Test(arguments: [
+        "/v1/assign?user_id=ada&experiment=nope", "/v1/assign?user_id=ada&experiment=nope&sdk_key=default",
+    ])
+    func `An experiment that the datafile does not have is not found, and no profile is read`(target: String) throws {
+        _ = try server.request("PUT", "/v1/experiments/checkout", AssignSamples.definition)
+        func lookups() throws -> [Substring] {
+            try server.request("GET", "/metrics").text.split(separator: "\n")
+                .filter { $0.hasPrefix("holdfast_cache_hits_total ") || $0.hasPrefix("holdfast_cache_misses_total ") }
+        }
+        let before = try lookups()
+        #expect(before.count == 2)
+        let response = try server.request("GET", target)
+        #expect(response.status == 404)
+        #expect(response["pointer"] == "/experiment")
+        #expect(try lookups() == before)
+    }
+
+    @Test func `The header names the project of whatever names none`() throws {
+        for (key, variation) in [("shop", "old"), ("app", "new")] {
+            let created = try server.request(
+                "PUT", "/v1/experiments/checkout", #"{"id":"\#(key)1","variations":["\#(variation)"]}"#,
+                fields: ["X-Optimizely-SDK-Key: \(key)"])
+            #expect(created.status == 201, "\(created.text)")
+        }
+        func ask(_ method: String, _ target: String, _ body: String? = nil, key: String = "app") throws -> TestResponse
+        {
+            try server.request(method, target, body, fields: ["X-Optimizely-SDK-Key: \(key)"])
+        }
+        let (one, own) = (AssignSamples.ask("ada"), #"{"user_id":"ada","experiment":"checkout","sdk_key":"shop"}"#)
+        #expect(try ask("POST", "/v1/assign", one)["variation_key"] == "new")
+        #expect(try ask("POST", "/v1/assign", own)["variation_key"] == "old")
+        let both = try ask("POST", "/v1/assign", "[\(one),\(own)]").json
+        #expect(both.array?.map { $0["variation_key"] } == ["new", "old"])
+        #expect(try ask("GET", "/v1/assign?user_id=bob&experiment=checkout")["variation_key"] == "new")
+        #expect(try ask("POST", "/v1/evaluations", #"{"user_id":"ada"}"#)["evaluations"].array?[0]["value"] == "new")
+        let seen = #"{"user_id":"ada","experiment":"checkout","variation_key":"new"}"#
+        #expect(try ask("POST", "/v1/exposures", seen)["status"] == "stored")
+        #expect(try ask("POST", "/v1/exposures", seen, key: "shop").status == 422)
+        #expect(try ask("POST", "/v1/events", #"{"user_id":"ada","goal":"g"}"#).status == 200)
+        #expect(try server.request("GET", "/v1/events")["sdk_key"] == "app")
+        let counts =
+            #"{"id":"1","counts":[{"flag_key":"checkout","variation_key":"new","reason":"stored","count":1}]}"#
+        #expect(try ask("POST", "/v1/evaluations/counts", counts).status == 200)
+        #expect(try ask("POST", "/v1/assign", one, key: "nope").status == 404)
+        #expect(try ask("POST", "/v1/evaluations", #"{"user_id":"ada"}"#, key: "nope").status == 404)
+        server.stop()
+    }
+
     @Test func `An invalid datafile is refused with every place, and the former one stays active`() throws {
         _ = try server.request("PUT", "/v1/experiments/checkout", AssignSamples.definition)
         let refused = try server.request("PUT", "/v1/datafile", #"{"version":"4","sdkKey":"default"}"#)

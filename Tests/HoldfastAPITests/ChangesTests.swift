@@ -21,6 +21,17 @@ import Testing
         server.stop()
     }
 
+    @Test func `A stream of one project tells of no other`() throws {
+        let server = try startTestServer()
+        for key in ["default", "shop"] {
+            let datafile = ChangeSamples.empty(revision: "7", sdkKey: key)
+            #expect(try server.request("PUT", "/v1/datafile", datafile).status == 201)
+        }
+        let stream = try server.stream("GET", "/v1/changes", fields: ["X-Optimizely-SDK-Key: shop"])
+        #expect(try stream.receiveChunk() == "event: datafile\ndata: {\"sdk_key\":\"shop\",\"revision\":\"7\"}\n\n")
+        server.stop()
+    }
+
     @Test func `A stream shows that it is alive while nothing changes`() throws {
         let server = try startTestServer(changeHeartbeat: 200)
         let stream = try open(server)

@@ -15,10 +15,11 @@ struct AssignEndpoints {
     /// that fails gets `{"problem":{…}}` and does not affect the others.
     func post(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         let body = try request.withBody { bytes throws(CoreError) in try JSONInput.parse(bytes) }
+        let sdkKey = request.sdkKey
         if let list = body.array {
-            assign(list, call)
+            assign(list, sdkKey, call)
         } else {
-            decide(try AssignRequest(body, at: []), enrolls: true) { Self.send($0, to: call) }
+            decide(try AssignRequest(body, sdkKey: sdkKey, at: []), enrolls: true) { Self.send($0, to: call) }
         }
     }
 
@@ -31,7 +32,8 @@ struct AssignEndpoints {
         if let text = query["attributes"] {
             object["attributes"] = try JSONInput.parse(parameter: "attributes", text)
         }
-        decide(try AssignRequest(.object(object), at: []), enrolls: false) { Self.send($0, to: call) }
+        let asked = try AssignRequest(.object(object), sdkKey: request.sdkKey, at: [])
+        decide(asked, enrolls: false) { Self.send($0, to: call) }
     }
 
     private static func send(_ result: Result<[UInt8], CoreError>, to call: Call) {
@@ -41,7 +43,8 @@ struct AssignEndpoints {
         }
     }
 
-    private func assign(_ list: [JSONValue], _ call: Call) {
+    /// - Parameter sdkKey: the project of requests that name none.
+    private func assign(_ list: [JSONValue], _ sdkKey: String?, _ call: Call) {
         guard list.count <= limit else {
             return call.fail(
                 CoreError(.invalid, "the array must have at most \(limit) elements; got \(list.count)", at: []))
@@ -55,7 +58,7 @@ struct AssignEndpoints {
         }
         call.forEach(list.indices) { index in
             do throws(CoreError) {
-                let request = try AssignRequest(list[index], at: JSONPointer().appending(index))
+                let request = try AssignRequest(list[index], sdkKey: sdkKey, at: JSONPointer().appending(index))
                 decide(request, enrolls: true) { result in
                     switch result {
                     case .success(let json): responses.set(json, at: index)
@@ -73,12 +76,16 @@ struct AssignEndpoints {
     ) {
         do throws(CoreError) {
             let project = try projects.project(named: request.sdkKey)
+            guard project.datafile.experiment(keyOrID: request.experiment) != nil else {
+                throw request.unknownExperiment
+            }
             let query = DecisionQuery(
                 for: request.user, beside: request.anonymousID, .experiment(request.experiment),
                 options: .includeReasons, storesAssignments: enrolls, requiresStorage: true)
             decisions.decide(query, in: project) { result in
                 switch result {
                 case .success(let decisions):
+                    // A newer datafile may lack the experiment.
                     guard let decision = decisions.experiments.first else {
                         return completion(.failure(request.unknownExperiment))
                     }
@@ -126,13 +133,14 @@ private final class AssignRequest: Sendable {
 
     private static let members = ["user_id", "anonymous_id", "experiment", "attributes", "sdk_key"]
 
-    init(_ value: JSONValue, at place: JSONPointer) throws(CoreError) {
+    /// - Parameter sdkKey: the project of a request that names none.
+    init(_ value: JSONValue, sdkKey: String?, at place: JSONPointer) throws(CoreError) {
         self.place = place
         let object = try value.object("a request", knowing: Self.members, at: place)
         user = try ProfileInput.user(of: object, at: place)
         anonymousID = try ProfileInput.anonymousID(of: object, at: place)
         experiment = Identifier(try object.text("experiment", in: place))
-        sdkKey = try object.optionalText("sdk_key", in: place)
+        self.sdkKey = try object.optionalText("sdk_key", in: place) ?? sdkKey
     }
 
     var unknownExperiment: CoreError {

@@ -10,11 +10,11 @@ struct ChangesEndpoint {
     let feed: ChangeFeed
     let projects: ProjectView
 
-    /// Opens a stream for the project that `?sdk_key=` names, or for all projects.
+    /// Opens a stream for the project that `?sdk_key=` or the header names, or for all projects.
     func get(_ request: borrowing Request, _ call: Call) throws(CoreError) {
-        let query = try request.query(knowing: ["sdk_key"])
-        if let sdkKey = query["sdk_key"] { _ = try projects.project(named: sdkKey) }
-        call.respond(changes: try feed.open(sdkKey: query["sdk_key"], by: call.admission))
+        let sdkKey = try request.query(knowing: ["sdk_key"])["sdk_key"] ?? request.sdkKey
+        if let sdkKey { _ = try projects.project(named: sdkKey) }
+        call.respond(changes: try feed.open(sdkKey: sdkKey, by: call.admission))
     }
 }
 

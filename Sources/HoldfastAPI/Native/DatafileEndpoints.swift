@@ -14,7 +14,7 @@ struct DatafileEndpoints {
     /// header, else the datafile's own, else `default`.
     func put(_ request: borrowing Request, _ call: Call) {
         let content = request.withBody { Array($0) }
-        let named = request.field("x-optimizely-sdk-key")
+        let named = request.sdkKey
         let preconditions = Preconditions(request)
         let author = call.author(request)
         services.projects.inBackground { [catalog = services.projects] session in
@@ -60,7 +60,7 @@ struct DatafileEndpoints {
     /// default 100.
     func history(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         let limit = try Request.pageLimit(request.query(knowing: ["limit"]))
-        let sdkKey = try projects.project(named: request.field("x-optimizely-sdk-key")).sdkKey
+        let sdkKey = try projects.project(named: request.sdkKey).sdkKey
         store.datafileHistory(sdkKey: sdkKey, limit: limit) { result in
             switch result {
             case .success(let history): call.respond(json: Self.describe(history, sdkKey))
@@ -74,7 +74,7 @@ struct DatafileEndpoints {
         guard let text = request.parameter(0), let version = Int64(text), version > 0 else {
             throw CoreError(.invalid, "the version in the path must be a whole number of at least 1")
         }
-        let sdkKey = try projects.project(named: request.field("x-optimizely-sdk-key")).sdkKey
+        let sdkKey = try projects.project(named: request.sdkKey).sdkKey
         store.datafile(sdkKey: sdkKey, version: version) { result in
             switch result {
             case .success(let stored?):

@@ -46,14 +46,14 @@ struct DefinitionEndpoints<Element: DefinedElement> {
     let projects: ProjectView
 
     func list(_ request: borrowing Request, _ call: Call) throws(CoreError) {
-        let project = try projects.project(named: request.field("x-optimizely-sdk-key"))
+        let project = try projects.project(named: request.sdkKey)
         var response = JSONObject()
         response["\(Element.noun)s"] = .array(Element.all(in: project.datafile).map { Self.describe($0, project) })
         call.respond(json: JSONValue.object(response).encoded(), entityTag: project.entityTag)
     }
 
     func get(_ request: borrowing Request, _ call: Call) throws(CoreError) {
-        let project = try projects.project(named: request.field("x-optimizely-sdk-key"))
+        let project = try projects.project(named: request.sdkKey)
         try Self.respond(.ok, with: request.key(), of: project, call)
     }
 
@@ -77,7 +77,7 @@ struct DefinitionEndpoints<Element: DefinedElement> {
 
     func delete(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         let key = try request.key()
-        let sdkKey = try projects.sdkKeyToChange(request.field("x-optimizely-sdk-key"))
+        let sdkKey = try projects.sdkKeyToChange(request.sdkKey)
         let preconditions = Preconditions(request)
         let note = Self.note(Element.deleteAction, key, sdkKey)
         ProjectEditor(catalog).edit(sdkKey, note, by: call.author(request)) { editor, project throws(CoreError) in
@@ -101,7 +101,7 @@ struct DefinitionEndpoints<Element: DefinedElement> {
         init(_ request: borrowing Request, _ projects: ProjectView) throws(CoreError) {
             key = try request.key()
             content = request.withBody { Array($0) }
-            sdkKey = try projects.sdkKeyToChange(request.field("x-optimizely-sdk-key"))
+            sdkKey = try projects.sdkKeyToChange(request.sdkKey)
             preconditions = Preconditions(request)
         }
     }

@@ -13,7 +13,10 @@ struct EvaluationCountEndpoint {
     /// One report or an array of them.
     func post(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         let list = try ReportList(request, limit: limit)
-        let reports = try list.parse { value, place throws(CoreError) in try parse(value, at: place) }
+        let sdkKey = request.sdkKey
+        let reports = try list.parse { value, place throws(CoreError) in
+            try parse(value, sdkKey: sdkKey, at: place)
+        }
         list.respond(
             reports.map { report in
                 switch report {
@@ -32,7 +35,9 @@ struct EvaluationCountEndpoint {
     }
 
     /// `{"id","sdk_key"?,"counts":[{"flag_key","variation_key"?,"reason","count"}]}`
-    private func parse(_ value: JSONValue, at place: JSONPointer) throws(CoreError) -> Report {
+    ///
+    /// - Parameter sdkKey: the project of a report that names none.
+    private func parse(_ value: JSONValue, sdkKey: String?, at place: JSONPointer) throws(CoreError) -> Report {
         let object = try value.object("a report", knowing: ["id", "sdk_key", "counts"], at: place)
         let id = try object.text("id", in: place)
         guard EventInput.isName(id, limit: 128) else {
@@ -40,7 +45,7 @@ struct EvaluationCountEndpoint {
                 .invalid, "`id` must be 1 to 128 bytes long, without NUL; got \(id.utf8.count) bytes",
                 at: place.appending("id"))
         }
-        let project = try projects.project(named: try object.optionalText("sdk_key", in: place))
+        let project = try projects.project(named: try object.optionalText("sdk_key", in: place) ?? sdkKey)
         let pointer = place.appending("counts")
         guard let list = object["counts"]?.array, list.count <= limit else {
             let found = object["counts"].map { $0.array.map { "\($0.count)" } ?? $0.kind } ?? "nothing"

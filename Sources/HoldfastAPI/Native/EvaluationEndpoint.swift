@@ -13,7 +13,7 @@ struct EvaluationEndpoint {
     func post(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         let known = request.field("if-none-match")
         let input = try request.withBody { bytes throws(CoreError) in try EvaluationRequest(JSONInput.parse(bytes)) }
-        let project = try projects.project(named: input.sdkKey)
+        let project = try projects.project(named: input.sdkKey ?? request.sdkKey)
         decisions.decide(input.query, in: project) { result in
             switch result {
             case .success(let decisions):

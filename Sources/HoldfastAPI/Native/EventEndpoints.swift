@@ -59,13 +59,13 @@ struct EventEndpoints {
         _ parse: @escaping (EventInput, Join<EventItem>, Int) -> Void
     ) throws(CoreError) {
         let list = try ReportList(request, limit: services.options.elementLimit)
-        let now = systemWallClock()
+        let (sdkKey, now) = (request.sdkKey, systemWallClock())
         let recording = EventRecording(queue: services.events, call: call, list: list)
         let items = Join(list.elements.count, completion: recording.record)
         call.forEach(list.elements.indices) { index in
             do throws(CoreError) {
                 let input = try EventInput(
-                    list.elements[index], knowing: members, at: list.place(of: index), now: now)
+                    list.elements[index], knowing: members, at: list.place(of: index), sdkKey: sdkKey, now: now)
                 parse(input, items, index)
             } catch {
                 items.set(EventItem(event: .failure(EventRefusal(error))), at: index)

@@ -16,6 +16,9 @@ extension Request {
         return try ExperimentDefinition.checkKey(text, at: nil)
     }
 
+    /// The project that the header names, for all that the request does not name otherwise.
+    var sdkKey: String? { field("x-optimizely-sdk-key") }
+
     /// Returns the name of an attribute or a segment in the path: 1 to 255 bytes without control characters.
     func definedName() throws(CoreError) -> Identifier {
         guard let name = parameter(0), (1...255).contains(name.utf8.count), name.utf8.allSatisfy({ $0 >= 0x20 }) else {

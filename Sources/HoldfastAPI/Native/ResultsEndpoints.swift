@@ -53,7 +53,7 @@ struct ResultsEndpoints {
     private func experiment(
         _ request: borrowing Request
     ) throws(CoreError) -> (Project, Experiment) {
-        let project = try projects.project(named: request.field("x-optimizely-sdk-key"))
+        let project = try projects.project(named: request.sdkKey)
         guard let key = request.parameter(0) else { throw CoreError(.invalid, "the key in the path must be UTF-8") }
         let name = Identifier(key)
         guard let experiment = project.datafile.experiment(key: name) ?? project.datafile.experiment(id: name) else {

@@ -75,7 +75,7 @@ struct OFREPEvaluation {
     /// Returns the project that `X-Optimizely-SDK-Key` names, because OFREP has no notion of projects.
     private func project(_ request: borrowing Request) throws(OFREPError) -> Project {
         do throws(CoreError) {
-            return try projects.project(named: request.field("x-optimizely-sdk-key"))
+            return try projects.project(named: request.sdkKey)
         } catch {
             throw OFREPError(error.kind == .notFound ? .flagNotFound : .general, error.detail)
         }

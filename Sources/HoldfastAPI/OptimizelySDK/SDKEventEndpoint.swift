@@ -16,7 +16,7 @@ struct SDKEventEndpoint {
     private static let parser = JSONParser()
 
     func post(_ request: borrowing Request, _ call: Call) throws(CoreError) {
-        let sdkKey = try request.query(knowing: ["sdk_key"])["sdk_key"] ?? request.field("x-optimizely-sdk-key")
+        let sdkKey = try request.query(knowing: ["sdk_key"])["sdk_key"] ?? request.sdkKey
         let isStrict = request.field("x-optimizely-strict")?.lowercased() == "true"
         let value = try request.withBody { bytes throws(CoreError) in
             do throws(JSONError) {

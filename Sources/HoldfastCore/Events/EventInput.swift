@@ -19,13 +19,20 @@ public struct EventInput {
     public let object: JSONObject
     public let place: JSONPointer
     public let now: Timestamp
+    /// The project, if the event names none.
+    private let defaultSDKKey: String?
 
-    /// - Parameter known: the members that this kind of event may have.
+    /// - Parameters:
+    ///   - known: the members that this kind of event may have.
+    ///   - sdkKey: the project of an event that names none.
     /// - Throws: 400 if the value is not an object or has other members.
-    public init(_ value: JSONValue, knowing known: [String], at place: JSONPointer, now: Timestamp) throws(CoreError) {
+    public init(
+        _ value: JSONValue, knowing known: [String], at place: JSONPointer, sdkKey: String? = nil, now: Timestamp
+    ) throws(CoreError) {
         object = try value.object("an event", knowing: known, at: place)
         self.place = place
         self.now = now
+        defaultSDKKey = sdkKey
     }
 
     public func userID() throws(CoreError) -> Identifier {
@@ -33,7 +40,7 @@ public struct EventInput {
     }
 
     public func sdkKey() throws(CoreError) -> String? {
-        try object.optionalText("sdk_key", in: place)
+        try object.optionalText("sdk_key", in: place) ?? defaultSDKKey
     }
 
     /// Returns a member of 1 to `limit` bytes without NUL; `nil` if it is absent.
