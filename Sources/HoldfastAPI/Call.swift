@@ -11,6 +11,9 @@ struct Call: Sendable {
     /// The name of the token; `nil` when the server asks for none.
     var caller: String? { admission.token?.name }
 
+    /// Whether the caller may read what is stored of users' attributes, and so be told whether a value was stored before.
+    var readsAttributes: Bool { admission.token?.scope.allows(.attributes) ?? true }
+
     /// Returns the author to whom the audit log attributes the changes of this call.
     func author(_ request: borrowing Request) -> Author {
         Caller(name: caller, requestID: request.id).author

@@ -24,10 +24,10 @@ struct ExplainEndpoint {
                 throw CoreError(.invalid, "`at` must be an RFC 3339 time such as 2026-01-31T12:00:00Z; got '\(text)'")
             }
         }
-        let project = try projects.project(named: query["sdk_key"] ?? request.field("x-optimizely-sdk-key"))
-        // As at `GET /v1/profiles/{user_id}/attributes`.
-        let showsValues = call.admission.token?.scope.allows(.attributes) ?? true
-        decisions.explain(Identifier(name), for: userID, in: project, at: time, showingValues: showsValues) { result in
+        let project = try projects.project(named: query["sdk_key"] ?? request.sdkKey)
+        decisions.explain(
+            Identifier(name), for: userID, in: project, at: time, showingValues: call.readsAttributes
+        ) { result in
             switch result {
             case .success(let explanation): call.respond(json: Self.encode(explanation, of: userID))
             case .failure(let error): call.fail(error)

@@ -5,7 +5,7 @@ import JSON
 import Storage
 
 /// `/v1/profiles/{user_id}/attributes`: the attributes of one user, and of many in one request. Setting and reading
-/// them require different scopes.
+/// them require different scopes: only a caller who may read is told whether a value was stored before.
 struct UserAttributeEndpoints {
     let services: Services
     let store: any AttributeStore
@@ -41,8 +41,8 @@ struct UserAttributeEndpoints {
         submit(AttributeChange(userID: userID, operation: .update(body.updates)), call) { [services] changed in
             services.attributeMetrics.count(changed: changed.count, of: body.updates.count)
             return [
-                "user_id": .string(userID.string), "changed": schema.names(changed),
-                "unchanged": schema.names(Set(body.updates.keys).subtracting(changed)),
+                ("changed", schema.names(changed)),
+                ("unchanged", schema.names(Set(body.updates.keys).subtracting(changed))),
             ]
         }
     }
@@ -56,7 +56,7 @@ struct UserAttributeEndpoints {
             names.isEmpty ? .removeAll : .update(try AttributeInput(removing: names, schema: schema).updates)
         submit(AttributeChange(userID: userID, operation: operation), call) { [services] changed in
             services.attributeMetrics.count(changed: changed.count, of: changed.count)
-            return ["user_id": .string(userID.string), "removed": schema.names(changed)]
+            return [("removed", schema.names(changed))]
         }
     }
 
@@ -70,12 +70,18 @@ struct UserAttributeEndpoints {
         return items.map(\.value)
     }
 
+    /// - Parameter outcome: counts the change, and returns the members of the response for callers who may read.
     private func submit(
-        _ change: AttributeChange, _ call: Call, response: @escaping @Sendable (_ changed: [UInt32]) -> JSONValue
+        _ change: AttributeChange, _ call: Call,
+        outcome: @escaping @Sendable (_ changed: [UInt32]) -> [(key: String, value: JSONValue)]
     ) {
         store.submit(change) { result in
             switch result {
-            case .success(.applied(let changed)): call.respond(json: response(changed).encoded())
+            case .success(.applied(let changed)):
+                var response = JSONObject()
+                response["user_id"] = .string(change.userID.string)
+                for member in outcome(changed) where call.readsAttributes { response[member.key] = member.value }
+                call.respond(json: JSONValue.object(response).encoded())
             case .success(.schemaHasChanged): call.fail(CoreError.deletedAttribute)
             case .failure(let error): call.fail(error)
             }
@@ -86,7 +92,8 @@ struct UserAttributeEndpoints {
     /// those that changed nothing, and the refused lines with the reasons.
     func importLines(_ request: borrowing Request, _ call: Call) -> any BodyReceiver {
         let projects = projects
-        return LineImport(call: call, options: services.options, tellsUnchanged: true) { line throws(CoreError) in
+        return LineImport(call: call, options: services.options, tellsUnchanged: call.readsAttributes) {
+            line throws(CoreError) in
             try Self.change(from: line, projects.schema)
         } submit: { [store] changes, finished in
             store.submit(changes) { finished($0.map(Self.outcome)) }
