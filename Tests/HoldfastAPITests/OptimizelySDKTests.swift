@@ -1,5 +1,6 @@
 import APITestSupport
 import Dispatch
+import Foundation
 import JSON
 import Testing
 
@@ -95,6 +96,46 @@ import Testing
         #expect(exposures.map { $0["experiment_key"] } == ["checkout", "checkout", "rule"])
         #expect(exposures.map { $0["variation_id"] } == ["70011", "n", "91"])
         #expect(exposures[0]["detail"]["attributes"] == ["country": "de"])
+        server.stop()
+    }
+
+    @Test func `However many events activate a decision, it is one exposure, at the first`() throws {
+        let (now, day) = (Int64(Date().timeIntervalSince1970) * 1_000, Int64(86_400_000))
+        func decision(_ campaign: String, _ experiment: Int) -> String {
+            #"{"campaign_id":"\#(campaign)","experiment_id":"\#(experiment)","variation_id":"v"}"#
+        }
+        func activation(_ campaign: String, _ time: Int64) -> String {
+            #"{"entity_id":"\#(campaign)","key":"campaign_activated","timestamp":\#(time)}"#
+        }
+        let decisions = [decision("a", 1), decision("b", 2), decision("c", 3)]
+        let events = [
+            activation("a", now), activation("a", now - 2 * day), activation("b", now - day),
+            activation("a", now - day),
+        ]
+        let sent = try send(
+            #"""
+            {"visitor_id":"ann","snapshots":[{"decisions":[\#(decisions.joined(separator: ","))],
+            "events":[\#(events.joined(separator: ","))]}]}
+            """#)
+        #expect(sent.status == 204)
+        #expect(sent.field("x-refused-events") == nil)
+        let exposures = try lines("/v1/exposures")
+        #expect(exposures.map { $0["experiment_id"] } == ["1", "2"])
+        let times = exposures.map { $0["timestamp"].string.flatMap { try? Date($0, strategy: Self.time) } }
+        #expect(
+            times.map { $0.map { Int64(($0.timeIntervalSince1970 * 1_000).rounded()) } } == [now - 2 * day, now - day])
+        server.stop()
+    }
+
+    private static let time = Date.ISO8601FormatStyle(includingFractionalSeconds: true)
+
+    @Test func `Every refused event is counted, and a strict sender is told of the first`() throws {
+        let visitors = String(repeating: "7,", count: 500) + "7"
+        #expect(try send(visitors).field("x-refused-events") == "501")
+        #expect(try server.request("GET", "/metrics").text.contains("holdfast_sdk_events_refused_total 501\n"))
+        let strict = try send(visitors, fields: ["X-Optimizely-Strict: true"])
+        #expect(strict.status == 400)
+        #expect(strict["errors"].array.map { (2...100).contains($0.count) } == true)
         server.stop()
     }
 

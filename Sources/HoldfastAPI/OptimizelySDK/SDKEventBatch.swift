@@ -14,7 +14,12 @@ struct SDKEventBatch {
     /// The projects that it may be about; the payload has no SDK key.
     private let projects: [Project]
     private let now: Timestamp
+    /// The size of the visitors' attributes in the details of the events so far.
+    private var attributeBytes = 0
 
+    /// Each event has the attributes of its visitor in its detail, as far as those of a request take no more bytes
+    /// together: a visitor may have thousands of events.
+    private static let attributeLimit = 16 << 20
     /// The event with which an SDK reports the decisions of its snapshot.
     private static let activation: JSONValue = "campaign_activated"
 
@@ -30,14 +35,16 @@ struct SDKEventBatch {
     }
 
     /// Returns what a visitor did: exposures for impressions, goals for conversions.
-    func events(ofVisitor index: Int) -> Events {
+    mutating func events(ofVisitor index: Int) -> Events {
         let place = JSONPointer().appending("visitors").appending(index)
         var events = Events()
         do throws(CoreError) {
             let object = try visitors[index].payload("a visitor", at: place)
             let id = try object.text("visitor_id", in: place)
             let userID = try ProfileInput.checkUserID(id, at: place.appending("visitor_id"))
-            let visitor = Visitor(userID: userID, attributes: Self.attributes(of: object))
+            let attributes = Self.attributes(of: object)
+            let visitor = Visitor(
+                userID: userID, hasAttributes: !attributes.isEmpty, attributes: EventDetail.encode(attributes))
             let snapshots = try object.list("snapshots", in: place) ?? []
             for (number, snapshot) in snapshots.enumerated() {
                 let place = place.appending("snapshots").appending(number)
@@ -55,7 +62,16 @@ struct SDKEventBatch {
 
     private struct Visitor {
         let userID: Identifier
-        let attributes: JSONObject
+        let hasAttributes: Bool
+        /// Encoded.
+        let attributes: [UInt8]
+    }
+
+    /// Writes the attributes into the detail of one more event; `null` beyond the limit.
+    private mutating func append(_ visitor: Visitor, to payload: inout JSONWriter) {
+        attributeBytes += visitor.attributes.count
+        payload.key("attributes")
+        if attributeBytes <= Self.attributeLimit { payload.raw(visitor.attributes) } else { payload.null() }
     }
 
     /// Returns the attributes by their keys.
@@ -68,18 +84,18 @@ struct SDKEventBatch {
         return attributes
     }
 
-    private func append(
+    private mutating func append(
         _ snapshot: JSONValue, of visitor: Visitor, at place: JSONPointer, to events: inout Events
     ) throws(CoreError) {
         let object = try snapshot.payload("a snapshot", at: place)
-        let decisions = try object.list("decisions", in: place) ?? []
+        var activations = Activations(of: try object.list("decisions", in: place) ?? [])
         for (number, event) in (try object.list("events", in: place) ?? []).enumerated() {
             let eventPlace = place.appending("events").appending(number)
             do throws(CoreError) {
                 let event = try event.payload("an event", at: eventPlace)
                 let happenedAt = try happenedAt(event, at: eventPlace)
                 if event["key"] == Self.activation || event["type"] == Self.activation {
-                    append(decisions, of: visitor, event, happenedAt, in: place, to: &events)
+                    activations.add(event, at: happenedAt)
                 } else {
                     events.append(.success(.goal(try goal(event, of: visitor, happenedAt, at: eventPlace))))
                 }
@@ -87,6 +103,7 @@ struct SDKEventBatch {
                 events.append(.failure(error))
             }
         }
+        append(activations, of: visitor, in: place, to: &events)
     }
 
     /// Returns the `timestamp`, in milliseconds since 1970; now if it is absent or ahead, because the clock of a phone
@@ -109,17 +126,45 @@ struct SDKEventBatch {
 // MARK: - Impressions and conversions
 
 extension SDKEventBatch {
-    /// Appends an exposure for each decision of the campaign that the event activates; for all of the snapshot if none
-    /// names the campaign.
-    private func append(
-        _ decisions: [JSONValue], of visitor: Visitor, _ event: JSONObject, _ happenedAt: Timestamp,
-        in snapshot: JSONPointer, to events: inout Events
+    /// The decisions of a snapshot, and when each took effect first: at the first event that activates its campaign, or
+    /// one that no decision has. However many events repeat that, a decision is one exposure.
+    private struct Activations {
+        let decisions: [JSONValue]
+        private let campaigns: Set<[UInt8]>
+        private var times: [[UInt8]: Timestamp] = [:]
+        private var timeOfAll: Timestamp?
+
+        init(of decisions: [JSONValue]) {
+            self.decisions = decisions
+            campaigns = Set(decisions.map { Self.key($0.object?["campaign_id"]) })
+        }
+
+        /// Values compare as their JSON; an absent one equals only another.
+        private static func key(_ value: JSONValue?) -> [UInt8] { value?.encoded() ?? [] }
+
+        mutating func add(_ event: JSONObject, at time: Timestamp) {
+            let campaign = Self.key(event["entity_id"])
+            if campaigns.contains(campaign) {
+                times[campaign] = min(times[campaign] ?? time, time)
+            } else {
+                timeOfAll = min(timeOfAll ?? time, time)
+            }
+        }
+
+        /// - Returns: `nil` if no event activates the decision.
+        func time(of decision: JSONValue) -> Timestamp? {
+            [times[Self.key(decision.object?["campaign_id"])], timeOfAll].compactMap(\.self).min()
+        }
+    }
+
+    private mutating func append(
+        _ activations: Activations, of visitor: Visitor, in snapshot: JSONPointer, to events: inout Events
     ) {
-        let ofEvent = decisions.indices.filter { decisions[$0].object?["campaign_id"] == event["entity_id"] }
-        for index in ofEvent.isEmpty ? Array(decisions.indices) : ofEvent {
+        for (index, decision) in activations.decisions.enumerated() {
+            guard let happenedAt = activations.time(of: decision) else { continue }
             let place = snapshot.appending("decisions").appending(index)
             do throws(CoreError) {
-                let decision = try decisions[index].payload("a decision", at: place)
+                let decision = try decision.payload("a decision", at: place)
                 // A delivery to everyone else is not an experiment.
                 guard let experimentID = try decision.optionalText("experiment_id", in: place), !experimentID.isEmpty
                 else { continue }
@@ -131,7 +176,7 @@ extension SDKEventBatch {
         }
     }
 
-    private func reported(
+    private mutating func reported(
         _ decision: JSONObject, _ experimentID: String, of visitor: Visitor, _ happenedAt: Timestamp,
         at place: JSONPointer
     ) throws(CoreError) -> ReportedExposure {
@@ -144,7 +189,7 @@ extension SDKEventBatch {
         if let key = name("variation_key") { payload.member("variation_key", key) }
         if let key = name("flag_key") { payload.member("flag_key", key) }
         if let type = name("rule_type") { payload.member("rule_type", type) }
-        if !visitor.attributes.isEmpty { payload.detail("attributes", visitor.attributes) }
+        if visitor.hasAttributes { append(visitor, to: &payload) }
         payload.endObject()
         return ReportedExposure(
             userID: visitor.userID, happenedAt: happenedAt, experimentID: Identifier(experimentID),
@@ -152,7 +197,7 @@ extension SDKEventBatch {
             variationKey: name("variation_key").map { Identifier($0) }, payload: payload.finish())
     }
 
-    private func goal(
+    private mutating func goal(
         _ event: JSONObject, of visitor: Visitor, _ happenedAt: Timestamp, at place: JSONPointer
     ) throws(CoreError) -> GoalEvent {
         let key = try event.text("key", in: place)
@@ -170,7 +215,7 @@ extension SDKEventBatch {
             userID: visitor.userID, goal: Identifier(key), value: Self.value(event), happenedAt: happenedAt,
             receivedAt: now, senderID: uuid.map { Identifier($0) },
             sdkKey: projects.count == 1 ? projects[0].sdkKey : "",
-            payload: Self.payload(event, visitor))
+            payload: payload(event, visitor))
     }
 
     /// Returns the `value` or else the `revenue`, a whole number of cents, as `/v1/track` takes them from the tags.
@@ -179,13 +224,13 @@ extension SDKEventBatch {
         return value.flatMap { EventRules.isUsable(value: $0) ? $0 : nil } ?? 0
     }
 
-    private static func payload(_ event: JSONObject, _ visitor: Visitor) -> [UInt8] {
+    private mutating func payload(_ event: JSONObject, _ visitor: Visitor) -> [UInt8] {
         var writer = JSONWriter()
         writer.beginObject()
         if let id = event["entity_id"]?.string { writer.member("event_id", id) }
         if let revenue = event["revenue"]?.integer { writer.member("revenue", revenue) }
         writer.detail("tags", event["tags"]?.object ?? JSONObject())
-        writer.detail("attributes", visitor.attributes)
+        append(visitor, to: &writer)
         writer.endObject()
         return writer.finish()
     }

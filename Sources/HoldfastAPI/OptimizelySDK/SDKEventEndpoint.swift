@@ -25,7 +25,7 @@ struct SDKEventEndpoint {
                 throw CoreError(error, in: "the body")
             }
         }
-        let batch = try SDKEventBatch(value, sdkKey: sdkKey, projects, now: systemWallClock())
+        var batch = try SDKEventBatch(value, sdkKey: sdkKey, projects, now: systemWallClock())
         let recording = SDKEventRecording(visitors: batch.visitors.count, isStrict: isStrict, services, call)
         call.forEach(batch.visitors.indices) { recording.add(batch.events(ofVisitor: $0)) }
     }
@@ -38,7 +38,12 @@ private final class SDKEventRecording {
     private let isStrict: Bool
     private var missingVisitors: Int
     private var events: [UserEvent] = []
+    private var refused = 0
+    /// The first events that were refused.
     private var refusals: [CoreError] = []
+
+    /// The number of refused events that are kept: as many as a response lists.
+    private static let refusalLimit = 100
 
     /// Events of one transaction. A request may bring thousands, and other writes must not wait for all of them.
     private static let transaction = 500
@@ -55,7 +60,9 @@ private final class SDKEventRecording {
         for result in results {
             switch result {
             case .success(let event): events.append(event)
-            case .failure(let error): refusals.append(error)
+            case .failure(let error):
+                refused += 1
+                if refusals.count < Self.refusalLimit { refusals.append(error) }
             }
         }
         missingVisitors -= 1
@@ -68,9 +75,9 @@ private final class SDKEventRecording {
             error.faults = refusals.map { JSONFault(pointer: $0.pointer ?? [], reason: $0.detail) }
             return call.fail(error)
         }
-        services.refusedSDKEvents.add(UInt64(refusals.count), ordering: .relaxed)
+        services.refusedSDKEvents.add(UInt64(refused), ordering: .relaxed)
         var response = Response(.noContent)
-        if !refusals.isEmpty { response.fields = [("X-Refused-Events", "\(refusals.count)")] }
+        if refused > 0 { response.fields = [("X-Refused-Events", "\(refused)")] }
         record(events[...], response)
     }
 

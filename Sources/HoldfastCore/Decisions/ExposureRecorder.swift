@@ -19,6 +19,8 @@ public struct ExposureRecorder: Sendable {
         guard !impressions.isEmpty else { return }
         let now = systemWallClock()
         var exposures: [Exposure] = []
+        // Encoded once at most: a request may have a megabyte of them, and a hundred impressions.
+        lazy var attributes = user.attributes.isEmpty ? nil : EventDetail.encode(user.attributes)
         for impression in impressions {
             // Decisions without an experiment: a delivery to everyone else, or a flag without a
             // variation.
@@ -27,29 +29,33 @@ public struct ExposureRecorder: Sendable {
                     user.id, impression.experimentID, impression.variationID, isForced: impression.source.isChosen,
                     at: now)
             else { continue }
-            exposures.append(Self.exposure(impression, user, project, now))
+            exposures.append(Self.exposure(impression, of: user.id, attributes, project, now))
         }
         events.add(exposures) { [known] in known.removeAll() }
     }
 
+    /// - Parameter attributes: of the request, encoded; `nil` if there are none.
     private static func exposure(
-        _ impression: Impression, _ user: User, _ project: Project, _ now: Timestamp
+        _ impression: Impression, of userID: Identifier, _ attributes: [UInt8]?, _ project: Project, _ now: Timestamp
     ) -> Exposure {
         Exposure(
-            userID: user.id, experimentID: impression.experimentID, experimentKey: impression.ruleKey,
+            userID: userID, experimentID: impression.experimentID, experimentKey: impression.ruleKey,
             variationID: impression.variationID, happenedAt: now, isForced: impression.source.isChosen,
-            sdkKey: project.sdkKey, payload: payload(impression, user.attributes),
+            sdkKey: project.sdkKey, payload: payload(impression, attributes),
             active: project.allocation(experimentID: impression.experimentID))
     }
 
-    private static func payload(_ impression: Impression, _ attributes: JSONObject) -> [UInt8] {
+    private static func payload(_ impression: Impression, _ attributes: [UInt8]?) -> [UInt8] {
         var writer = JSONWriter()
         writer.beginObject()
         writer.member("variation_key", impression.variationKey.string)
         writer.member("flag_key", impression.flagKey.string)
         writer.member("rule_type", impression.ruleType)
         writer.member("source", impression.source.rawValue)
-        if !attributes.isEmpty { writer.detail("attributes", attributes) }
+        if let attributes {
+            writer.key("attributes")
+            writer.raw(attributes)
+        }
         writer.endObject()
         return writer.finish()
     }

@@ -130,16 +130,22 @@ extension GoalEvent {
 }
 
 /// The details of an event that are kept for exports; results do not need them.
-enum EventDetail {
+public enum EventDetail {
     /// The maximum size of one member, in bytes of JSON.
     static let limit = 8_192
+
+    /// Encodes a member, once for all events that share it. An object over the limit becomes `null`, so that no event is
+    /// lost.
+    public static func encode(_ object: JSONObject) -> [UInt8] {
+        let json = JSONValue.object(object).encoded()
+        return json.count <= limit ? json : Array("null".utf8)
+    }
 }
 
 extension JSONWriter {
-    /// Writes a member of an event's detail. An object over the limit becomes `null`, so that the event is not lost.
+    /// Writes a member of an event's detail; see ``EventDetail/encode(_:)``.
     public mutating func detail(_ name: StaticString, _ object: JSONObject) {
-        let json = JSONValue.object(object).encoded()
         key(name)
-        if json.count <= EventDetail.limit { raw(json) } else { null() }
+        raw(EventDetail.encode(object))
     }
 }

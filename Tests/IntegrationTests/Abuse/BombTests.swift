@@ -113,6 +113,34 @@ import Testing
         try server.expectMemory(since: memory, lessThan: 200)
     }
 
+    @Test func `Events that each activate many decisions are as dear as their bytes`() throws {
+        func list(_ element: String) -> String { Array(repeating: element, count: 5_000).joined(separator: ",") }
+        let decisions = list(#"{"experiment_id":"1","variation_id":"1"}"#)
+        let activations = list(#"{"key":"campaign_activated"}"#)
+        let start = ContinuousClock.now
+        let response = try server.request(
+            "POST", "/sdk/v1/events",
+            #"{"visitors":[{"visitor_id":"u","snapshots":[{"decisions":[\#(decisions)],"events":[\#(activations)]}]}]}"#
+        )
+        #expect(response.status == 204)
+        #expect(ContinuousClock.now - start < .seconds(10))
+        try server.expectMemory(since: memory, lessThan: 100)
+    }
+
+    @Test func `What a visitor has is kept with each event, and no more of it than 16 MiB in all`() throws {
+        let attribute = #"{"key":"a","value":"\#(String(repeating: "x", count: 8_000))"}"#
+        let events = Array(repeating: #"{"key":"g"}"#, count: 2_500).joined(separator: ",")
+        let response = try server.request(
+            "POST", "/sdk/v1/events",
+            #"{"visitors":[{"visitor_id":"u","attributes":[\#(attribute)],"snapshots":[{"events":[\#(events)]}]}]}"#)
+        #expect(response.status == 204)
+        let first = try server.request("GET", "/v1/events?limit=1")
+        #expect(first["detail"]["attributes"]["a"].string?.utf8.count == 8_000)
+        let last = try server.request("GET", "/v1/events?after=2499&limit=1")
+        #expect(last["user_id"] == "u")
+        #expect(last["detail"]["attributes"].isNull)
+    }
+
     @Test func `A query of nothing but separators is read in little time`() throws {
         for query in [
             String(repeating: "&", count: 16_000), String(repeating: "a=&", count: 5_300),
