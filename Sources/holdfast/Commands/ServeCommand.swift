@@ -1,213 +1,219 @@
 import ArgumentParser
 import Foundation
-import Glibc
 import HTTPServer
-import HoldfastAPI
-import HoldfastCore
-import Logging
 import Storage
 
-/// Runs the server until SIGTERM or SIGINT.
+/// Runs the server until SIGTERM or SIGINT. See ``ServeConfiguration`` for the defaults of the options.
+///
+/// The options are not a group of their own: in a debug build, which tests start hundreds of times, ArgumentParser checks
+/// those of a group several times as often.
 struct ServeCommand: ParsableCommand {
     static let configuration = CommandConfiguration(commandName: "serve", abstract: "Runs the server.")
 
-    @OptionGroup var options: ServeOptions
+    @Option(help: .init("Where to listen (default: 127.0.0.1:8080).", valueName: "host:port"))
+    var listen: String?
+
+    @OptionGroup var store: DatabaseOptions
+
+    @Option(help: .init("Connections to PostgreSQL of each event loop, 1 to 8 (default: 2).", valueName: "n"))
+    var databaseConnections: String?
+
+    @Option(
+        help: .init(
+            "Time that PostgreSQL may take before its connection is closed (default: 10s).", valueName: "time"))
+    var databaseTimeout: String?
+
+    @Flag(help: "Connect to PostgreSQL through a pooler in transaction mode.")
+    var databasePooler = false
+
+    @Flag(help: "Refuse all changes, while the database is copied to another.")
+    var readOnly = false
+
+    @Option(help: .init("A datafile, or a directory of them, to activate at the start.", valueName: "path"))
+    var datafile: String?
+
+    @Option(help: .init("File of access tokens, 'scope name secret' a line; read again on SIGHUP.", valueName: "path"))
+    var tokensFile: String?
+
+    @Option(
+        help: .init(
+            "Origins whose pages may use client tokens, or * (default: none).", valueName: "list"))
+    var corsOrigins: String?
+
+    @OptionGroup var profiles: ProfileRuleOptions
+
+    @Option(help: .init("How long an entry of the audit log is kept (default: 400d).", valueName: "time"))
+    var auditRetention: String?
+
+    @Option(help: .init("How long goal events are kept, at least 22d (default: forever).", valueName: "time"))
+    var eventRetention: String?
+
+    @Option(help: .init("Datafiles of one project that are kept, at least 1 (default: 100).", valueName: "n"))
+    var datafileHistory: String?
+
+    @Option(help: .init("Event loops, 1 to 128 (default: one for each core).", valueName: "n"))
+    var eventLoops: String?
+
+    @Flag(help: "Share the address with another server of the same user.")
+    var reusePort = false
+
+    @Option(help: .init("Memory for cached profiles (default: 64MiB).", valueName: "size"))
+    var cacheSize: String?
+
+    @Option(
+        help: .init(
+            "Size of the write-ahead log at which it is copied, 64KiB to 1GiB (default: 16MiB).", valueName: "size"))
+    var checkpointSize: String?
+
+    @Option(help: .init("Writes that may wait for their commit (default: 10000).", valueName: "n"))
+    var maxWaitingWrites: String?
+
+    @Option(
+        help: .init(
+            "Time that a write may wait for its commit before others are refused (default: 5s).", valueName: "time"))
+    var maxWriteWait: String?
+
+    @Option(help: .init("Time that a write waits for another process (default: 2s).", valueName: "time"))
+    var lockTimeout: String?
+
+    @Option(help: .init("Streams of changes open at once (default: 1000).", valueName: "n"))
+    var maxChangeStreams: String?
+
+    @Option(
+        help: .init(
+            "Time between keep-alive comments on a stream of changes, to 30s (default: 15s).", valueName: "time"))
+    var changeHeartbeat: String?
+
+    @Option(help: .init("Connections open at once (default: 10000).", valueName: "n"))
+    var maxConnections: String?
+
+    @Option(help: .init("Size of a request's header (default: 16KiB).", valueName: "size"))
+    var maxHeaderSize: String?
+
+    @Option(help: .init("Size of a request's body, and of a line of an import (default: 1MiB).", valueName: "size"))
+    var maxBodySize: String?
+
+    @Option(
+        help: .init("Memory for incomplete bodies and lines of all connections (default: 64MiB).", valueName: "size"))
+    var maxUnfinishedBodies: String?
+
+    @Option(
+        help: .init(
+            "Memory for unsent responses of one connection; further requests wait (default: 256KiB).",
+            valueName: "size"))
+    var maxWaitingResponses: String?
+
+    @Option(help: .init("Time for a request's header (default: 10s).", valueName: "time"))
+    var headerTimeout: String?
+
+    @Option(help: .init("Time for a request's body (default: 30s).", valueName: "time"))
+    var bodyTimeout: String?
+
+    @Option(help: .init("Time that a connection may be idle (default: 75s).", valueName: "time"))
+    var idleTimeout: String?
+
+    @Option(help: .init("Time that a client may stall while it receives a response (default: 30s).", valueName: "time"))
+    var writeTimeout: String?
+
+    @Option(
+        help: .init(
+            "Time that an event loop may be behind before it refuses requests (default: 2s).", valueName: "time"))
+    var maxLoopDelay: String?
+
+    @Option(
+        help: .init("Time to keep serving after /readyz fails, before the shutdown (default: 0).", valueName: "time"))
+    var shutdownDelay: String?
+
+    @Option(help: .init("Time to complete requests in flight at shutdown (default: 10s).", valueName: "time"))
+    var shutdownTimeout: String?
+
+    @Flag(help: "Do not serve the console at /console/.")
+    var noConsole = false
+
+    @Flag(help: "Log each request.")
+    var accessLog = false
+
+    @Option(
+        help: .init(
+            "Proxies whose X-Forwarded-For is trusted, such as 10.0.0.0/8,::1 (default: none).", valueName: "list"))
+    var trustedProxies: String?
+
+    @Option(help: .init("auto, json or text (default: auto: text on a terminal).", valueName: "format"))
+    var logFormat: String?
+
+    @Option(help: .init("trace, debug, info, notice, warning, error or critical (default: info).", valueName: "level"))
+    var logLevel: String?
 
     func run() throws {
         let settings = Settings(environment: ProcessInfo.processInfo.environment)
-        try serve(try ConfigurationError.wrapping { try options.configuration(settings) }, settings)
+        try ServerRun(try ConfigurationError.wrapping { try configuration(settings) }, settings).run()
     }
 
-    /// Serves until SIGTERM or SIGINT.
-    ///
-    /// - Parameter whenListening: called once the server listens, with its address.
-    func serve(
-        _ configuration: ServeConfiguration, _ settings: Settings,
-        whenListening: (SocketAddress) throws -> Void = { _ in }
-    ) throws {
-        let logger = LineLogHandler.makeLogger(configuration.logFormat, level: configuration.logLevel)
-        let tokens = configuration.tokensFile.map(TokenFile.init(path:))
-        let access = AccessControl(tokens: try ConfigurationError.wrapping { try tokens?.read() ?? [] })
-        try refuseOpenAddress(configuration, access)
-        let notifier = try ServiceNotifier(environment: settings.environment, logger: logger)
-        let signals = Signals(delay: configuration.shutdownDelay.seconds)
-
-        warnOfUnknownVariables(settings, logger)
-        if let shortage = DescriptorLimit.raise(for: configuration.limits.connections) { logger.warning("\(shortage)") }
-        let store = try openStore(configuration, logger)
-        let audit = try BackgroundSession(store, label: "signals")
-        signals.onHangUp {
-            let reload = { Self.reload(tokens, access, audit, logger) }
-            if let notifier { notifier.reloading(reload) } else { _ = reload() }
-        }
-        let projects = try ProjectCatalog(store: store, logger: logger)
-        let loaded = try configuration.datafile.map { try DatafileSource(path: $0).load(into: projects) } ?? []
-        var options = Services.Options()
-        options.accessLog = configuration.accessLog
-        options.trustedProxies = configuration.trustedProxies
-        options.servesConsole = !configuration.noConsole
-        options.allowedOrigins = configuration.corsOrigins
-        options.importLineBytes = configuration.limits.bodyBytes
-        options.changeStreams = configuration.maxChangeStreams
-        options.changeHeartbeat = configuration.changeHeartbeat.seconds
-        let services = Services(
-            store: store, projects: projects, events: try EventQueue(store: store), access: access,
-            build: BuildInfo(version: Holdfast.version, startedAt: Date().timeIntervalSince1970), logger: logger,
-            options: options)
-        let server = try listen(configuration, services)
-        logger.info(
-            "listening",
-            metadata: [
-                "address": "http://\(server.address)", "database": "\(configuration.database)",
-                "profiles": .stringConvertible(store.metrics().profiles),
-                "event_loops": .stringConvertible(configuration.eventLoops),
-                "datafiles": "\(loaded.joined(separator: ","))", "tokens": access.isOpen ? "none" : "required",
-                "read_only": .stringConvertible(configuration.readOnly),
-                "version": "\(Holdfast.version)",
-                "pid": .stringConvertible(getpid()),
-            ])
-        notifier?.serve(server, store)
-        try whenListening(server.address)
-        let name = signals.waitForTermination()
-        services.logger.notice("stopping", metadata: ["signal": "\(name)"])
-        services.readiness.shutDown()
-        // After the last response, copying the write-ahead log into the database takes further time.
-        notifier?.stopping(within: configuration.shutdownDelay.seconds + configuration.shutdownTimeout.seconds + 60)
-        signals.waitForDelay()
-        stop(server, services, store, configuration)
+    /// - Throws: ``Failure``, naming the setting that is wrong.
+    private func configuration(_ settings: Settings) throws -> ServeConfiguration {
+        var result = ServeConfiguration()
+        settings.apply(listen, "listen", to: &result.listen)
+        try store.apply(settings, to: &result.database)
+        try settings.apply(databaseConnections, "database-connections", in: 1...8, to: &result.databaseConnections)
+        try settings.apply(databaseTimeout, "database-timeout", to: &result.databaseTimeout)
+        try settings.apply(databasePooler, "database-pooler", to: &result.databasePooler)
+        try settings.apply(readOnly, "read-only", to: &result.readOnly)
+        settings.apply(tokensFile, "tokens-file", to: &result.tokensFile)
+        try settings.apply(corsOrigins, "cors-origins", to: &result.corsOrigins)
+        settings.apply(datafile, "datafile", to: &result.datafile)
+        try profiles.apply(settings, to: &result.rules)
+        try settings.apply(auditRetention, "audit-retention", to: &result.auditRetention)
+        var retention = Period(seconds: 0)
+        let needed = Period(seconds: Double(EventRules.minimumRetention) / 1_000)
+        try settings.apply(eventRetention, "event-retention", in: needed...Period.longest, to: &retention)
+        if retention.seconds > 0 { result.eventRetention = retention }
+        try settings.apply(datafileHistory, "datafile-history", in: 1...1_000_000, to: &result.datafileHistory)
+        try settings.apply(eventLoops, "event-loops", in: 1...128, to: &result.eventLoops)
+        try settings.apply(reusePort, "reuse-port", to: &result.reusePort)
+        try settings.apply(cacheSize, "cache-size", in: 0...Self.memory, to: &result.cacheSize)
+        try settings.apply(
+            checkpointSize, "checkpoint-size", in: 64 * ByteCount.KiB...ByteCount.GiB, to: &result.checkpointSize)
+        try settings.apply(maxWaitingWrites, "max-waiting-writes", in: 1...10_000_000, to: &result.maxWaitingWrites)
+        try settings.apply(maxWriteWait, "max-write-wait", to: &result.maxWriteWait)
+        try settings.apply(lockTimeout, "lock-timeout", to: &result.lockTimeout)
+        try settings.apply(maxChangeStreams, "max-change-streams", in: 1...1_000_000, to: &result.maxChangeStreams)
+        let heartbeats = Period(seconds: 0.1)...Period(seconds: 30)
+        try settings.apply(changeHeartbeat, "change-heartbeat", in: heartbeats, to: &result.changeHeartbeat)
+        try applyLimits(settings, to: &result)
+        try settings.apply(orNone: shutdownDelay, "shutdown-delay", to: &result.shutdownDelay)
+        try settings.apply(shutdownTimeout, "shutdown-timeout", to: &result.shutdownTimeout)
+        try settings.apply(noConsole, "no-console", to: &result.noConsole)
+        try settings.apply(accessLog, "access-log", to: &result.accessLog)
+        try settings.apply(trustedProxies, "trusted-proxies", to: &result.trustedProxies)
+        try settings.apply(logFormat, "log-format", to: &result.logFormat)
+        try settings.apply(logLevel, "log-level", to: &result.logLevel)
+        return result
     }
 
-    /// A misspelt variable must not be ignored silently. The variables of `holdfast health` are known, because a
-    /// container's health check shares the environment.
-    private func warnOfUnknownVariables(_ settings: Settings, _ logger: Logger) {
-        for variable in settings.unknownVariables(besides: HealthCommand.settings) {
-            let hint = variable.nearest.map { "; is \($0) meant?" } ?? ""
-            logger.warning(
-                "a variable that begins with HOLDFAST_ must name an option; \(variable.name) names none\(hint)")
-        }
-    }
+    /// The memory of the machine in bytes. A process that allocates more is killed.
+    private static var memory: Int { Int(clamping: ProcessInfo.processInfo.physicalMemory) }
 
-    private func openStore(_ configuration: ServeConfiguration, _ logger: Logger) throws -> any Store {
-        do {
-            return try StoreFactory.open(configuration, logger)
-        } catch let error as DatabaseError where error.isPermanent {
-            throw ConfigurationError(reason: error)
+    private func applyLimits(_ settings: Settings, to result: inout ServeConfiguration) throws {
+        try settings.apply(maxConnections, "max-connections", in: 1...1_000_000, to: &result.limits.connections)
+        for (option, name, range, path) in [
+            (maxHeaderSize, "max-header-size", ByteCount.KiB...ByteCount.GiB, \ServeConfiguration.limits.headerBytes),
+            (maxBodySize, "max-body-size", ByteCount.KiB...ByteCount.GiB, \.limits.bodyBytes),
+            (maxUnfinishedBodies, "max-unfinished-bodies", 0...ByteCount.TiB, \.limits.unfinishedBodyBytes),
+            (maxWaitingResponses, "max-waiting-responses", ByteCount.KiB...ByteCount.GiB, \.limits.bufferedOutputBytes),
+        ] {
+            var size = ByteCount(bytes: result[keyPath: path])
+            try settings.apply(option, name, in: range, to: &size)
+            result[keyPath: path] = size.bytes
         }
-    }
-
-    private func listen(_ configuration: ServeConfiguration, _ services: Services) throws -> HTTPServer {
-        do {
-            let server = try HTTPServer(configuration.http) { try HoldfastApplication(services: services, loop: $0) }
-            services.observe(server)
-            return server
-        } catch {
-            services.store.close()
-            let failure = Failure("cannot serve at \(configuration.listen): \(error)")
-            // A port below 1024, for example.
-            if let error = error as? SystemError, error.code == EACCES { throw ConfigurationError(reason: failure) }
-            throw failure
+        for (option, name, path) in [
+            (headerTimeout, "header-timeout", \ServeConfiguration.limits.headerSeconds),
+            (bodyTimeout, "body-timeout", \.limits.bodySeconds), (idleTimeout, "idle-timeout", \.limits.idleSeconds),
+            (writeTimeout, "write-timeout", \.limits.writeSeconds),
+            (maxLoopDelay, "max-loop-delay", \.limits.loopDelaySeconds),
+        ] {
+            var period = Period(seconds: result[keyPath: path])
+            try settings.apply(option, name, to: &period)
+            result[keyPath: path] = period.seconds
         }
-    }
-
-    /// Without tokens every caller is an admin, so only this host may connect.
-    private func refuseOpenAddress(_ configuration: ServeConfiguration, _ access: AccessControl) throws {
-        let address: SocketAddress
-        do throws(SocketAddressError) {
-            address = try SocketAddress(resolving: configuration.listen)
-        } catch {
-            if error.isTemporary { throw error }
-            throw ConfigurationError(reason: error)
-        }
-        guard access.isOpen, !address.isLoopback else { return }
-        throw ConfigurationError(
-            reason: Failure(
-                "refusing to listen on \(address), which others can reach, without access tokens: "
-                    + "give --tokens-file PATH with lines 'scope name secret', or listen on 127.0.0.1"))
-    }
-
-    /// Activates the tokens of the file. If the file is not usable, the former tokens stay active.
-    ///
-    /// - Returns: what went wrong, without details; `nil` if the tokens were read.
-    private static func reload(
-        _ file: TokenFile?, _ access: AccessControl, _ audit: BackgroundSession, _ logger: Logger
-    ) -> String? {
-        guard let file else {
-            let problem = "there is no token file to reload"
-            logger.warning("\(problem)")
-            return problem
-        }
-        do {
-            let tokens = try file.read()
-            let former = access.replaceTokens(tokens)
-            logger.notice("read the token file again", metadata: ["tokens": .stringConvertible(tokens.count)])
-            let note = AuditNote(
-                .tokensReload, of: file.path, before: Token.describe(former), after: Token.describe(tokens))
-            audit.run { session in
-                session.record(note, by: Author(name: "signal SIGHUP")) { result in
-                    guard case .failure(let error) = result else { return }
-                    logger.error(
-                        "the change of tokens was not recorded in the audit log", metadata: ["error": "\(error)"])
-                }
-            }
-            return nil
-        } catch {
-            let problem = "the token file was not read; the former tokens stay active"
-            logger.error("\(problem)", metadata: ["error": "\(error)"])
-            return problem
-        }
-    }
-
-    /// Completes requests in flight, commits accepted writes, and releases everything.
-    private func stop(
-        _ server: HTTPServer, _ services: Services, _ store: any Store, _ configuration: ServeConfiguration
-    ) {
-        services.changes.close()
-        let deadline = DispatchTime.now() + configuration.shutdownTimeout.seconds
-        server.stop(within: configuration.shutdownTimeout.seconds)
-        server.wait()
-        let lost = services.events.waitUntilStored(before: deadline)
-        if lost > 0 {
-            services.logger.error("events were not stored in time", metadata: ["events": .stringConvertible(lost)])
-        }
-        store.close()
-        services.refusals.flush()
-        services.logger.notice("stopped")
-    }
-}
-
-extension ServeConfiguration {
-    var http: HTTPServer.Configuration {
-        var http = HTTPServer.Configuration()
-        http.address = listen
-        http.eventLoops = eventLoops
-        http.sharesAddress = reusePort
-        http.limits = limits
-        return http
-    }
-}
-
-/// The limit of open files and sockets of the process.
-enum DescriptorLimit {
-    /// Descriptors for the database, the event loops and the log.
-    private static let reserve = 200
-
-    /// Raises the soft limit to what the connections need, at most to the hard limit.
-    ///
-    /// - Returns: a warning if the connections do not fit.
-    static func raise(for connections: Int) -> String? {
-        let resource = __rlimit_resource_t(RLIMIT_NOFILE.rawValue)
-        var limit = rlimit()
-        guard getrlimit(resource, &limit) == 0 else { return nil }
-        let needed = rlim_t(connections + reserve)
-        if limit.rlim_cur < needed {
-            limit.rlim_cur = min(needed, limit.rlim_max)
-            setrlimit(resource, &limit)
-            getrlimit(resource, &limit)
-        }
-        guard limit.rlim_cur < needed else { return nil }
-        let room = max(0, Int(clamping: limit.rlim_cur) - reserve)
-        return
-            "\(connections) connections need a limit of \(needed) open files; it is \(limit.rlim_cur), enough for \(room): "
-            + "raise it (ulimit -n), or lower --max-connections"
     }
 }

@@ -1,0 +1,207 @@
+import Foundation
+import Glibc
+import HTTPServer
+import HoldfastAPI
+import HoldfastCore
+import Logging
+import Storage
+
+/// One run of the server, from its configuration to the end of the process.
+struct ServerRun {
+    private let configuration: ServeConfiguration
+    private let settings: Settings
+    private let logger: Logger
+
+    init(_ configuration: ServeConfiguration, _ settings: Settings) {
+        self.configuration = configuration
+        self.settings = settings
+        logger = LineLogHandler.makeLogger(configuration.logFormat, level: configuration.logLevel)
+    }
+
+    /// Serves until SIGTERM or SIGINT.
+    ///
+    /// - Parameter whenListening: called once the server listens, with its address.
+    func run(whenListening: (SocketAddress) throws -> Void = { _ in }) throws {
+        let tokens = configuration.tokensFile.map(TokenFile.init(path:))
+        let access = AccessControl(tokens: try ConfigurationError.wrapping { try tokens?.read() ?? [] })
+        try refuseOpenAddress(access)
+        let notifier = try ServiceNotifier(environment: settings.environment, logger: logger)
+        let signals = Signals(delay: configuration.shutdownDelay.seconds)
+
+        warnOfUnknownVariables()
+        if let shortage = DescriptorLimit.raise(for: configuration.limits.connections) { logger.warning("\(shortage)") }
+        let store = try openStore()
+        let audit = try BackgroundSession(store, label: "signals")
+        signals.onHangUp { [logger] in
+            let reload = { Self.reload(tokens, access, audit, logger) }
+            if let notifier { notifier.reloading(reload) } else { _ = reload() }
+        }
+        let projects = try ProjectCatalog(store: store, logger: logger)
+        let loaded = try configuration.datafile.map { try DatafileSource(path: $0).load(into: projects) } ?? []
+        var options = Services.Options()
+        options.accessLog = configuration.accessLog
+        options.trustedProxies = configuration.trustedProxies
+        options.servesConsole = !configuration.noConsole
+        options.allowedOrigins = configuration.corsOrigins
+        options.importLineBytes = configuration.limits.bodyBytes
+        options.changeStreams = configuration.maxChangeStreams
+        options.changeHeartbeat = configuration.changeHeartbeat.seconds
+        let services = Services(
+            store: store, projects: projects, events: try EventQueue(store: store), access: access,
+            build: BuildInfo(version: Holdfast.version, startedAt: Date().timeIntervalSince1970), logger: logger,
+            options: options)
+        let server = try listen(services)
+        logger.info(
+            "listening",
+            metadata: [
+                "address": "http://\(server.address)", "database": "\(configuration.database)",
+                "profiles": .stringConvertible(store.metrics().profiles),
+                "event_loops": .stringConvertible(configuration.eventLoops),
+                "datafiles": "\(loaded.joined(separator: ","))", "tokens": access.isOpen ? "none" : "required",
+                "read_only": .stringConvertible(configuration.readOnly),
+                "version": "\(Holdfast.version)",
+                "pid": .stringConvertible(getpid()),
+            ])
+        notifier?.serve(server, store)
+        try whenListening(server.address)
+        let name = signals.waitForTermination()
+        logger.notice("stopping", metadata: ["signal": "\(name)"])
+        services.readiness.shutDown()
+        // After the last response, copying the write-ahead log into the database takes further time.
+        notifier?.stopping(within: configuration.shutdownDelay.seconds + configuration.shutdownTimeout.seconds + 60)
+        signals.waitForDelay()
+        stop(server, services)
+    }
+
+    /// A misspelt variable must not be ignored silently. The variables of `holdfast health` are known, because a
+    /// container's health check shares the environment.
+    private func warnOfUnknownVariables() {
+        for variable in settings.unknownVariables(besides: HealthCommand.settings) {
+            let hint = variable.nearest.map { "; is \($0) meant?" } ?? ""
+            logger.warning(
+                "a variable that begins with HOLDFAST_ must name an option; \(variable.name) names none\(hint)")
+        }
+    }
+
+    private func openStore() throws -> any Store {
+        do {
+            return try StoreFactory.open(configuration, logger)
+        } catch let error as DatabaseError where error.isPermanent {
+            throw ConfigurationError(reason: error)
+        }
+    }
+
+    private func listen(_ services: Services) throws -> HTTPServer {
+        do {
+            let server = try HTTPServer(configuration.http) { try HoldfastApplication(services: services, loop: $0) }
+            services.observe(server)
+            return server
+        } catch {
+            services.store.close()
+            let failure = Failure("cannot serve at \(configuration.listen): \(error)")
+            // A port below 1024, for example.
+            if let error = error as? SystemError, error.code == EACCES { throw ConfigurationError(reason: failure) }
+            throw failure
+        }
+    }
+
+    /// Without tokens every caller is an admin, so only this host may connect.
+    private func refuseOpenAddress(_ access: AccessControl) throws {
+        let address: SocketAddress
+        do throws(SocketAddressError) {
+            address = try SocketAddress(resolving: configuration.listen)
+        } catch {
+            if error.isTemporary { throw error }
+            throw ConfigurationError(reason: error)
+        }
+        guard access.isOpen, !address.isLoopback else { return }
+        throw ConfigurationError(
+            reason: Failure(
+                "refusing to listen on \(address), which others can reach, without access tokens: "
+                    + "give --tokens-file PATH with lines 'scope name secret', or listen on 127.0.0.1"))
+    }
+
+    /// Activates the tokens of the file. If the file is not usable, the former tokens stay active.
+    ///
+    /// - Returns: what went wrong, without details; `nil` if the tokens were read.
+    private static func reload(
+        _ file: TokenFile?, _ access: AccessControl, _ audit: BackgroundSession, _ logger: Logger
+    ) -> String? {
+        guard let file else {
+            let problem = "there is no token file to reload"
+            logger.warning("\(problem)")
+            return problem
+        }
+        do {
+            let tokens = try file.read()
+            let former = access.replaceTokens(tokens)
+            logger.notice("read the token file again", metadata: ["tokens": .stringConvertible(tokens.count)])
+            let note = AuditNote(
+                .tokensReload, of: file.path, before: Token.describe(former), after: Token.describe(tokens))
+            audit.run { session in
+                session.record(note, by: Author(name: "signal SIGHUP")) { result in
+                    guard case .failure(let error) = result else { return }
+                    logger.error(
+                        "the change of tokens was not recorded in the audit log", metadata: ["error": "\(error)"])
+                }
+            }
+            return nil
+        } catch {
+            let problem = "the token file was not read; the former tokens stay active"
+            logger.error("\(problem)", metadata: ["error": "\(error)"])
+            return problem
+        }
+    }
+
+    /// Completes requests in flight, commits accepted writes, and releases everything.
+    private func stop(_ server: HTTPServer, _ services: Services) {
+        services.changes.close()
+        let deadline = DispatchTime.now() + configuration.shutdownTimeout.seconds
+        server.stop(within: configuration.shutdownTimeout.seconds)
+        server.wait()
+        let lost = services.events.waitUntilStored(before: deadline)
+        if lost > 0 {
+            logger.error("events were not stored in time", metadata: ["events": .stringConvertible(lost)])
+        }
+        services.store.close()
+        services.refusals.flush()
+        logger.notice("stopped")
+    }
+}
+
+extension ServeConfiguration {
+    var http: HTTPServer.Configuration {
+        var http = HTTPServer.Configuration()
+        http.address = listen
+        http.eventLoops = eventLoops
+        http.sharesAddress = reusePort
+        http.limits = limits
+        return http
+    }
+}
+
+/// The limit of open files and sockets of the process.
+enum DescriptorLimit {
+    /// Descriptors for the database, the event loops and the log.
+    private static let reserve = 200
+
+    /// Raises the soft limit to what the connections need, at most to the hard limit.
+    ///
+    /// - Returns: a warning if the connections do not fit.
+    static func raise(for connections: Int) -> String? {
+        let resource = __rlimit_resource_t(RLIMIT_NOFILE.rawValue)
+        var limit = rlimit()
+        guard getrlimit(resource, &limit) == 0 else { return nil }
+        let needed = rlim_t(connections + reserve)
+        if limit.rlim_cur < needed {
+            limit.rlim_cur = min(needed, limit.rlim_max)
+            setrlimit(resource, &limit)
+            getrlimit(resource, &limit)
+        }
+        guard limit.rlim_cur < needed else { return nil }
+        let room = max(0, Int(clamping: limit.rlim_cur) - reserve)
+        return
+            "\(connections) connections need a limit of \(needed) open files; it is \(limit.rlim_cur), enough for \(room): "
+            + "raise it (ulimit -n), or lower --max-connections"
+    }
+}
