@@ -9,11 +9,18 @@ final class Evaluations: Sendable {
         var evaluations: [Entry]
         /// The response's ETag, from the header field.
         var entityTag: String?
+        /// The ``currentFormat`` of the release that wrote the cache; absent in a response, and in the caches of early
+        /// releases.
+        var format: Int?
+
+        /// Raised whenever ``Entry`` has a new member, which the caches of earlier releases lack.
+        static let currentFormat = 1
 
         private enum CodingKeys: String, CodingKey {
             case userID = "user_id"
             case revision, evaluations
             case entityTag = "entity_tag"
+            case format
         }
     }
 

@@ -130,9 +130,11 @@ final class FlagSource: Sendable {
     }
 
     private func cached(_ userID: String) -> Evaluations? {
-        guard let content = core.cache.read(Self.cacheName, as: Evaluations.Content.self),
+        guard var content = core.cache.read(Self.cacheName, as: Evaluations.Content.self),
             content.userID.hasSameBytes(as: userID)
         else { return nil }
+        // The server must send all again, although nothing has changed there.
+        if content.format != Evaluations.Content.currentFormat { content.entityTag = nil }
         return Evaluations(content, after: nil, reports: core.configuration.reportsExposures, counts: counts)
     }
 
@@ -227,6 +229,7 @@ final class FlagSource: Sendable {
         guard response.status != 304 else { return [] }
         var content = try HoldfastServer.decode(Evaluations.Content.self, response.body)
         content.entityTag = response.fields["etag"]
+        content.format = Evaluations.Content.currentFormat
         let fetched = Evaluations(content, after: known, reports: core.configuration.reportsExposures, counts: counts)
         // The user may have changed meanwhile; the fetch for the new user is already on its way.
         let changed = changing.withLock { _ -> Set<String>? in

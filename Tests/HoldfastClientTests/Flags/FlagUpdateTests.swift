@@ -48,6 +48,21 @@ import Testing
         #expect(second.client.isEnabled(flagKey: "checkout", defaultValue: true) == false)
     }
 
+    @Test(arguments: [nil, Evaluations.Content.currentFormat])
+    func `The cache of another release is used, but fetched anew even if nothing has changed`(format: Int?) async throws
+    {
+        let directory = try TemporaryDirectory()
+        var content = try JSONDecoder().decode(Evaluations.Content.self, from: Data(Client.evaluations().utf8))
+        content.entityTag = "\"1\""
+        content.format = format
+        try DiskCache(directory: directory.url).write("evaluations.cache", content)
+        let test = try Client(directory: directory)
+        try test.client.start(user: Self.ada)
+        #expect(test.client.isEnabled(flagKey: "checkout"))
+        await test.server.untilCalled("/v1/evaluations")
+        #expect(test.server.calls("/v1/evaluations")[0].fields["If-None-Match"] == (format == nil ? nil : "\"1\""))
+    }
+
     @Test func `What is cached of one user is not shown to another`() async throws {
         let directory = try TemporaryDirectory()
         let first = try Client(directory: directory)
