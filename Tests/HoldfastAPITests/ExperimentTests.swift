@@ -59,6 +59,36 @@ import Testing
         #expect(try server.request("GET", "/v1/experiments/checkout")["traffic"].double == 33.33)
     }
 
+    @Test(arguments: [0.01, 0.02, 0.05, 1])
+    func `Equal parts stay equal, however little traffic there was`(traffic: Double) throws {
+        _ = try put(#"{"variations":["a","b","c"],"traffic":\#(traffic)}"#)
+        let raised = try put(#"{"traffic":90}"#)
+        #expect(Self.shares(raised) == [30, 30, 30])
+        _ = try put(#"{"traffic":\#(traffic)}"#)
+        let whole = try #require(Self.shares(try put(#"{"traffic":100}"#)))
+        #expect(whole.allSatisfy { $0 == 33.33 || $0 == 33.34 })
+    }
+
+    @Test(arguments: [0, 0.05, 33.33])
+    func `The ratio of an uploaded datafile outlasts little traffic`(traffic: Double) throws {
+        let datafile = """
+            {"version":"4","projectId":"1","accountId":"1","revision":"1","sdkKey":"default","experiments":[
+            {"id":"7","key":"checkout","layerId":"7","status":"Running","audienceIds":[],"forcedVariations":{},
+            "variations":[{"id":"a","key":"control"},{"id":"b","key":"new"}],
+            "trafficAllocation":[{"entityId":"a","endOfRange":9000},{"entityId":"b","endOfRange":10000}]}],
+            "featureFlags":[],"events":[],"audiences":[],"attributes":[],"groups":[],"rollouts":[]}
+            """
+        #expect(try server.request("PUT", "/v1/datafile", datafile).status == 201)
+        #expect(try put(#"{"traffic":\#(traffic)}"#).status == 200)
+        #expect(Self.shares(try put(#"{"traffic":100}"#)) == [90, 10])
+    }
+
+    @Test func `Equal parts that were rounded have equal weights, so that a response may be sent back`() throws {
+        let little = try put(#"{"variations":["a","b"],"traffic":0.03}"#)
+        #expect(Self.shares(little) == [0.02, 0.01])
+        #expect(little["variations"].array?.map { $0["weight"].double } == [1, 1])
+    }
+
     @Test(arguments: [
         (#"{"variations":["a"],"traffic":101}"#, "/traffic", "`traffic` must be a number from 0 to 100; got 101.0"),
         (

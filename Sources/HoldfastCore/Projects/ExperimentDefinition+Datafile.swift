@@ -137,6 +137,7 @@ extension ExperimentDefinition {
         var allocation = former?.plannedAllocation ?? TrafficAllocation(ranges: [])
         if former == nil || variations != nil || former?.ownTraffic != ownTraffic {
             allocation = allocation.reallocated(to: weights(of: experiment, former, traffic: ownTraffic))
+            if variations == nil, let former { Self.keep(former.relativeWeights, in: &experiment) }
         }
         let isClosed = enrollment.map { $0 == .closed } ?? former?.annotations.isClosed ?? false
         experiment["trafficAllocation"] = isClosed ? [] : allocation.json
@@ -145,6 +146,16 @@ extension ExperimentDefinition {
         annotations["trafficAllocation"] = isClosed ? allocation.json : nil
         annotations["traffic"] = isGrouped ? .shortest(total) : nil
         experiment[Annotations.member] = annotations.isEmpty ? nil : .object(annotations)
+    }
+
+    /// Writes the weights into the variations. The shares of little traffic, rounded to hundredths, would lose them.
+    private static func keep(_ weights: [Identifier: Double], in experiment: inout JSONObject) {
+        let variations = (experiment["variations"]?.array ?? []).map { value -> JSONValue in
+            guard var variation = value.object, let id = variation["id"]?.string else { return value }
+            variation["weight"] = weights[Identifier(id)].map { .shortest($0) } ?? 0
+            return .object(variation)
+        }
+        experiment["variations"] = .array(variations)
     }
 
     private func weights(
@@ -234,6 +245,9 @@ extension Experiment {
 
     /// The relative weights of the variations: the weights that were given, if the allocation agrees with them;
     /// otherwise each variation's share of users, in hundredths of a percent.
+    ///
+    /// Shares that differ by one hundredth at most are equal parts, rounded. Their weights are equal, too: what the
+    /// rounding of little traffic took from a variation must not stay lost when the traffic is raised.
     var relativeWeights: [Identifier: Double] {
         let ids = variations.map(\.id)
         let given = variations.compactMap(\.weight)
@@ -244,8 +258,12 @@ extension Experiment {
                 return Dictionary(zip(ids, given), uniquingKeysWith: { first, _ in first })
             }
         }
+        let parts = ids.map { shares[$0] ?? 0 }
+        let difference = (parts.max() ?? 0) - (parts.min() ?? 0)
         // Without traffic there are no shares to derive weights from, so all variations get the same.
-        if total == 0 { return Dictionary(ids.map { ($0, 1) }, uniquingKeysWith: { first, _ in first }) }
+        if total == 0 || difference == 1 {
+            return Dictionary(ids.map { ($0, 1) }, uniquingKeysWith: { first, _ in first })
+        }
         return shares.mapValues { Double($0) }
     }
 }
