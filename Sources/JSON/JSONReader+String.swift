@@ -36,6 +36,8 @@ extension JSONReader {
                 return String(decoding: unescaped, as: UTF8.self)
             case UInt8(ascii: "\\"):
                 UTF8.encode(try escape()).map { unescaped.append(contentsOf: $0) }
+            case _ where position == bytes.count:
+                throw failure("expected a double quote that ends the string")
             default:
                 throw failure("a control character must be escaped in a string")
             }

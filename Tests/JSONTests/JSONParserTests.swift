@@ -76,6 +76,12 @@ import Testing
         #expect(error.description == "expected a value (line 3, byte 15, in /b)")
     }
 
+    @Test(arguments: [#"["a"#, #"["a\n"#])
+    func `An error names the missing end of a string`(text: String) throws {
+        let error = try #require(throws: JSONError.self) { try JSONParser().parse(text) }
+        #expect(error.message == "expected a double quote that ends the string, got the end of the text")
+    }
+
     @Test func `Nesting is limited`() throws {
         func nested(_ depth: Int) -> String {
             String(repeating: "[", count: depth) + String(repeating: "]", count: depth)
