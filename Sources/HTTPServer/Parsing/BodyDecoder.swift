@@ -33,6 +33,7 @@ struct ChunkedDecoder {
 
     private enum State: Equatable {
         case size(digits: Int, value: Int)
+        case spaceBeforeExtension(value: Int, length: Int)
         case extensions(value: Int, length: Int)
         case sizeLineFeed(value: Int)
         case data(remaining: Int)
@@ -76,6 +77,8 @@ struct ChunkedDecoder {
         switch state {
         case .size(let digits, let value):
             try sizeByte(byte, digits: digits, value: value)
+        case .spaceBeforeExtension(let value, let length):
+            try spaceByte(byte, value: value, length: length)
         case .extensions(let value, let length):
             if byte == ByteClass.carriageReturn {
                 state = .sizeLineFeed(value: value)
@@ -83,9 +86,7 @@ struct ChunkedDecoder {
                 guard ByteClass.isFieldValue(byte) else {
                     throw bad("a chunk extension must not contain control characters; got the byte \(byte)")
                 }
-                guard length < maximumFraming else {
-                    throw bad("a chunk extension must be at most \(maximumFraming) bytes long")
-                }
+                guard length < maximumFraming else { throw extensionTooLong }
                 state = .extensions(value: value, length: length + 1)
             }
         case .sizeLineFeed(let value):
@@ -114,7 +115,19 @@ struct ChunkedDecoder {
         switch byte {
         case ByteClass.carriageReturn: state = .sizeLineFeed(value: value)
         case UInt8(ascii: ";"): state = .extensions(value: value, length: 0)
+        case ByteClass.space, ByteClass.tab: state = .spaceBeforeExtension(value: value, length: 1)
         default: throw bad("a chunk size must be a hexadecimal number; got the byte \(byte)")
+        }
+    }
+
+    /// White space may precede an extension (RFC 9112 §7.1.1), but not the end of the line.
+    private mutating func spaceByte(_ byte: UInt8, value: Int, length: Int) throws(RequestFailure) {
+        switch byte {
+        case UInt8(ascii: ";"): state = .extensions(value: value, length: length)
+        case ByteClass.space, ByteClass.tab:
+            guard length < maximumFraming else { throw extensionTooLong }
+            state = .spaceBeforeExtension(value: value, length: length + 1)
+        default: throw bad("white space after a chunk size must precede an extension; got the byte \(byte)")
         }
     }
 
@@ -133,6 +146,10 @@ struct ChunkedDecoder {
         }
         if lineFeed > 1 { _ = try FieldLine.parse(0..<(lineFeed - 1), bytes) }
         return lineFeed + 1
+    }
+
+    private var extensionTooLong: RequestFailure {
+        bad("a chunk extension must be at most \(maximumFraming) bytes long")
     }
 
     private var trailerTooLong: RequestFailure {
