@@ -27,6 +27,16 @@ import Testing
         }
     }
 
+    @Test func `Edits that clients send to one server at once are all made`() throws {
+        let clients = try (0..<24).map { _ in try servers[0].client() }
+        for (number, client) in clients.enumerated() {
+            try client.send(HTTPClient.head("PUT", "/v1/experiments/e\(number)", #"{"variations":["a","b"]}"#))
+        }
+        for client in clients { #expect(try client.receive().status == 201) }
+        let list = try clients[0].request("GET", "/v1/experiments")["experiments"].array
+        #expect(list?.count == clients.count)
+    }
+
     @Test func `Flags that both change at once are all kept, and both decide alike`() throws {
         let (count, done) = (12, DispatchGroup())
         for (number, server) in servers.enumerated() {

@@ -24,11 +24,18 @@ public final class ProjectCatalog: Sendable {
     private let generation = Atomic<UInt64>(1)
     private let observers = Mutex<[@Sendable () -> Void]>([])
     private let refreshes = Mutex(Refreshes())
+    private let edits = Mutex(Edits())
 
     /// The callers that wait for the next read, and whether a read is in progress.
     private struct Refreshes {
         var waiting: [@Sendable (Result<Void, StorageError>) -> Void] = []
         var isReading = false
+    }
+
+    /// The edits of datafiles that wait for the one in progress.
+    private struct Edits {
+        var waiting: [@Sendable () -> Void] = []
+        var isEditing = false
     }
 
     /// Reads the projects and the schema.
@@ -104,6 +111,27 @@ public final class ProjectCatalog: Sendable {
     /// Runs work that checks, compiles and stores definitions of admins: one piece at a time, off the event loops.
     public func inBackground(_ work: @escaping @Sendable (any StoreSession) -> Void) {
         definitions.run(work)
+    }
+
+    /// Begins an edit of a datafile after those that were begun before have ended: edits of one process that run at once
+    /// would only make each other start again.
+    ///
+    /// - Parameter edit: called on any thread; whatever becomes of the edit, ``endEdit()`` must follow.
+    func beginEdit(_ edit: @escaping @Sendable () -> Void) {
+        let isFirst = edits.withLock { edits in
+            defer { edits.isEditing = true }
+            if edits.isEditing { edits.waiting.append(edit) }
+            return !edits.isEditing
+        }
+        if isFirst { edit() }
+    }
+
+    func endEdit() {
+        let next = edits.withLock { edits in
+            edits.isEditing = !edits.waiting.isEmpty
+            return edits.isEditing ? edits.waiting.removeFirst() : nil
+        }
+        next?()
     }
 
     /// Registers a function to be called after each change, on a queue of the catalog.

@@ -4,9 +4,9 @@ public import Storage
 
 /// Edits the stored datafile of a project and activates the result.
 ///
-/// An edit is applied to the newest stored datafile. If another edit is stored meanwhile, it is applied again to the
-/// result of that one, so no edit is lost. Edits run off the event loops, because a large datafile takes long to
-/// compile.
+/// An edit is applied to the newest stored datafile. Edits of one process take turns. If another process stores an edit
+/// meanwhile, this one is applied again to the result of that one, so no edit is lost. Edits run off the event loops,
+/// because a large datafile takes long to compile.
 public struct ProjectEditor: Sendable {
     /// Changes the datafile; may be called several times.
     ///
@@ -29,8 +29,8 @@ public struct ProjectEditor: Sendable {
     }
 
     private let catalog: ProjectCatalog
-    /// The number of times that an edit is applied again before it fails with 409.
-    private static let retries = 10
+    /// The number of times that an edit is applied again, because of other processes, before it fails with 409.
+    private static let retries = 50
 
     public init(_ catalog: ProjectCatalog) {
         self.catalog = catalog
@@ -44,9 +44,11 @@ public struct ProjectEditor: Sendable {
         _ sdkKey: String, _ note: Note, by author: Author, _ change: @escaping Change<Outcome>,
         completion: @escaping @Sendable (Result<(Project, Outcome), CoreError>) -> Void
     ) {
-        edit(
-            Edit(sdkKey: sdkKey, note: note, author: author, change: change, completion: completion),
-            retries: Self.retries)
+        let turn = Edit(sdkKey: sdkKey, note: note, author: author, change: change) { [catalog] result in
+            completion(result)
+            catalog.endEdit()
+        }
+        catalog.beginEdit { edit(turn, retries: Self.retries) }
     }
 
     private struct Edit<Outcome: Sendable>: Sendable {
