@@ -44,7 +44,6 @@ public final class AttributeService: Sendable {
     private let logsProblems: Atomic<Bool>
 
     private static let cacheName = "attributes.cache"
-    private static let writeInterval = Duration.seconds(30)
     /// Maximum number of remembered attributes per user, beyond which only the last change is remembered.
     private static let namesOfUser = 1_000
 
@@ -63,14 +62,7 @@ public final class AttributeService: Sendable {
         logsProblems = Atomic(core.configuration.checksAttributes && core.configuration.logger != nil)
         let tokens = [
             core.notices.observe { [weak self] in self?.settled($0) },
-            core.whenSaving { [weak self] in self?.write() },
-            core.start { [weak self, changed, core] in
-                while !Task.isCancelled {
-                    await changed.wait()
-                    try? await core.clock.sleep(for: Self.writeInterval)
-                    self?.write()
-                }
-            },
+            core.whenSaving(after: changed) { [weak self] in self?.write() },
         ]
         registrations.withLock { $0 = tokens }
     }

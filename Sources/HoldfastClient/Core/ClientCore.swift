@@ -81,10 +81,24 @@ final class ClientCore: Sendable {
         }
     }
 
-    /// Registers work that writes a cache: when the app enters the background, because it may be ended there, and when
-    /// the client is destroyed.
-    func whenSaving(_ work: @escaping @Sendable () -> Void) -> ListenerToken {
-        saves.add { _ in work() }
+    /// How long a change of a cache waits for others before all are written.
+    private static let saveInterval = Duration.seconds(30)
+
+    /// Registers work that writes a cache: some time after a change, when the app enters the background, because it may be
+    /// ended there, and when the client is destroyed.
+    func whenSaving(after changed: Signal, _ work: @escaping @Sendable () -> Void) -> ListenerToken {
+        let registration = saves.add { _ in work() }
+        let task = start { [clock] in
+            while !Task.isCancelled {
+                await changed.wait()
+                try? await clock.sleep(for: Self.saveInterval)
+                work()
+            }
+        }
+        return ListenerToken {
+            registration.cancel()
+            task.cancel()
+        }
     }
 
     /// Writes the caches of all services.

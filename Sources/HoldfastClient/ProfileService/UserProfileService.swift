@@ -35,7 +35,6 @@ public final class UserProfileService: Sendable {
     private static let cacheName = "profiles.cache"
     private static let idsOfRequest = 1_000
     private static let idsWaiting = 100_000
-    private static let writeInterval = Duration.seconds(30)
 
     /// - Parameters:
     ///   - preloaded: profiles that the app has already. The server's assignments have precedence once they are loaded.
@@ -64,19 +63,12 @@ public final class UserProfileService: Sendable {
         self.state = Mutex(state)
         let tokens = [
             core.notices.observe { [weak self] in self?.settled($0) },
-            core.whenSaving { [weak self] in self?.write() },
+            core.whenSaving(after: changed) { [weak self] in self?.write() },
             core.start { [weak self, wanted, core] in
                 var backoff = Backoff()
                 while !Task.isCancelled {
                     guard let rest = await self?.loadWanted(&backoff) else { return }
                     if rest > .zero { try? await core.clock.sleep(for: rest) } else { await wanted.wait() }
-                }
-            },
-            core.start { [weak self, changed, core] in
-                while !Task.isCancelled {
-                    await changed.wait()
-                    try? await core.clock.sleep(for: Self.writeInterval)
-                    self?.write()
                 }
             },
         ]
