@@ -51,6 +51,35 @@ import Testing
         }
     }
 
+    @Test func `What reads the log may hang, and learns later how many lines it missed`() throws {
+        let path = directory.file("log")
+        #expect(mkfifo(path, 0o600) == 0)
+        let pipe = open(path, O_RDWR)
+        defer { close(pipe) }
+        // Two pages, the fewest with which a page takes more than a line.
+        fcntl(pipe, 1031 /* F_SETPIPE_SZ */, 8192)
+        func read() -> [String] {
+            var bytes = [UInt8](repeating: 0, count: 65536)
+            let count = Glibc.read(pipe, &bytes, bytes.count)
+            return String(decoding: bytes.prefix(max(count, 0)), as: UTF8.self).split(separator: "\n").map(String.init)
+        }
+        let options = ["serve", "--listen", "127.0.0.1:0", "--database", directory.file("h.db"), "--access-log"]
+        let child = try ChildProcess(
+            try #require(Executable.find("sh")),
+            ["-c", "exec \"$0\" \"$@\" 2>'\(path)'", Executable.holdfast] + options)
+        let address = try JSONParser().parse(try #require(read().first))["address"].string
+        let port = try #require(address?.split(separator: ":").last.flatMap { UInt16($0) })
+        let client = try HTTPClient(port: port)
+        for _ in 0..<60 { #expect(try client.request("GET", "/livez").status == 200) }
+        #expect(read().count > 5)
+        #expect(try client.request("GET", "/livez").status == 200)
+        let note = try JSONParser().parse(try #require(read().first { $0.contains("were dropped") }))
+        #expect(note["level"] == "warning")
+        #expect(note["lines"].integer.map { (10..<60).contains($0) } == true)
+        child.send(SIGTERM)
+        #expect(child.wait() == .exit(0))
+    }
+
     @Test(arguments: [
         ("127.0.0.1", "203.0.113.9", "203.0.113.9"),
         ("127.0.0.0/8,::1", "6.6.6.6, 203.0.113.9, 127.3.3.3", "203.0.113.9"),

@@ -1,6 +1,7 @@
 import Foundation
 import HoldfastCore
 import Logging
+internal import Synchronization
 
 /// Writes log lines to standard error: one JSON object per line for machines, or text for a person at a terminal.
 struct LineLogHandler: LogHandler {
@@ -33,18 +34,28 @@ struct LineLogHandler: LogHandler {
         set { metadata[key] = newValue }
     }
 
+    private static let output = Mutex(LogOutput(descriptor: STDERR_FILENO))
+
     func log(event: LogEvent) {
         let all = metadata.merging(event.metadata ?? [:]) { _, new in new }
+        let line = line(event.level, event.message, all)
+        // Under a lock, so that lines of several threads do not mix.
+        Self.output.withLock { output in
+            output.write(line) { dropped in
+                self.line(
+                    .warning, "lines of the log were dropped, because nothing read it",
+                    ["lines": .stringConvertible(dropped)])
+            }
+        }
+    }
+
+    private func line(_ level: Logger.Level, _ message: Logger.Message, _ metadata: Logger.Metadata) -> String {
         let time = Date().formatted(
             .iso8601.year().month().day().timeZone(separator: .omitted).time(includingFractionalSeconds: true))
-        let line =
-            switch form {
-            case .json: Self.json(time, event.level, event.message, all)
-            case .text: Self.text(time, event.level, event.message, all)
-            }
-        // One write per line, so that lines of several threads do not mix. Errors are ignored: the server goes on when
-        // nobody reads its log.
-        try? FileHandle.standardError.write(contentsOf: Data((line + "\n").utf8))
+        return switch form {
+        case .json: Self.json(time, level, message, metadata)
+        case .text: Self.text(time, level, message, metadata)
+        }
     }
 
     private static func json(

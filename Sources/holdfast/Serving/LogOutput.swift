@@ -1,0 +1,46 @@
+import Glibc
+
+/// Writes lines to a descriptor. What reads them may hang; then lines are dropped, and nobody waits for it.
+struct LogOutput {
+    private let descriptor: Int32
+    /// The number of lines dropped since the last one that was written.
+    private var dropped = 0
+    /// Whether the last line that was begun lacks its end.
+    private var isCut = false
+
+    /// How long the first line waits for a reader that is behind, in milliseconds. Further ones do not wait.
+    private static let patience: Int32 = 100
+    /// `PIPE_BUF`: a write of this size does not block when `poll` says that the descriptor is writable.
+    private static let pieceSize = 4096
+
+    init(descriptor: Int32) {
+        self.descriptor = descriptor
+    }
+
+    /// Writes a line, and before it a note of the lines that were dropped.
+    mutating func write(_ line: String, note: (_ dropped: Int) -> String) {
+        let text = (isCut ? "\n" : "") + (dropped > 0 ? note(dropped) + "\n" : "") + line + "\n"
+        let bytes = Array(text.utf8)
+        var rest = bytes[...]
+        while !rest.isEmpty, isWritable(within: dropped == 0 ? Self.patience : 0) {
+            let count = rest.prefix(Self.pieceSize).withUnsafeBytes {
+                Glibc.write(descriptor, $0.baseAddress, $0.count)
+            }
+            if count < 0, errno == EINTR { continue }
+            // The server goes on when nobody reads its log any more.
+            guard count > 0 else { break }
+            rest = rest.dropFirst(count)
+        }
+        if rest.isEmpty {
+            (dropped, isCut) = (0, false)
+        } else {
+            dropped += 1
+            isCut = isCut || rest.count < bytes.count
+        }
+    }
+
+    private func isWritable(within milliseconds: Int32) -> Bool {
+        var state = pollfd(fd: descriptor, events: Int16(POLLOUT), revents: 0)
+        return poll(&state, 1, milliseconds) > 0
+    }
+}
