@@ -30,7 +30,7 @@ import Glibc
         return nil
     }
 
-    #if TESTABLE_MODULES
+    #if TESTABLE_MODULES || DEBUG
         private static let groups = [bucketingParts, recordParts, serverParts, memoryParts, sqliteParts]
     #else
         private static let groups = [bucketingParts, recordParts, memoryParts, sqliteParts]

@@ -1,5 +1,6 @@
-// What is inside the modules can be measured only when they are built for testing, which `Tests/Benchmarks/parts` does.
-#if TESTABLE_MODULES
+// What is inside the modules can be measured only when they are built for testing, as `Tests/Benchmarks/parts` does. A debug
+// build is, too, and so finds out what no longer compiles.
+#if TESTABLE_MODULES || DEBUG
     import Bucketing
     import Storage
 
@@ -25,7 +26,7 @@
         var parser = RequestHeadParser(maximumLength: 16_384, maximumFields: 100)
         let router = Router(patterns.map { Route($0, $1, .buffered { _, _ in }) })
         let path = 4..<28
-        var output = ByteBuffer(capacity: 16_384)
+        var output = OutputQueue()
         let response = Response(
             .ok, contentType: "application/json", entityTag: EntityTag(0x1234_5678_9ABC_DEF0), body: .bytes(json))
         let request = PendingRequest(
