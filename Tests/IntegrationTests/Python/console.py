@@ -280,6 +280,12 @@ def a_wrong_token_is_refused_and_a_right_one_lets_in(browser, servers):
     console.heading("Experiments")
     assert READER not in console.page.url
     assert console.page.evaluate("[localStorage.length, document.cookie]") == [0, ""]
+    # A reader sees how many users a segment has, but not who.
+    console.server("PUT", "/v1/attributes/age", {"type": "number"})
+    console.server("PUT", "/v1/segments/everybody", {"conditions": ["not", condition("age", "ge", 18)]})
+    console.open("segments/everybody", "everybody")
+    expect(console.page.get_by_text("0 of 0 users with stored attributes fit now.")).to_be_visible()
+    expect(console.page.get_by_role("alert")).to_contain_text("the scope attributes is required; the token 'reader' has the scope read")
     # A reader is told by the server what they may not do.
     console.open("audit", "Audit log")
     expect(console.page.get_by_role("alert")).to_contain_text("the scope admin is required; the token 'reader' has the scope read")

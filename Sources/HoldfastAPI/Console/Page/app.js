@@ -38,7 +38,7 @@ async function navigate(isReload) {
 		/// Stores choices of the screen in the query of the address.
 		setQuery(changes) {
 			for (const [name, value] of Object.entries(changes)) {
-				if (value === null || value === undefined || value === "") query.delete(name); else query.set(name, value);
+				if (value == null || value === "") query.delete(name); else query.set(name, value);
 			}
 			const text = query.toString();
 			history.replaceState(null, "", location.hash.split("?")[0] + (text ? `?${text}` : ""));

@@ -60,7 +60,7 @@ async function segments(context) {
 
 async function segment(context, name) {
 	const [segment, words] = await Promise.all([api.get(api.path("segments", name)), vocabulary()]);
-	const form = conditionsForm(segment.conditions, { ...words, segments: [], pointer: "/conditions", required: true });
+	const form = conditionsForm(segment.conditions, { ...words, segments: [], segment: name, pointer: "/conditions", required: true });
 	return page(name, {
 		above: link(to("segments"), "Segments"), below: inWords(segment.conditions),
 		actions: doing("Delete…", () => confirmDelete("segments", "segment", name, "The segment is deleted; its users stay as they are. A segment that an audience uses cannot be deleted."), () => { location.hash = to("segments"); }, "danger quiet"),

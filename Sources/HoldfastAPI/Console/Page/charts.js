@@ -42,7 +42,7 @@ export function interval({ low, high, middle, inner, scale, tone, zero, label })
 }
 
 /// Round numbers that divide a range into a few parts.
-export function marks(low, high, count = 4) {
+function marks(low, high, count = 4) {
 	if (!(high > low)) return [low];
 	const rough = (high - low) / count, power = 10 ** Math.floor(Math.log10(rough));
 	const step = [1, 2, 5, 10].map(f => f * power).find(s => (high - low) / s <= count + 0.5) ?? power * 10;

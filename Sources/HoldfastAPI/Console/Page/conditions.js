@@ -16,7 +16,7 @@ const isGroup = value => Array.isArray(value);
 
 /// Describes conditions in words.
 export function inWords(value, isInner = false) {
-	if (value === null || value === undefined || (isGroup(value) && value.length === 0)) return "everybody";
+	if (value == null || (isGroup(value) && value.length === 0)) return "everybody";
 	if (typeof value === "string") return `audience ${value}`;
 	if (isGroup(value)) {
 		const [first, ...rest] = value;
@@ -51,12 +51,13 @@ export async function vocabulary() {
 }
 
 /// A form for conditions. The returned element has `read()`, which returns the conditions, or `null` for everybody.
-/// It shows how many users match.
-export function conditionsForm(initial, { attributes, segments, pointer = "/audience", required = false }) {
+/// It shows how many users match. `segment` names the one with the conditions.
+export function conditionsForm(initial, { attributes, segments, segment, pointer = "/audience", required = false }) {
 	let tree = toTree(initial);
 	let raw = tree === undefined ? JSON.stringify(initial, null, 2) : null;
 	tree ??= { all: true, rows: [] };
 	const body = h("div.conditions"), size = h("p.note", { role: "status" });
+	const stored = segment && JSON.stringify(read());
 	let counting;
 	const types = new Map(attributes.map(a => [a.name, a]));
 
@@ -133,18 +134,16 @@ export function conditionsForm(initial, { attributes, segments, pointer = "/audi
 		try { return JSON.parse(raw); } catch { return undefined; }
 	}
 
-	/// Counts the users once the conditions have not changed for a moment.
+	/// Counts the users once the conditions have not changed for a moment. A reader may count stored segments.
 	function onchange() {
 		clearTimeout(counting);
 		const audience = read();
 		size.textContent = "";
 		if (!audience) return;
 		const timer = counting = setTimeout(async () => {
-			let text;
-			try {
-				const { data } = await api.call("POST", "/v1/audiences/size", { body: { audience } });
-				text = `${integer(data.size)} of ${plural(data.examined, "user")} with stored attributes fit now.`;
-			} catch (error) { text = error.message; }
+			const count = JSON.stringify(audience) === stored ? api.get(api.path("segments", segment), { size: true })
+				: api.call("POST", "/v1/audiences/size", { body: { audience } }).then(r => r.data);
+			const text = await count.then(c => `${integer(c.size)} of ${plural(c.examined, "user")} with stored attributes fit now.`, e => e.message);
 			if (timer === counting) size.textContent = text;
 		}, 300);
 	}
@@ -172,7 +171,7 @@ function toRow(value) {
 		const row = toRow(value[1]);
 		return row && !row.not ? { ...row, not: true } : undefined;
 	}
-	if (typeof value !== "object" || value === null) return undefined;
+	if (typeof value !== "object" || !value) return undefined;
 	if (typeof value.segment === "string" && Object.keys(value).length === 1) return { segment: value.segment };
 	if (value.type !== "custom_attribute" || typeof value.name !== "string") return undefined;
 	return { name: value.name, match: value.match ?? "exact", value: value.value };

@@ -50,7 +50,7 @@ async function active(key) {
 }
 
 /// The differences of two datafiles: each experiment, flag, audience and so on separately, and the rest together.
-export function differences(former, latter) {
+function differences(former, latter) {
 	const listed = [], rest = { before: {}, after: {} };
 	for (const name of new Set([...Object.keys(former), ...Object.keys(latter)])) {
 		const lists = [former[name] ?? [], latter[name] ?? []];

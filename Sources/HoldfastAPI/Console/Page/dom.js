@@ -15,7 +15,7 @@ export function h(name, properties, ...children) {
 	if (tag === "button") element.type = "button";
 	if (tag === "input") Object.assign(element, { autocomplete: "off", spellcheck: false });
 	for (const [key, value] of Object.entries(properties)) {
-		if (value === null || value === undefined || value === false) continue;
+		if (value == null || value === false) continue;
 		if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
 		else if (key === "style") for (const [name, text] of Object.entries(value)) element.style.setProperty(name, text);
 		else if (key === "value" || key === "checked") element[key] = value;
@@ -27,7 +27,7 @@ export function h(name, properties, ...children) {
 /// Appends elements and texts; arrays are flattened, and `null` and `false` are left out.
 export function append(element, children) {
 	for (const child of children.flat(Infinity)) {
-		if (child === null || child === undefined || child === false) continue;
+		if (child == null || child === false) continue;
 		element.append(child instanceof Node ? child : String(child));
 	}
 	return element;

@@ -2,7 +2,7 @@
 
 import { h, replace } from "./dom.js";
 import * as api from "./api.js";
-import { choose, confirm, dash, empty, found, invitation, newLink, page, searchField, status, to, toggle } from "./parts.js";
+import { choose, confirm, dash, found, invitation, newLink, page, searchField, status, to, toggle } from "./parts.js";
 import { decimal, integer, none, plural } from "./format.js";
 import { sparkline, tint } from "./charts.js";
 
@@ -52,7 +52,7 @@ export async function setStatus(experiment, status) {
 	});
 }
 
-export const pauseSwitch = (experiment, changed) => toggle(`${experiment.key} is running`, experiment.status === "Running", experiment.status === "Archived",
+const pauseSwitch = (experiment, changed) => toggle(`${experiment.key} is running`, experiment.status === "Running", experiment.status === "Archived",
 	() => setStatus(experiment, experiment.status === "Running" ? "Paused" : "Running"), changed);
 
 const filters = [["active", "Active"], ["Running", "Running"], ["Paused", "Paused"], ["Not started", "Not started"], ["Archived", "Archived"], ["all", "All"]];

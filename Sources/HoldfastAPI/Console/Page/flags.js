@@ -2,7 +2,7 @@
 
 import { h, replace } from "./dom.js";
 import * as api from "./api.js";
-import { badge, banner, button, card, confirm, confirmDelete, doing, empty, field, found, invitation, iconButton, link, newLink, page, searchField, section, select, showProblem, sideBySide, status, submitButton, table, to, toggle } from "./parts.js";
+import { badge, banner, button, card, confirm, confirmDelete, doing, field, found, invitation, iconButton, link, newLink, page, searchField, section, select, showProblem, sideBySide, status, submitButton, table, to, toggle } from "./parts.js";
 import { conditionsForm, vocabulary } from "./conditions.js";
 
 export async function show(context) {

@@ -12,7 +12,7 @@ const day = new Intl.DateTimeFormat(locale, { month: "short", day: "numeric", ti
 const relative = new Intl.RelativeTimeFormat(locale, { numeric: "auto" });
 
 export const none = "–";
-const missing = value => value === null || value === undefined || Number.isNaN(value);
+const missing = value => value == null || Number.isNaN(value);
 
 export const integer = value => missing(value) ? none : whole.format(value);
 export const short = value => missing(value) ? none : Math.abs(value) < 10_000 ? decimal(value, 1) : compact.format(value);

@@ -71,7 +71,7 @@ export function empty(title, text, command, ...actions) {
 /// Shows how to create the first item of an empty list.
 export const invitation = (title, path, body) => empty(title, "Create one here, or with one request:", `curl -X PUT ${here(path)} -d '${body}'`);
 
-export function commandLine(text) {
+function commandLine(text) {
 	return h("div.command", h("pre", { tabindex: "0" }, h("code", text)),
 		iconButton("copy", "Copy the command", () => copy(text, "The command was copied.")));
 }
@@ -292,7 +292,7 @@ export function paged(rows, size, start, render, onpage) {
 export const found = (caption, columns, rows, size = 25, start, onpage) => rows.length ? paged(rows, size, start, part => table(caption, columns, part), onpage) : empty("No match", "Change the search.");
 
 /// Formats a value as lines of JSON.
-export const lines = value => value === undefined || value === null ? [] : JSON.stringify(value, null, 2).split("\n");
+export const lines = value => value == null ? [] : JSON.stringify(value, null, 2).split("\n");
 
 /// Before and after side by side, with the lines that differ marked.
 export function sideBySide(before, after, names = ["Before", "After"]) {
