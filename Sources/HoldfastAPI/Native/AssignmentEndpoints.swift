@@ -14,7 +14,7 @@ struct AssignmentEndpoints {
 
     func get(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         let userID = try request.userID()
-        let experiment = try experiment(request)
+        let experiment = try experiment(Self.name(request))
         store.profile(of: userID) { result in
             switch result {
             case .success(let profile): Self.send(profile, experiment, to: call)
@@ -33,20 +33,24 @@ struct AssignmentEndpoints {
 
     /// `If-Match` and `If-None-Match` of a change.
     private static func condition(
-        _ request: borrowing Request, of experiment: NamedExperiment
+        _ preconditions: Preconditions, of experiment: NamedExperiment
     ) -> ProfileChange.Condition? {
-        Preconditions(request).condition { profile in
+        preconditions.condition { profile in
             profile?[experiment.id].map { [EntityTag(of: experiment.encode($0))] } ?? []
         }
+    }
+
+    private static func name(_ request: borrowing Request) throws(CoreError) -> String {
+        guard let name = request.parameter(1) else {
+            throw CoreError(.invalid, "the experiment in the path must be UTF-8")
+        }
+        return name
     }
 
     /// The experiment in the path: the one of this key, or else of this id.
     ///
     /// - Throws: 400 when it is no key and cannot be an id; 409 when several projects have the key for several ids.
-    private func experiment(_ request: borrowing Request) throws(CoreError) -> NamedExperiment {
-        guard let name = request.parameter(1) else {
-            throw CoreError(.invalid, "the experiment in the path must be UTF-8")
-        }
+    private func experiment(_ name: String) throws(CoreError) -> NamedExperiment {
         let ids = Set(projects.experiments(key: Identifier(name)).map(\.id))
         guard ids.count <= 1 else {
             let list = ids.map(\.string).sorted().joined(separator: ", ")
@@ -59,14 +63,43 @@ struct AssignmentEndpoints {
     }
 
     func put(_ request: borrowing Request, _ call: Call) throws(CoreError) {
-        let userID = try request.userID()
-        let experiment = try experiment(request)
-        let variationID = try request.withBody { bytes throws(CoreError) in try Self.variationID(bytes, of: experiment)
+        let input = OverrideRequest(
+            userID: try request.userID(), experiment: try Self.name(request), content: request.withBody { Array($0) },
+            preconditions: Preconditions(request), author: call.author(request))
+        if isKnown(input.experiment) { return try set(input, call) }
+        // Another server may just have made the experiment. Its key must not be taken for the id of an unknown one.
+        // Safe: used on the loop's thread only.
+        nonisolated(unsafe) let endpoints = self
+        projects.update { result in
+            call.onEventLoop {
+                call.attempt {
+                    try result.get()
+                    try endpoints.set(input, call)
+                }
+            }
         }
+    }
+
+    private func isKnown(_ experiment: String) -> Bool {
+        let name = Identifier(experiment)
+        return !projects.experiments(key: name).isEmpty || !projects.experiments(id: name).isEmpty
+    }
+
+    private struct OverrideRequest: Sendable {
+        let userID: Identifier
+        let experiment: String
+        let content: [UInt8]
+        let preconditions: Preconditions
+        let author: Author
+    }
+
+    private func set(_ input: OverrideRequest, _ call: Call) throws(CoreError) {
+        let experiment = try experiment(input.experiment)
+        let variationID = try Self.variationID(input.content, of: experiment)
         let operation = ProfileChange.Operation.override(experimentID: experiment.id, variationID: variationID)
         let change = ProfileChange(
-            userID: userID, operation: operation, condition: Self.condition(request, of: experiment))
-        store.submit(change, by: call.author(request)) { result in
+            userID: input.userID, operation: operation, condition: Self.condition(input.preconditions, of: experiment))
+        store.submit(change, by: input.author) { result in
             switch result {
             case .success(let result): Self.send(result.profile, experiment, to: call)
             case .failure(let error): call.fail(error)
@@ -76,9 +109,9 @@ struct AssignmentEndpoints {
 
     /// `{"variation_id":…}` or `{"variation_key":…}`, checked against every datafile that has the experiment.
     private static func variationID(
-        _ bytes: UnsafeRawBufferPointer, of experiment: NamedExperiment
+        _ content: [UInt8], of experiment: NamedExperiment
     ) throws(CoreError) -> Identifier {
-        let object = try JSONInput.parse(bytes).object("an override", knowing: ["variation_id", "variation_key"])
+        let object = try JSONInput.parse(content).object("an override", knowing: ["variation_id", "variation_key"])
         if let key = try object.optionalText("variation_key") {
             guard object["variation_id"] == nil else {
                 throw CoreError(
@@ -121,10 +154,10 @@ struct AssignmentEndpoints {
 
     func delete(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         let userID = try request.userID()
-        let experiment = try experiment(request)
+        let experiment = try experiment(Self.name(request))
         let change = ProfileChange(
             userID: userID, operation: .remove(experimentID: experiment.id),
-            condition: Self.condition(request, of: experiment))
+            condition: Self.condition(Preconditions(request), of: experiment))
         store.submit(change, by: call.author(request)) { result in
             switch result {
             case .success(let result) where result.changed:
