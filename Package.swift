@@ -212,7 +212,7 @@ let package = Package(
         .target(
             name: "PostgreSQLTestSupport", dependencies: ["CPostgreSQL", "ProcessTestSupport"],
             path: "Tests/PostgreSQLTestSupport",
-            exclude: ["citus-cluster", "postgresql-hosts"],
+            exclude: ["postgresql-server", "postgresql-hosts"],
             swiftSettings: strict),
         .testTarget(
             name: "StoragePostgreSQLTests",

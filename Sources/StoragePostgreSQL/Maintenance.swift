@@ -123,7 +123,7 @@ final class Maintenance: @unchecked Sendable {
     }
 
     private func delete(_ query: Query, _ completion: @escaping (_ count: Int) -> Void) {
-        write([query]) { completion($0?[0].count ?? 0) }
+        write([Statement.planForValues(), query]) { completion($0?[1].count ?? 0) }
     }
 
     /// - Parameter completion: called with `nil` after a failure. It is not reported here: readiness and metrics show

@@ -202,7 +202,14 @@ extension PostgreSQLSession {
     }
 
     func auditEntries(_ query: AuditQuery, _ completion: @escaping Completion<[AuditEntry]>) {
-        scan(AuditRows.find(query), completion) { rows in rows.indices.map { AuditRows.decode(rows, $0) } }
+        guard !store.isClosed else { return completion(.failure(.closed)) }
+        // Which index serves it depends on what is asked for.
+        let queries = [
+            Statement.beginSnapshot(), Statement.planForValues(), AuditRows.find(query), Statement.commit(),
+        ]
+        read(queries) { result in
+            completion(result.map { rows in rows[2].indices.map { AuditRows.decode(rows[2], $0) } })
+        }
     }
 
     /// Submits a change of data that all users share.

@@ -9,12 +9,10 @@ import Synchronization
     import StoragePostgreSQL
 #endif
 
-/// The store that the API tests run over: SQLite, or with `HOLDFAST_TEST_DATABASE` in the environment PostgreSQL
-/// (`postgresql`), also distributed (`citus`).
+/// The store that the API tests run over: SQLite, or with `HOLDFAST_TEST_DATABASE` in the environment PostgreSQL; see
+/// `TestDatabase.Kind`.
 enum TestStore {
-    static var isPostgreSQL: Bool {
-        ["postgresql", "citus"].contains(ProcessInfo.processInfo.environment["HOLDFAST_TEST_DATABASE"])
-    }
+    static let isPostgreSQL = ProcessInfo.processInfo.environment["HOLDFAST_TEST_DATABASE"] != nil
 
     /// Returns what `--database` names: the same for the same name and directory.
     static func location(_ name: String, in directory: TemporaryDirectory) throws -> String {
@@ -31,6 +29,14 @@ enum TestStore {
         #endif
     }
 
+    /// The options that a server needs for it.
+    static var options: [String] {
+        #if PostgreSQL
+            if TestDatabase.Kind.chosen == .pooled { return ["--database-pooler"] }
+        #endif
+        return []
+    }
+
     /// On a slow machine nothing must be refused for lack of time.
     static func open(_ location: String) throws -> any Store {
         #if PostgreSQL
@@ -38,6 +44,7 @@ enum TestStore {
                 var configuration = PostgreSQLConfiguration(url: location)
                 configuration.settings.waitingSeconds = 120
                 configuration.statementTimeout = 120
+                configuration.isPooled = TestDatabase.Kind.chosen == .pooled
                 return try PostgreSQLStore(configuration)
             }
         #endif

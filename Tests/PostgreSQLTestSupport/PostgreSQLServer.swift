@@ -1,24 +1,28 @@
 import Foundation
 public import Glibc
 import ProcessTestSupport
+import Synchronization
 
 /// A PostgreSQL server of the tests' own, in a temporary directory. It listens on a socket there, and on a port that the
 /// kernel chose. It ends with the last reference, or with the process.
 ///
 /// PostgreSQL refuses to run as root: then it runs as the user `postgres`, which Debian's package makes.
 public final class PostgreSQLServer: @unchecked Sendable {
-    // Safe: all state is constant after the start.
+    // Safe: what changes is behind a lock.
     public let directory: String
     public let port: UInt16
     /// Whether it is the coordinator of a Citus cluster; its two workers listen on the next ports.
     public let isCitus: Bool
     private let supervisor: ChildProcess
+    /// Number of lines of the supervisor that were read.
+    private let lines = Mutex(1)
 
-    /// One server for all tests that do not need one of their own. It does not sync: nobody cuts its power. With
-    /// `HOLDFAST_TEST_DATABASE=citus` in the environment a Citus cluster.
-    public static let shared = Result {
-        let isCitus = ProcessInfo.processInfo.environment["HOLDFAST_TEST_DATABASE"] == "citus"
-        return try PostgreSQLServer(["fsync=off", "full_page_writes=off"], isCitus: isCitus)
+    /// One server for all tests that do not need one of their own. It does not sync: nobody cuts its power.
+    public static let shared = Result { try PostgreSQLServer(["fsync=off", "full_page_writes=off"]) }
+
+    /// One Citus cluster for all tests that do not need one of their own.
+    public static let sharedCluster = Result {
+        try PostgreSQLServer(["fsync=off", "full_page_writes=off"], isCitus: true)
     }
 
     /// Whether the extension `citus` is installed, of which Debian has no package.
@@ -37,9 +41,9 @@ public final class PostgreSQLServer: @unchecked Sendable {
         self.isCitus = isCitus
         port = try Self.freePort(andNext: isCitus ? 2 : 0)
         directory = "\(Self.root)/holdfast-postgresql-\(getpid())-\(port)"
-        let cluster = URL(filePath: #filePath).deletingLastPathComponent().appending(path: "citus-cluster").path
-        let script = isCitus ? [cluster] : ["-c", Self.script, "sh"]
-        supervisor = try ChildProcess("/bin/sh", script + [directory, "\(port)"] + settings, input: nil)
+        let script = URL(filePath: #filePath).deletingLastPathComponent().appending(path: "postgresql-server").path
+        let arguments = [script, directory, "\(port)", isCitus ? "2" : "0"]
+        supervisor = try ChildProcess("/bin/sh", arguments + settings, input: nil)
         guard supervisor.output.line(0) == "ready" else {
             throw NotStarted(description: "the server did not start; see \(directory)/log")
         }
@@ -62,38 +66,22 @@ public final class PostgreSQLServer: @unchecked Sendable {
         supervisor.wait()
     }
 
-    /// Waits for the end of the test process, which closes the standard input, whatever it dies of.
-    private static let script = """
-        directory=$1 port=$2
-        shift 2
-        as_user() {
-            if [ "$(id -u)" = 0 ]; then setpriv --reuid=postgres --regid=postgres --init-groups "$@"; else "$@"; fi
+    /// Kills all processes of a server, as if the power of its host had failed, and starts it again: it recovers.
+    ///
+    /// - Parameter data: the folder of its data, see ``processID(of:)``.
+    public func crash(_ data: String = "data") throws {
+        try lines.withLock { lines in
+            for command in ["kill", "start"] {
+                try supervisor.write("\(command) \(data)\n")
+                let response = supervisor.output.line(lines)
+                lines += 1
+                guard response == "done" else {
+                    throw NotStarted(
+                        description: "\(command) \(data): \(response ?? "no response"); see \(directory)/log")
+                }
+            }
         }
-        rm -rf "$directory" && mkdir -m 755 "$directory" || exit 1
-        [ "$(id -u)" != 0 ] || chown postgres "$directory"
-        cd "$directory" || exit 1
-        programs=$(ls -d /usr/lib/postgresql/*/bin | sort -V | tail -1)
-        as_user "$programs/initdb" -D data -U postgres -A trust -E UTF8 --locale=C.UTF-8 --no-sync > log 2>&1 || exit 1
-        {
-            echo "listen_addresses = '127.0.0.1'"
-            echo "unix_socket_directories = '$directory'"
-            echo "max_connections = 400"
-            echo "shared_buffers = 64MB"
-            for setting in "$@"; do echo "$setting"; done
-        } >> data/postgresql.conf
-        as_user "$programs/postgres" -D data -p "$port" >> log 2>&1 &
-        server=$!
-        until as_user "$programs/pg_isready" -q -h "$directory" -p "$port"; do
-            kill -0 $server 2> /dev/null || exit 1
-            sleep 0.05
-        done
-        echo ready
-        read -r _
-        # Not the shell in between, which ignores this signal. A server that crashed has no file.
-        kill -INT "$(head -n 1 data/postmaster.pid)"
-        wait $server
-        cd / && rm -rf "$directory"
-        """
+    }
 
     /// - Parameter more: how many ports after it must be free, too.
     public static func freePort(andNext more: UInt16 = 0) throws -> UInt16 {

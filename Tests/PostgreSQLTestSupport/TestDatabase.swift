@@ -1,42 +1,93 @@
 import CPostgreSQL
-import Glibc
+import Dispatch
+import Foundation
+import Synchronization
 
 /// A database of one test. It is dropped with the last reference.
 public final class TestDatabase: Sendable {
-    public let server: PostgreSQLServer
-    public let name: String
+    /// What kind of database it is, and how it is reached.
+    public enum Kind: String, CaseIterable, Sendable {
+        /// PostgreSQL, directly.
+        case postgreSQL = "postgresql"
+        /// Through PgBouncer in transaction mode.
+        case pooled = "pgbouncer"
+        /// With serializable transactions by default.
+        case serializable
+        /// Distributed over two workers by the extension `citus`.
+        case citus
 
-    public init(on server: PostgreSQLServer? = nil) throws {
-        self.server = try server ?? PostgreSQLServer.shared.get()
-        name = "test_\(UInt64.random(in: 0...UInt64.max))"
-        for port in ports {
-            try SQLConnection(self.server.url("postgres", port: port)).execute("CREATE DATABASE \(name)")
-            guard self.server.isCitus else { continue }
-            try SQLConnection(self.server.url(name, port: port)).execute("CREATE EXTENSION citus")
+        /// The kind that `HOLDFAST_TEST_DATABASE` in the environment names, for all tests that leave it open.
+        public static let chosen: Kind? = {
+            guard let name = ProcessInfo.processInfo.environment["HOLDFAST_TEST_DATABASE"] else { return nil }
+            // Otherwise tests would pass that have tested something else.
+            guard let kind = Kind(rawValue: name) else {
+                fatalError("HOLDFAST_TEST_DATABASE must be one of \(allCases.map(\.rawValue)); got '\(name)'")
+            }
+            return kind
+        }()
+
+        /// The kind that was chosen, but without a pooler.
+        public static var direct: Kind {
+            switch chosen {
+            case .pooled, nil: .postgreSQL
+            case let kind?: kind
+            }
         }
-        guard self.server.isCitus else { return }
-        let coordinator = try SQLConnection(url)
-        try coordinator.execute("SELECT citus_set_coordinator_host('127.0.0.1', \(ports[0]))")
-        for port in ports.dropFirst() { try coordinator.execute("SELECT citus_add_node('127.0.0.1', \(port))") }
+    }
+
+    public let server: PostgreSQLServer
+    public let kind: Kind
+    public let name: String
+    private let pooler: TestPooler?
+
+    /// - Parameters:
+    ///   - kind: by default the one that was chosen in the environment, or else PostgreSQL itself.
+    ///   - server: a server of the test's own, in place of the one that tests share.
+    public init(_ kind: Kind? = nil, on server: PostgreSQLServer? = nil) throws {
+        let kind = kind ?? (server.map { $0.isCitus ? .citus : .postgreSQL } ?? Kind.chosen ?? .postgreSQL)
+        let shared = kind == .citus ? PostgreSQLServer.sharedCluster : PostgreSQLServer.shared
+        self.server = try server ?? shared.get()
+        self.kind = kind
+        name = "test_\(UInt64.random(in: 0...UInt64.max))"
+        switch kind {
+        case .pooled: pooler = try server.map { try TestPooler(of: $0) } ?? TestPooler.shared.get()
+        default: pooler = nil
+        }
+        try onAll("CREATE DATABASE \(name)\(kind == .citus ? " TEMPLATE template_citus" : "")")
+        if kind == .serializable {
+            try execute("ALTER DATABASE \(name) SET default_transaction_isolation = 'serializable'")
+        }
     }
 
     deinit {
-        for port in ports {
-            _ = try? SQLConnection(server.url("postgres", port: port)).execute("DROP DATABASE \(name) WITH (FORCE)")
-        }
+        try? onAll("DROP DATABASE \(name) WITH (FORCE)")
     }
 
-    /// Of the servers that have a part of it, the one that clients connect to first.
-    private var ports: [UInt16] { (0..<(server.isCitus ? 3 : 1)).map { server.port + $0 } }
+    /// Executes a statement on each server that has a part of the database, on all at once.
+    private func onAll(_ sql: String) throws {
+        let failures = Mutex<[any Error]>([])
+        DispatchQueue.concurrentPerform(iterations: server.isCitus ? 3 : 1) { [server] node in
+            do {
+                try SQLConnection(server.url("postgres", port: server.port + UInt16(node))).execute(sql)
+            } catch {
+                failures.withLock { $0.append(error) }
+            }
+        }
+        if let first = failures.withLock(\.first) { throw first }
+    }
 
-    public var url: String { server.url(name) }
+    /// For Holdfast.
+    public var url: String { server.url(name, port: pooler?.port ?? server.port) }
 
-    /// Executes statements over a connection of its own.
+    /// Whether ``url`` leads through a pooler.
+    public var isPooled: Bool { pooler != nil }
+
+    /// Executes statements over a connection of its own, past the pooler.
     ///
     /// - Returns: the rows of the last one.
     @discardableResult
     public func execute(_ sql: String) throws -> [[String?]] {
-        try SQLConnection(url).execute(sql)
+        try SQLConnection(server.url(name)).execute(sql)
     }
 }
 

@@ -1,6 +1,7 @@
 import PostgreSQLTestSupport
 import Storage
 import StoragePostgreSQL
+import Synchronization
 import TestSupport
 import Testing
 
@@ -12,6 +13,8 @@ extension PostgreSQLTests {
     struct ContractTests {
         @Test("Keeps the contract", arguments: StoreContract.all)
         func contract(_ contract: StoreContract) async throws {
+            await Turns.shared.begin()
+            defer { Turns.shared.end() }
             let database = try TestDatabase()
             try await SessionPool.with {
                 try await contract.run { options in
@@ -26,6 +29,36 @@ extension PostgreSQLTests {
     }
 }
 
+/// Keeps the cases from making all their databases at the same time: each takes connections, and on Citus processes.
+private final class Turns: Sendable {
+    static let shared = Turns()
+
+    private let state = Mutex((free: 4, waiting: [CheckedContinuation<Void, Never>]()))
+
+    func begin() async {
+        await withCheckedContinuation { continuation in
+            let isFree = state.withLock { state in
+                guard state.free == 0 else {
+                    state.free -= 1
+                    return true
+                }
+                state.waiting.append(continuation)
+                return false
+            }
+            if isFree { continuation.resume() }
+        }
+    }
+
+    func end() {
+        let next = state.withLock { state -> CheckedContinuation<Void, Never>? in
+            guard state.waiting.isEmpty else { return state.waiting.removeFirst() }
+            state.free += 1
+            return nil
+        }
+        next?.resume()
+    }
+}
+
 extension PostgreSQLStore {
     static func make(
         in database: TestDatabase, _ adjust: (inout PostgreSQLConfiguration) -> Void = { _ in }
@@ -34,6 +67,7 @@ extension PostgreSQLStore {
         // On a slow machine nothing must be refused for lack of time.
         configuration.statementTimeout = 60
         configuration.settings.waitingSeconds = 60
+        configuration.isPooled = database.isPooled
         adjust(&configuration)
         return try PostgreSQLStore(configuration)
     }

@@ -24,7 +24,7 @@ extension PostgreSQLTests {
         @Test("Saves of one user by several stores are all kept", arguments: [false, true])
         func contendedUser(_ isPooled: Bool) async throws {
             try await withStores(3) {
-                $0.isPooled = isPooled
+                if isPooled { $0.isPooled = true }
             } _: { _, stores in
                 try await withThrowingTaskGroup(of: Void.self) { group in
                     for (index, store) in stores.enumerated() {
@@ -232,7 +232,7 @@ extension PostgreSQLTests {
 
         @Test("A role without rights to define tables serves once they are there")
         func plainRole() async throws {
-            let database = try TestDatabase()
+            let database = try TestDatabase(.direct)
             try PostgreSQLStore.make(in: database).close()
             let role = "role_\(database.name)"
             try database.execute(
@@ -256,7 +256,7 @@ extension PostgreSQLTests {
     struct NotificationTests {
         @Test("A change of projects by one store is notified to another, also after its connection was lost")
         func notification() async throws {
-            let database = try TestDatabase()
+            let database = try TestDatabase(.direct)
             let stores = try (0..<2).map { _ in try PostgreSQLStore.make(in: database) }
             defer { for store in stores { store.close() } }
             let (notices, continuation) = AsyncStream<Void>.makeStream()

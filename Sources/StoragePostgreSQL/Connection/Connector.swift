@@ -42,9 +42,25 @@ final class Connector: Sendable {
         }
     }
 
+    /// Makes prepared statements keep a plan that finds rows by their keys.
+    ///
+    /// By default PostgreSQL plans a statement anew at each execution while it deems that cheaper, which is always so for
+    /// lookups of few users and doubles what they cost. And a plan that was made when a table was small reads the whole
+    /// table, also after an import has filled it, until the table is analyzed. Without sequential scans each such plan uses
+    /// the key. Statements that must read a whole table still do, with a nominal cost that would start the compiler of
+    /// queries. Citus needs the values to plan a statement, and its nodes plan by themselves.
+    private static let planning = """
+        SELECT set_config(name, value, false)
+        FROM (VALUES ('plan_cache_mode', 'force_generic_plan'), ('enable_seqscan', 'off'), ('jit', 'off'))
+            AS settings (name, value)
+        WHERE NOT EXISTS (SELECT FROM pg_extension WHERE extname = 'citus')
+        """
+
     /// Connects and blocks until done.
     func connect() throws(PostgreSQLError) -> Handle {
         let handle = try Self.open(configuration)
+        // Behind a pooler statements are planned each time.
+        if !configuration.isPooled { try handle.execute(Self.planning) }
         guard PQsetnonblocking(handle.pointer, 1) == 0, PQenterPipelineMode(handle.pointer) == 1 else {
             throw PostgreSQLError(connection: "libpq cannot use its pipeline mode")
         }

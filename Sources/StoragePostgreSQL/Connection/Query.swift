@@ -24,6 +24,9 @@ struct Statement {
     static let begin = Statement("begin", "BEGIN ISOLATION LEVEL READ COMMITTED")
     static let beginSnapshot = Statement("begin_snapshot", "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
     static let commit = Statement("commit", "COMMIT")
+    /// Lets the statements of the transaction be planned for their values, where the best plan depends on them, as that of a
+    /// subquery with a limit does.
+    static let planForValues = Statement("plan_for_values", "SET LOCAL plan_cache_mode = force_custom_plan")
     static let rollback = Statement("rollback", "ROLLBACK")
 }
 

@@ -22,13 +22,17 @@ final class HistoryRun {
         var database = Database.sqlite
 
         enum Database {
-            case sqlite, postgreSQL
-            /// Through pgbouncer in transaction mode.
-            case pooled
-            /// With serializable transactions by default.
-            case serializable
-            /// Distributed over two workers.
-            case citus
+            case sqlite
+            /// - Parameter crashes: whether the database is killed in the middle of each round, and started again.
+            case postgreSQL(TestDatabase.Kind, crashes: Bool = false)
+
+            var isSQLite: Bool {
+                if case .sqlite = self { true } else { false }
+            }
+
+            var crashes: Bool {
+                if case .postgreSQL(_, crashes: true) = self { true } else { false }
+            }
         }
 
         static let all = [
@@ -43,31 +47,44 @@ final class HistoryRun {
 
         /// Two servers on one PostgreSQL each; the short form goes through the first of them only.
         static let postgreSQL: [Setting] = {
+            let plain = Database.postgreSQL(.postgreSQL)
             let all = [
                 Setting(
                     description: "PostgreSQL, users who are merged", servers: 2, clients: 4, merges: true,
-                    database: .postgreSQL),
-                Setting(description: "PostgreSQL", servers: 2, database: .postgreSQL),
+                    database: plain
+                ),
+                Setting(description: "PostgreSQL", servers: 2, database: plain),
                 Setting(
                     description: "PostgreSQL, variations that come and go", servers: 2, changesVariations: true,
-                    database: .postgreSQL),
+                    database: plain),
                 Setting(
-                    description: "PostgreSQL, one of the servers killed", servers: 2, kills: true, database: .postgreSQL
-                ),
+                    description: "PostgreSQL, one of the servers killed", servers: 2, kills: true, database: plain),
                 Setting(
-                    description: "PostgreSQL, assignments that expire", servers: 2, timeToLive: 80,
-                    database: .postgreSQL),
-                Setting(description: "through pgbouncer", servers: 2, database: .pooled),
-                Setting(description: "PostgreSQL, serializable", servers: 2, database: .serializable),
+                    description: "PostgreSQL, assignments that expire", servers: 2, timeToLive: 80, database: plain),
             ]
-            let distributed = [
-                Setting(description: "Citus", servers: 2, database: .citus),
+            let merged = Setting(
+                description: "Citus, users who are merged", servers: 2, clients: 4, merges: true,
+                database: .postgreSQL(.citus))
+            guard TortureSettings.isLong || TestDatabase.Kind.chosen != nil else { return [all[0]] }
+            let hasCitus = PostgreSQLServer.hasCitus
+            let kinds = TestDatabase.Kind.allCases.filter { $0 != .citus || hasCitus }
+            let others = kinds.dropFirst().map { kind in
+                Setting(description: "PostgreSQL, \(kind)", servers: 2, database: .postgreSQL(kind))
+            }
+            let crashes = kinds.map { kind in
                 Setting(
-                    description: "Citus, users who are merged", servers: 2, clients: 4, merges: true, database: .citus),
-            ]
-            guard TortureSettings.isLong else { return [all[0]] }
-            return all + (PostgreSQLServer.hasCitus ? distributed : [])
+                    description: "PostgreSQL, \(kind), the database killed", servers: 2,
+                    database: .postgreSQL(kind, crashes: true))
+            }
+            return all + others + (hasCitus ? [merged] : []) + crashes
         }()
+
+        /// All, or those on the kind of database that `HOLDFAST_TEST_DATABASE` names.
+        static let chosen = (all + postgreSQL).filter { setting in
+            guard let chosen = TestDatabase.Kind.chosen else { return true }
+            guard case .postgreSQL(chosen, _) = setting.database else { return false }
+            return true
+        }
     }
 
     private let setting: Setting
@@ -109,12 +126,16 @@ final class HistoryRun {
                 limit: operations / setting.clients, changesVariations: setting.changesVariations,
                 merges: setting.merges,
                 // PostgreSQL may still commit what a dead server asked of it.
-                cutsEndOperations: setting.database == .sqlite)
+                cutsEndOperations: setting.database.isSQLite)
         }
         let load = Load(of: clients, on: servers.map(\.port))
         if setting.kills {
             load.wait { $0.answered >= operations / 2 }
             servers.removeLast().kill()
+        }
+        if setting.database.crashes {
+            load.wait { $0.answered >= operations / 2 }
+            try database.crash()
         }
         load.waitForEnd()
         if let wrong = load.counts.wrong.first { throw TestFailure(wrong) }

@@ -10,7 +10,7 @@ import Testing
         directory = try TemporaryDirectory()
     }
 
-    @Test(arguments: HistoryRun.Setting.all + HistoryRun.Setting.postgreSQL)
+    @Test(arguments: HistoryRun.Setting.chosen)
     func `All that clients are told can be explained`(setting: HistoryRun.Setting) throws {
         let run = try HistoryRun(setting, in: directory, seed: TortureSettings.seed)
         do {

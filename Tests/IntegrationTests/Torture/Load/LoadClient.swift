@@ -100,9 +100,15 @@ final class LoadClient: @unchecked Sendable {
                 }
             }
             load.count { $0.refused += 1 }
-            if !insists || load.isOver { return }
+            if !insists || load.isOver { return try waitUntilReady(connection, in: load) }
             usleep(3_000)
         }
+    }
+
+    /// Waits after a refusal that may nevertheless have been carried out: with too many of these at the same time, the check
+    /// of a history would not end.
+    private func waitUntilReady(_ connection: HTTPClient, in load: Load) throws {
+        while !load.isOver, try connection.request("GET", "/readyz", nil).status != 200 { usleep(3_000) }
     }
 
     /// Saves a part of each of the users in one request, which as a whole is answered once.
@@ -121,7 +127,7 @@ final class LoadClient: @unchecked Sendable {
             }
             guard response.status == 503 else { throw WrongResponse(description: "import: \(response.text)") }
             load.count { $0.refused += 1 }
-            if !insists || load.isOver { return }
+            if !insists || load.isOver { return try waitUntilReady(connection, in: load) }
             usleep(3_000)
         }
     }
