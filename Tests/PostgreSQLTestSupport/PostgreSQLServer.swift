@@ -39,7 +39,8 @@ public final class PostgreSQLServer: @unchecked Sendable {
     ///   - isCitus: whether to start a Citus cluster.
     public init(_ settings: [String] = [], isCitus: Bool = false) throws {
         self.isCitus = isCitus
-        port = try Self.freePort(andNext: isCitus ? 2 : 0)
+        // Not one that the kernel may give to a client while the server is down.
+        port = try Self.freePort(andNext: isCitus ? 2 : 1)
         directory = "\(Self.root)/holdfast-postgresql-\(getpid())-\(port)"
         let script = URL(filePath: #filePath).deletingLastPathComponent().appending(path: "postgresql-server").path
         let arguments = [script, directory, "\(port)", isCitus ? "2" : "0"]

@@ -11,8 +11,7 @@ enum UserRows {
         "whole_rows", "SELECT user_id, version, profile, attributes FROM users WHERE user_id = ANY($1)")
     /// Locks the row of one user, because Citus refuses to lock rows of several shards in one statement. The rows of
     /// several users are locked one after the other, in the order of their ids, as all statements lock them.
-    static let lockedRow = Statement(
-        "locked_row", "SELECT user_id, version, profile, attributes FROM users WHERE user_id = $1 FOR UPDATE")
+    static let lockRow = Statement("lock_row", "SELECT 1 FROM users WHERE user_id = $1 FOR UPDATE")
 
     /// Each statement changes only rows whose version is still the one that was read, and returns the users whose rows
     /// it changed. The `ANY` repeats the condition of the join, for Citus: it shows which shards are concerned.

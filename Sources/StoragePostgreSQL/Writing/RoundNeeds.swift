@@ -55,17 +55,19 @@ struct RoundNeeds {
     /// fails.
     ///
     /// - Parameters:
-    ///   - rowStatement: selects users' rows; `nil` to lock them.
+    ///   - rowStatement: selects users' rows.
+    ///   - locked: the users whose rows are locked already; `nil` to lock none.
     ///   - server: this server, whose own erasures do not count.
-    func readings(_ rowStatement: Statement?, server: Int64) -> [Reading] {
+    func readings(_ rowStatement: Statement, locked: [Identifier]?, server: Int64) -> [Reading] {
         var readings: [Reading] = []
-        let sorted = rows.sorted()
-        if let rowStatement, !sorted.isEmpty {
-            readings.append((rowStatement(.texts(sorted.map(\.string))), { $1.takeRows($0, of: sorted) }))
-        } else {
-            for userID in sorted {
-                readings.append((UserRows.lockedRow(.text(userID.string)), { $1.takeRows($0, of: [userID]) }))
+        if !rows.isEmpty {
+            if locked != nil {
+                for userID in rows.sorted() { readings.append((UserRows.lockRow(.text(userID.string)), { _, _ in })) }
             }
+            // All in one statement: what several users have must be of one moment, and a row that does not exist yet cannot
+            // be locked.
+            let users = rows.union(locked ?? []).sorted()
+            readings.append((rowStatement(.texts(users.map(\.string))), { $1.takeRows($0, of: users) }))
         }
         if newestDatafile {
             readings.append(

@@ -224,8 +224,9 @@ final class WriteRound {
             return fail(.unavailable(reason: "a change must not need more than \(Self.readLimit) reads"))
         }
         let onlyProfiles = changes.allSatisfy { $0.kind == .profile }
-        let rowStatement = isLocking ? nil : onlyProfiles ? UserRows.profileRows : UserRows.wholeRows
-        let readings = needs.readings(rowStatement, server: store.server)
+        let readings = needs.readings(
+            onlyProfiles ? UserRows.profileRows : UserRows.wholeRows, locked: isLocking ? Array(users.keys) : nil,
+            server: store.server)
         let begin = isLocking && reads == 1 ? [Statement.begin()] : []
         connection.run(begin + readings.map(\.query)) { [self] result in
             switch result {
@@ -275,9 +276,29 @@ final class WriteRound {
 
     /// Completes changes that write nothing. They need no commit: their results are based on committed data.
     private func endWithoutWriting() {
+        // A change of two users has a round of its own.
+        if store.isDistributed, users.count > 1, changes.count == 1, changes[0].steps.count == 1 { return confirm() }
         guard isLocking else { return settle(conflicts: [], []) }
         connection.isInTransaction = false
         connection.run([Statement.commit()]) { [self] _ in settle(conflicts: [], []) }
+    }
+
+    /// Completes a change of two users that writes nothing if both are still as they were read: two nodes of a distributed
+    /// database are not read at the same moment.
+    private func confirm() {
+        let userIDs = users.keys.sorted()
+        connection.isInTransaction = false
+        let end = isLocking ? [Statement.commit()] : []
+        connection.run([UserRows.profileRows(.texts(userIDs.map(\.string)))] + end) { [self] result in
+            switch result {
+            case .success(let rows):
+                var versions: [Identifier: Int64] = [:]
+                for row in rows[0].indices { versions[rows[0].identifier(row, 0)] = rows[0].integer(row, 1) }
+                let isSame = userIDs.allSatisfy { versions[$0] == users[$0]?.version }
+                if isSame { settle(conflicts: [], []) } else { tryAgain() }
+            case .failure(let error): failed(error)
+            }
+        }
     }
 
     /// Acknowledges the changes that are durable, and tries those with a conflict again.
