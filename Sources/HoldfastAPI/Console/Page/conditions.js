@@ -134,7 +134,7 @@ export function conditionsForm(initial, { attributes, segments, segment, pointer
 		try { return JSON.parse(raw); } catch { return undefined; }
 	}
 
-	/// Counts the users once the conditions have not changed for a moment. A reader may count stored segments.
+	/// Counts the users once the conditions have not changed for a moment; readers, of stored segments.
 	function onchange() {
 		clearTimeout(counting);
 		const audience = read();

@@ -140,7 +140,7 @@ function sampleRatio({ p_value: p, periods }) {
 
 const signedCount = value => `${value > 0 ? "+" : ""}${integer(value).replace("-", "−")}`;
 
-function goalSection(goal, results, view, actions) {
+export function goalSection(goal, results, view, actions) {
 	const hasValues = results.variations.some(v => v.value);
 	const metric = view.metric === "value" && hasValues ? "value" : "conversion";
 	const rows = results.variations.map((v, index) => rowOf(v, index, results, metric, view.cuped));
