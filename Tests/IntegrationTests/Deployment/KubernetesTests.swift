@@ -43,7 +43,10 @@ import Testing
     @Test(.enabled(if: Executable.find("kubectl") != nil, "kubectl is not installed"), arguments: manifests.keys)
     func `kubectl renders the folder with the image and the namespace of the kustomization`(store: String) throws {
         guard let kubectl = Executable.find("kubectl") else { return }
-        let text = try runAt(kubectl, ["kustomize", "\(Self.folder)/\(store)"])
+        // kubectl makes its cache in the home directory.
+        let home = try TemporaryDirectory()
+        let text = try runAt(
+            kubectl, ["kustomize", "\(Self.folder)/\(store)"], environment: ["HOME": home.path])
         let images = text.matches(of: #/ image: (\S+)/#).map { $0.output.1 }
         #expect(images.count == 2 && Set(images).count == 1, "\(images)")
         #expect(images.first?.hasPrefix("registry.example.com/holdfast:") == true)

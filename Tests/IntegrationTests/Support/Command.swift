@@ -25,8 +25,8 @@ func run(_ name: String, _ arguments: String...) throws {
 ///
 /// - Returns: its standard output.
 @discardableResult
-func runAt(_ path: String, _ arguments: [String]) throws -> String {
-    let child = try ChildProcess(path, arguments)
+func runAt(_ path: String, _ arguments: [String], environment: [String: String] = [:]) throws -> String {
+    let child = try ChildProcess(path, arguments, environment: environment)
     let end = child.wait()
     guard end == .exit(0) else { throw TestFailure("\(path) ended with \(end): \(child.errors.text)") }
     return child.output.text
