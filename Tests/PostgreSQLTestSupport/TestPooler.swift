@@ -55,6 +55,8 @@ public final class TestPooler: Sendable {
         done
         echo ready
         read -r _
+        # Nobody may read what the shell says of it.
+        exec 2> /dev/null
         kill -KILL $pooler
         wait $pooler
         cd / && rm -rf "$directory"
