@@ -39,7 +39,9 @@ public struct AllowedOrigins: Sendable {
     func fields(of request: borrowing Request) -> [(name: StaticString, value: String)] {
         let origin = request.field("origin")
         guard allows(origin) else { return allowance(origin) }
-        return allowance(origin) + [("Access-Control-Expose-Headers", "ETag, Retry-After, X-Refused-Events, X-Request-Id")]
+        return allowance(origin) + [
+            ("Access-Control-Expose-Headers", "ETag, Retry-After, X-Refused-Events, X-Request-Id")
+        ]
     }
 
     private func allows(_ origin: String?) -> Bool {
