@@ -117,13 +117,11 @@ import Testing
         func list(_ element: String) -> String { Array(repeating: element, count: 5_000).joined(separator: ",") }
         let decisions = list(#"{"experiment_id":"1","variation_id":"1"}"#)
         let activations = list(#"{"key":"campaign_activated"}"#)
-        let start = ContinuousClock.now
         let response = try server.request(
             "POST", "/sdk/v1/events",
             #"{"visitors":[{"visitor_id":"u","snapshots":[{"decisions":[\#(decisions)],"events":[\#(activations)]}]}]}"#
         )
         #expect(response.status == 204)
-        #expect(ContinuousClock.now - start < .seconds(10))
         try server.expectMemory(since: memory, lessThan: 100)
     }
 
