@@ -56,7 +56,7 @@ struct ResultsEndpoints {
         let project = try projects.project(named: request.sdkKey)
         guard let key = request.parameter(0) else { throw CoreError(.invalid, "the key in the path must be UTF-8") }
         let name = Identifier(key)
-        guard let experiment = project.datafile.experiment(key: name) ?? project.datafile.experiment(id: name) else {
+        guard let experiment = project.datafile.experiment(keyOrID: name) else {
             throw CoreError(.notFound, "no experiment has the key '\(key)'")
         }
         return (project, experiment)

@@ -31,7 +31,7 @@ struct AgentQuery {
 extension AgentRequest {
     init(_ request: borrowing Request, _ name: String?, _ projects: ProjectView) throws(AgentError) {
         caller = Caller(name: name, requestID: request.id)
-        project = try projects.project(ofHeader: request.field("x-optimizely-sdk-key"))
+        project = try projects.project(ofHeader: request.sdkKey)
         guard let items = request.hasQuery ? request.queryItems() : [] else {
             throw AgentError(.badRequest, "the query must be UTF-8")
         }

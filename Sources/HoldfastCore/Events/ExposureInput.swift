@@ -26,7 +26,7 @@ public struct ExposureInput {
         }
         do throws(CoreError) {
             let name = Identifier(try body.object.text("experiment", in: place))
-            guard let found = project.datafile.experiment(key: name) ?? project.datafile.experiment(id: name) else {
+            guard let found = project.datafile.experiment(keyOrID: name) else {
                 throw CoreError(
                     .notFound, "no experiment has the key or id '\(name)'", at: place.appending("experiment"))
             }
