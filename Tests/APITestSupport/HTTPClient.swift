@@ -15,7 +15,7 @@ public final class HTTPClient: @unchecked Sendable {
     /// - Parameters:
     ///   - seconds: the longest time that one call may block.
     ///   - receiveBuffer: the size of the kernel's receive buffer in bytes; `nil` for its default.
-    public init(port: UInt16, seconds: Int = 20, receiveBuffer: Int32? = nil) throws {
+    public init(port: UInt16, seconds: Int = 60, receiveBuffer: Int32? = nil) throws {
         descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
         guard descriptor >= 0 else { throw Self.failure("socket") }
         var limit = timeval(tv_sec: seconds, tv_usec: 0)

@@ -38,14 +38,14 @@ extension HTTPServerTests {
             let elapsed = ContinuousClock.now - begin
             #expect(response.components(separatedBy: "HTTP/1.1 ").count == 2)
             #expect(response.hasPrefix("HTTP/1.1 408 "))
-            #expect(elapsed > .seconds(0.19) && elapsed < .seconds(2))
+            #expect(elapsed > .seconds(0.19))
         }
     }
 
     @Test(arguments: ["", "\r\n"]) func anIdleConnectionIsClosed(lineBehind: String) throws {
         var limits = Limits()
-        limits.idleSeconds = 0.1
-        limits.headerSeconds = 0.1
+        limits.idleSeconds = 0.5
+        limits.headerSeconds = 0.5
         try withServer(eventLoops: 1, limits) { _, port in
             let client = try TestClient(port: port)
             try client.send(request("GET", "/now") + lineBehind)

@@ -125,7 +125,7 @@ import Testing
             let start = ContinuousClock.now
             try client.send(request("POST", "/echo", "Transfer-Encoding: chunked", body: chunks))
             #expect(try client.response().body.utf8.count == count)
-            #expect(ContinuousClock.now - start < .seconds(5))
+            #expect(ContinuousClock.now - start < .seconds(20))
         }
     }
 

@@ -17,8 +17,8 @@ final class Observations: Sendable {
 }
 
 extension DispatchSemaphore {
-    /// Whether the signal arrives within ten seconds.
-    func comes() -> Bool { wait(timeout: .now() + 10) == .success }
+    /// Whether the signal arrives within a minute.
+    func comes() -> Bool { wait(timeout: .now() + 60) == .success }
 }
 
 /// Handlers that respond in every possible way.

@@ -2,7 +2,7 @@ import Glibc
 
 @testable import HTTPServer
 
-/// A blocking client on a raw socket, which can misbehave. Calls fail after ten seconds.
+/// A blocking client on a raw socket, which can misbehave. Calls fail after a minute.
 final class TestClient {
     struct ReceivedResponse: Equatable {
         var status: Int
@@ -19,7 +19,7 @@ final class TestClient {
         let socket = Socket(descriptor: descriptor)
         if let receiveBuffer { try socket.set(SOL_SOCKET, SO_RCVBUF, to: receiveBuffer) }
         try socket.set(Int32(IPPROTO_TCP), TCP_NODELAY, to: 1)
-        var timeout = timeval(tv_sec: 10, tv_usec: 0)
+        var timeout = timeval(tv_sec: 60, tv_usec: 0)
         setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &timeout, socklen_t(MemoryLayout<timeval>.size))
         var address = sockaddr_in()
         address.sin_family = sa_family_t(AF_INET)

@@ -41,7 +41,7 @@ import Testing
         let path = "/datafiles/default.json"
         try ChangeSamples.put(server, weight: 1)
         #expect(try server.request("GET", path).field("last-modified") == nil)
-        let deadline = DispatchTime.now() + 30
+        let deadline = DispatchTime.now() + 60
         var response = try server.request("GET", path)
         while response.field("last-modified") == nil, DispatchTime.now() < deadline {
             response = try server.request("GET", path)

@@ -33,7 +33,7 @@ import Testing
     }
 
     private func untilThere(_ server: ServerProcess) throws -> [JSONValue] {
-        let deadline = ContinuousClock.now + .seconds(10)
+        let deadline = ContinuousClock.now + .seconds(60)
         while true {
             let found =
                 try server.request("GET", "/v1/audit", token: "on-call-secret-0123456789")["entries"].array ?? []

@@ -48,6 +48,19 @@ import Testing
         server.stop()
     }
 
+    @Test func `An assignment is gone when its time is over, and an override is not`() throws {
+        _ = try client.request("PUT", "/v1/profiles/ada/experiments/22", #"{"variation_id":"9"}"#)
+        let saved = try client.request("POST", "/ups/save", profile("ada", ["11": "1"]))
+        #expect(saved.text == profile("ada", ["11": "1", "22": "9"]))
+        let detail = try client.request("GET", "/v1/profiles/ada/experiments/11")
+        #expect(detail["expires_at"].string?.hasSuffix("Z") == true)
+        clock.set(hours: 11)
+        #expect(try client.request("GET", "/v1/profiles/ada/experiments/11").status == 404)
+        #expect(try client.request("GET", "/v1/profiles/ada").text == profile("ada", ["22": "9"]))
+        #expect(try client.request("POST", "/ups/lookup", #"{"user_id":"ada"}"#).text == profile("ada", ["22": "9"]))
+        server.stop()
+    }
+
     @Test func `An assignment that has expired is gone, and comes to no harm when the clock goes back before`() throws {
         #expect(try client.request("POST", "/ups/save", profile("ada", ["11": "1"])).status == 200)
         clock.set(hours: 9)

@@ -191,7 +191,7 @@ import Testing
         let other = try DatabaseConnection(database)
         try other.execute("BEGIN IMMEDIATE")
         var ill = healthy
-        let deadline = ContinuousClock.now + .seconds(10)
+        let deadline = ContinuousClock.now + .seconds(60)
         while ill.end == .exit(0), .now < deadline { ill = try Command("health", "--url", url) }
         #expect(ill.end == .exit(1))
         #expect(ill.errors.contains("503"))

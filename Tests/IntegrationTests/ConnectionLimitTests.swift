@@ -2,7 +2,7 @@ import APITestSupport
 import JSON
 import Testing
 
-/// Limits of connections, headers, bodies and times: at each limit a request is served, one beyond it is refused.
+/// Limits of connections, headers and bodies: at each limit a request is served, one beyond it is refused.
 @Suite struct ConnectionLimitTests {
     private let directory: TemporaryDirectory
 
@@ -60,21 +60,5 @@ import Testing
         #expect(try refused.receive().status == 503)
         #expect(refused.isClosedByPeer())
         #expect(try clients[0].request("GET", "/livez").status == 200)
-    }
-
-    @Test func `An assignment is gone when its time is over, and an override is not`() throws {
-        let server = try server(["--assignment-ttl", "400ms"])
-        let client = try server.client()
-        _ = try client.request("PUT", "/v1/profiles/ada/experiments/22", #"{"variation_id":"9"}"#)
-        let saved = try client.request("POST", "/ups/save", profile("ada", ["11": "1"]))
-        #expect(saved.text == profile("ada", ["11": "1", "22": "9"]))
-        let detail = try client.request("GET", "/v1/profiles/ada/experiments/11")
-        #expect(detail["expires_at"].string?.hasSuffix("Z") == true)
-
-        // The clock is the server's own, so the test can only ask until the time is over.
-        let deadline = ContinuousClock.now + .seconds(10)
-        while try client.request("GET", "/v1/profiles/ada/experiments/11").status == 200, .now < deadline {}
-        #expect(try client.request("GET", "/v1/profiles/ada").text == profile("ada", ["22": "9"]))
-        #expect(try client.request("POST", "/ups/lookup", #"{"user_id":"ada"}"#).text == profile("ada", ["22": "9"]))
     }
 }

@@ -271,7 +271,7 @@ import Testing
     private func makeCheckout(known client: HTTPClient) throws {
         let definition = #"{"id":"7001","variations":["control"]}"#
         #expect(try servers[0].request("PUT", "/v1/experiments/checkout", definition).status == 201)
-        let deadline = ContinuousClock.now + .seconds(30)
+        let deadline = ContinuousClock.now + .seconds(60)
         while try client.request("GET", "/v1/experiments/checkout").status != 200 {
             guard .now < deadline else { throw TestFailure("another server's experiment is not seen") }
         }

@@ -117,10 +117,8 @@ import Testing
         try passAllLoops(server)
         server.child.send(SIGTERM)
         #expect(server.child.errors.first { $0.contains(#""message":"stopping""#) } != nil)
-        let begin = ContinuousClock.now
         server.child.send(SIGTERM)
         #expect(server.child.wait() == .exit(1))
-        #expect(ContinuousClock.now - begin < .seconds(10))
         load.end()
         #expect(load.counts.wrong.isEmpty)
         try expectExplanation(of: clients)
@@ -168,7 +166,7 @@ import Testing
 
     /// The event loops stop listening one after the other, each within its turn.
     private func expectRefusal(of server: ServerProcess) throws {
-        let deadline = ContinuousClock.now + .seconds(10)
+        let deadline = ContinuousClock.now + .seconds(60)
         while (try? server.request("GET", "/livez")) != nil, .now < deadline {}
         #expect(throws: TestFailure.self) { try server.client() }
     }

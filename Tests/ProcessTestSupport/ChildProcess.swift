@@ -160,11 +160,11 @@ public final class CollectedLines: @unchecked Sendable {
         all.joined(separator: "\n")
     }
 
-    /// Blocks until a line satisfies the predicate. Returns `nil` at the end of the stream or after 20 seconds.
+    /// Blocks until a line satisfies the predicate. Returns `nil` at the end of the stream or after a minute.
     public func first(where matches: (String) -> Bool) -> String? {
         condition.withLock {
             var seen = 0
-            let deadline = Date(timeIntervalSinceNow: 20)
+            let deadline = Date(timeIntervalSinceNow: 60)
             while true {
                 if let line = lines[seen...].first(where: matches) { return line }
                 seen = lines.count

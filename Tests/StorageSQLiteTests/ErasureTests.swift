@@ -106,7 +106,7 @@ extension SQLiteStoreTests {
             try raw.execute("UPDATE erasures SET erased_at = 9223372036854775807")
             _ = try await store.record([Self.exposure(of: "user")], receivedAt: received)
             #expect(try store.exposures(after: 0, limit: 10).count == 1)
-            let deadline = ContinuousClock.now + .seconds(30)
+            let deadline = ContinuousClock.now + .seconds(60)
             while try raw.value("SELECT count(*) FROM erasures") != "0", .now < deadline { await Task.yield() }
             #expect(try raw.value("SELECT count(*) FROM erasures") == "0")
         }

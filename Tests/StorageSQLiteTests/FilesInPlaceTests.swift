@@ -19,7 +19,7 @@ extension SQLiteStoreTests {
 
         /// Waits for the scan for the user filter. It opens a connection, which would create another log.
         private func waitForUserScan(of store: SQLiteStore) async {
-            let deadline = ContinuousClock.now + .seconds(20)
+            let deadline = ContinuousClock.now + .seconds(60)
             while store.metrics().userFilterBytes == 0, .now < deadline { await Task.yield() }
         }
 

@@ -20,7 +20,7 @@ public final class InProcessServer {
     /// Handles a request and waits for its response.
     ///
     /// - Throws: ``TimedOut`` after so many seconds.
-    public func response(to request: LocalRequest, within seconds: Double = 10) throws -> CollectedResponse {
+    public func response(to request: LocalRequest, within seconds: Double = 60) throws -> CollectedResponse {
         var response: CollectedResponse?
         let collector = begin(request) { response = $0 }
         do {
@@ -34,7 +34,7 @@ public final class InProcessServer {
     /// Handles a request and waits for the head of its response, whose body may never end.
     ///
     /// - Throws: ``TimedOut`` after so many seconds.
-    public func stream(_ request: LocalRequest, within seconds: Double = 10) throws -> InProcessStream {
+    public func stream(_ request: LocalRequest, within seconds: Double = 60) throws -> InProcessStream {
         try InProcessStream(request, from: self, within: seconds)
     }
 
@@ -101,7 +101,7 @@ public final class InProcessStream {
     /// Waits for the next piece of the body. Returns `nil` at its end.
     ///
     /// - Throws: ``InProcessServer/TimedOut`` after so many seconds, ``CutOff`` if the body ended in the middle.
-    public func next(within seconds: Double = 10) throws -> [UInt8]? {
+    public func next(within seconds: Double = 60) throws -> [UInt8]? {
         try server.wait(within: seconds) { () throws -> [UInt8]?? in
             let response = ending.response ?? collector.unfinishedResponse
             if let body = response?.body, body.count > received {

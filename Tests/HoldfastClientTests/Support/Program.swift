@@ -22,7 +22,7 @@ final class Program: Sendable {
         kill()
     }
 
-    /// Returns when the program has written a matching line, or has ended, after at most 20 seconds.
+    /// Returns when the program has written a matching line, or has ended, after at most a minute.
     func line(where fits: @escaping @Sendable (String) -> Bool) async -> String? {
         await Self.waiting { [lines] in lines.first(where: fits) }
     }

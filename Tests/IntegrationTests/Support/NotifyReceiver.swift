@@ -28,7 +28,7 @@ final class NotifyReceiver {
     }
 
     /// Returns the lines of the next datagram; `nil` if none comes in time.
-    func next(milliseconds: Int = 20_000) -> [String]? {
+    func next(milliseconds: Int = 60_000) -> [String]? {
         var limit = timeval(tv_sec: milliseconds / 1_000, tv_usec: milliseconds % 1_000 * 1_000)
         setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &limit, socklen_t(MemoryLayout<timeval>.size))
         var buffer = [UInt8](repeating: 0, count: 4_096)

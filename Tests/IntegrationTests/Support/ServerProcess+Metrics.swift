@@ -47,18 +47,18 @@ extension ServerProcess {
         return Int(number)
     }
 
-    /// Waits up to 20 seconds for the server to be ready.
+    /// Waits up to a minute for the server to be ready.
     func becomesReady() throws -> Bool {
-        let deadline = ContinuousClock.now + .seconds(20)
+        let deadline = ContinuousClock.now + .seconds(60)
         while .now < deadline {
             if try request("GET", "/readyz").status == 200 { return true }
         }
         return false
     }
 
-    /// Waits up to 20 seconds for a metric to reach a value, and returns the last value.
+    /// Waits up to a minute for a metric to reach a value, and returns the last value.
     func awaitMetric(_ name: String, _ isReached: (Int) -> Bool) throws -> Int {
-        let deadline = ContinuousClock.now + .seconds(20)
+        let deadline = ContinuousClock.now + .seconds(60)
         while true {
             let value = try metric(name)
             if isReached(value) || .now > deadline { return value }

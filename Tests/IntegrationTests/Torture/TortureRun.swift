@@ -22,7 +22,7 @@ final class TortureRun {
     /// A client of this number looks at everything before each round.
     private static let auditor = -1
     /// Seconds.
-    private static let patience = 30.0
+    private static let patience = 60.0
 
     init(_ scenario: TortureScenario, in directory: TemporaryDirectory, seed: UInt64) throws {
         self.scenario = scenario

@@ -19,7 +19,7 @@ struct DatafileExperiment: Sendable {
                 "PUT", "/v1/experiments/\(experiment.key)", experiment.definition(favouring: 0))
             guard response.status == 201 else { throw TestFailure("no experiment: \(response.text)") }
         }
-        let deadline = ContinuousClock.now + .seconds(30)
+        let deadline = ContinuousClock.now + .seconds(60)
         for server in servers {
             let client = try server.client()
             for experiment in all {

@@ -57,7 +57,7 @@ final class Load: @unchecked Sendable {
     ///
     /// - Returns: whether they are.
     @discardableResult
-    func wait(atMost seconds: TimeInterval = 30, until isEnough: (Counts) -> Bool) -> Bool {
+    func wait(atMost seconds: TimeInterval = 60, until isEnough: (Counts) -> Bool) -> Bool {
         let deadline = Date(timeIntervalSinceNow: seconds)
         return condition.withLock {
             while !isEnough(state) {
