@@ -4,7 +4,7 @@ import Testing
 @testable import HoldfastClient
 
 /// What ends with a call, a service or the client, and what outlives it.
-@Suite(.timeLimit(.minutes(1))) struct LifetimeTests {
+@Suite(.timeLimit(.minutes(5))) struct LifetimeTests {
     @Test(arguments: [false, true])
     func `A flush that is cancelled ends, and delivery goes on`(inBackgroundTask: Bool) async throws {
         let gate = Gate()

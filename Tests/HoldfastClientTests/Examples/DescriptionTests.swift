@@ -7,7 +7,7 @@ import Testing
 
 /// The examples of Bucketeer's iOS documentation. Those of the shared client, of which a process has one, are in
 /// ClientLifecycleTests.
-@Suite(.timeLimit(.minutes(1))) struct BucketeerExamples {
+@Suite(.timeLimit(.minutes(5))) struct BucketeerExamples {
     private let server = StubServer { call throws(HoldfastError) in Client.usual(call) }
     private let directory: TemporaryDirectory
 

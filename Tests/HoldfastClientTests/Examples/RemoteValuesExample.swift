@@ -101,7 +101,7 @@ final class AppConfigService: RemoteConfigService, @unchecked Sendable {
     }
 }
 
-@Suite(.timeLimit(.minutes(1)))
+@Suite(.timeLimit(.minutes(5)))
 struct RemoteValuesExample {
     @Test func `Values are audited, read, listed and followed`() async throws {
         let keeper = InMemoryRemoteConfigKeeper([

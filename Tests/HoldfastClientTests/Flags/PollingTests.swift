@@ -43,7 +43,7 @@ import Testing
         await test.clock.untilSleeping(for: .seconds(600))
     }
 
-    @Test(.timeLimit(.minutes(1)))
+    @Test(.timeLimit(.minutes(5)))
     func `A failed poll is repeated after a minute in the background and foreground, too`()
         async throws
     {

@@ -154,7 +154,7 @@ import Testing
         }
     }
 
-    @Test(.timeLimit(.minutes(1))) func `A load that began before a save was settled does not hide it`() async throws {
+    @Test(.timeLimit(.minutes(5))) func `A load that began before a save was settled does not hide it`() async throws {
         let gate = Gate()
         let test = try Client(server: Self.lateServer(gate))
         let service = UserProfileService(client: test.client)
@@ -171,7 +171,7 @@ import Testing
         }
     }
 
-    @Test(.timeLimit(.minutes(1))) func `A user who is loaded while a save is settled is known with the save`()
+    @Test(.timeLimit(.minutes(5))) func `A user who is loaded while a save is settled is known with the save`()
         async throws
     {
         let gate = Gate()

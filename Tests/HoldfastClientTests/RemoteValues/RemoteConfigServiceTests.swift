@@ -2,7 +2,7 @@ import HoldfastClient
 import Synchronization
 import Testing
 
-@Suite(.timeLimit(.minutes(1))) struct RemoteConfigServiceTests {
+@Suite(.timeLimit(.minutes(5))) struct RemoteConfigServiceTests {
     private typealias PaywallType = Macro.PaywallType
 
     @Test func `Custom beats debug beats remote beats default`() {

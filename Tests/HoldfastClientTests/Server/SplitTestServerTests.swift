@@ -10,7 +10,7 @@ private enum UnknownTest: SplitTest {
 }
 
 /// Split tests whose groups a running server assigns.
-@Suite(.timeLimit(.minutes(1))) struct SplitTestServerTests {
+@Suite(.timeLimit(.minutes(5))) struct SplitTestServerTests {
     private let directory: TemporaryDirectory
     private let server: RealServer
     private let client: HoldfastClient
