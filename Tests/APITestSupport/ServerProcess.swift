@@ -13,7 +13,9 @@ public final class ServerProcess: TestServer, Sendable {
     /// Options for frequent checkpoints, so that some happen while servers are killed.
     public static let smallLog = ["--checkpoint-size", "64KiB"]
     /// On a slow machine nothing must be refused for lack of time, except where a test sets a limit.
-    private static let patience = ["HOLDFAST_MAX_WRITE_WAIT": "120s", "HOLDFAST_MAX_LOOP_DELAY": "120s"]
+    private static let patience = [
+        "HOLDFAST_MAX_WRITE_WAIT": "120s", "HOLDFAST_MAX_LOOP_DELAY": "120s", "HOLDFAST_LOCK_TIMEOUT": "60s",
+    ]
 
     /// Starts the server and blocks until it listens.
     ///

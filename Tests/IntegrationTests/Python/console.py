@@ -38,7 +38,7 @@ class Server:
             [BINARY, "serve", "--listen", f"127.0.0.1:{port}", "--database", f"{DIRECTORY}/{name}.db",
              "--log-format", "json", *options], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
             # On a slow machine nothing must be refused for lack of time.
-            env={**os.environ, "HOLDFAST_MAX_WRITE_WAIT": "120s", "HOLDFAST_MAX_LOOP_DELAY": "120s"})
+            env={**os.environ, "HOLDFAST_MAX_WRITE_WAIT": "120s", "HOLDFAST_MAX_LOOP_DELAY": "120s", "HOLDFAST_LOCK_TIMEOUT": "60s"})
         for line in self.process.stderr:
             if '"listening"' in line:
                 self.port = int(json.loads(line)["address"].rsplit(":", 1)[1])
