@@ -1,7 +1,9 @@
-/// The database's schema as steps, embedded in the program from the SQL files beside this one.
+/// The schema of each kind of database as steps, embedded in the program from the SQL files beside this one.
+///
+/// A database's version is the number of steps that it has been through. A released step never changes.
 public enum Migrations {
-    /// In order; a database's version is the number of steps that it has been through. A released step never changes.
-    public static let all: [[UInt8]] = [
+    /// `sqlite/`, in order.
+    public static let sqlite: [[UInt8]] = [
         PackageResources._001_profiles_sql,
         PackageResources._002_projects_sql,
         PackageResources._003_exposures_and_goals_sql,
@@ -12,7 +14,7 @@ public enum Migrations {
         PackageResources._008_sticky_documents_sql,
     ]
 
-    /// The steps of a PostgreSQL database, likewise.
+    /// `postgresql/`, in order.
     public static let postgreSQL: [[UInt8]] = [
         PackageResources._001_holdfast_sql
     ]

@@ -2,15 +2,6 @@ import Bucketing
 import JSON
 import Storage
 
-/// The result of a change. Each attempt of the transaction sets it again.
-private final class Decided<Value> {
-    var value: Value
-
-    init(_ value: Value) {
-        self.value = value
-    }
-}
-
 extension PostgreSQLSession {
     // MARK: Projects
 
@@ -107,17 +98,17 @@ extension PostgreSQLSession {
         _ variationKey: Identifier?, experimentKey: Identifier, userID: Identifier, sdkKey: String, by author: Author,
         _ completion: @escaping Completion<Identifier?>
     ) {
-        let former = Decided(Result<Identifier?, StorageError>.failure(.closed))
+        let outcome = Outcome<Identifier?>()
         let step = ChangeStep(userID) { round in
             let result = round.apply(to: userID) { records, tallies in
                 StoreRules.force(
                     variationKey, experimentKey: experimentKey, sdkKey: sdkKey, by: author, in: &records, &tallies)
             }
             guard let result else { return false }
-            former.value = result.map(\.former)
+            outcome.result = result.map(\.former)
             return true
         }
-        submit(PendingChange(.records, [step]) { failure in completion(failure.map { .failure($0) } ?? former.value) })
+        submit(PendingChange(.records, [step]) { failure in completion(outcome.result(unless: failure)) })
     }
 
     // MARK: Attributes and segments
@@ -221,20 +212,21 @@ extension PostgreSQLSession {
         changesDatafiles: Bool = false, _ reads: [Query], _ initial: Value, _ completion: @escaping Completion<Value>,
         _ decide: @escaping (ProjectStateRow, [Rows], inout Value) -> (queries: [Query], entry: AuditEntry)?
     ) {
-        let result = Decided(initial)
+        let outcome = Outcome<Value>()
         submit(
             ProjectChange(
                 lock: (changesDatafiles ? [ProjectStateRow.lockNewest] : []) + [ProjectStateRow.readLocked()],
                 reads: reads
             ) { rows in
-                result.value = initial
+                var value = initial
+                defer { outcome.result = .success(value) }
                 let state = ProjectStateRow(rows[changesDatafiles ? 1 : 0], 0)
                 let rows = Array(rows.dropFirst(changesDatafiles ? 2 : 1))
-                guard let decision = decide(state, rows, &result.value) else { return ([], 0) }
+                guard let decision = decide(state, rows, &value) else { return ([], 0) }
                 let notice = decision.queries.isEmpty ? [] : [ProjectStateRow.notify()]
                 return (decision.queries + [AuditRows.insert([decision.entry])] + notice, 1)
             } complete: { failure in
-                completion(failure.map { .failure($0) } ?? .success(result.value))
+                completion(outcome.result(unless: failure))
             })
     }
 }

@@ -2,11 +2,6 @@ import Bucketing
 import JSON
 import Storage
 
-/// The result of a step. Each attempt of its transaction sets it again.
-private final class Outcome<Value> {
-    var result: Result<Value, StorageError> = .failure(.closed)
-}
-
 extension PostgreSQLSession {
     // MARK: Profiles
 
@@ -27,7 +22,7 @@ extension PostgreSQLSession {
         var page = ProfilePage(profiles: [], end: nil)
         for row in rows.indices {
             let userID = rows.identifier(row, 0)
-            if let profile = try UserRows.decodeProfile(rows, row, 1).record()?.visible(at: now) {
+            if let profile = try UserRows.profile(rows, row, 1).get()?.visible(at: now) {
                 page.profiles.append((userID, profile))
             }
             if row == limit - 1 { page.end = userID }
@@ -40,7 +35,7 @@ extension PostgreSQLSession {
         let kind: PendingChange.Kind = change.concernsProfileOnly ? .profile : .records
         submit(
             PendingChange(kind, [step(change, by: author, outcome)]) { failure in
-                completion(failure.map { .failure($0) } ?? outcome.result)
+                completion(outcome.result(unless: failure))
             })
     }
 
@@ -52,7 +47,7 @@ extension PostgreSQLSession {
         let kind: PendingChange.Kind = changes.allSatisfy(\.concernsProfileOnly) ? .profile : .records
         submit(
             PendingChange(kind, zip(changes, outcomes).map { step($0, by: nil, $1) }) { failure in
-                completion(outcomes.map { outcome in failure.map { .failure($0) } ?? outcome.result })
+                completion(outcomes.map { outcome in outcome.result(unless: failure) })
             })
     }
 
@@ -78,7 +73,7 @@ extension PostgreSQLSession {
                 round.expectNewestDatafile(version)
                 if let other {
                     do throws(StorageError) {
-                        anonymous = try other.profile.record()
+                        anonymous = try other.profile.get()
                     } catch {
                         outcome.result = .failure(error)
                         round.refused()
@@ -111,7 +106,7 @@ extension PostgreSQLSession {
         guard let user = round.user(change.userID) else { return nil }
         return Result { () throws(StorageError) in
             let outcome = try rules.apply(
-                change, to: try user.profile.record(), beside: anonymous, at: round.now)
+                change, to: try user.profile.get(), beside: anonymous, at: round.now)
             switch outcome.effect {
             case .none: break
             case .put(let record): user.set(record)
@@ -137,7 +132,7 @@ extension PostgreSQLSession {
             return true
         }
         let change = PendingChange(.records, [step]) { failure in
-            completion(failure.map { .failure($0) } ?? outcome.result)
+            completion(outcome.result(unless: failure))
         }
         // It moves rows in the database, which rules of other changes in the same transaction would not see.
         change.isAlone = true
@@ -186,7 +181,7 @@ extension PostgreSQLSession {
                 else { return ([], 0) }
                 return ([StickyRows.update(document)], 0)
             } complete: { failure in
-                completion(failure.map { .failure($0) } ?? outcome.result)
+                completion(outcome.result(unless: failure))
             })
     }
 
@@ -200,7 +195,7 @@ extension PostgreSQLSession {
                 let note = AuditNote(removing: key, try? StickyDocument(key: key, content: rows[0].text(0, 0)))
                 return ([StickyRows.delete(key), AuditRows.insert([AuditEntry(note, by: author, at: now)])], 1)
             } complete: { failure in
-                completion(failure.map { .failure($0) } ?? outcome.result)
+                completion(outcome.result(unless: failure))
             })
     }
 
@@ -210,7 +205,7 @@ extension PostgreSQLSession {
         let outcome = Outcome<AttributeChangeResult>()
         submit(
             PendingChange(.attributes, [Self.step(change, outcome)]) { failure in
-                completion(failure.map { .failure($0) } ?? outcome.result)
+                completion(outcome.result(unless: failure))
             })
     }
 
@@ -221,7 +216,7 @@ extension PostgreSQLSession {
         let outcomes = changes.map { _ in Outcome<AttributeChangeResult>() }
         submit(
             PendingChange(.attributes, zip(changes, outcomes).map { Self.step($0, $1) }) { failure in
-                completion(outcomes.map { outcome in failure.map { .failure($0) } ?? outcome.result })
+                completion(outcomes.map { outcome in outcome.result(unless: failure) })
             })
     }
 
@@ -230,7 +225,7 @@ extension PostgreSQLSession {
             let user = round.user(change.userID)
             guard let defined = round.definedAttributes(), let user else { return false }
             outcome.result = Result { () throws(StorageError) in
-                let stored = try stored(for: change, user)
+                let stored = try AttributeRules.stored(user.attributes, for: change)
                 let applied = AttributeRules.apply(change, to: stored, isDefined: defined.contains)
                 switch applied.effect {
                 case .none: break
@@ -242,15 +237,6 @@ extension PostgreSQLSession {
             if case .failure = outcome.result { round.refused() }
             return true
         }
-    }
-
-    private static func stored(
-        for change: AttributeChange, _ user: UserState
-    ) throws(StorageError) -> AttributeRecord? {
-        guard let bytes = user.attributes else { return nil }
-        // An unreadable record can still be removed.
-        if case .removeAll = change.operation { return AttributeRecord(checking: bytes) ?? .empty }
-        return try UserRows.decodeAttributes(bytes, of: change.userID)
     }
 
     /// The number of rows that a step of a scan reads.

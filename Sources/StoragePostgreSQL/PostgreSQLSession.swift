@@ -180,13 +180,13 @@ final class PostgreSQLSession: StoreSession, @unchecked Sendable {
                 let now = store.settings.clock()
                 if !profiles.isEmpty {
                     Self.complete(profiles, rows[0]) { rows, row, _ throws(StorageError) in
-                        try UserRows.decodeProfile(rows, row, 1).record()?.visible(at: now)
+                        try UserRows.profile(rows, row, 1).get()?.visible(at: now)
                     }
                 }
                 if !attributes.isEmpty {
                     Self.complete(attributes, rows[rows.count - 1]) { rows, row, userID throws(StorageError) in
-                        guard !rows.isNull(row, 1) else { return nil }
-                        return try UserRows.decodeAttributes(rows.bytes(row, 1), of: userID)
+                        guard let bytes = rows.optionalBytes(row, 1) else { return nil }
+                        return try AttributeRecord(stored: bytes, of: userID)
                     }
                 }
             case .failure(let error): done(error)

@@ -102,7 +102,7 @@ final class SQLiteReader {
         misses &+= 1
         try beginTransaction(connection)
         let bytes = try ProfileRows.find(userID, on: connection)
-        let record = try bytes.map { try ProfileRows.decode($0, of: userID) }
+        let record = try bytes.map { try ProfileRecord(stored: $0, of: userID) }
         userID.withKey { cache.insert($0, bytes) }
         if bytes == nil, filter == nil { userFilter.scanIfNeeded() }
         return record.flatMap(visible)
@@ -137,7 +137,7 @@ final class SQLiteReader {
             misses &+= 1
             try beginTransaction(connection)
             let bytes = try AttributeRows.find(userID, on: connection)
-            let record = try bytes.map { try AttributeRows.decode($0, of: userID) }
+            let record = try bytes.map { try AttributeRecord(stored: $0, of: userID) }
             userID.withKey { cache.insert($0, bytes) }
             return record
         }
@@ -160,7 +160,7 @@ final class SQLiteReader {
             let now = clock()
             let rows = try ProfileRows.page(after: after, limit: limit, on: connection)
             let visible = try rows.compactMap { row in
-                try ProfileRows.decode(row.record, of: row.userID).visible(at: now).map {
+                try ProfileRecord(stored: row.record, of: row.userID).visible(at: now).map {
                     (userID: row.userID, profile: $0)
                 }
             }

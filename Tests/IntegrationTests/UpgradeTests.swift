@@ -76,7 +76,7 @@ import Testing
     private func makeDatabase(version: Int) throws {
         let old = try DatabaseConnection(database)
         try old.execute("PRAGMA page_size = 1024; PRAGMA journal_mode = WAL")
-        for (step, rows) in zip(Migrations.all.prefix(version), Self.rows) {
+        for (step, rows) in zip(Migrations.sqlite.prefix(version), Self.rows) {
             try old.execute(String(decoding: step, as: UTF8.self))
             try old.execute(rows)
         }
@@ -92,13 +92,13 @@ import Testing
     }
 
     @Test func `Each version has its rows here`() {
-        #expect(Self.rows.count == Migrations.all.count, "add what the new step's tables hold")
+        #expect(Self.rows.count == Migrations.sqlite.count, "add what the new step's tables hold")
     }
 
-    @Test(arguments: 1...Migrations.all.count, [true, false])
+    @Test(arguments: 1...Migrations.sqlite.count, [true, false])
     func `A database of a former version has everything afterwards`(version: Int, byCommand: Bool) throws {
         try makeDatabase(version: version)
-        let latest = Migrations.all.count
+        let latest = Migrations.sqlite.count
         if byCommand {
             let said = try Command("migrate", "--database", database)
             #expect(said.end == .exit(0))
@@ -189,11 +189,11 @@ import Testing
     private func expectAudit(_ server: ServerProcess, of version: Int) throws {
         let entries = try server.request("GET", "/v1/audit")["entries"].array ?? []
         let migrated = entries.filter { $0["action"] == "database.migrate" }
-        #expect(migrated.count == (version < Migrations.all.count ? 1 : 0))
+        #expect(migrated.count == (version < Migrations.sqlite.count ? 1 : 0))
         if let entry = migrated.first {
             #expect(entry["author"].string?.hasPrefix("user ") == true)
             #expect(entry["before"] == ["version": .integer(Int64(version))])
-            #expect(entry["after"] == ["version": .integer(Int64(Migrations.all.count))])
+            #expect(entry["after"] == ["version": .integer(Int64(Migrations.sqlite.count))])
         }
         #expect(entries.contains { $0["request_id"] == "r-1" && $0["user_id"] == "ada" } == (version >= 4))
     }

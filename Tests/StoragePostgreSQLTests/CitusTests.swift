@@ -73,7 +73,7 @@ extension PostgreSQLTests {
         }
 
         private static func save(_ variationID: Identifier, for userID: Identifier) -> ProfileChange {
-            ProfileChange(userID: userID, operation: .merge(["e": variationID], onConflict: .replace))
+            ProfileChange(userID: userID, operation: .save(["e": variationID], onConflict: .replace))
         }
 
         /// Asks for all users in one batch.

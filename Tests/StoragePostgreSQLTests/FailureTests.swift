@@ -27,7 +27,7 @@ extension PostgreSQLTests {
                         """)
                 }
                 let change = ProfileChange(
-                    userID: "user", operation: .merge([Identifier("e\(round)"): "v"], onConflict: .replace))
+                    userID: "user", operation: .save([Identifier("e\(round)"): "v"], onConflict: .replace))
                 do throws(StorageError) {
                     _ = try session.wait { $0.submit(change, $1) }
                     acknowledged += 1

@@ -52,8 +52,8 @@ extension PostgreSQLTests {
             defer { reader.close() }
             for user in users {
                 _ = try reader.profile(of: user)
-                try await store.apply(.merge(["e": "v", "f": "w"], onConflict: .replace), to: user)
-                try await store.apply(.merge(["e": "w"], onConflict: .replace), to: user)
+                try await store.apply(.save(["e": "v", "f": "w"], onConflict: .replace), to: user)
+                try await store.apply(.save(["e": "w"], onConflict: .replace), to: user)
                 _ = try await store.record([StoreContract.exposure(user), StoreContract.goal(user)])
             }
             let erased = users[0]

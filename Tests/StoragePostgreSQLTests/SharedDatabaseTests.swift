@@ -34,7 +34,7 @@ extension PostgreSQLTests {
                                     let experiment = Identifier("s\(index)n\(number)p\(part)")
                                     return ProfileChange(
                                         userID: part < 4 ? "hot" : Identifier("u\(number % 7)"),
-                                        operation: .merge([experiment: "v"], onConflict: .replace))
+                                        operation: .save([experiment: "v"], onConflict: .replace))
                                 }
                                 for result in await store.applyTogether(changes) { _ = try result.get() }
                             }
@@ -63,7 +63,7 @@ extension PostgreSQLTests {
                     for number in 0..<12 {
                         let user = Identifier("u\(number % 3)")
                         let change = ProfileChange(
-                            userID: user, operation: .merge([Identifier("e\(number)"): "v"], onConflict: .replace))
+                            userID: user, operation: .save([Identifier("e\(number)"): "v"], onConflict: .replace))
                         session.submit(change, by: nil) { continuation.yield((try? $0.get()) != nil) }
                         guard number % 4 == 1 else { continue }
                         let note = AuditNote(.segmentDelete, of: "s\(number)")
@@ -167,9 +167,9 @@ extension PostgreSQLTests {
             try await withStores { database, stores in
                 for round in 0..<20 {
                     let userID = Identifier("u\(round)")
-                    try await stores[0].apply(.merge(["secret": "v"], onConflict: .replace), to: userID)
+                    try await stores[0].apply(.save(["secret": "v"], onConflict: .replace), to: userID)
                     async let erased = stores[0].apply(.erase, to: userID)
-                    async let saved = stores[1].apply(.merge(["other": "v"], onConflict: .replace), to: userID)
+                    async let saved = stores[1].apply(.save(["other": "v"], onConflict: .replace), to: userID)
                     _ = try await (erased, saved)
                     let reader = try stores[1].makeReader()
                     defer { reader.close() }
@@ -205,7 +205,7 @@ extension PostgreSQLTests {
                     group.addTask {
                         for number in 0..<60 {
                             try await store.apply(
-                                .merge([Identifier("s\(index)n\(number)"): "v"], onConflict: .replace), to: "hot")
+                                .save([Identifier("s\(index)n\(number)"): "v"], onConflict: .replace), to: "hot")
                         }
                     }
                 }

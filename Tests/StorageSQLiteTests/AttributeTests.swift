@@ -47,7 +47,7 @@ extension SQLiteStoreTests {
         @Test("Erasing a user deletes the row, whether there is a profile or not", arguments: [true, false])
         func erasing(hasProfile: Bool) async throws {
             defer { store.close() }
-            if hasProfile { try await store.apply(.merge(["e": "v"], onConflict: .replace), to: "user") }
+            if hasProfile { try await store.apply(.save(["e": "v"], onConflict: .replace), to: "user") }
             try await store.update([1: Self.number(1)], of: "user")
             try await store.update([1: Self.number(1)], of: "other")
             try await store.apply(.erase, to: "user")

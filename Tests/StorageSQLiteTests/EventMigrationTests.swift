@@ -33,7 +33,7 @@ extension SQLiteStoreTests {
             ]
             do {
                 let old = try RawDatabase(path)
-                for step in Migrations.all.prefix(2) { try old.execute(String(decoding: step, as: UTF8.self)) }
+                for step in Migrations.sqlite.prefix(2) { try old.execute(String(decoding: step, as: UTF8.self)) }
                 try old.execute(
                     "INSERT INTO events (kind, sdk_key, user_id, received_at, payload) VALUES \(rows.joined(separator: ","))"
                 )
@@ -61,7 +61,7 @@ extension SQLiteStoreTests {
             }
             do {
                 let old = try RawDatabase(path)
-                for step in Migrations.all.prefix(6) { try old.execute(String(decoding: step, as: UTF8.self)) }
+                for step in Migrations.sqlite.prefix(6) { try old.execute(String(decoding: step, as: UTF8.self)) }
                 for (end, time) in [(5_000, 2 * day), (5_000, 3 * day), (9_000, 4 * day)] {
                     try old.execute(
                         """

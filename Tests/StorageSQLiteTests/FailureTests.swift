@@ -152,7 +152,7 @@ extension SQLiteStoreTests {
             let release = await store.holdWriter()
             let submitted = store.submitTogether([
                 .init(userID: "first", operation: .replace(["e": "v"])),
-                .init(userID: "damaged", operation: .merge(["e": "v"], onConflict: .replace)),
+                .init(userID: "damaged", operation: .save(["e": "v"], onConflict: .replace)),
                 .init(userID: "second", operation: .replace(["e": "v"])),
             ])
             release.signal()

@@ -28,7 +28,7 @@ extension SQLiteStoreTests {
             defer { for reader in readers { reader.close() } }
             for number in 0..<20 {
                 let (anonymous, account) = (Identifier("anonymous \(number)"), Identifier("account \(number)"))
-                try await store.apply(.merge(["e": "theirs"], onConflict: .replace), to: anonymous)
+                try await store.apply(.save(["e": "theirs"], onConflict: .replace), to: anonymous)
                 for reader in readers {
                     #expect(try reader.variations(of: anonymous) == ["e": "theirs"])
                     #expect(try reader.profile(of: account) == nil)
@@ -49,10 +49,10 @@ extension SQLiteStoreTests {
             defer { other.close() }
             let received = DispatchTime.now().uptimeNanoseconds
             let events = [StoreContract.exposure("anonymous"), StoreContract.goal("anonymous", 5)]
-            try await store.apply(.merge(["e": "a"], onConflict: .replace), to: "anonymous")
+            try await store.apply(.save(["e": "a"], onConflict: .replace), to: "anonymous")
             try await other.merge("anonymous", into: "account")
             _ = try await store.record(events, receivedAt: received)
-            try await store.apply(.merge(["f": "late"], onConflict: .replace), to: "anonymous")
+            try await store.apply(.save(["f": "late"], onConflict: .replace), to: "anonymous")
             let merged = try await other.merge("anonymous", into: "account")
             #expect(merged.profile?.variations == ["e": "a", "f": "late"])
             let tally = try #require(try store.tallies(experimentID: "e", goal: "g").first)
@@ -98,8 +98,8 @@ extension SQLiteStoreTests {
             defer { store.close() }
             defer { other.close() }
             for (broken, whole) in [("account", "anonymous"), ("anonymous", "account")] as [(Identifier, Identifier)] {
-                try await store.apply(.merge(["e": "v"], onConflict: .replace), to: broken)
-                try await store.apply(.merge(["e": "v"], onConflict: .replace), to: whole)
+                try await store.apply(.save(["e": "v"], onConflict: .replace), to: broken)
+                try await store.apply(.save(["e": "v"], onConflict: .replace), to: whole)
                 try RawDatabase(directory.file("holdfast.db")).execute(
                     "UPDATE profiles SET record = x'01' WHERE user_id = '\(broken)'")
                 await #expect(throws: StorageError.self) { try await store.merge("anonymous", into: "account") }

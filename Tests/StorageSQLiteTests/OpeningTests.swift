@@ -125,7 +125,7 @@ extension SQLiteStoreTests {
                 "e": Assignment(variationID: "v", source: .saved, assignedAt: 1, updatedAt: 1, expiresAt: nil)
             ])
             let hex = record.bytes.map { String(format: "%02x", $0) }.joined()
-            let first = try #require(Migrations.all.first)
+            let first = try #require(Migrations.sqlite.first)
             do {
                 let old = try RawDatabase(path)
                 try old.execute(String(decoding: first, as: UTF8.self))
@@ -134,7 +134,7 @@ extension SQLiteStoreTests {
                 try old.execute("UPDATE counters SET commits = 7, profiles = 1, assignments = 1")
             }
             let versions = try DatabaseMaintenance.migrate(path: path)
-            #expect(versions.from == 1 && versions.to == Migrations.all.count)
+            #expect(versions.from == 1 && versions.to == Migrations.sqlite.count)
             let store = try SQLiteStore.make(in: directory)
             defer { store.close() }
             let reader = try store.makeReader()
@@ -146,7 +146,7 @@ extension SQLiteStoreTests {
 
         @Test("A migration that fails leaves the database at its former version")
         func failedMigration() throws {
-            let first = try #require(Migrations.all.first)
+            let first = try #require(Migrations.sqlite.first)
             do {
                 let old = try RawDatabase(path)
                 try old.execute(String(decoding: first, as: UTF8.self))

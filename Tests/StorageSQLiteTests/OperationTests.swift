@@ -67,7 +67,7 @@ extension SQLiteStoreTests {
             defer { store.close() }
             try await store.apply(.replace(["e": "v"]), to: "user")
             let commits = store.metrics().commits
-            try await store.apply(.merge(["e": "v"], onConflict: .replace), to: "user")
+            try await store.apply(.save(["e": "v"], onConflict: .replace), to: "user")
             #expect(store.metrics().commits == commits)
         }
 

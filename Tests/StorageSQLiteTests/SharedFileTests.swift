@@ -149,7 +149,7 @@ extension SQLiteStoreTests {
                 } else {
                     let experimentID = Identifier("e\(step % 3)")
                     let variationID = Identifier("v\(step)")
-                    try await store.apply(.merge([experimentID: variationID], onConflict: .replace), to: userID)
+                    try await store.apply(.save([experimentID: variationID], onConflict: .replace), to: userID)
                     model[userID, default: [:]][experimentID] = variationID
                 }
                 let reader = readers[Int.random(in: 0..<4, using: &generator)]

@@ -21,10 +21,10 @@ struct ProfileRulesTests {
         let map = Dictionary(uniqueKeysWithValues: (0..<5).map { (Identifier("e\($0)"), Identifier("v")) })
         let stored = try rules.apply(.replace(ExperimentBucketMap(map)), to: nil, at: 0).result.profile
         let lowered = ProfileRules(assignmentLimit: 3)
-        #expect(try lowered.apply(.merge(["e0": "w"], onConflict: .replace), to: stored, at: 1).result.changed)
+        #expect(try lowered.apply(.save(["e0": "w"], onConflict: .replace), to: stored, at: 1).result.changed)
         #expect(try lowered.apply(.remove(experimentID: "e0"), to: stored, at: 1).result.profile?.count == 4)
         #expect(throws: StorageError.tooManyAssignments(limit: 3)) {
-            try lowered.apply(.merge(["e9": "w"], onConflict: .replace), to: stored, at: 1)
+            try lowered.apply(.save(["e9": "w"], onConflict: .replace), to: stored, at: 1)
         }
     }
 
@@ -32,7 +32,7 @@ struct ProfileRulesTests {
     func lifetimeRemoved() throws {
         let stored = try ProfileRules(assignmentTTL: .seconds(10)).apply(.replace(["e": "v"]), to: nil, at: 0).result
             .profile
-        let saved = try rules.apply(.merge(["e": "v"], onConflict: .replace), to: stored, at: 5)
+        let saved = try rules.apply(.save(["e": "v"], onConflict: .replace), to: stored, at: 5)
         #expect(saved.result.changed)
         #expect(saved.result.profile?.earliestExpiry == nil)
     }
@@ -48,7 +48,7 @@ struct ProfileRulesTests {
     func sourceKept() throws {
         let assigned = try rules.apply(.assign([.init(experimentID: "e", variationID: "v")]), to: nil, at: 0)
         let saved = try rules.apply(
-            .merge(["e": "v", "f": "w"], onConflict: .replace), to: assigned.result.profile, at: 1)
+            .save(["e": "v", "f": "w"], onConflict: .replace), to: assigned.result.profile, at: 1)
         #expect(saved.result.profile?["e"]?.source == .bucketed)
         #expect(saved.result.profile?["f"]?.source == .saved)
     }

@@ -15,13 +15,13 @@ extension StoreContract {
             #expect(results.filter(\.changed).count == 1)
         },
         StoreContract("A proposal does not move what was saved") { context in
-            try await context.store.apply(.merge(["e": "a"], onConflict: .replace), to: "user")
+            try await context.store.apply(.save(["e": "a"], onConflict: .replace), to: "user")
             let result = try await context.store.apply(
                 .assign([.init(experimentID: "e", variationID: "b")]), to: "user")
             #expect(!result.changed && result.profile?.variations == ["e": "a"])
         },
         StoreContract("A proposal replaces the variation that it names, and no other") { context in
-            try await context.store.apply(.merge(["e": "gone"], onConflict: .replace), to: "user")
+            try await context.store.apply(.save(["e": "gone"], onConflict: .replace), to: "user")
             let operation = ProfileChange.Operation.assign([
                 .init(experimentID: "e", variationID: "a", replacing: "gone")
             ])
@@ -33,7 +33,7 @@ extension StoreContract {
             #expect(second.profile?.variations == ["e": "a"])
         },
         StoreContract("Each of several proposals of one change is decided separately") { context in
-            try await context.store.apply(.merge(["e1": "a"], onConflict: .replace), to: "user")
+            try await context.store.apply(.save(["e1": "a"], onConflict: .replace), to: "user")
             let proposals = ["e1", "e2"].map { ProfileChange.Proposal(experimentID: Identifier($0), variationID: "b") }
             let result = try await context.store.apply(.assign(proposals), to: "user")
             #expect(result.profile?.variations == ["e1": "a", "e2": "b"])
@@ -47,7 +47,7 @@ extension StoreContract {
 
     static let erasing = [
         StoreContract("Erasing leaves nothing of the user, overrides included") { context in
-            try await context.store.apply(.merge(["e1": "a"], onConflict: .replace), to: "user")
+            try await context.store.apply(.save(["e1": "a"], onConflict: .replace), to: "user")
             try await context.store.apply(.override(experimentID: "e2", variationID: "b"), to: "user")
             let erased = try await context.store.apply(.erase, to: "user")
             #expect(erased.existed && erased.changed && erased.profile == nil)
@@ -60,7 +60,7 @@ extension StoreContract {
             #expect(!erased.existed && !erased.changed)
         },
         StoreContract("Removing an assignment leaves the others") { context in
-            try await context.store.apply(.merge(["e1": "a", "e2": "b"], onConflict: .replace), to: "user")
+            try await context.store.apply(.save(["e1": "a", "e2": "b"], onConflict: .replace), to: "user")
             let removed = try await context.store.apply(.remove(experimentID: "e1"), to: "user")
             #expect(removed.profile?.variations == ["e2": "b"])
             let again = try await context.store.apply(.remove(experimentID: "e1"), to: "user")
@@ -74,9 +74,9 @@ extension StoreContract {
 
     static let expiring = [
         StoreContract("An assignment is gone at the moment it expires", rules: .expiringAfterAnHour) { context in
-            try await context.store.apply(.merge(["e1": "a"], onConflict: .replace), to: "user")
+            try await context.store.apply(.save(["e1": "a"], onConflict: .replace), to: "user")
             context.clock.advance(by: .seconds(1_800))
-            try await context.store.apply(.merge(["e2": "b"], onConflict: .replace), to: "user")
+            try await context.store.apply(.save(["e2": "b"], onConflict: .replace), to: "user")
             context.clock.advance(by: .milliseconds(1_800_000 - 1))
             #expect(try context.reader.variations(of: "user") == ["e1": "a", "e2": "b"])
             context.clock.advance(by: .milliseconds(1))
@@ -88,22 +88,22 @@ extension StoreContract {
         StoreContract("Saving again renews an assignment and keeps when it was made", rules: .expiringAfterAnHour) {
             context in
             let start = context.clock.now
-            try await context.store.apply(.merge(["e": "a"], onConflict: .replace), to: "user")
+            try await context.store.apply(.save(["e": "a"], onConflict: .replace), to: "user")
             context.clock.advance(by: .seconds(3_000))
-            let renewed = try await context.store.apply(.merge(["e": "a"], onConflict: .replace), to: "user")
+            let renewed = try await context.store.apply(.save(["e": "a"], onConflict: .replace), to: "user")
             #expect(renewed.changed)
             #expect(renewed.profile?["e"]?.assignedAt == start)
             #expect(renewed.profile?["e"]?.expiresAt == start + 6_600_000)
         },
         StoreContract("An expired assignment does not block another one", rules: .expiringAfterAnHour) { context in
-            try await context.store.apply(.merge(["e": "a"], onConflict: .replace), to: "user")
+            try await context.store.apply(.save(["e": "a"], onConflict: .replace), to: "user")
             context.clock.advance(by: .seconds(3_600))
-            let saved = try await context.store.apply(.merge(["e": "b"], onConflict: .keep), to: "user")
+            let saved = try await context.store.apply(.save(["e": "b"], onConflict: .keep), to: "user")
             #expect(!saved.existed && saved.profile?.variations == ["e": "b"])
             #expect(try context.reader.variations(of: "user") == ["e": "b"])
         },
         StoreContract("An override never expires", rules: .expiringAfterAnHour) { context in
-            try await context.store.apply(.merge(["e1": "a", "e2": "b"], onConflict: .replace), to: "user")
+            try await context.store.apply(.save(["e1": "a", "e2": "b"], onConflict: .replace), to: "user")
             try await context.store.apply(.override(experimentID: "e1", variationID: "forced"), to: "user")
             context.clock.advance(by: .seconds(1_000_000))
             #expect(try context.reader.variations(of: "user") == ["e1": "forced"])

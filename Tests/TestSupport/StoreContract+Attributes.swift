@@ -62,7 +62,7 @@ extension StoreContract {
             context async throws in
             let store = context.store
             for hasProfile in [true, false] {
-                if hasProfile { try await store.apply(.merge(["e": "v"], onConflict: .replace), to: "user") }
+                if hasProfile { try await store.apply(.save(["e": "v"], onConflict: .replace), to: "user") }
                 try await store.update([1: number(1)], of: "user")
                 try await store.update([1: number(1)], of: "other")
                 try await store.apply(.erase, to: "user")

@@ -23,8 +23,8 @@ extension StoreContract {
             context in
             let start = context.clock.now
             try await context.store.apply(
-                .merge(["e1": "theirs", "e2": "theirs"], onConflict: .replace), to: "anonymous")
-            try await context.store.apply(.merge(["e2": "own", "e3": "own"], onConflict: .replace), to: "account")
+                .save(["e1": "theirs", "e2": "theirs"], onConflict: .replace), to: "anonymous")
+            try await context.store.apply(.save(["e2": "own", "e3": "own"], onConflict: .replace), to: "account")
             context.clock.advance(by: .seconds(60))
             let merged = try await context.store.merge("anonymous", into: "account")
             #expect(merged.changed && merged.profile?.variations == ["e1": "theirs", "e2": "own", "e3": "own"])
@@ -36,8 +36,8 @@ extension StoreContract {
             #expect(context.store.metrics().profiles == 1 && context.store.metrics().assignments == 3)
         },
         StoreContract("Merged with `replace`, the anonymous user's assignments win") { context in
-            try await context.store.apply(.merge(["e1": "theirs", "same": "v"], onConflict: .replace), to: "anonymous")
-            try await context.store.apply(.merge(["e1": "own", "same": "v"], onConflict: .replace), to: "account")
+            try await context.store.apply(.save(["e1": "theirs", "same": "v"], onConflict: .replace), to: "anonymous")
+            try await context.store.apply(.save(["e1": "own", "same": "v"], onConflict: .replace), to: "account")
             let merged = try await context.store.merge("anonymous", into: "account", .replace)
             #expect(merged.profile?.variations == ["e1": "theirs", "same": "v"])
             #expect(merged.profile?["e1"]?.source == .merged && merged.profile?["same"]?.source == .saved)
@@ -45,8 +45,8 @@ extension StoreContract {
         StoreContract("An override on either side wins over what is none, whatever the conflict rule") { context in
             for rule in [ProfileChange.ConflictRule.keep, .replace] {
                 try await context.store.apply(.override(experimentID: "e1", variationID: "o"), to: "anonymous")
-                try await context.store.apply(.merge(["e2": "v"], onConflict: .replace), to: "anonymous")
-                try await context.store.apply(.merge(["e1": "v"], onConflict: .replace), to: "account")
+                try await context.store.apply(.save(["e2": "v"], onConflict: .replace), to: "anonymous")
+                try await context.store.apply(.save(["e1": "v"], onConflict: .replace), to: "account")
                 try await context.store.apply(.override(experimentID: "e2", variationID: "o"), to: "account")
                 let merged = try await context.store.merge("anonymous", into: "account", rule)
                 #expect(merged.profile?.variations == ["e1": "o", "e2": "o"])
@@ -67,8 +67,8 @@ extension StoreContract {
         ) {
             context in
             let store = context.store
-            try await store.apply(.merge(["e1": "v", "e2": "v"], onConflict: .replace), to: "anonymous")
-            try await store.apply(.merge(["e2": "v", "e3": "v"], onConflict: .replace), to: "account")
+            try await store.apply(.save(["e1": "v", "e2": "v"], onConflict: .replace), to: "anonymous")
+            try await store.apply(.save(["e2": "v", "e3": "v"], onConflict: .replace), to: "account")
             _ = try await store.record([exposure("anonymous"), goal("anonymous")])
             await #expect(throws: StorageError.tooManyAssignments(limit: 2)) {
                 try await store.merge("anonymous", into: "account")
@@ -79,7 +79,7 @@ extension StoreContract {
             #expect(try tallies(context).map(\.counted) == [1])
         },
         StoreContract("A repeated merge changes nothing and returns the same profile") { context in
-            try await context.store.apply(.merge(["e": "v"], onConflict: .replace), to: "anonymous")
+            try await context.store.apply(.save(["e": "v"], onConflict: .replace), to: "anonymous")
             _ = try await context.store.record([exposure("anonymous"), goal("anonymous")])
             let first = try await context.store.merge("anonymous", into: "account")
             context.clock.advance(by: .seconds(1))
@@ -92,9 +92,9 @@ extension StoreContract {
             #expect(try context.reader.profile(of: "account") == nil)
         },
         StoreContract("The anonymous id can be used anew, and merged again") { context in
-            try await context.store.apply(.merge(["e1": "v"], onConflict: .replace), to: "anonymous")
+            try await context.store.apply(.save(["e1": "v"], onConflict: .replace), to: "anonymous")
             try await context.store.merge("anonymous", into: "account")
-            try await context.store.apply(.merge(["e1": "late", "e2": "late"], onConflict: .replace), to: "anonymous")
+            try await context.store.apply(.save(["e1": "late", "e2": "late"], onConflict: .replace), to: "anonymous")
             #expect(try context.reader.variations(of: "anonymous") == ["e1": "late", "e2": "late"])
             let merged = try await context.store.merge("anonymous", into: "account")
             #expect(merged.profile?.variations == ["e1": "v", "e2": "late"])
@@ -103,10 +103,10 @@ extension StoreContract {
             "Expired assignments are not merged, and what is taken over is renewed",
             rules: ProfileRules(assignmentTTL: .seconds(3_600))
         ) { context in
-            try await context.store.apply(.merge(["e1": "old", "e2": "old"], onConflict: .replace), to: "anonymous")
-            try await context.store.apply(.merge(["e3": "old"], onConflict: .replace), to: "account")
+            try await context.store.apply(.save(["e1": "old", "e2": "old"], onConflict: .replace), to: "anonymous")
+            try await context.store.apply(.save(["e3": "old"], onConflict: .replace), to: "account")
             context.clock.advance(by: .seconds(3_000))
-            try await context.store.apply(.merge(["e3": "new"], onConflict: .replace), to: "anonymous")
+            try await context.store.apply(.save(["e3": "new"], onConflict: .replace), to: "anonymous")
             context.clock.advance(by: .seconds(600))
             let merged = try await context.store.merge("anonymous", into: "account")
             #expect(merged.profile?.variations == ["e3": "new"])
@@ -231,7 +231,7 @@ extension StoreContract {
         StoreContract("Beside an anonymous profile, its assignment is stored instead of what was decided without it") {
             context in
             let start = context.clock.now
-            try await context.store.apply(.merge(["e": "theirs"], onConflict: .replace), to: "anonymous")
+            try await context.store.apply(.save(["e": "theirs"], onConflict: .replace), to: "anonymous")
             context.clock.advance(by: .seconds(1))
             let proposals = ["e", "f"].map { ProfileChange.Proposal(experimentID: $0, variationID: "decided") }
             let result = try await context.store.apply(.assign(proposals, beside: "anonymous"), to: "account")
@@ -242,7 +242,7 @@ extension StoreContract {
         },
         StoreContract("Beside an anonymous profile, the account's own assignment wins") { context in
             try await context.store.apply(.override(experimentID: "e", variationID: "theirs"), to: "anonymous")
-            try await context.store.apply(.merge(["e": "own"], onConflict: .replace), to: "account")
+            try await context.store.apply(.save(["e": "own"], onConflict: .replace), to: "account")
             let proposal = ProfileChange.Proposal(experimentID: "e", variationID: "theirs", isBorrowed: true)
             let result = try await context.store.apply(.assign([proposal], beside: "anonymous"), to: "account")
             #expect(!result.changed && result.profile?.variations == ["e": "own"])
@@ -257,7 +257,7 @@ extension StoreContract {
             #expect(another.profile?["e"]?.source == .override)
         },
         StoreContract("A variation of the anonymous profile that is gone is not taken over") { context in
-            try await context.store.apply(.merge(["e": "gone"], onConflict: .replace), to: "anonymous")
+            try await context.store.apply(.save(["e": "gone"], onConflict: .replace), to: "anonymous")
             let proposal = ProfileChange.Proposal(experimentID: "e", variationID: "new", replacing: "gone")
             let result = try await context.store.apply(.assign([proposal], beside: "anonymous"), to: "account")
             #expect(result.profile?.variations == ["e": "new"])
@@ -267,7 +267,7 @@ extension StoreContract {
     private static let erasingWithTotals = [
         StoreContract("Erased with its totals kept, a user leaves the tallies and nothing else") { context in
             let store = context.store
-            try await store.apply(.merge(["e": "a"], onConflict: .replace), to: "secret-user")
+            try await store.apply(.save(["e": "a"], onConflict: .replace), to: "secret-user")
             try await store.force("x", userID: "secret-user")
             _ = try await store.record([exposure("secret-user"), goal("secret-user", 3)])
             let before = try tallies(context)
@@ -307,7 +307,7 @@ extension StoreContract {
                     try await store.apply(.override(experimentID: experiment, variationID: "a"), to: users[0])
                     ledger.override(users[0], experiment)
                 case 3:
-                    try await store.apply(.merge([experiment: "b"], onConflict: .replace), to: users[0])
+                    try await store.apply(.save([experiment: "b"], onConflict: .replace), to: users[0])
                 case 4...8:
                     try await store.merge(users[1], into: users[0], Bool.random(using: &random) ? .keep : .replace)
                     ledger.merge(users[1], into: users[0])

@@ -24,7 +24,7 @@ extension StoreContract {
 
     private static func save(_ variation: Identifier, _ store: any Store, of user: Identifier) async throws {
         let map = ExperimentBucketMap([.init(experimentID: "e", variationID: variation)])
-        try await store.apply(.merge(map, onConflict: .replace), to: user)
+        try await store.apply(.save(map, onConflict: .replace), to: user)
     }
 
     private static let day: Timestamp = 86_400_000

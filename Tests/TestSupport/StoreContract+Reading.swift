@@ -9,7 +9,7 @@ extension StoreContract {
             defer { other.close() }
             for number in 0..<50 {
                 let variationID = Identifier("v\(number)")
-                try await context.store.apply(.merge(["e": variationID], onConflict: .replace), to: "user")
+                try await context.store.apply(.save(["e": variationID], onConflict: .replace), to: "user")
                 #expect(try context.reader.variations(of: "user") == ["e": variationID])
                 #expect(try other.variations(of: "user") == ["e": variationID])
             }
@@ -57,9 +57,9 @@ extension StoreContract {
     static let failing = [
         StoreContract("A profile holds as many assignments as the limit and no more", rules: .atMostThree) { context in
             let full: [Identifier: Identifier] = ["e1": "a", "e2": "b", "e3": "c"]
-            try await context.store.apply(.merge(ExperimentBucketMap(full), onConflict: .replace), to: "user")
+            try await context.store.apply(.save(ExperimentBucketMap(full), onConflict: .replace), to: "user")
             await #expect(throws: StorageError.tooManyAssignments(limit: 3)) {
-                try await context.store.apply(.merge(["e4": "d"], onConflict: .replace), to: "user")
+                try await context.store.apply(.save(["e4": "d"], onConflict: .replace), to: "user")
             }
             await #expect(throws: StorageError.tooManyAssignments(limit: 3)) {
                 try await context.store.apply(.override(experimentID: "e4", variationID: "d"), to: "user")
@@ -97,9 +97,9 @@ extension StoreContract {
             let isA: ProfileChange.Condition = { $0?.variationID(for: "e") == "a" }
             #expect(await !change(.replace(["e": "b"]), if: isA))
             #expect(await change(.replace(["e": "a"]), if: { $0 == nil }))
-            #expect(await change(.merge(["e": "b"], onConflict: .replace), if: isA))
+            #expect(await change(.save(["e": "b"], onConflict: .replace), if: isA))
             for operation in [
-                .merge(["e": "c"], onConflict: .replace), .override(experimentID: "e", variationID: "c"),
+                .save(["e": "c"], onConflict: .replace), .override(experimentID: "e", variationID: "c"),
                 .remove(experimentID: "e"), .erase,
             ] as [ProfileChange.Operation] {
                 #expect(await !change(operation, if: isA))
@@ -117,8 +117,8 @@ extension StoreContract {
             let results = await context.store.applyAsOne([
                 ProfileChange(userID: "ada", operation: .replace(["e": "first"])),
                 ProfileChange(userID: "ben", operation: .replace(tooMany)),
-                ProfileChange(userID: "ada", operation: .merge(["e": "second"], onConflict: .replace)),
-                ProfileChange(userID: "ada", operation: .merge(["e": "third"], onConflict: .keep)),
+                ProfileChange(userID: "ada", operation: .save(["e": "second"], onConflict: .replace)),
+                ProfileChange(userID: "ada", operation: .save(["e": "third"], onConflict: .keep)),
             ])
             #expect(results.map { try? $0.get().existed } == [false, nil, true, true])
             #expect(results.map { try? $0.get().changed } == [true, nil, true, false])

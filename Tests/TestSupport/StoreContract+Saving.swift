@@ -9,9 +9,9 @@ extension StoreContract {
             #expect(profile == nil)
         },
         StoreContract("A merge keeps the experiments it does not name") { context in
-            let first = try await context.store.apply(.merge(["e1": "a", "e2": "b"], onConflict: .replace), to: "user")
+            let first = try await context.store.apply(.save(["e1": "a", "e2": "b"], onConflict: .replace), to: "user")
             let second = try await context.store.apply(
-                .merge(["e2": "c", "e3": "d"], onConflict: .replace), to: "user")
+                .save(["e2": "c", "e3": "d"], onConflict: .replace), to: "user")
             #expect(!first.existed && second.existed && second.changed)
             #expect(second.profile?.variations == ["e1": "a", "e2": "c", "e3": "d"])
             #expect(try context.reader.variations(of: "user") == ["e1": "a", "e2": "c", "e3": "d"])
@@ -20,7 +20,7 @@ extension StoreContract {
             let expected = Dictionary(
                 uniqueKeysWithValues: (0..<200).map { (Identifier("e\($0)"), Identifier("v\($0)")) })
             let changes = expected.map { experimentID, variationID in
-                ProfileChange(userID: "user", operation: .merge([experimentID: variationID], onConflict: .replace))
+                ProfileChange(userID: "user", operation: .save([experimentID: variationID], onConflict: .replace))
             }
             for result in await context.store.applyTogether(changes) {
                 _ = try result.get()
@@ -28,12 +28,12 @@ extension StoreContract {
             #expect(try context.reader.variations(of: "user") == expected)
         },
         StoreContract("A merge that keeps stores only what is missing") { context in
-            try await context.store.apply(.merge(["e1": "a"], onConflict: .replace), to: "user")
-            let kept = try await context.store.apply(.merge(["e1": "b", "e2": "c"], onConflict: .keep), to: "user")
+            try await context.store.apply(.save(["e1": "a"], onConflict: .replace), to: "user")
+            let kept = try await context.store.apply(.save(["e1": "b", "e2": "c"], onConflict: .keep), to: "user")
             #expect(kept.profile?.variations == ["e1": "a", "e2": "c"])
         },
         StoreContract("A replacement removes the experiments it does not name") { context in
-            try await context.store.apply(.merge(["e1": "a", "e2": "b"], onConflict: .replace), to: "user")
+            try await context.store.apply(.save(["e1": "a", "e2": "b"], onConflict: .replace), to: "user")
             let replaced = try await context.store.apply(.replace(["e2": "b", "e3": "c"]), to: "user")
             #expect(replaced.profile?.variations == ["e2": "b", "e3": "c"])
             #expect(try context.reader.variations(of: "user") == ["e2": "b", "e3": "c"])
@@ -46,20 +46,20 @@ extension StoreContract {
             #expect(again.existed && !again.changed)
         },
         StoreContract("Saving what is stored already changes nothing") { context in
-            try await context.store.apply(.merge(["e1": "a"], onConflict: .replace), to: "user")
+            try await context.store.apply(.save(["e1": "a"], onConflict: .replace), to: "user")
             let before = try context.reader.profile(of: "user")
             context.clock.advance(by: .seconds(5))
-            let again = try await context.store.apply(.merge(["e1": "a"], onConflict: .replace), to: "user")
+            let again = try await context.store.apply(.save(["e1": "a"], onConflict: .replace), to: "user")
             #expect(again.existed && !again.changed)
             #expect(again.profile == before)
             #expect(try context.reader.profile(of: "user") == before)
         },
         StoreContract("Each assignment has the times at which it was made and saved") { context in
             let start = context.clock.now
-            try await context.store.apply(.merge(["e1": "a"], onConflict: .replace), to: "user")
+            try await context.store.apply(.save(["e1": "a"], onConflict: .replace), to: "user")
             context.clock.advance(by: .seconds(5))
             let result = try await context.store.apply(
-                .merge(["e1": "b", "e2": "c"], onConflict: .replace), to: "user")
+                .save(["e1": "b", "e2": "c"], onConflict: .replace), to: "user")
             let assignment = result.profile?["e1"]
             #expect(assignment?.source == .saved)
             #expect(assignment?.assignedAt == start + 5_000)
@@ -71,9 +71,9 @@ extension StoreContract {
     static let overriding = [
         StoreContract("An override stays whatever is saved after it") { context in
             let store = context.store
-            try await store.apply(.merge(["e1": "a"], onConflict: .replace), to: "user")
+            try await store.apply(.save(["e1": "a"], onConflict: .replace), to: "user")
             try await store.apply(.override(experimentID: "e1", variationID: "forced"), to: "user")
-            try await store.apply(.merge(["e1": "b"], onConflict: .replace), to: "user")
+            try await store.apply(.save(["e1": "b"], onConflict: .replace), to: "user")
             try await store.apply(
                 .assign([.init(experimentID: "e1", variationID: "c", replacing: "forced")]), to: "user")
             let replaced = try await store.apply(.replace(["e1": "d", "e2": "e"]), to: "user")
@@ -89,7 +89,7 @@ extension StoreContract {
             try await context.store.apply(.override(experimentID: "e1", variationID: "forced"), to: "user")
             let removed = try await context.store.apply(.remove(experimentID: "e1"), to: "user")
             #expect(removed.changed && removed.profile == .empty)
-            let saved = try await context.store.apply(.merge(["e1": "a"], onConflict: .keep), to: "user")
+            let saved = try await context.store.apply(.save(["e1": "a"], onConflict: .keep), to: "user")
             #expect(saved.profile?.variations == ["e1": "a"])
         },
         StoreContract("An override can be changed by another one") { context in
@@ -101,7 +101,7 @@ extension StoreContract {
         },
         StoreContract("An override of the same variation keeps the time of the assignment") { context in
             let start = context.clock.now
-            try await context.store.apply(.merge(["e1": "a"], onConflict: .replace), to: "user")
+            try await context.store.apply(.save(["e1": "a"], onConflict: .replace), to: "user")
             context.clock.advance(by: .seconds(5))
             let result = try await context.store.apply(.override(experimentID: "e1", variationID: "a"), to: "user")
             #expect(result.profile?["e1"]?.source == .override)

@@ -60,7 +60,7 @@ extension StoreContract {
             context async throws in
             let store = context.store
             for hasProfile in [true, false] {
-                if hasProfile { try await store.apply(.merge(["e": "v"], onConflict: .replace), to: "ann") }
+                if hasProfile { try await store.apply(.save(["e": "v"], onConflict: .replace), to: "ann") }
                 for key in [ann, phone, bob] { try await store.merge(["e__0": "a"], into: key) }
                 try await store.apply(.erase, to: "ann")
                 #expect(

@@ -72,18 +72,27 @@ public enum AttributeTest: Sendable {
     /// The condition's value does not suit its match; the result is always unknown.
     case unsupportedValue
 
+    /// The values of `match` that ``init(match:value:)`` knows.
+    package static let matches = [
+        "exact", "exists", "substring", "gt", "ge", "lt", "le",
+        "semver_eq", "semver_gt", "semver_ge", "semver_lt", "semver_le",
+    ]
+
     /// - Returns: `nil` if `match` is not a test on an attribute's value.
     init?(match: String, value: JSONValue) {
         switch match {
         case "exact": self = Self.exact(value)
         case "exists": self = .exists
-        case "gt", "ge", "lt", "le": self = Self.order(Self.comparison(match), value)
         case "substring": self = value.string.map { .contains($0) } ?? .unsupportedValue
-        case "semver_eq", "semver_gt", "semver_ge", "semver_lt", "semver_le":
-            self =
-                value.string.flatMap { SemanticVersion($0) }
-                .map { .version(Self.comparison(String(match.dropFirst("semver_".count))), $0) } ?? .unsupportedValue
-        default: return nil
+        default:
+            if let comparison = Comparison(rawValue: match), comparison != .equal {
+                self = Self.order(comparison, value)
+            } else if match.hasPrefix("semver_"), let comparison = Comparison(rawValue: String(match.dropFirst(7))) {
+                self =
+                    value.string.flatMap { SemanticVersion($0) }.map { .version(comparison, $0) } ?? .unsupportedValue
+            } else {
+                return nil
+            }
         }
     }
 
@@ -98,16 +107,6 @@ public enum AttributeTest: Sendable {
     private static func order(_ comparison: Comparison, _ value: JSONValue) -> AttributeTest {
         if let text = value.string { return .moment(comparison, UTCInstant(rfc3339: text)?.description ?? text) }
         return value.usableNumber.map { .number(comparison, $0) } ?? .unsupportedValue
-    }
-
-    private static func comparison(_ match: String) -> Comparison {
-        switch match {
-        case "gt": .greater
-        case "ge": .greaterOrEqual
-        case "lt": .less
-        case "le": .lessOrEqual
-        default: .equal
-        }
     }
 
     /// Tests a value.
@@ -135,12 +134,12 @@ public enum AttributeTest: Sendable {
 
 extension AttributeTest {
     /// The relation that must hold between a value and that of the condition.
-    public enum Comparison: Sendable {
-        case equal
-        case greater
-        case greaterOrEqual
-        case less
-        case lessOrEqual
+    public enum Comparison: String, Sendable {
+        case equal = "eq"
+        case greater = "gt"
+        case greaterOrEqual = "ge"
+        case less = "lt"
+        case lessOrEqual = "le"
 
         @inlinable
         public func holds<Value: Comparable>(_ left: Value, _ right: Value) -> Bool {

@@ -76,23 +76,11 @@ extension AttributeTest {
         case .equalsString(let text): ("exact", .string(text))
         case .equalsBool(let bool): ("exact", .bool(bool))
         case .equalsNumber(let number): ("exact", .shortest(number))
-        case .number(let comparison, let number): (.string(comparison.name), .shortest(number))
-        case .moment(let comparison, let text): (.string(comparison.name), .string(text))
+        case .number(let comparison, let number): (.string(comparison.rawValue), .shortest(number))
+        case .moment(let comparison, let text): (.string(comparison.rawValue), .string(text))
         case .contains(let text): ("substring", .string(text))
-        case .version(let comparison, let version): (.string("semver_\(comparison.name)"), .string(version.text))
+        case .version(let comparison, let version): (.string("semver_\(comparison.rawValue)"), .string(version.text))
         case .unsupportedValue: (.null, .null)
-        }
-    }
-}
-
-extension AttributeTest.Comparison {
-    fileprivate var name: String {
-        switch self {
-        case .equal: "eq"
-        case .greater: "gt"
-        case .greaterOrEqual: "ge"
-        case .less: "lt"
-        case .lessOrEqual: "le"
         }
     }
 }

@@ -28,7 +28,7 @@ public enum AudienceRules {
             return fault("name", "`name` must be a string that is not empty; got \(ConditionRules.found(leaf["name"]))")
         }
         let match = leaf["match"] ?? .null
-        let matches = ConditionRules.matches + ["qualified"]
+        let matches = AttributeTest.matches + ["qualified"]
         guard let matchName = match.isNull ? "exact" : match.string, matches.contains(matchName) else {
             let list = matches.joined(separator: ", ")
             return fault("match", "`match` must be one of \(list); got \(ConditionRules.found(match))")
@@ -47,11 +47,6 @@ public enum AudienceRules {
 
 /// The rules that the conditions of audiences and of segments share.
 package enum ConditionRules {
-    package static let matches = [
-        "exact", "exists", "substring", "gt", "ge", "lt", "le",
-        "semver_eq", "semver_gt", "semver_ge", "semver_lt", "semver_le",
-    ]
-
     /// The members that a condition on an attribute may have.
     package static let members = ["type", "name", "match", "value"]
 

@@ -16,6 +16,14 @@ public struct Segment: Sendable {
         mentions = Mentions(audience: conditions)
     }
 
+    /// Decodes stored conditions; `null` if they are damaged.
+    public static func conditions(stored text: String) -> JSONValue {
+        (try? JSONParser(maximumDepth: 128).parse(text)) ?? .null
+    }
+
+    /// The conditions as stores keep them.
+    public var storedConditions: String { String(decoding: conditions.encoded(), as: UTF8.self) }
+
     /// Whether the conditions use an attribute.
     public func asks(for attribute: Identifier) -> Bool {
         mentions.attributes.contains(attribute)

@@ -52,7 +52,7 @@ struct ProfileEndpoints {
         let rule = try Request.conflictRule(request.query(knowing: ["on_conflict"]))
         let body = try request.profileBody()
         let change = ProfileChange(
-            userID: body.userID, operation: .merge(body.assignments, onConflict: rule),
+            userID: body.userID, operation: .save(body.assignments, onConflict: rule),
             condition: Self.condition(request, of: body.userID))
         submit(change, call) { _ in .ok }
     }

@@ -42,7 +42,7 @@ struct AgentProfileEndpoints {
         let map = try request.body.object("experimentBucketMap")
         let userID = try request.body.userID()
         guard let map else { throw AgentError(.badRequest, "missing \"experimentBucketMap\" in request payload") }
-        let change = ProfileChange(userID: userID, operation: .merge(try Self.assignments(map), onConflict: .replace))
+        let change = ProfileChange(userID: userID, operation: .save(try Self.assignments(map), onConflict: .replace))
         store.submit(change) { result in
             switch result {
             case .success: receiver(AgentResponse(.ok))

@@ -82,7 +82,7 @@ private struct UserProfileServiceEndpoints {
     }
 
     private func save(_ body: ProfileInput, _ rule: ProfileChange.ConflictRule, _ call: Call) {
-        let change = ProfileChange(userID: body.userID, operation: .merge(body.assignments, onConflict: rule))
+        let change = ProfileChange(userID: body.userID, operation: .save(body.assignments, onConflict: rule))
         store.submit(change) { result in
             switch result {
             case .success(let result): call.respond(json: ProfileJSON.encode(change.userID, result.profile))

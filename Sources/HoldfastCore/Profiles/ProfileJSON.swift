@@ -45,18 +45,6 @@ public enum ProfileJSON {
     }
 }
 
-extension Assignment.Source {
-    /// The name in the API.
-    public var name: String {
-        switch self {
-        case .saved: "saved"
-        case .bucketed: "bucketed"
-        case .override: "override"
-        case .merged: "merged"
-        }
-    }
-}
-
 /// Profiles as lines of NDJSON, for export and import.
 public enum ProfileLine {
     /// Encodes one line, with its line feed.
@@ -79,6 +67,6 @@ public enum ProfileLine {
         _ line: UnsafeRawBufferPointer, _ rule: ProfileChange.ConflictRule
     ) throws(CoreError) -> ProfileChange {
         let body = try ProfileInput(line, called: "the line")
-        return ProfileChange(userID: body.userID, operation: .merge(body.assignments, onConflict: rule))
+        return ProfileChange(userID: body.userID, operation: .save(body.assignments, onConflict: rule))
     }
 }

@@ -53,6 +53,16 @@ public struct AttributeRecord: Sendable, Hashable {
         self.init(bytes: bytes)
     }
 
+    /// Decodes the stored record of a user.
+    ///
+    /// - Throws: ``StorageError/damaged(reason:)``, which concerns only this user.
+    public init(stored bytes: [UInt8], of userID: Identifier) throws(StorageError) {
+        guard let record = AttributeRecord(checking: bytes) else {
+            throw .damaged(reason: "the stored attributes of '\(userID)' are damaged")
+        }
+        self = record
+    }
+
     /// Adopts the ``bytes`` of another record without validating them again.
     package init(trusting bytes: [UInt8]) {
         self.init(bytes: bytes)

@@ -38,8 +38,8 @@ public struct SegmentRules {
         }
         let match = leaf["match"] ?? .null
         let matchName = match.isNull ? "exact" : match.string ?? ""
-        guard ConditionRules.matches.contains(matchName) else {
-            let list = ConditionRules.matches.joined(separator: ", ")
+        guard AttributeTest.matches.contains(matchName) else {
+            let list = AttributeTest.matches.joined(separator: ", ")
             return refuse(
                 place.appending("match"), "`match` must be one of \(list); got \(ConditionRules.found(match))")
         }

@@ -1,4 +1,5 @@
 public import Bucketing
+import JSON
 
 /// A period in which an experiment's traffic allocation stayed the same in one project.
 ///
@@ -18,6 +19,17 @@ public struct AllocationPeriod: Sendable, Equatable {
         self.since = since
         self.allocation = allocation
     }
+
+    /// Decodes a stored period. A damaged allocation reads as empty, so that no counts are compared with it.
+    public init(number: Int64, sdkKey: String, since: Timestamp, stored allocation: String) {
+        let json = try? JSONParser().parse(allocation)
+        self.init(
+            number: number, sdkKey: sdkKey, since: since,
+            allocation: json.flatMap { try? TrafficAllocation(json: $0) } ?? TrafficAllocation(ranges: []))
+    }
+
+    /// The allocation as stores keep it.
+    public var storedAllocation: String { String(decoding: allocation.json.encoded(), as: UTF8.self) }
 
     /// The number of the period of exposures without a datafile.
     public static let unknown: Int64 = 0

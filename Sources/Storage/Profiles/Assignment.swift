@@ -11,6 +11,16 @@ public struct Assignment: Hashable, Sendable {
         case override = 3
         /// Taken over from the user's anonymous profile.
         case merged = 4
+
+        /// The name in the API and in the audit log.
+        public var name: String {
+            switch self {
+            case .saved: "saved"
+            case .bucketed: "bucketed"
+            case .override: "override"
+            case .merged: "merged"
+            }
+        }
     }
 
     public var variationID: Identifier

@@ -43,6 +43,17 @@ public struct ProfileRecord: Sendable, Hashable {
         try checkEntries()
     }
 
+    /// Decodes the stored record of a user.
+    ///
+    /// - Throws: ``StorageError/damaged(reason:)``, which concerns only this user.
+    public init(stored bytes: [UInt8], of userID: Identifier) throws(StorageError) {
+        do throws(ProfileRecordDamage) {
+            try self.init(checking: bytes)
+        } catch {
+            throw .damaged(reason: "the stored profile of '\(userID)' is damaged: \(error)")
+        }
+    }
+
     /// Adopts the ``bytes`` of another record and reads only their header.
     package init(trusting bytes: [UInt8]) throws(ProfileRecordDamage) {
         try self.init(header: bytes)

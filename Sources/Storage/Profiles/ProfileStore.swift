@@ -6,7 +6,7 @@ public struct ProfileChange: Sendable {
         /// Replaces the map. Stored overrides stay.
         case replace(ExperimentBucketMap)
         /// Sets the variation of each experiment in the map. Other experiments keep theirs, and stored overrides stay.
-        case merge(ExperimentBucketMap, onConflict: ConflictRule)
+        case save(ExperimentBucketMap, onConflict: ConflictRule)
         /// Stores decisions of this server, each unless the user has another variation by now.
         ///
         /// - Parameter decidedWith: the greatest datafile version, of all projects, that the decisions took into
@@ -72,7 +72,7 @@ extension ProfileChange.Operation {
     public var isErasure: Bool {
         switch self {
         case .erase, .eraseKeepingTotals: true
-        case .replace, .merge, .assign, .override, .remove: false
+        case .replace, .save, .assign, .override, .remove: false
         }
     }
 }

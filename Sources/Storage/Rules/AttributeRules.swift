@@ -15,10 +15,22 @@ public struct AttributeOutcome: Sendable {
 
 /// The rules of user attributes and their schema. Pure: no I/O.
 public enum AttributeRules {
+    /// Decodes the record that a change is about to be applied to. An unreadable one can still be removed.
+    ///
+    /// - Parameter bytes: `nil` if there is no record.
+    /// - Throws: ``StorageError/damaged(reason:)``
+    public static func stored(
+        _ bytes: [UInt8]?, for change: AttributeChange
+    ) throws(StorageError) -> AttributeRecord? {
+        guard let bytes else { return nil }
+        if case .removeAll = change.operation { return AttributeRecord(checking: bytes) ?? .empty }
+        return try AttributeRecord(stored: bytes, of: change.userID)
+    }
+
     /// Applies a change to a user's attributes.
     ///
     /// - Parameters:
-    ///   - stored: `nil` if there are none; ``AttributeRecord/empty`` for a damaged record that is to be removed.
+    ///   - stored: see ``stored(_:for:)``; `nil` if there is none.
     ///   - isDefined: whether the schema has an attribute of this number; called for those that are set.
     public static func apply<Failure>(
         _ change: AttributeChange, to stored: AttributeRecord?, isDefined: (UInt32) throws(Failure) -> Bool

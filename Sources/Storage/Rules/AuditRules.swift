@@ -54,7 +54,7 @@ extension AuditNote {
             self.init(.profileErase, of: "")
         case .eraseKeepingTotals:
             self.init(.profileErase, of: "", after: ["keep_totals": true])
-        case .replace, .merge, .assign:
+        case .replace, .save, .assign:
             return nil
         }
     }
@@ -81,7 +81,7 @@ extension AuditNote {
 
     private static func describe(_ assignment: Assignment?) -> JSONValue {
         guard let assignment else { return .null }
-        return ["variation_id": .string(assignment.variationID.string), "source": .string("\(assignment.source)")]
+        return ["variation_id": .string(assignment.variationID.string), "source": .string(assignment.source.name)]
     }
 
     /// Describes a forced variation, or with `nil` its removal.

@@ -12,7 +12,7 @@ public struct ProfileRules: Sendable {
         self.assignmentTTL = assignmentTTL
     }
 
-    /// Applies one change if its condition holds.
+    /// Applies one change if its condition holds. The switches below say what becomes of each kind of change.
     ///
     /// - Parameter anonymous: the profile of ``ProfileChange/Operation/assign(_:decidedWith:beside:)``, if there is
     ///   one.
@@ -69,7 +69,7 @@ public struct ProfileRules: Sendable {
                 assignment.source != .override && !map.contains(experimentID)
             }
             save(map, onConflict: .replace, in: &draft, at: now)
-        case .merge(let map, let rule):
+        case .save(let map, let rule):
             save(map, onConflict: rule, in: &draft, at: now)
         case .assign(let proposals, _, _):
             for proposal in proposals {
@@ -168,14 +168,14 @@ extension ProfileChange.Operation {
     /// them.
     fileprivate var minimumAssignments: Int {
         switch self {
-        case .replace(let map), .merge(let map, _): map.entries.count
+        case .replace(let map), .save(let map, _): map.entries.count
         case .assign, .override, .remove, .erase, .eraseKeepingTotals: 0
         }
     }
 
     fileprivate var maximumNewAssignments: Int {
         switch self {
-        case .replace(let map), .merge(let map, _): map.entries.count
+        case .replace(let map), .save(let map, _): map.entries.count
         case .assign(let proposals, _, _): proposals.count
         case .override: 1
         case .remove, .erase, .eraseKeepingTotals: 0
@@ -185,7 +185,7 @@ extension ProfileChange.Operation {
     /// Whether the operation creates a profile even if it is empty.
     fileprivate var makesEmptyProfile: Bool {
         switch self {
-        case .replace, .merge: true
+        case .replace, .save: true
         case .assign, .override, .remove, .erase, .eraseKeepingTotals: false
         }
     }

@@ -15,7 +15,7 @@ public struct StoreRules: Sendable {
     ///
     /// - Parameter author: `nil` for a change that is not recorded in the audit log.
     /// - Returns: `nil` if `records` lacks something; nothing has changed then.
-    /// - Throws: what ``ProfileRules/apply(_:to:at:)-(ProfileChange,_,_)`` throws, and ``StorageError/damaged(reason:)``
+    /// - Throws: what ``ProfileRules`` throw, and ``StorageError/damaged(reason:)``
     public func apply(
         _ change: ProfileChange, by author: Author?, to records: inout UserRecords, at now: Timestamp,
         _ tallies: inout TallyChanges
@@ -38,7 +38,7 @@ public struct StoreRules: Sendable {
             if records.hasStickyDocuments { records.write(.eraseStickyDocuments) }
         case .override:
             for stored in excluded { EventRules.exclude(stored, in: &records, &tallies) }
-        case .replace, .merge, .assign, .remove: break
+        case .replace, .save, .assign, .remove: break
         }
         // An erasure may have an effect that no profile shows, such as on a forced variation.
         if let author, !records.writes.isEmpty,
@@ -54,7 +54,7 @@ public struct StoreRules: Sendable {
         case .erase, .eraseKeepingTotals:
             [.profile, .forcedVariations, .exposures, .otherRecords, .stickyDocuments]
         case .override(let experimentID, _): [.profile, .exposure(experimentID: experimentID)]
-        case .replace, .merge, .assign, .remove: [.profile]
+        case .replace, .save, .assign, .remove: [.profile]
         }
     }
 
@@ -63,7 +63,7 @@ public struct StoreRules: Sendable {
         switch operation {
         case .erase: records.exposures
         case .override(let experimentID, _): records.exposure(to: experimentID).map { [$0] } ?? []
-        case .replace, .merge, .assign, .remove, .eraseKeepingTotals: []
+        case .replace, .save, .assign, .remove, .eraseKeepingTotals: []
         }
     }
 
@@ -111,6 +111,23 @@ public struct StoreRules: Sendable {
     }
 }
 
+/// What stores remember of erased users, for a while: a process may have received changes of a user before another one
+/// erased the user, and must not store them afterwards.
+public enum ErasureRules {
+    /// How long an erasure is remembered, in seconds. Changes that have waited longer are not stored.
+    public static let memory = 3_600.0
+
+    /// A hash of the user's id that is the same in all processes. It does not reveal the user.
+    public static func hash(_ userID: Identifier) -> Int64 {
+        var text = userID.string
+        return text.withUTF8 { bytes in
+            let bytes = UnsafeRawBufferPointer(bytes)
+            let (high, low) = (MurmurHash3.hash(bytes, seed: 2), MurmurHash3.hash(bytes, seed: 3))
+            return Int64(bitPattern: UInt64(high) << 32 | UInt64(low))
+        }
+    }
+}
+
 /// The result of forcing a variation.
 public struct ForcedVariationResult: Sendable {
     /// The variation that was forced before, if any.
@@ -122,7 +139,7 @@ extension ProfileChange {
     /// and is not recorded in the audit log.
     public var concernsProfileOnly: Bool {
         switch operation {
-        case .replace, .merge, .assign: true
+        case .replace, .save, .assign: true
         case .override, .remove, .erase, .eraseKeepingTotals: false
         }
     }

@@ -44,7 +44,7 @@ public struct UserRecords: Sendable {
         /// The record; `nil` if there is none.
         ///
         /// - Throws: ``StorageError/damaged(reason:)``
-        func get() throws(StorageError) -> Record? {
+        public func get() throws(StorageError) -> Record? {
             switch self {
             case .absent: return nil
             case .present(let record): return record
@@ -155,5 +155,38 @@ public struct UserRecords: Sendable {
 
     func exposure(to experimentID: Identifier) -> StoredExposure? {
         exposures.first { $0.exposure.experimentID == experimentID }
+    }
+}
+
+extension UserRecords.Stored {
+    /// - Parameter bytes: `nil` if there is no record.
+    private init(_ bytes: [UInt8]?, decode: ([UInt8]) throws(StorageError) -> Record) {
+        guard let bytes else {
+            self = .absent
+            return
+        }
+        do throws(StorageError) {
+            self = .present(try decode(bytes))
+        } catch {
+            self = .damaged(error)
+        }
+    }
+}
+
+extension UserRecords.Stored<ProfileRecord> {
+    /// Decodes what a store has of a user.
+    ///
+    /// - Parameter bytes: `nil` if there is no record.
+    public init(_ bytes: [UInt8]?, of userID: Identifier) {
+        self.init(bytes) { bytes throws(StorageError) in try ProfileRecord(stored: bytes, of: userID) }
+    }
+}
+
+extension UserRecords.Stored<AttributeRecord> {
+    /// Decodes what a store has of a user.
+    ///
+    /// - Parameter bytes: `nil` if there is no record.
+    public init(_ bytes: [UInt8]?, of userID: Identifier) {
+        self.init(bytes) { bytes throws(StorageError) in try AttributeRecord(stored: bytes, of: userID) }
     }
 }

@@ -46,6 +46,11 @@ final class Rows: @unchecked Sendable {
     }
 
     /// `nil` for NULL.
+    func optionalBytes(_ row: Int, _ column: Int32) -> [UInt8]? {
+        isNull(row, column) ? nil : bytes(row, column)
+    }
+
+    /// `nil` for NULL.
     func optionalText(_ row: Int, _ column: Int32) -> String? {
         isNull(row, column) ? nil : text(row, column)
     }

@@ -153,12 +153,12 @@ enum SegmentRows {
     static let delete = Statement("delete_segment", "DELETE FROM segments WHERE name = $1")
 
     static func put(_ segment: Segment) -> Query {
-        put(.text(segment.name.string), .text(String(decoding: segment.conditions.encoded(), as: UTF8.self)))
+        put(.text(segment.name.string), .text(segment.storedConditions))
     }
 
     static func decodeConditions(_ rows: Rows, _ row: Int) -> JSONValue? {
         guard row < rows.count else { return nil }
-        return (try? JSONParser(maximumDepth: 128).parse(rows.text(row, 1))) ?? .null
+        return Segment.conditions(stored: rows.text(row, 1))
     }
 }
 
@@ -225,9 +225,6 @@ enum AuditRows {
 /// erasure that still wait to be written; they must not restore the user. The server that erased the user keeps the
 /// order by itself. Ages are compared instead of times, because the clocks of hosts differ.
 enum ErasureRows {
-    /// How long an erasure is remembered, in seconds. Events that have waited longer are not stored.
-    static let memory = 3_600.0
-
     /// Selects the seconds since users were erased by other servers.
     static let ages = Statement(
         "erasure_ages",
@@ -244,14 +241,4 @@ enum ErasureRows {
         """)
     static let prune = Statement(
         "prune_erasures", "DELETE FROM erasures WHERE erased_at < clock_timestamp() - make_interval(secs => $1)")
-
-    /// A hash that is the same on all hosts. It does not reveal the user.
-    static func hash(_ userID: Identifier) -> Int64 {
-        var text = userID.string
-        return text.withUTF8 { bytes in
-            let bytes = UnsafeRawBufferPointer(bytes)
-            let (high, low) = (MurmurHash3.hash(bytes, seed: 2), MurmurHash3.hash(bytes, seed: 3))
-            return Int64(bitPattern: UInt64(high) << 32 | UInt64(low))
-        }
-    }
 }

@@ -1,5 +1,4 @@
 import Bucketing
-import JSON
 import Storage
 
 /// A row of the `tallies` table: a summand. Transactions insert rows, readers add them up, and a sweep replaces many
@@ -189,18 +188,15 @@ enum AllocationPeriodRows {
         insertAll(
             .texts(periods.map(\.experimentID.string)), .integers(periods.map(\.period.number)),
             .texts(periods.map(\.period.sdkKey)), .integers(periods.map(\.period.since)),
-            .texts(periods.map { String(decoding: $0.period.allocation.json.encoded(), as: UTF8.self) }))
+            .texts(periods.map(\.period.storedAllocation)))
     }
 
-    /// A damaged allocation reads as empty, so that no counts are compared with it.
     static func decode(_ rows: Rows, _ row: Int) -> Period {
-        let json = try? JSONParser().parse(rows.text(row, 4))
-        let allocation = json.flatMap { try? TrafficAllocation(json: $0) } ?? TrafficAllocation(ranges: [])
-        return (
+        (
             rows.identifier(row, 0),
             AllocationPeriod(
                 number: rows.integer(row, 1), sdkKey: rows.text(row, 2), since: rows.bounded(row, 3),
-                allocation: allocation)
+                stored: rows.text(row, 4))
         )
     }
 }

@@ -95,46 +95,8 @@ enum UserRows {
         return nodes
     }
 
-    static func decodeProfile(_ rows: Rows, _ row: Int, _ column: Int32) -> UserRecords.Stored<ProfileRecord> {
-        guard !rows.isNull(row, column) else { return .absent }
-        do throws(ProfileRecordDamage) {
-            return .present(try ProfileRecord(checking: rows.bytes(row, column)))
-        } catch {
-            let userID = rows.text(row, 0)
-            return .damaged(.damaged(reason: "the stored profile of '\(userID)' is damaged: \(error)"))
-        }
-    }
-
-    /// - Parameter bytes: `nil` if there are none.
-    static func decodeAttributes(
-        _ bytes: [UInt8]?, of userID: Identifier
-    ) -> UserRecords.Stored<AttributeRecord> {
-        guard let bytes else { return .absent }
-        do throws(StorageError) {
-            return .present(try decodeAttributes(bytes, of: userID))
-        } catch {
-            return .damaged(error)
-        }
-    }
-
-    /// - Throws: ``StorageError/damaged(reason:)`` if the record is damaged, which concerns only this user.
-    static func decodeAttributes(_ bytes: [UInt8], of userID: Identifier) throws(StorageError) -> AttributeRecord {
-        guard let record = AttributeRecord(checking: bytes) else {
-            throw .damaged(reason: "the stored attributes of '\(userID)' are damaged")
-        }
-        return record
-    }
-}
-
-extension UserRecords.Stored {
-    /// The record; `nil` if there is none.
-    ///
-    /// - Throws: ``StorageError/damaged(reason:)``
-    func record() throws(StorageError) -> Record? {
-        switch self {
-        case .absent: return nil
-        case .present(let record): return record
-        case .damaged(let error): throw error
-        }
+    /// The profile in a row that begins with the user's id.
+    static func profile(_ rows: Rows, _ row: Int, _ column: Int32) -> UserRecords.Stored<ProfileRecord> {
+        .init(rows.optionalBytes(row, column), of: rows.identifier(row, 0))
     }
 }

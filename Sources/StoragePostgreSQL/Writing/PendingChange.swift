@@ -16,6 +16,16 @@ final class ChangeStep {
     }
 }
 
+/// The result of a step or of a ``ProjectChange``. Each attempt of the transaction sets it again.
+final class Outcome<Value> {
+    var result: Result<Value, StorageError> = .failure(.closed)
+
+    /// - Parameter failure: why the transaction failed; `nil` if it is durable.
+    func result(unless failure: StorageError?) -> Result<Value, StorageError> {
+        failure.map { .failure($0) } ?? result
+    }
+}
+
 /// Changes that wait for a transaction, with one completion.
 final class PendingChange {
     /// Monotonic nanoseconds.

@@ -98,7 +98,7 @@ struct RoundEffects {
         add(goalEvents, GoalEventRows.insert)
         if !tallies.isEmpty { queries.append(TallyRows.insert(tallies)) }
         add(auditEntries, AuditRows.insert)
-        add(Set(erasedUsers.map(ErasureRows.hash)).sorted()) { ErasureRows.insert(.integers($0), .integer(server)) }
+        add(Set(erasedUsers.map(ErasureRules.hash)).sorted()) { ErasureRows.insert(.integers($0), .integer(server)) }
         if changesProjects { queries += [ProjectStateRow.changed(), ProjectStateRow.notify()] }
         return queries
     }

@@ -91,7 +91,7 @@ struct RoundNeeds {
 
     private func readingsOfErasures(_ server: Int64) -> [Reading] {
         guard !erasures.isEmpty else { return [] }
-        let hashes = Dictionary(erasures.map { (ErasureRows.hash($0), $0) }, uniquingKeysWith: { first, _ in first })
+        let hashes = Dictionary(erasures.map { (ErasureRules.hash($0), $0) }, uniquingKeysWith: { first, _ in first })
         return [
             (
                 ErasureRows.ages(.integers(hashes.keys.map { $0 }), .integer(server)),

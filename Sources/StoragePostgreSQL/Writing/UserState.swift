@@ -100,7 +100,7 @@ final class UserState {
     func fill(_ part: UserRecords.Part, _ records: inout UserRecords) -> Bool {
         switch part {
         case .profile: records.profile = profile
-        case .attributes: records.attributes = UserRows.decodeAttributes(attributes, of: userID)
+        case .attributes: records.attributes = .init(attributes, of: userID)
         // The round itself provides what all users share.
         case .definedAttributes, .periods: break
         case .otherRecords:

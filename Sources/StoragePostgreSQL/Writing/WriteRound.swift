@@ -92,7 +92,7 @@ final class WriteRound {
             return nil
         }
         let waited = Double(erasures.checkedAt &- min(receivedAt, erasures.checkedAt)) / 1e9
-        return waited > ErasureRows.memory || erasedFor <= waited
+        return waited > ErasureRules.memory || erasedFor <= waited
     }
 
     /// Records the erasure of a user, even if nothing was stored: events of the user may wait in another server.
@@ -242,8 +242,8 @@ final class WriteRound {
         for userID in userIDs { users[userID] = UserState(userID) }
         for row in rows.indices {
             users[rows.identifier(row, 0)]?.read(
-                version: rows.integer(row, 1), profile: UserRows.decodeProfile(rows, row, 2),
-                attributes: rows.isNull(row, 3) ? nil : rows.bytes(row, 3))
+                version: rows.integer(row, 1), profile: UserRows.profile(rows, row, 2),
+                attributes: rows.optionalBytes(row, 3))
         }
     }
 

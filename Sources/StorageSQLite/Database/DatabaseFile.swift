@@ -17,7 +17,7 @@ struct DatabaseFile: Sendable {
     /// "HdFt" in `PRAGMA application_id`, which marks a Holdfast database.
     private static let applicationID: Int64 = 0x4864_4674
     private static let pageSize = 1_024
-    static var version: Int64 { Int64(Migrations.all.count) }
+    static var version: Int64 { Int64(Migrations.sqlite.count) }
 
     /// Creates the file if it does not exist, and migrates an older one in one transaction. A file of another program or of
     /// a newer release is refused before anything is written to it.
@@ -107,7 +107,7 @@ struct DatabaseFile: Sendable {
         do {
             let version = try connection.integer("PRAGMA user_version")
             try checkVersion(version)
-            for step in Migrations.all.dropFirst(Int(version)) {
+            for step in Migrations.sqlite.dropFirst(Int(version)) {
                 try connection.execute(String(decoding: step, as: UTF8.self))
             }
             if version > 0, version < Self.version {

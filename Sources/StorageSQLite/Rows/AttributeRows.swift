@@ -15,7 +15,7 @@ enum AttributeRows {
 
     static func apply(_ change: AttributeChange, in transaction: WriteTransaction) throws -> AttributeChangeResult {
         try transaction.expectNotErased(change.userID)
-        let stored = try stored(for: change, on: transaction.connection)
+        let stored = try AttributeRules.stored(find(change.userID, on: transaction.connection), for: change)
         let outcome = try AttributeRules.apply(change, to: stored) { number throws(SQLiteError) in
             try AttributeSchemaRows.isDefined(number, on: transaction.connection)
         }
@@ -25,13 +25,6 @@ enum AttributeRows {
         case .delete: try erase(change.userID, in: transaction)
         }
         return outcome.result
-    }
-
-    private static func stored(for change: AttributeChange, on connection: Connection) throws -> AttributeRecord? {
-        guard let bytes = try find(change.userID, on: connection) else { return nil }
-        // An unreadable record can still be removed.
-        if case .removeAll = change.operation { return AttributeRecord(checking: bytes) ?? .empty }
-        return try decode(bytes, of: change.userID)
     }
 
     /// Stores a record; deletes the row of an empty one.
@@ -56,22 +49,14 @@ enum AttributeRows {
             .change { $0.bind(userID.string, at: 1) }
         if count > 0 { transaction.changedAttributes(of: userID) }
     }
-
-    /// - Throws: ``StorageError/damaged(reason:)`` if the row is damaged, which concerns only this user.
-    static func decode(_ bytes: [UInt8], of userID: Identifier) throws(StorageError) -> AttributeRecord {
-        guard let record = AttributeRecord(checking: bytes) else {
-            throw .damaged(reason: "the stored attributes of '\(userID)' are damaged")
-        }
-        return record
-    }
 }
 
 /// The `segments` table.
 enum SegmentRows {
     static func all(on connection: Connection) throws(SQLiteError) -> [Segment] {
         try connection.statement("SELECT name, conditions FROM segments").all { row in
-            guard let conditions = try? JSONParser(maximumDepth: 128).parse(row.text(1)) else { return nil }
-            return Segment(name: Identifier(row.text(0)), conditions: conditions)
+            let conditions = Segment.conditions(stored: row.text(1))
+            return conditions.isNull ? nil : Segment(name: Identifier(row.text(0)), conditions: conditions)
         }
     }
 
@@ -80,15 +65,14 @@ enum SegmentRows {
         try connection.statement("SELECT conditions FROM segments WHERE name = ?1").first {
             $0.bind(name.string, at: 1)
         } row: {
-            (try? JSONParser(maximumDepth: 128).parse($0.text(0))) ?? .null
+            Segment.conditions(stored: $0.text(0))
         }
     }
 
     static func put(_ segment: Segment, in transaction: WriteTransaction) throws(SQLiteError) {
-        let conditions = String(decoding: segment.conditions.encoded(), as: UTF8.self)
         try transaction.connection.statement("INSERT OR REPLACE INTO segments (name, conditions) VALUES (?1, ?2)").run {
             $0.bind(segment.name.string, at: 1)
-            $0.bind(conditions, at: 2)
+            $0.bind(segment.storedConditions, at: 2)
         }
         try transaction.changedProjects()
     }

@@ -84,13 +84,4 @@ enum ProfileRows {
             (Identifier($0.text(0)), $0.bytes(1))
         }
     }
-
-    /// - Throws: ``StorageError/damaged(reason:)`` if the row is damaged, which concerns only this user.
-    static func decode(_ bytes: [UInt8], of userID: Identifier) throws(StorageError) -> ProfileRecord {
-        do throws(ProfileRecordDamage) {
-            return try ProfileRecord(checking: bytes)
-        } catch {
-            throw .damaged(reason: "the stored profile of '\(userID)' is damaged: \(error)")
-        }
-    }
 }

@@ -38,8 +38,8 @@ extension WriteTransaction {
     private func read(_ part: UserRecords.Part, into records: inout UserRecords) throws(SQLiteError) {
         let userID = records.userID
         switch part {
-        case .profile: records.profile = try storedProfile(of: userID)
-        case .attributes: records.attributes = try storedAttributes(of: userID)
+        case .profile: records.profile = .init(try ProfileRows.find(userID, on: connection), of: userID)
+        case .attributes: records.attributes = .init(try AttributeRows.find(userID, on: connection), of: userID)
         case .definedAttributes: records.definedAttributes = try AttributeSchemaRows.numbers(on: connection)
         case .otherRecords: records.hasOtherRecords = try hasOtherRecords(userID)
         case .stickyDocuments: records.hasStickyDocuments = try hasStickyDocuments(userID)
@@ -62,26 +62,6 @@ extension WriteTransaction {
         case .goalEvent(let senderID):
             records.hasGoalEvent = try GoalEventRows.exists(userID, senderID: senderID, on: connection)
         case .periods(let experimentID): records.periods = try allocationPeriods(of: experimentID)
-        }
-    }
-
-    private func storedAttributes(
-        of userID: Identifier
-    ) throws(SQLiteError) -> UserRecords.Stored<AttributeRecord> {
-        guard let bytes = try AttributeRows.find(userID, on: connection) else { return .absent }
-        do throws(StorageError) {
-            return .present(try AttributeRows.decode(bytes, of: userID))
-        } catch {
-            return .damaged(error)
-        }
-    }
-
-    private func storedProfile(of userID: Identifier) throws(SQLiteError) -> UserRecords.Stored<ProfileRecord> {
-        guard let bytes = try ProfileRows.find(userID, on: connection) else { return .absent }
-        do throws(StorageError) {
-            return .present(try ProfileRows.decode(bytes, of: userID))
-        } catch {
-            return .damaged(error)
         }
     }
 

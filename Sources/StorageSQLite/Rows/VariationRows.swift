@@ -1,5 +1,4 @@
 import Bucketing
-import JSON
 import Storage
 
 /// The `variation_users` and `variation_goals` tables.
@@ -147,17 +146,8 @@ enum AllocationPeriodRows {
             $0.bind(experimentID.string, at: 1)
         } row: { row in
             AllocationPeriod(
-                number: row.integer(0), sdkKey: row.text(1), since: row.bounded(2),
-                allocation: decode(row.text(3)))
+                number: row.integer(0), sdkKey: row.text(1), since: row.bounded(2), stored: row.text(3))
         }
-    }
-
-    /// - Returns: an empty allocation if the text is damaged, so that no counts are compared with it.
-    private static func decode(_ text: String) -> TrafficAllocation {
-        guard let value = try? JSONParser().parse(text), let allocation = try? TrafficAllocation(json: value) else {
-            return TrafficAllocation(ranges: [])
-        }
-        return allocation
     }
 
     static func insert(
@@ -173,7 +163,7 @@ enum AllocationPeriodRows {
             $0.bind(period.number, at: 2)
             $0.bind(period.sdkKey, at: 3)
             $0.bind(period.since, at: 4)
-            $0.bind(String(decoding: period.allocation.json.encoded(), as: UTF8.self), at: 5)
+            $0.bind(period.storedAllocation, at: 5)
         }
         transaction.changed()
     }

@@ -8,8 +8,8 @@ import Storage
 /// Times are those of the monotonic clock, which all processes on the machine share. They are read within the
 /// transaction of the erasure, so that later erasures have later times.
 struct Erasures {
-    /// How long an erasure is remembered, in nanoseconds. Changes that have waited longer are not stored.
-    static let memory: UInt64 = 3_600_000_000_000
+    /// ``ErasureRules/memory`` in nanoseconds.
+    static let memory = UInt64(ErasureRules.memory * 1e9)
 
     /// When the transaction began.
     private var now: UInt64 = 0
@@ -52,7 +52,7 @@ struct Erasures {
 enum ErasureRows {
     static func insert(_ userID: Identifier, at time: UInt64, on connection: Connection) throws(SQLiteError) {
         try connection.statement("INSERT OR REPLACE INTO erasures (user_hash, erased_at) VALUES (?1, ?2)").run {
-            $0.bind(hash(userID), at: 1)
+            $0.bind(ErasureRules.hash(userID), at: 1)
             $0.bind(Int64(clamping: time), at: 2)
         }
     }
@@ -70,7 +70,7 @@ enum ErasureRows {
         _ userID: Identifier, from first: UInt64, to last: UInt64, on connection: Connection
     ) throws(SQLiteError) -> Bool {
         try connection.statement("SELECT 1 FROM erasures WHERE user_hash = ?1 AND erased_at BETWEEN ?2 AND ?3").first {
-            $0.bind(hash(userID), at: 1)
+            $0.bind(ErasureRules.hash(userID), at: 1)
             $0.bind(Int64(clamping: first), at: 2)
             $0.bind(Int64(clamping: last), at: 3)
         } row: { _ in
@@ -92,15 +92,5 @@ enum ErasureRows {
             $0.bind(Int64(limit), at: 3)
         }
         if count > 0 { transaction.changed() }
-    }
-
-    /// A hash that is the same in all processes. It does not reveal the user.
-    private static func hash(_ userID: Identifier) -> Int64 {
-        var text = userID.string
-        return text.withUTF8 { bytes in
-            let bytes = UnsafeRawBufferPointer(bytes)
-            let (high, low) = (MurmurHash3.hash(bytes, seed: 2), MurmurHash3.hash(bytes, seed: 3))
-            return Int64(bitPattern: UInt64(high) << 32 | UInt64(low))
-        }
     }
 }

@@ -69,7 +69,7 @@ final class Retention: @unchecked Sendable {
         var assignments = 0
         for (userID, bytes) in rows {
             // A damaged profile stays, so that reading it reports the damage.
-            guard let record = try? ProfileRows.decode(bytes, of: userID) else { continue }
+            guard let record = try? ProfileRecord(checking: bytes) else { continue }
             let rest = record.visible(at: now)
             if let rest {
                 try transaction.put(rest, for: userID, replacing: record)

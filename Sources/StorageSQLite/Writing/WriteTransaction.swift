@@ -64,7 +64,7 @@ final class WriteTransaction {
 
     /// Returns the stored profile of a user, including what has expired in it.
     func profile(of userID: Identifier) throws -> ProfileRecord? {
-        try ProfileRows.find(userID, on: connection).map { try ProfileRows.decode($0, of: userID) }
+        try ProfileRows.find(userID, on: connection).map { try ProfileRecord(stored: $0, of: userID) }
     }
 
     /// Whether the user almost certainly has no profile.

@@ -116,7 +116,7 @@ final class ImportedProfiles: ImportSink {
 
 extension ProfileInput {
     fileprivate func merge(_ rule: ProfileChange.ConflictRule) -> ProfileChange {
-        ProfileChange(userID: userID, operation: .merge(assignments, onConflict: rule))
+        ProfileChange(userID: userID, operation: .save(assignments, onConflict: rule))
     }
 }
 

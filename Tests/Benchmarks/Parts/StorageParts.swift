@@ -26,7 +26,7 @@ func memoryParts() throws -> [Part] {
         Part("rules-save") {
             count += 1
             let map: ExperimentBucketMap = ["10001": Identifier("\(20_000 + count % 10_000)"), "7001": "70011"]
-            let change = ProfileChange(userID: Samples.userID, operation: .merge(map, onConflict: .replace))
+            let change = ProfileChange(userID: Samples.userID, operation: .save(map, onConflict: .replace))
             if case .put(let saved)? = try? rules.apply(change, to: record, at: Timestamp(count)).effect {
                 record = saved
             }
@@ -57,7 +57,7 @@ private func save(to store: any Store) throws -> [Identifier] {
     let session = try BackgroundSession(store, label: "save")
     session.run { session in
         for userID in userIDs {
-            let operation = ProfileChange.Operation.merge(ExperimentBucketMap(Samples.map), onConflict: .replace)
+            let operation = ProfileChange.Operation.save(ExperimentBucketMap(Samples.map), onConflict: .replace)
             session.submit(ProfileChange(userID: userID, operation: operation)) { _ in stored.signal() }
         }
     }

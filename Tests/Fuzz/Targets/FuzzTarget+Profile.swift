@@ -43,7 +43,7 @@ extension FuzzTarget {
             guard let line else { return lines.append("too long") }
             do throws(CoreError) {
                 let change = try ProfileLine.change(from: line, onConflict: .keep)
-                guard case .merge(let map, _)? = change?.operation, let user = change?.userID else {
+                guard case .save(let map, _)? = change?.operation, let user = change?.userID else {
                     return lines.append("empty")
                 }
                 lines.append("\(user) \(map.entries)")
