@@ -22,7 +22,7 @@ import Testing
         configuration.appVersion = "1.0.0"
         configuration.backgroundPollingInterval = .seconds(1_800)
         configuration.listensToChanges = false
-        return try HoldfastClient(configuration: configuration, transport: server)
+        return try HoldfastClient(configuration: configuration, transport: server, clock: ManualClock())
     }
 
     @Test func `Initialize with a time-out, and show the feature if it is on`() async throws {

@@ -60,7 +60,7 @@ struct FlagsExample {
         let folder = try TemporaryDirectory()
         var configuration = HoldfastConfiguration(endpoint: Client.endpoint, directory: folder.url)
         configuration.listensToChanges = false
-        let client = try HoldfastClient(configuration: configuration, transport: server)
+        let client = try HoldfastClient(configuration: configuration, transport: server, clock: ManualClock())
         try await client.initializeAnonymously()
         try await client.login(userID: "ada")
         try await client.logout()

@@ -31,8 +31,9 @@ import Testing
         let server = StubServer { call throws(HoldfastError) in Client.usual(call) }
         let first: HoldfastError? = try await withCheckedThrowingContinuation { continuation in
             do throws(HoldfastError) {
-                try HoldfastClient.initialize(configuration: configuration, user: Self.ada, transport: server) {
-                    error in
+                try HoldfastClient.initialize(
+                    configuration: configuration, user: Self.ada, timeout: .seconds(60), transport: server
+                ) { error in
                     MainActor.assertIsolated()
                     continuation.resume(returning: error)
                 }
