@@ -65,17 +65,17 @@ static const struct embedded_file files[] = {
     {"Backups", (const unsigned char[]){
 #embed "../holdfast/holdfast.docc/Backups.md" suffix(, 0)
     }},
-    {"MovingIn", (const unsigned char[]){
-#embed "../holdfast/holdfast.docc/MovingIn.md" suffix(, 0)
+    {"MigrateToHoldfast", (const unsigned char[]){
+#embed "../holdfast/holdfast.docc/MigrateToHoldfast.md" suffix(, 0)
     }},
-    {"MovingFromRedis", (const unsigned char[]){
-#embed "../holdfast/holdfast.docc/MovingFromRedis.md" suffix(, 0)
+    {"MigrateFromRedis", (const unsigned char[]){
+#embed "../holdfast/holdfast.docc/MigrateFromRedis.md" suffix(, 0)
     }},
-    {"MovingFromTables", (const unsigned char[]){
-#embed "../holdfast/holdfast.docc/MovingFromTables.md" suffix(, 0)
+    {"MigrateFromTables", (const unsigned char[]){
+#embed "../holdfast/holdfast.docc/MigrateFromTables.md" suffix(, 0)
     }},
-    {"MovingFromGrowthBook", (const unsigned char[]){
-#embed "../holdfast/holdfast.docc/MovingFromGrowthBook.md" suffix(, 0)
+    {"MigrateFromGrowthBook", (const unsigned char[]){
+#embed "../holdfast/holdfast.docc/MigrateFromGrowthBook.md" suffix(, 0)
     }},
     {"Sizing", (const unsigned char[]){
 #embed "../holdfast/holdfast.docc/Sizing.md" suffix(, 0)
@@ -86,11 +86,11 @@ static const struct embedded_file files[] = {
     {"Limits", (const unsigned char[]){
 #embed "../holdfast/holdfast.docc/Limits.md" suffix(, 0)
     }},
-    {"Threats", (const unsigned char[]){
-#embed "../holdfast/holdfast.docc/Threats.md" suffix(, 0)
+    {"ThreatModel", (const unsigned char[]){
+#embed "../holdfast/holdfast.docc/ThreatModel.md" suffix(, 0)
     }},
-    {"Proof", (const unsigned char[]){
-#embed "../holdfast/holdfast.docc/Proof.md" suffix(, 0)
+    {"Testing", (const unsigned char[]){
+#embed "../holdfast/holdfast.docc/Testing.md" suffix(, 0)
     }},
     {"Architecture", (const unsigned char[]){
 #embed "../holdfast/holdfast.docc/Architecture.md" suffix(, 0)

@@ -13,7 +13,7 @@ struct ImportCommand: ParsableCommand {
             "Merges profiles from a file, of Holdfast or another system, into the database, while servers use it.",
         discussion: """
             What is refused makes the exit status 1. The first \(Refusals.limit) refusals are named on standard error \
-            with their lines, and the others counted. 'holdfast manual MovingIn' has the steps of a move.
+            with their lines, and the others counted. 'holdfast manual MigrateToHoldfast' has the steps of a move.
             """)
 
     @Argument(help: "The file; standard input if it is '-' or missing.")

@@ -4,7 +4,7 @@ import ProcessTestSupport
 import Testing
 
 /// Imports of other systems' formats, from real programs where Debian has them.
-@Suite struct MovingInTests {
+@Suite struct MigrateToHoldfastTests {
     private let directory: TemporaryDirectory
     private let database: String
 
@@ -31,7 +31,7 @@ import Testing
         }
         try redis.run(["RPUSH", "a-list", "1"])
         try redis.run(["SET", "not-a-profile", "1"])
-        let command = try Self.exportCommand(in: "MovingFromRedis.md")
+        let command = try Self.exportCommand(in: "MigrateFromRedis.md")
             .replacing(#/REDIS=.*/#, with: "REDIS='redis-cli -s \(redis.socket)'")
         try runAt("/bin/sh", ["-c", "cd '\(directory.path)'\n\(command)"])
         let imported = try Command(
@@ -54,7 +54,7 @@ import Testing
             ])
         }
         try redis.run(["SET", "other", "value"])
-        let command = try Self.exportCommand(in: "MovingFromGrowthBook.md")
+        let command = try Self.exportCommand(in: "MigrateFromGrowthBook.md")
             .replacing(#/REDIS=.*/#, with: "REDIS='redis-cli -s \(redis.socket)'")
         try runAt("/bin/sh", ["-c", "cd '\(directory.path)'\n\(command)"])
         let imported = try Command(
