@@ -10,8 +10,8 @@ struct Holdfast: ParsableCommand {
         commandName: "holdfast",
         abstract: "Keeps every user in the experiment variation they were first given.",
         discussion: """
-            Every option can also be given as an environment variable: HOLDFAST_ and its name in capitals, \
-            with '_' for '-'. The option goes before the variable.
+            Every option is also an environment variable: HOLDFAST_ and its name in capitals, with '_' for '-'. \
+            The option takes precedence.
             """,
         version: version,
         subcommands: [

@@ -9,8 +9,8 @@ struct CopyCommand: ParsableCommand {
         commandName: "copy",
         abstract: "Copies one database to another, and compares the two.",
         discussion: """
-            The target must be empty, or hold a copy that no server has used yet: an interrupted copy goes on, and one of \
-            a database that was changed since is brought up to date. Exits with 1 unless both are equal in the end. \
+            The target must be empty, or hold a copy that no server has used yet: an interrupted copy is continued, and an \
+            outdated one is updated. The exit status is 1 unless both are equal in the end. \
             'holdfast manual MoveFromSQLite' has the steps of a move.
             """)
 

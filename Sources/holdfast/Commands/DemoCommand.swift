@@ -20,7 +20,7 @@ struct DemoCommand: ParsableCommand {
         var users = 5
         try settings.apply(rate, "rate", in: 0...1_000, to: &users)
         var configuration = ServeConfiguration()
-        settings.apply(listen, "listen", to: &configuration.listen)
+        settings.apply(listen, "listen", to: &configuration.http.address)
         configuration.logLevel = .warning
         let directory = FileManager.default.temporaryDirectory.appendingPathComponent("holdfast-demo-\(getpid())")
         try FileManager.default.createDirectory(

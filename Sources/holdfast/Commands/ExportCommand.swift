@@ -9,7 +9,7 @@ import StorageSQLite
 struct ExportCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "export",
-        abstract: "Writes all profiles to standard output, one JSON object a line, while servers use the database.")
+        abstract: "Writes all profiles to standard output, one JSON object per line, while servers use the database.")
 
     @OptionGroup var database: DatabaseOptions
 

@@ -6,11 +6,11 @@ import HTTPServer
 /// Checks the health of a running server; for container health checks.
 struct HealthCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "health", abstract: "Asks a running server whether it is healthy; exit status 1 if not.")
+        commandName: "health", abstract: "Checks the health of a running server; exit status 1 if it is not healthy.")
 
     @Option(
         help: .init(
-            "The server's health resource (default: /health at HOLDFAST_LISTEN, or at 127.0.0.1:8080).",
+            "URL of the server's health check (default: /health at HOLDFAST_LISTEN, or at 127.0.0.1:8080).",
             valueName: "url"))
     var url: String?
 
@@ -43,7 +43,7 @@ struct HealthCommand: ParsableCommand {
 
     /// The health resource of a server that gets its address from the same environment.
     private static func defaultURL(_ settings: Settings) throws -> String {
-        var listen = ServeConfiguration().listen
+        var listen = ServeConfiguration().http.address
         settings.apply(nil, "listen", to: &listen)
         let address = try SocketAddress(resolving: listen)
         let port = address.port

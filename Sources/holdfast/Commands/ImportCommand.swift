@@ -10,10 +10,10 @@ struct ImportCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "import",
         abstract:
-            "Merges profiles from a file, of Holdfast or another system, into the database, while servers use it.",
+            "Merges profiles from a file, of Holdfast or another system, into the database while servers use it.",
         discussion: """
-            What is refused makes the exit status 1. The first \(Refusals.limit) refusals are named on standard error \
-            with their lines, and the others counted. 'holdfast manual MigrateToHoldfast' has the steps of a move.
+            The exit status is 1 if anything is refused. Standard error lists the first \(Refusals.limit) refusals with \
+            their lines, and counts the others. 'holdfast manual MigrateToHoldfast' has the steps of a migration.
             """)
 
     @Argument(help: "The file; standard input if it is '-' or missing.")
@@ -21,7 +21,7 @@ struct ImportCommand: ParsableCommand {
 
     @Option(
         help: .init(
-            "The format: \(ImportSource.names) (default: profiles, one JSON object a line).", valueName: "format"))
+            "The format: \(ImportSource.names) (default: profiles, one JSON object per line).", valueName: "format"))
     var from = ImportSource.profiles
 
     @OptionGroup var database: DatabaseOptions

@@ -1,6 +1,7 @@
 import ArgumentParser
 import Foundation
 import HTTPServer
+import HoldfastAPI
 import Storage
 
 /// Runs the server until SIGTERM or SIGINT. See ``ServeConfiguration`` for the defaults of the options.
@@ -15,24 +16,25 @@ struct ServeCommand: ParsableCommand {
 
     @OptionGroup var store: DatabaseOptions
 
-    @Option(help: .init("Connections to PostgreSQL of each event loop, 1 to 8 (default: 2).", valueName: "n"))
+    @Option(help: .init("Connections to PostgreSQL per event loop, 1 to 8 (default: 2).", valueName: "n"))
     var databaseConnections: String?
 
     @Option(
         help: .init(
-            "Time that PostgreSQL may take before its connection is closed (default: 10s).", valueName: "time"))
+            "Timeout for PostgreSQL, after which its connection is closed (default: 10s).", valueName: "time"))
     var databaseTimeout: String?
 
     @Flag(help: "Connect to PostgreSQL through a pooler in transaction mode.")
     var databasePooler = false
 
-    @Flag(help: "Refuse all changes, while the database is copied to another.")
+    @Flag(help: "Refuse all changes, for example while the database is copied.")
     var readOnly = false
 
     @Option(help: .init("A datafile, or a directory of them, to activate at the start.", valueName: "path"))
     var datafile: String?
 
-    @Option(help: .init("File of access tokens, 'scope name secret' a line; read again on SIGHUP.", valueName: "path"))
+    @Option(
+        help: .init("File of access tokens, one 'scope name secret' per line; reloaded on SIGHUP.", valueName: "path"))
     var tokensFile: String?
 
     @Option(
@@ -42,19 +44,19 @@ struct ServeCommand: ParsableCommand {
 
     @OptionGroup var profiles: ProfileRuleOptions
 
-    @Option(help: .init("How long an entry of the audit log is kept (default: 400d).", valueName: "time"))
+    @Option(help: .init("How long entries of the audit log are kept (default: 400d).", valueName: "time"))
     var auditRetention: String?
 
     @Option(help: .init("How long goal events are kept, at least 22d (default: forever).", valueName: "time"))
     var eventRetention: String?
 
-    @Option(help: .init("Datafiles of one project that are kept, at least 1 (default: 100).", valueName: "n"))
+    @Option(help: .init("Number of datafiles kept per project, at least 1 (default: 100).", valueName: "n"))
     var datafileHistory: String?
 
-    @Option(help: .init("Event loops, 1 to 128 (default: one for each core).", valueName: "n"))
+    @Option(help: .init("Number of event loops, 1 to 128 (default: one per core).", valueName: "n"))
     var eventLoops: String?
 
-    @Flag(help: "Share the address with another server of the same user.")
+    @Flag(help: "Share the address with another Holdfast server of the same user.")
     var reusePort = false
 
     @Option(help: .init("Memory for cached profiles (default: 64MiB).", valueName: "size"))
@@ -62,62 +64,66 @@ struct ServeCommand: ParsableCommand {
 
     @Option(
         help: .init(
-            "Size of the write-ahead log at which it is copied, 64KiB to 1GiB (default: 16MiB).", valueName: "size"))
+            "Size of the write-ahead log that starts a checkpoint, 64KiB to 1GiB (default: 16MiB).", valueName: "size"))
     var checkpointSize: String?
 
-    @Option(help: .init("Writes that may wait for their commit (default: 10000).", valueName: "n"))
+    @Option(help: .init("Maximum number of writes that wait for their commit (default: 10000).", valueName: "n"))
     var maxWaitingWrites: String?
 
     @Option(
         help: .init(
-            "Time that a write may wait for its commit before others are refused (default: 5s).", valueName: "time"))
+            "How long a write may wait for its commit before further writes are refused (default: 5s).",
+            valueName: "time"))
     var maxWriteWait: String?
 
-    @Option(help: .init("Time that a write waits for another process (default: 2s).", valueName: "time"))
+    @Option(help: .init("How long a write waits for the lock of another process (default: 2s).", valueName: "time"))
     var lockTimeout: String?
 
-    @Option(help: .init("Streams of changes open at once (default: 1000).", valueName: "n"))
+    @Option(help: .init("Maximum number of open streams of changes (default: 1000).", valueName: "n"))
     var maxChangeStreams: String?
 
     @Option(
         help: .init(
-            "Time between keep-alive comments on a stream of changes, to 30s (default: 15s).", valueName: "time"))
+            "Time between heartbeats on a stream of changes, 100ms to 30s (default: 15s).", valueName: "time"))
     var changeHeartbeat: String?
 
-    @Option(help: .init("Connections open at once (default: 10000).", valueName: "n"))
+    @Option(help: .init("Maximum number of open connections (default: 10000).", valueName: "n"))
     var maxConnections: String?
 
-    @Option(help: .init("Size of a request's header (default: 16KiB).", valueName: "size"))
+    @Option(help: .init("Maximum size of a request's header (default: 16KiB).", valueName: "size"))
     var maxHeaderSize: String?
 
-    @Option(help: .init("Size of a request's body, and of a line of an import (default: 1MiB).", valueName: "size"))
+    @Option(
+        help: .init("Maximum size of a request's body, and of a line of an import (default: 1MiB).", valueName: "size"))
     var maxBodySize: String?
 
     @Option(
-        help: .init("Memory for incomplete bodies and lines of all connections (default: 64MiB).", valueName: "size"))
+        help: .init(
+            "Maximum memory for incomplete bodies and lines of all connections (default: 64MiB).", valueName: "size"))
     var maxUnfinishedBodies: String?
 
     @Option(
         help: .init(
-            "Memory for unsent responses of one connection; further requests wait (default: 256KiB).",
+            "Maximum memory for unsent responses of one connection; further requests wait (default: 256KiB).",
             valueName: "size"))
     var maxWaitingResponses: String?
 
-    @Option(help: .init("Time for a request's header (default: 10s).", valueName: "time"))
+    @Option(help: .init("Timeout for receiving a request's header (default: 10s).", valueName: "time"))
     var headerTimeout: String?
 
-    @Option(help: .init("Time for a request's body (default: 30s).", valueName: "time"))
+    @Option(help: .init("Timeout for receiving a request's body (default: 30s).", valueName: "time"))
     var bodyTimeout: String?
 
-    @Option(help: .init("Time that a connection may be idle (default: 75s).", valueName: "time"))
+    @Option(help: .init("Timeout for idle connections (default: 75s).", valueName: "time"))
     var idleTimeout: String?
 
-    @Option(help: .init("Time that a client may stall while it receives a response (default: 30s).", valueName: "time"))
+    @Option(
+        help: .init("Timeout for a client that stalls while receiving a response (default: 30s).", valueName: "time"))
     var writeTimeout: String?
 
     @Option(
         help: .init(
-            "Time that an event loop may be behind before it refuses requests (default: 2s).", valueName: "time"))
+            "How far an event loop may lag before it refuses requests (default: 2s).", valueName: "time"))
     var maxLoopDelay: String?
 
     @Option(
@@ -138,10 +144,14 @@ struct ServeCommand: ParsableCommand {
             "Proxies whose X-Forwarded-For is trusted, such as 10.0.0.0/8,::1 (default: none).", valueName: "list"))
     var trustedProxies: String?
 
-    @Option(help: .init("auto, json or text (default: auto: text on a terminal).", valueName: "format"))
+    @Option(
+        help: .init("Log format: auto, json or text (default: auto, which is text on a terminal).", valueName: "format")
+    )
     var logFormat: String?
 
-    @Option(help: .init("trace, debug, info, notice, warning, error or critical (default: info).", valueName: "level"))
+    @Option(
+        help: .init(
+            "Log level: trace, debug, info, notice, warning, error or critical (default: info).", valueName: "level"))
     var logLevel: String?
 
     func run() throws {
@@ -152,39 +162,25 @@ struct ServeCommand: ParsableCommand {
     /// - Throws: ``Failure``, naming the setting that is wrong.
     private func configuration(_ settings: Settings) throws -> ServeConfiguration {
         var result = ServeConfiguration()
-        settings.apply(listen, "listen", to: &result.listen)
+        settings.apply(listen, "listen", to: &result.http.address)
         try store.apply(settings, to: &result.database)
         try settings.apply(databaseConnections, "database-connections", in: 1...8, to: &result.databaseConnections)
         try settings.apply(databaseTimeout, "database-timeout", to: &result.databaseTimeout)
         try settings.apply(databasePooler, "database-pooler", to: &result.databasePooler)
-        try settings.apply(readOnly, "read-only", to: &result.readOnly)
         settings.apply(tokensFile, "tokens-file", to: &result.tokensFile)
-        try settings.apply(corsOrigins, "cors-origins", to: &result.corsOrigins)
         settings.apply(datafile, "datafile", to: &result.datafile)
-        try profiles.apply(settings, to: &result.rules)
-        try settings.apply(auditRetention, "audit-retention", to: &result.auditRetention)
-        var retention = Period(seconds: 0)
-        let needed = Period(seconds: Double(EventRules.minimumRetention) / 1_000)
-        try settings.apply(eventRetention, "event-retention", in: needed...Period.longest, to: &retention)
-        if retention.seconds > 0 { result.eventRetention = retention }
-        try settings.apply(datafileHistory, "datafile-history", in: 1...1_000_000, to: &result.datafileHistory)
-        try settings.apply(eventLoops, "event-loops", in: 1...128, to: &result.eventLoops)
-        try settings.apply(reusePort, "reuse-port", to: &result.reusePort)
+        try settings.apply(eventLoops, "event-loops", in: 1...128, to: &result.http.eventLoops)
+        try settings.apply(reusePort, "reuse-port", to: &result.http.sharesAddress)
         try settings.apply(cacheSize, "cache-size", in: 0...Self.memory, to: &result.cacheSize)
         try settings.apply(
             checkpointSize, "checkpoint-size", in: 64 * ByteCount.KiB...ByteCount.GiB, to: &result.checkpointSize)
-        try settings.apply(maxWaitingWrites, "max-waiting-writes", in: 1...10_000_000, to: &result.maxWaitingWrites)
-        try settings.apply(maxWriteWait, "max-write-wait", to: &result.maxWriteWait)
         try settings.apply(lockTimeout, "lock-timeout", to: &result.lockTimeout)
-        try settings.apply(maxChangeStreams, "max-change-streams", in: 1...1_000_000, to: &result.maxChangeStreams)
-        let heartbeats = Period(seconds: 0.1)...Period(seconds: 30)
-        try settings.apply(changeHeartbeat, "change-heartbeat", in: heartbeats, to: &result.changeHeartbeat)
-        try applyLimits(settings, to: &result)
+        try apply(settings, to: &result.store)
+        try apply(settings, to: &result.services)
+        try apply(settings, to: &result.http.limits)
+        result.services.importLineBytes = result.http.limits.bodyBytes
         try settings.apply(orNone: shutdownDelay, "shutdown-delay", to: &result.shutdownDelay)
         try settings.apply(shutdownTimeout, "shutdown-timeout", to: &result.shutdownTimeout)
-        try settings.apply(noConsole, "no-console", to: &result.noConsole)
-        try settings.apply(accessLog, "access-log", to: &result.accessLog)
-        try settings.apply(trustedProxies, "trusted-proxies", to: &result.trustedProxies)
         try settings.apply(logFormat, "log-format", to: &result.logFormat)
         try settings.apply(logLevel, "log-level", to: &result.logLevel)
         return result
@@ -193,27 +189,49 @@ struct ServeCommand: ParsableCommand {
     /// The memory of the machine in bytes. A process that allocates more is killed.
     private static var memory: Int { Int(clamping: ProcessInfo.processInfo.physicalMemory) }
 
-    private func applyLimits(_ settings: Settings, to result: inout ServeConfiguration) throws {
-        try settings.apply(maxConnections, "max-connections", in: 1...1_000_000, to: &result.limits.connections)
+    private func apply(_ settings: Settings, to store: inout StoreSettings) throws {
+        try profiles.apply(settings, to: &store.rules)
+        try settings.apply(readOnly, "read-only", to: &store.isReadOnly)
+        var auditPeriod = Period(seconds: Double(store.auditRetention.components.seconds))
+        try settings.apply(auditRetention, "audit-retention", to: &auditPeriod)
+        store.auditRetention = .milliseconds(auditPeriod.milliseconds)
+        var eventPeriod = Period(seconds: 0)
+        let needed = Period(seconds: Double(EventRules.minimumRetention) / 1_000)
+        try settings.apply(eventRetention, "event-retention", in: needed...Period.longest, to: &eventPeriod)
+        if eventPeriod.seconds > 0 { store.eventRetention = eventPeriod.milliseconds }
+        try settings.apply(datafileHistory, "datafile-history", in: 1...1_000_000, to: &store.datafileHistory)
+        try settings.apply(maxWaitingWrites, "max-waiting-writes", in: 1...10_000_000, to: &store.waitingChanges)
+        try settings.apply(maxWriteWait, "max-write-wait", to: &store.waitingSeconds)
+    }
+
+    private func apply(_ settings: Settings, to services: inout Services.Options) throws {
+        try settings.apply(corsOrigins, "cors-origins", to: &services.allowedOrigins)
+        try settings.apply(maxChangeStreams, "max-change-streams", in: 1...1_000_000, to: &services.changeStreams)
+        let heartbeats = Period(seconds: 0.1)...Period(seconds: 30)
+        try settings.apply(changeHeartbeat, "change-heartbeat", in: heartbeats, to: &services.changeHeartbeat)
+        var leavesOutConsole = false
+        try settings.apply(noConsole, "no-console", to: &leavesOutConsole)
+        services.servesConsole = !leavesOutConsole
+        try settings.apply(accessLog, "access-log", to: &services.accessLog)
+        try settings.apply(trustedProxies, "trusted-proxies", to: &services.trustedProxies)
+    }
+
+    private func apply(_ settings: Settings, to limits: inout Limits) throws {
+        try settings.apply(maxConnections, "max-connections", in: 1...1_000_000, to: &limits.connections)
         for (option, name, range, path) in [
-            (maxHeaderSize, "max-header-size", ByteCount.KiB...ByteCount.GiB, \ServeConfiguration.limits.headerBytes),
-            (maxBodySize, "max-body-size", ByteCount.KiB...ByteCount.GiB, \.limits.bodyBytes),
-            (maxUnfinishedBodies, "max-unfinished-bodies", 0...ByteCount.TiB, \.limits.unfinishedBodyBytes),
-            (maxWaitingResponses, "max-waiting-responses", ByteCount.KiB...ByteCount.GiB, \.limits.bufferedOutputBytes),
+            (maxHeaderSize, "max-header-size", ByteCount.KiB...ByteCount.GiB, \Limits.headerBytes),
+            (maxBodySize, "max-body-size", ByteCount.KiB...ByteCount.GiB, \.bodyBytes),
+            (maxUnfinishedBodies, "max-unfinished-bodies", 0...ByteCount.TiB, \.unfinishedBodyBytes),
+            (maxWaitingResponses, "max-waiting-responses", ByteCount.KiB...ByteCount.GiB, \.bufferedOutputBytes),
         ] {
-            var size = ByteCount(bytes: result[keyPath: path])
+            var size = ByteCount(bytes: limits[keyPath: path])
             try settings.apply(option, name, in: range, to: &size)
-            result[keyPath: path] = size.bytes
+            limits[keyPath: path] = size.bytes
         }
-        for (option, name, path) in [
-            (headerTimeout, "header-timeout", \ServeConfiguration.limits.headerSeconds),
-            (bodyTimeout, "body-timeout", \.limits.bodySeconds), (idleTimeout, "idle-timeout", \.limits.idleSeconds),
-            (writeTimeout, "write-timeout", \.limits.writeSeconds),
-            (maxLoopDelay, "max-loop-delay", \.limits.loopDelaySeconds),
-        ] {
-            var period = Period(seconds: result[keyPath: path])
-            try settings.apply(option, name, to: &period)
-            result[keyPath: path] = period.seconds
-        }
+        try settings.apply(headerTimeout, "header-timeout", to: &limits.headerSeconds)
+        try settings.apply(bodyTimeout, "body-timeout", to: &limits.bodySeconds)
+        try settings.apply(idleTimeout, "idle-timeout", to: &limits.idleSeconds)
+        try settings.apply(writeTimeout, "write-timeout", to: &limits.writeSeconds)
+        try settings.apply(maxLoopDelay, "max-loop-delay", to: &limits.loopDelaySeconds)
     }
 }

@@ -38,12 +38,12 @@ final class Settings {
         try apply(option, name, Value.form, to: &value) { text in Value(setting: text).map { .some($0) } }
     }
 
-    /// Reads a time; `0` and `0s` mean none.
-    func apply(orNone option: String?, _ name: String, to value: inout Period) throws {
+    /// Reads a time in seconds; `0` and `0s` mean none.
+    func apply(orNone option: String?, _ name: String, to seconds: inout Double) throws {
         if let given = text(option, name), ["0", "0s"].contains(given) {
-            value = Period(seconds: 0)
+            seconds = 0
         } else {
-            try apply(option, name, to: &value)
+            try apply(option, name, to: &seconds)
         }
     }
 
@@ -68,6 +68,16 @@ final class Settings {
     ) throws {
         let form = "a time from \(range.lowerBound) to \(range.upperBound), such as 500ms, 10s, 15m, 12h or 90d"
         try apply(option, name, form, to: &value) { Period(setting: $0).flatMap { range.contains($0) ? $0 : nil } }
+    }
+
+    /// Reads a time in a range, in seconds.
+    func apply(
+        _ option: String?, _ name: String, in range: ClosedRange<Period> = Period.shortest...Period.longest,
+        to seconds: inout Double
+    ) throws {
+        var period = Period(seconds: seconds)
+        try apply(option, name, in: range, to: &period)
+        seconds = period.seconds
     }
 
     /// Reads a switch: an option turns it on, a variable may also say no.

@@ -4,10 +4,10 @@ import Storage
 
 /// The rules of profiles, for every command that writes them.
 struct ProfileRuleOptions: ParsableArguments {
-    @Option(help: .init("How long an assignment lives after it was last saved (default: forever).", valueName: "time"))
+    @Option(help: .init("Lifetime of an assignment after its last save (default: forever).", valueName: "time"))
     var assignmentTTL: String?
 
-    @Option(help: .init("Assignments of one profile (default: 1000).", valueName: "n"))
+    @Option(help: .init("Maximum number of assignments in a profile (default: 1000).", valueName: "n"))
     var maxAssignments: String?
 
     func apply(_ settings: Settings, to rules: inout ProfileRules) throws {

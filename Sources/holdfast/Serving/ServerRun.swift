@@ -26,10 +26,12 @@ struct ServerRun {
         let access = AccessControl(tokens: try ConfigurationError.wrapping { try tokens?.read() ?? [] })
         try refuseOpenAddress(access)
         let notifier = try ServiceNotifier(environment: settings.environment, logger: logger)
-        let signals = Signals(delay: configuration.shutdownDelay.seconds)
+        let signals = Signals(delay: configuration.shutdownDelay)
 
         warnOfUnknownVariables()
-        if let shortage = DescriptorLimit.raise(for: configuration.limits.connections) { logger.warning("\(shortage)") }
+        if let shortage = DescriptorLimit.raise(for: configuration.http.limits.connections) {
+            logger.warning("\(shortage)")
+        }
         let store = try openStore()
         let audit = try BackgroundSession(store, label: "signals")
         signals.onHangUp { [logger] in
@@ -38,27 +40,19 @@ struct ServerRun {
         }
         let projects = try ProjectCatalog(store: store, logger: logger)
         let loaded = try configuration.datafile.map { try DatafileSource(path: $0).load(into: projects) } ?? []
-        var options = Services.Options()
-        options.accessLog = configuration.accessLog
-        options.trustedProxies = configuration.trustedProxies
-        options.servesConsole = !configuration.noConsole
-        options.allowedOrigins = configuration.corsOrigins
-        options.importLineBytes = configuration.limits.bodyBytes
-        options.changeStreams = configuration.maxChangeStreams
-        options.changeHeartbeat = configuration.changeHeartbeat.seconds
         let services = Services(
             store: store, projects: projects, events: try EventQueue(store: store), access: access,
             build: BuildInfo(version: Holdfast.version, startedAt: Date().timeIntervalSince1970), logger: logger,
-            options: options)
+            options: configuration.services)
         let server = try listen(services)
         logger.info(
             "listening",
             metadata: [
                 "address": "http://\(server.address)", "database": "\(configuration.database)",
                 "profiles": .stringConvertible(store.metrics().profiles),
-                "event_loops": .stringConvertible(configuration.eventLoops),
+                "event_loops": .stringConvertible(configuration.http.eventLoops),
                 "datafiles": "\(loaded.joined(separator: ","))", "tokens": access.isOpen ? "none" : "required",
-                "read_only": .stringConvertible(configuration.readOnly),
+                "read_only": .stringConvertible(configuration.store.isReadOnly),
                 "version": "\(Holdfast.version)",
                 "pid": .stringConvertible(getpid()),
             ])
@@ -68,7 +62,7 @@ struct ServerRun {
         logger.notice("stopping", metadata: ["signal": "\(name)"])
         services.readiness.shutDown()
         // After the last response, copying the write-ahead log into the database takes further time.
-        notifier?.stopping(within: configuration.shutdownDelay.seconds + configuration.shutdownTimeout.seconds + 60)
+        notifier?.stopping(within: configuration.shutdownDelay + configuration.shutdownTimeout + 60)
         signals.waitForDelay()
         stop(server, services)
     }
@@ -98,7 +92,7 @@ struct ServerRun {
             return server
         } catch {
             services.store.close()
-            let failure = Failure("cannot serve at \(configuration.listen): \(error)")
+            let failure = Failure("cannot serve at \(configuration.http.address): \(error)")
             // A port below 1024, for example.
             if let error = error as? SystemError, error.code == EACCES { throw ConfigurationError(reason: failure) }
             throw failure
@@ -109,7 +103,7 @@ struct ServerRun {
     private func refuseOpenAddress(_ access: AccessControl) throws {
         let address: SocketAddress
         do throws(SocketAddressError) {
-            address = try SocketAddress(resolving: configuration.listen)
+            address = try SocketAddress(resolving: configuration.http.address)
         } catch {
             if error.isTemporary { throw error }
             throw ConfigurationError(reason: error)
@@ -156,8 +150,8 @@ struct ServerRun {
     /// Completes requests in flight, commits accepted writes, and releases everything.
     private func stop(_ server: HTTPServer, _ services: Services) {
         services.changes.close()
-        let deadline = DispatchTime.now() + configuration.shutdownTimeout.seconds
-        server.stop(within: configuration.shutdownTimeout.seconds)
+        let deadline = DispatchTime.now() + configuration.shutdownTimeout
+        server.stop(within: configuration.shutdownTimeout)
         server.wait()
         let lost = services.events.waitUntilStored(before: deadline)
         if lost > 0 {
@@ -166,17 +160,6 @@ struct ServerRun {
         services.store.close()
         services.refusals.flush()
         logger.notice("stopped")
-    }
-}
-
-extension ServeConfiguration {
-    var http: HTTPServer.Configuration {
-        var http = HTTPServer.Configuration()
-        http.address = listen
-        http.eventLoops = eventLoops
-        http.sharesAddress = reusePort
-        http.limits = limits
-        return http
     }
 }
 

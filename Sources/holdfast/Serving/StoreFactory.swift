@@ -1,3 +1,4 @@
+import HTTPServer
 import Logging
 import Storage
 import StorageSQLite
@@ -11,14 +12,14 @@ enum StoreFactory {
     /// - Throws: `DatabaseError` when the database cannot be used.
     static func open(_ configuration: ServeConfiguration, _ logger: Logger) throws -> any Store {
         let store = try openToWrite(configuration, logger)
-        return configuration.readOnly ? try ReadOnlyStore(store) : store
+        return configuration.store.isReadOnly ? try ReadOnlyStore(store) : store
     }
 
     private static func openToWrite(_ configuration: ServeConfiguration, _ logger: Logger) throws -> any Store {
         guard !configuration.database.isPostgreSQL else { return try openPostgreSQL(configuration, logger) }
-        var options = SQLiteConfiguration(path: configuration.database.text, configuration.storeSettings)
-        options.lockTimeout = configuration.lockTimeout.seconds
-        options.cacheBytes = configuration.cacheSize.bytes / configuration.eventLoops
+        var options = SQLiteConfiguration(path: configuration.database.text, configuration.store)
+        options.lockTimeout = configuration.lockTimeout
+        options.cacheBytes = configuration.cacheSize.bytes / configuration.http.eventLoops
         options.checkpointPages = configuration.checkpointSize.bytes / 1_024
         options.report = { $0.log(to: logger) }
         return try SQLiteStore(options)
@@ -72,10 +73,10 @@ enum StoreFactory {
         private static func openPostgreSQL(
             _ configuration: ServeConfiguration, _ logger: Logger
         ) throws -> any Store {
-            var options = PostgreSQLConfiguration(url: configuration.database.text, configuration.storeSettings)
+            var options = PostgreSQLConfiguration(url: configuration.database.text, configuration.store)
             options.isPooled = configuration.databasePooler
             options.connectionsPerSession = configuration.databaseConnections
-            options.statementTimeout = configuration.databaseTimeout.seconds
+            options.statementTimeout = configuration.databaseTimeout
             options.report = { (failure: String?) in
                 let event = failure.map(StoreEvent.writesFail) ?? .writesSucceed
                 event.log(to: logger)
@@ -112,21 +113,6 @@ enum StoreFactory {
             throw withoutPostgreSQL
         }
     #endif
-}
-
-extension ServeConfiguration {
-    /// What every store is configured with.
-    fileprivate var storeSettings: StoreSettings {
-        var settings = StoreSettings()
-        settings.rules = rules
-        settings.waitingChanges = maxWaitingWrites
-        settings.waitingSeconds = maxWriteWait.seconds
-        settings.isReadOnly = readOnly
-        settings.auditRetention = .milliseconds(auditRetention.milliseconds)
-        settings.datafileHistory = datafileHistory
-        settings.eventRetention = eventRetention?.milliseconds
-        return settings
-    }
 }
 
 /// The setting of `--database`: a file, or a connection string of PostgreSQL.
