@@ -1,5 +1,4 @@
 import ArgumentParser
-import Foundation
 
 /// The program's entry. Each subcommand is a type of its own in `Commands/`.
 @main
@@ -26,7 +25,7 @@ struct Holdfast: ParsableCommand {
             try command.run()
         } catch let error as ConfigurationError {
             // ArgumentParser would exit with status 1.
-            FileHandle.standardError.write(Data("Error: \(error.reason)\n".utf8))
+            OpenFile.printError("Error: \(error.reason)\n")
             exit(withError: ExitCode.configuration)
         } catch {
             exit(withError: error)

@@ -1,6 +1,7 @@
 import ArgumentParser
 import Dispatch
-import Foundation
+import FoundationEssentials
+import Glibc
 import Storage
 
 /// Copies one database to another. Each is a SQLite file or a PostgreSQL database.
@@ -46,7 +47,7 @@ struct CopyCommand: ParsableCommand {
 
     /// Describes a table as it was read back from both databases.
     private func line(_ comparison: StoreCopy.Comparison) -> String {
-        let name = comparison.table.rawValue.padding(toLength: 18, withPad: " ", startingAt: 0)
+        let name = comparison.table.rawValue.padded(to: 18)
         let sides = comparison.isEqual ? [comparison.source] : [comparison.source, comparison.target]
         let texts = sides.map { side in
             let digits = String(side.value, radix: 16)
@@ -76,6 +77,6 @@ private final class CopiedRows {
     }
 
     private func show(_ text: String) {
-        FileHandle.standardError.write(Data(text.utf8))
+        OpenFile.printError(text)
     }
 }

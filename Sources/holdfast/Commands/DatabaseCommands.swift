@@ -1,6 +1,7 @@
 import ArgumentParser
 import Dispatch
-import Foundation
+import FoundationEssentials
+import Glibc
 import StorageSQLite
 
 /// Makes a consistent copy of the database while servers use it.
@@ -53,7 +54,7 @@ final class CopyProgress {
         timer.setEventHandler {
             // The copy has no free pages, so it can be smaller than the source.
             let text = "\(Self.mebibytes(copy)) of at most \(Self.mebibytes(source)) MiB\r"
-            FileHandle.standardError.write(Data(text.utf8))
+            OpenFile.printError(text)
         }
         timer.resume()
         self.timer = timer

@@ -1,5 +1,5 @@
 import ArgumentParser
-import Foundation
+import FoundationEssentials
 import HoldfastCore
 
 /// Commands for datafiles that need no server.
@@ -25,7 +25,7 @@ struct DatafileCheckCommand: ParsableCommand {
                     + "\(summary.flags) flags, \(summary.audiences) audiences"
                     + (summary.sdkKey.map { ", SDK key \($0)" } ?? ""))
         } catch {
-            FileHandle.standardError.write(Data("\(file) is not usable:\n\(error)\n".utf8))
+            OpenFile.printError("\(file) is not usable:\n\(error)\n")
             throw ExitCode(1)
         }
     }
@@ -59,24 +59,29 @@ struct DatafileSource {
         let url = URL(fileURLWithPath: path)
         guard FileManager.default.fileExists(atPath: path) else { throw Failure("there is no datafile \(path)") }
         guard FileManager.default.directoryExists(atPath: path) else { return [url] }
-        let files = try FileManager.default.contentsOfDirectory(at: url, includingPropertiesForKeys: nil)
-            .filter { $0.pathExtension == "json" }.sorted { $0.path < $1.path }
+        let names: [String]
+        do {
+            names = try FileManager.default.contentsOfDirectory(atPath: path)
+        } catch {
+            throw Failure("the directory \(path) cannot be read: \(error)")
+        }
+        let files = names.sorted().map { url.appending(path: $0) }.filter { $0.pathExtension == "json" }
         guard !files.isEmpty else { throw Failure("the directory \(path) has no *.json file") }
         return files
     }
 
     static func read(_ file: URL) throws -> [UInt8] {
         do {
-            return Array(try Data(contentsOf: file))
+            return try OpenFile.content(of: file.path)
         } catch {
-            throw Failure("\(file.path) cannot be read: \(error.localizedDescription)")
+            throw Failure("\(file.path) cannot be read: \(error)")
         }
     }
 }
 
 extension FileManager {
     func directoryExists(atPath path: String) -> Bool {
-        var isDirectory: ObjCBool = false
-        return fileExists(atPath: path, isDirectory: &isDirectory) && isDirectory.boolValue
+        var isDirectory = false
+        return fileExists(atPath: path, isDirectory: &isDirectory) && isDirectory
     }
 }

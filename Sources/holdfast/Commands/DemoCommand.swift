@@ -1,5 +1,7 @@
 import ArgumentParser
-import Foundation
+import Dispatch
+import FoundationEssentials
+import Glibc
 import HTTPServer
 import Logging
 
@@ -36,7 +38,7 @@ struct DemoCommand: ParsableCommand {
             print("The console is at http://\(address)/console/ and needs no token.")
             print("Users arrive while this runs. Ctrl+C ends it and deletes everything.")
             fflush(nil)
-            Thread.detachNewThread { [users] in traffic.run(usersPerSecond: users) }
+            DispatchQueue(label: "traffic").async { [users] in traffic.run(usersPerSecond: users) }
         }
     }
 }

@@ -1,6 +1,7 @@
 import ArgumentParser
 import struct Bucketing.Identifier
-import Foundation
+import FoundationEssentials
+import Glibc
 import HoldfastCore
 import Storage
 import StorageSQLite
@@ -42,9 +43,9 @@ struct ExportCommand: ParsableCommand {
             }
             let lines = page.profiles.flatMap { ProfileLine.encode($0.userID, $0.profile, detail: detail) }
             do {
-                try FileHandle.standardOutput.write(contentsOf: Data(lines))
+                try OpenFile.standardOutput.write(lines)
             } catch {
-                throw Failure("standard output cannot be written: \(error.localizedDescription)")
+                throw Failure("standard output cannot be written: \(error)")
             }
             progress.add(page.profiles.count)
             last = page.end
@@ -76,6 +77,6 @@ final class Progress {
     }
 
     private func show(end: String) {
-        FileHandle.standardError.write(Data("\(verb) \(count) profiles\(end)".utf8))
+        OpenFile.printError("\(verb) \(count) profiles\(end)")
     }
 }

@@ -1,5 +1,5 @@
 import ArgumentParser
-import Foundation
+import FoundationEssentials
 import Glibc
 import HTTPServer
 
@@ -38,7 +38,7 @@ struct HealthCommand: ParsableCommand {
             throw Failure("\(address) does not respond: \(error)")
         }
         guard response.status == 200 else { throw Failure("\(address) responds \(response.status): \(response.body)") }
-        print(response.body.trimmingCharacters(in: .newlines))
+        print(response.body, terminator: response.body.last?.isNewline == true ? "" : "\n")
     }
 
     /// The health resource of a server that gets its address from the same environment.

@@ -1,5 +1,5 @@
 import ArgumentParser
-import Foundation
+import FoundationEssentials
 import HoldfastCore
 import Logging
 import Storage
@@ -52,8 +52,8 @@ struct ImportCommand: ParsableCommand {
             dryRun ? ImportPreview(session, rules, keep: keep) : ImportedProfiles(session, keep: keep)
         var unreadable: String?
         do throws(Failure) {
-            while sink.failure == nil, let data = try input.read() {
-                data.withUnsafeBytes { bytes in reader.append(bytes) { sink.take($0) } }
+            while sink.failure == nil, let bytes = try input.read() {
+                bytes.withUnsafeBytes { bytes in reader.append(bytes) { sink.take($0) } }
             }
             reader.end { sink.take($0) }
         } catch {
@@ -63,7 +63,7 @@ struct ImportCommand: ParsableCommand {
         if let failure = sink.failure ?? unreadable {
             throw Failure("\(failure); \(dryRun ? 0 : sink.imported) \(from.elements) were imported")
         }
-        for note in reader.notes { FileHandle.standardError.write(Data("\(note)\n".utf8)) }
+        for note in reader.notes { OpenFile.printError("\(note)\n") }
         print(sink.summary)
         if sink.refused > 0 { throw ExitCode(1) }
     }
@@ -189,7 +189,7 @@ struct ImportFormatOptions: ParsableArguments {
 /// The file or standard input that is imported.
 struct ImportInput {
     private let name: String
-    private let handle: FileHandle
+    private let handle: OpenFile
 
     /// - Throws: ``Failure`` if the file cannot be read.
     init(_ file: String?) throws {
@@ -202,23 +202,23 @@ struct ImportInput {
             throw Failure("the import must be a file; \(file) is a directory")
         }
         do {
-            handle = try FileHandle(forReadingFrom: URL(fileURLWithPath: file))
+            handle = try OpenFile(path: file)
         } catch {
             throw Self.unreadable(file, error)
         }
     }
 
     /// Returns the next piece; `nil` at the end.
-    func read() throws(Failure) -> Data? {
+    func read() throws(Failure) -> [UInt8]? {
         do {
-            let data = try handle.read(upToCount: 256 * 1024)
-            return data?.isEmpty == true ? nil : data
+            let bytes = try handle.read(upToCount: 256 * 1024)
+            return bytes.isEmpty ? nil : bytes
         } catch {
             throw Self.unreadable(name, error)
         }
     }
 
-    private static func unreadable(_ name: String, _ error: any Error) -> Failure {
-        Failure("\(name) cannot be read: \(error.localizedDescription)")
+    private static func unreadable(_ name: String, _ error: Failure) -> Failure {
+        Failure("\(name) cannot be read: \(error)")
     }
 }

@@ -1,6 +1,5 @@
 import Bucketing
 import Dispatch
-import Foundation
 import HoldfastCore
 import Storage
 import Synchronization
@@ -110,7 +109,7 @@ final class ImportedProfiles: ImportSink {
         for _ in 0..<Self.window { places.wait() }
         for _ in 0..<Self.window { places.signal() }
         progress.finish()
-        FileHandle.standardError.write(Data(outcome.withLock { $0.refusals.text() }.utf8))
+        OpenFile.printError(outcome.withLock { $0.refusals.text() })
     }
 }
 
@@ -220,7 +219,7 @@ final class ImportPreview: ImportSink {
         if counts.overwritten > overwritten.count {
             text += "\(counts.overwritten - overwritten.count) more assignments would be overwritten\n"
         }
-        FileHandle.standardError.write(Data(text.utf8))
+        OpenFile.printError(text)
     }
 }
 

@@ -1,6 +1,5 @@
 import ArgumentParser
 import CEmbedded
-import Foundation
 import HoldfastCore
 
 /// Prints the manual in the terminal: a table of contents, or one article.
@@ -26,8 +25,9 @@ enum Manual {
 
         init(_ topic: String, _ content: String) {
             self.topic = topic
-            text = content.replacing(#/<doc:(\w+)>/#) { "`holdfast manual \($0.output.1)`" }
-                .trimmingCharacters(in: .newlines)
+            var text = content.replacing(#/<doc:(\w+)>/#) { "`holdfast manual \($0.output.1)`" }
+            while text.last?.isNewline == true { text.removeLast() }
+            self.text = text
         }
 
         /// The paragraph below the title.
@@ -51,7 +51,7 @@ enum Manual {
     static var contents: String {
         let width = articles.map(\.topic.count).max() ?? 0
         let lines = articles.map { article in
-            "  " + article.topic.padding(toLength: width + 2, withPad: " ", startingAt: 0) + article.summary
+            "  " + article.topic.padded(to: width + 2) + article.summary
         }
         return (["Print an article with: holdfast manual TOPIC", ""] + lines).joined(separator: "\n")
     }
@@ -70,5 +70,12 @@ enum Manual {
         }
         let choices = candidates.isEmpty || wanted.isEmpty ? topics : candidates.map(\.topic)
         throw Failure("\(required); choose one of \(choices.joined(separator: ", "))")
+    }
+}
+
+extension String {
+    /// With spaces at the end, as many as it takes to fill a column.
+    func padded(to width: Int) -> String {
+        self + String(repeating: " ", count: max(0, width - count))
     }
 }

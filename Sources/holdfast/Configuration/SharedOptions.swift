@@ -1,5 +1,5 @@
 import ArgumentParser
-import Foundation
+import FoundationEssentials
 import Storage
 
 /// The rules of profiles, for every command that writes them.

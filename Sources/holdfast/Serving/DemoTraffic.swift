@@ -1,4 +1,4 @@
-import Foundation
+import Glibc
 import JSON
 import Storage
 
@@ -62,7 +62,7 @@ struct DemoTraffic: Sendable {
     func run(usersPerSecond: Int) {
         var next = Self.pastUsers
         while usersPerSecond > 0 {
-            Thread.sleep(forTimeInterval: 0.5)
+            usleep(500_000)
             let count = max(1, usersPerSecond / 2)
             // When the demo ends, the server refuses requests.
             guard (try? visit(next..<next + count) { _ in systemWallClock() }) != nil else { return }

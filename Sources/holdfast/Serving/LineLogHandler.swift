@@ -1,4 +1,5 @@
-import Foundation
+import FoundationEssentials
+import Glibc
 import HoldfastCore
 import Logging
 internal import Synchronization

@@ -1,5 +1,5 @@
 import Dispatch
-import Foundation
+import Glibc
 import Synchronization
 
 /// Delivers signals on a queue, where all code is allowed, unlike in a signal handler.

@@ -1,4 +1,4 @@
-import Foundation
+import Glibc
 import HoldfastAPI
 
 /// The file of access tokens, which only its owner may read.
@@ -20,27 +20,32 @@ struct TokenFile: Sendable {
     /// Reads the file. If the path is a symbolic link, as mounted secrets often are, the permissions of its target
     /// count.
     private func contents() throws -> String {
-        let descriptor = open(path, O_RDONLY | O_CLOEXEC)
-        var status = stat()
-        guard descriptor >= 0, fstat(descriptor, &status) == 0 else {
-            throw Failure("the token file \(path) cannot be read: \(String(cString: strerror(errno)))")
+        let (file, mode): (OpenFile, mode_t)
+        do throws(Failure) {
+            file = try OpenFile(path: path)
+            mode = try file.status().st_mode
+        } catch {
+            throw unreadable(error)
         }
-        let file = FileHandle(fileDescriptor: descriptor, closeOnDealloc: true)
-        guard status.st_mode & S_IFMT != S_IFDIR else {
+        guard mode & S_IFMT != S_IFDIR else {
             throw Failure("the tokens must be in a file of lines 'scope name secret'; \(path) is a directory")
         }
-        guard status.st_mode & 0o077 == 0 else {
+        guard mode & 0o077 == 0 else {
             throw Failure("the token file \(path) can be read or written by others: run 'chmod 600 \(path)'")
         }
-        let data: Data
-        do {
-            data = try file.readToEnd() ?? Data()
+        let content: [UInt8]
+        do throws(Failure) {
+            content = try file.readToEnd()
         } catch {
-            throw Failure("the token file \(path) cannot be read: \(error.localizedDescription)")
+            throw unreadable(error)
         }
-        guard let text = String(data: data, encoding: .utf8) else {
+        guard let text = String(validating: content, as: UTF8.self) else {
             throw Failure("the token file \(path) is not UTF-8")
         }
         return text
+    }
+
+    private func unreadable(_ reason: Failure) -> Failure {
+        Failure("the token file \(path) cannot be read: \(reason)")
     }
 }

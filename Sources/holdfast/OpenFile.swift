@@ -1,0 +1,75 @@
+import Glibc
+
+/// A file that is open for reading, or a standard stream. Errors have the reason alone; who catches them names the file.
+final class OpenFile: Sendable {
+    static let standardInput = OpenFile(standard: STDIN_FILENO)
+    static let standardOutput = OpenFile(standard: STDOUT_FILENO)
+    private static let standardError = OpenFile(standard: STDERR_FILENO)
+
+    private let descriptor: Int32
+
+    private init(standard descriptor: Int32) {
+        self.descriptor = descriptor
+    }
+
+    /// Opens a file for reading.
+    init(path: String) throws(Failure) {
+        descriptor = open(path, O_RDONLY | O_CLOEXEC)
+        guard descriptor >= 0 else { throw Self.failure() }
+    }
+
+    deinit {
+        if descriptor > STDERR_FILENO { close(descriptor) }
+    }
+
+    /// The whole file at a path.
+    static func content(of path: String) throws(Failure) -> [UInt8] {
+        try OpenFile(path: path).readToEnd()
+    }
+
+    /// Writes to standard error. What cannot be written is lost.
+    static func printError(_ text: String) {
+        try? standardError.write(Array(text.utf8))
+    }
+
+    func status() throws(Failure) -> stat {
+        var status = stat()
+        guard fstat(descriptor, &status) == 0 else { throw Self.failure() }
+        return status
+    }
+
+    /// Reads the next piece, which is empty at the end of the file.
+    func read(upToCount count: Int) throws(Failure) -> [UInt8] {
+        var result = 0
+        let piece = [UInt8](unsafeUninitializedCapacity: count) { buffer, length in
+            repeat { result = Glibc.read(descriptor, buffer.baseAddress, count) } while result < 0 && errno == EINTR
+            length = max(0, result)
+        }
+        guard result >= 0 else { throw Self.failure() }
+        return piece
+    }
+
+    /// Reads what is left.
+    func readToEnd() throws(Failure) -> [UInt8] {
+        var content: [UInt8] = []
+        while true {
+            let piece = try read(upToCount: 256 * 1024)
+            if piece.isEmpty { return content }
+            content += piece
+        }
+    }
+
+    func write(_ bytes: [UInt8]) throws(Failure) {
+        var rest = bytes[...]
+        while !rest.isEmpty {
+            let count = rest.withUnsafeBytes { Glibc.write(descriptor, $0.baseAddress, $0.count) }
+            if count < 0, errno == EINTR { continue }
+            guard count > 0 else { throw Self.failure() }
+            rest = rest.dropFirst(count)
+        }
+    }
+
+    private static func failure() -> Failure {
+        Failure(String(cString: strerror(errno)))
+    }
+}
