@@ -55,6 +55,7 @@ public final class HoldfastClient: Sendable {
         /// Nothing is cached for this user: calls return their defaults until a poll succeeds.
         case nothing(HoldfastError)
 
+        /// Why the flags are not new; `nil` if they are.
         public var error: HoldfastError? {
             switch self {
             case .server: nil
@@ -155,14 +156,16 @@ public final class HoldfastClient: Sendable {
         flags.addAppListener(listener)
     }
 
-    /// Calls a function on the main actor with the keys of changed flags; see ``addUpdateListener(_:)``.
+    /// Calls a function on the main actor with the keys of changed flags; see ``addUpdateListener(_:)``. Once it is removed
+    /// on the main actor it is not called any more.
     @discardableResult
     public func addMainActorUpdateListener(
         _ listener: @escaping @MainActor @Sendable (Set<String>) -> Void
     ) -> ListenerToken {
-        flags.addAppListener { keys in Task { @MainActor in listener(keys) } }
+        flags.addMainActorAppListener(listener)
     }
 
+    /// Removes a listener, as ``ListenerToken/cancel()`` does.
     public func removeUpdateListener(_ token: ListenerToken) {
         token.cancel()
     }
@@ -195,7 +198,7 @@ public final class HoldfastClient: Sendable {
     public func refreshInBackground(timeout: Duration = .seconds(25)) async throws(HoldfastError) {
         var failure: HoldfastError?
         do throws(HoldfastError) { try await fetchEvaluations(timeout: timeout) } catch { failure = error }
-        try await flush()
+        do throws(HoldfastError) { try await flush() } catch { failure = failure ?? error }
         if let failure { throw failure }
     }
 
@@ -235,7 +238,7 @@ public final class HoldfastClient: Sendable {
         core.enqueue(
             .goal(
                 ConversionEvent(
-                    id: UUID(), userID: userID, goalID: goalID, value: value, timestamp: core.clock.now.rfc3339,
+                    id: UUID(), userID: userID, goalID: goalID, value: value, timestamp: core.server.now.rfc3339,
                     tags: tags,
                     sdkKey: core.configuration.sdkKey)))
     }
@@ -258,7 +261,7 @@ public final class HoldfastClient: Sendable {
             .exposure(
                 ExposureEvent(
                     userID: userID, experiment: experiment, variationID: variationID, variationKey: variationKey,
-                    timestamp: core.clock.now.rfc3339, sdkKey: core.configuration.sdkKey)))
+                    timestamp: core.server.now.rfc3339, sdkKey: core.configuration.sdkKey)))
     }
 
     /// Returns a stream of future delivery outcomes: delivered, refused, dropped or postponed. It buffers the newest
@@ -287,7 +290,7 @@ public final class HoldfastClient: Sendable {
         flags.stopListening()
         flags.reportCounts()
         core.destroy()
-        flags.endStreams()
+        flags.end()
         endShared()
     }
 }

@@ -34,7 +34,7 @@ public struct HoldfastConfiguration: Sendable {
     public var reportsEvaluationCounts = true
     /// Version of the app, sent with evaluations as the attribute `app_version` unless the user has one.
     public var appVersion: String?
-    /// Receives log messages. By default nothing is logged.
+    /// Receives log messages. By default nothing is logged. Level `trace` has the values of attributes.
     public var logger: HoldfastLogger?
     /// Whether evaluations carry the steps of each decision; see ``EvaluationDetails/messages``.
     public var includesReasons = false
@@ -49,7 +49,7 @@ public struct HoldfastConfiguration: Sendable {
     public var queueSize = 10_000
     /// Maximum size of the queued events in bytes; at least 64 KiB.
     public var queueBytes = 16 * 1024 * 1024
-    /// Time-out of one request.
+    /// Longest time that a request waits for the server's next data.
     public var requestTimeout: Duration = .seconds(30)
 
     /// Maximum number of cached user profiles, in memory and on disk, 1 to 1,000,000.

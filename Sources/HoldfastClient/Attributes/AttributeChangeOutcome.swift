@@ -23,7 +23,7 @@ public struct AttributeChangeOutcome: Sendable {
         guard case .attributes(let event) = notice.event else { return nil }
         operation = event.attributes.isEmpty ? .delete : .update
         userID = event.userID
-        names = event.attributes.keys.sorted() + event.removed
+        names = event.names
         result =
             switch notice.outcome {
             case .delivered: .success

@@ -37,7 +37,7 @@ public final class AttributeService: Sendable {
     private let state: Mutex<State>
     private let changed = Signal()
     /// What the service has registered with the client.
-    private let registrations = Mutex<[ListenerToken]>([])
+    private let registrations = OwnedTokens()
     /// The server's definitions, once they were fetched.
     private let schema = Mutex<[Key: DefinedAttribute]?>(nil)
     /// Whether updates are compared with the definitions: until the server refuses to give them.
@@ -60,15 +60,11 @@ public final class AttributeService: Sendable {
         }
         self.state = Mutex(state)
         logsProblems = Atomic(core.configuration.checksAttributes && core.configuration.logger != nil)
-        let tokens = [
-            core.notices.observe { [weak self] in self?.settled($0) },
-            core.whenSaving(after: changed) { [weak self] in self?.write() },
-        ]
-        registrations.withLock { $0 = tokens }
+        registrations.add(core.notices.observe { [weak self] in self?.settled($0) })
+        registrations.add(core.whenSaving(after: changed) { [weak self] in self?.write() })
     }
 
     deinit {
-        for token in registrations.withLock({ $0 }) { token.cancel() }
         write()
     }
 
@@ -195,6 +191,9 @@ public final class AttributeService: Sendable {
     private func send(_ update: AttributeEvent) throws(HoldfastError) {
         logProblems(update)
         let core = client.core
+        if core.configuration.logger != nil, let json = try? HoldfastServer.encode(update) {
+            core.log(.trace, "attributes changed", ["update": String(decoding: json, as: UTF8.self)])
+        }
         let now = core.clock.now.timeIntervalSince1970
         let age = core.configuration.attributeRefreshInterval.inSeconds
         // Inside the lock, so that the queue has the order of the calls.

@@ -27,13 +27,16 @@ final class ClientCore: Sendable {
         try configuration.check()
         self.configuration = configuration
         self.clock = clock
-        cache = try DiskCache(directory: configuration.directory)
+        cache = try DiskCache(directory: configuration.directory, logger: configuration.logger)
         let lock = try FileDescriptor(path: configuration.directory.appendingPathComponent("lock").path)
         guard lock.lock() else { throw .directoryInUse(configuration.directory.path) }
         self.lock = Mutex(lock)
         server = HoldfastServer(
             endpoint: configuration.endpoint, token: configuration.token, timeout: configuration.requestTimeout,
-            transport: transport)
+            transport: transport, clock: clock,
+            skew: ClockSkew(cache.read(Self.skewName, as: Double.self) ?? 0) { [cache] in
+                cache.write(Self.skewName, $0)
+            })
         queue = try DurableQueue(
             path: configuration.directory.appendingPathComponent("queue.log").path,
             maximumCount: configuration.queueSize, maximumBytes: configuration.queueBytes)
@@ -48,6 +51,22 @@ final class ClientCore: Sendable {
         self.deliveries = deliveries
         for schedule in deliveries.values { start { await schedule.run() } }
         if let logger = configuration.logger { notices.observe { $0.log(to: logger) } }
+        logLosses()
+    }
+
+    private func logLosses() {
+        let losses = queue.losses
+        if let file = losses.file {
+            log(
+                .error, "queued events lost: the file is damaged or of a later release, and was kept aside",
+                ["file": file])
+        }
+        if losses.records > 0 {
+            log(.error, "queued events lost: damaged, or of a later release", ["count": "\(losses.records)"])
+        }
+        if losses.end > 0 {
+            log(.warning, "the file of the queue ended with an incomplete event", ["bytes": "\(losses.end)"])
+        }
     }
 
     var isDestroyed: Bool { lock.withLock { $0 == nil } }
@@ -58,6 +77,8 @@ final class ClientCore: Sendable {
     var queueMetrics: QueueMetrics {
         var metrics = notices.metrics
         (metrics.waiting, metrics.waitingBytes, metrics.postponed) = queue.load
+        let losses = queue.losses
+        metrics.unreadable = losses.records + (losses.file == nil ? 0 : 1) + (losses.end == 0 ? 0 : 1)
         return metrics
     }
 
@@ -177,6 +198,7 @@ final class ClientCore: Sendable {
         return nil
     }
 
+    private static let skewName = "clock.cache"
     private static let loginName = "login.cache"
 
     /// Queues a login, and remembers it over all runs.
@@ -231,6 +253,7 @@ extension DropReason {
     fileprivate init(_ refusal: DurableQueue.Refusal) {
         switch refusal {
         case .full: self = .queueFull
+        case .tooLong(let maximum): self = .invalid("an event must have at most \(maximum) bytes as JSON")
         case .failed(let error): self = .storage("\(error)")
         }
     }

@@ -244,3 +244,56 @@ public struct ListenerToken: Sendable, Hashable {
         end()
     }
 }
+
+/// Tokens that are cancelled when their owner, who adds them, is released.
+final class OwnedTokens: Sendable {
+    private let tokens = Mutex<[ListenerToken]>([])
+
+    func add(_ token: ListenerToken) {
+        tokens.withLock { $0.append(token) }
+    }
+
+    deinit {
+        for token in tokens.withLock({ $0 }) { token.cancel() }
+    }
+}
+
+/// A boolean that several closures share.
+final class SharedFlag: Sendable {
+    private let value: Atomic<Bool>
+
+    init(_ value: Bool) {
+        self.value = Atomic(value)
+    }
+
+    var isSet: Bool {
+        get { value.load(ordering: .acquiring) }
+        set { value.store(newValue, ordering: .releasing) }
+    }
+}
+
+/// Work that runs at most once at a time. If it is asked for while it runs, even by itself, it runs again afterwards.
+final class Repetition: Sendable {
+    private let work: @Sendable () -> Void
+    private let state = Mutex((isRunning: false, isWanted: false))
+
+    init(_ work: @escaping @Sendable () -> Void) {
+        self.work = work
+    }
+
+    func run() {
+        let starts = state.withLock { state in
+            defer { state = (isRunning: true, isWanted: state.isRunning) }
+            return !state.isRunning
+        }
+        guard starts else { return }
+        repeat { work() } while isWantedAgain()
+    }
+
+    private func isWantedAgain() -> Bool {
+        state.withLock { state in
+            defer { state = (isRunning: state.isWanted, isWanted: false) }
+            return state.isWanted
+        }
+    }
+}

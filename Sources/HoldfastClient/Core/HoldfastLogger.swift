@@ -21,7 +21,8 @@ public enum HoldfastLogLevel: String, Sendable, CaseIterable {
 extension DeliveryNotice {
     /// Logs the outcome of an event.
     func log(to logger: HoldfastLogger) {
-        let kind = ["kind": "\(event.kind)"]
+        var kind = ["kind": "\(event.kind)"]
+        if case .attributes(let update) = event { kind["names"] = update.names.joined(separator: ", ") }
         switch outcome {
         case .delivered: logger(.debug, "event delivered", kind)
         case .refused(let reason):

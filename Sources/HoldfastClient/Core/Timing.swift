@@ -1,4 +1,5 @@
 import Foundation
+import Synchronization
 
 /// Exponential back-off with jitter: the delay doubles from 1 s up to `longest`, and is shortened by up to a half at
 /// random, so that clients do not all retry at the same time.
@@ -57,5 +58,38 @@ struct PollSchedule: Sendable {
         guard failures > Self.retries else { return min(Self.retryInterval, interval) }
         failures = 0
         return max(interval - .seconds(max(0, now.timeIntervalSince(start))), min(Self.retryInterval, interval))
+    }
+}
+
+/// How far the device's clock is from the server's, which refuses events of the future and of last week.
+final class ClockSkew: Sendable {
+    private let seconds: Mutex<Double>
+    private let remember: @Sendable (Double) -> Void
+    /// A smaller difference may be that of the network.
+    private static let tolerance = 60.0
+
+    /// - Parameters:
+    ///   - seconds: the difference in an earlier run.
+    ///   - remember: keeps another difference for the next run.
+    init(_ seconds: Double, remember: @escaping @Sendable (Double) -> Void) {
+        self.seconds = Mutex(seconds)
+        self.remember = remember
+    }
+
+    /// - Parameter field: the header field `Date` of a response that has just arrived.
+    func learn(_ field: String?, at now: Date) {
+        guard let date = field.flatMap({ HTTPDate.parse($0) }) else { return }
+        var difference = date.timeIntervalSince(now)
+        if abs(difference) < Self.tolerance { difference = 0 }
+        let isNew = seconds.withLock { seconds in
+            guard difference == 0 ? seconds != 0 : abs(difference - seconds) >= Self.tolerance else { return false }
+            seconds = difference
+            return true
+        }
+        if isNew { remember(difference) }
+    }
+
+    func corrected(_ date: Date) -> Date {
+        date.addingTimeInterval(seconds.withLock { $0 })
     }
 }

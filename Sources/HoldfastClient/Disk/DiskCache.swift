@@ -1,15 +1,18 @@
 import Foundation
 
 /// Cache files in a directory. Each file is replaced atomically and carries a checksum; a damaged file reads as absent.
+/// The app works without a cache: what fails is only logged.
 struct DiskCache: Sendable {
     let directory: URL
+    private let logger: HoldfastLogger?
 
     /// Larger files are neither written nor read.
     static let maximumBytes = 64 * 1024 * 1024
 
     /// - Throws: ``HoldfastError/storage(_:)`` if the directory cannot be created.
-    init(directory: URL) throws(HoldfastError) {
+    init(directory: URL, logger: HoldfastLogger? = nil) throws(HoldfastError) {
         self.directory = directory
+        self.logger = logger
         do {
             try FileManager.default.createDirectory(
                 at: directory, withIntermediateDirectories: true, attributes: [.posixPermissions: 0o700])
@@ -18,23 +21,47 @@ struct DiskCache: Sendable {
         }
     }
 
+    /// Returns the value of a file; `nil` if it is absent, damaged, or of another type.
     func read<Value: Decodable>(_ name: String, as type: Value.Type) -> Value? {
         let file = directory.appendingPathComponent(name)
+        guard FileManager.default.fileExists(atPath: file.path) else { return nil }
         guard let size = try? file.resourceValues(forKeys: [.fileSizeKey]).fileSize, size <= Self.maximumBytes,
-            let content = try? Data(contentsOf: file), content.count > 4
-        else { return nil }
+            let content = try? Data(contentsOf: file), let value = Self.decode(content, as: type)
+        else {
+            warn("a cache is damaged or unreadable", ["file": file.path])
+            return nil
+        }
+        return value
+    }
+
+    private static func decode<Value: Decodable>(_ content: Data, as type: Value.Type) -> Value? {
+        guard content.count > 4 else { return nil }
         let checksum = content.prefix(4).reversed().reduce(UInt32(0)) { $0 << 8 | UInt32($1) }
         let body = content.dropFirst(4)
         guard Checksum.crc32(body) == checksum else { return nil }
         return try? JSONDecoder().decode(type, from: Data(body))
     }
 
-    /// Writes a file. Failures are ignored, because a cache is optional.
+    /// Writes a file.
     func write(_ name: String, _ value: some Encodable) {
-        guard let body = try? JSONEncoder().encode(value), body.count <= Self.maximumBytes else { return }
-        var content = withUnsafeBytes(of: Checksum.crc32(body).littleEndian) { Data($0) }
-        content.append(body)
-        try? content.write(to: directory.appendingPathComponent(name), options: .atomic)
+        let file = directory.appendingPathComponent(name)
+        do {
+            let body = try JSONEncoder().encode(value)
+            guard body.count <= Self.maximumBytes else {
+                return warn("a cache is too large to be written", ["file": file.path, "bytes": "\(body.count)"])
+            }
+            var content = withUnsafeBytes(of: Checksum.crc32(body).littleEndian) { Data($0) }
+            content.append(body)
+            try content.write(to: file, options: .atomic)
+        } catch {
+            warn("a cache cannot be written", ["file": file.path, "error": "\(error)"])
+        }
+    }
+
+    /// Logs in another task, because the caller may hold a lock that a logger takes.
+    private func warn(_ message: String, _ metadata: [String: String]) {
+        guard let logger else { return }
+        Task { logger(.warning, message, metadata) }
     }
 }
 

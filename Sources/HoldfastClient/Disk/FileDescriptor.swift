@@ -43,12 +43,12 @@ final class FileDescriptor: Sendable {
     }
 
     /// Returns the contents from an offset on.
-    func contents(from offset: Int = 0) throws(HoldfastError) -> [UInt8] {
+    func contents(from offset: Int = 0, atMost limit: Int = .max) throws(HoldfastError) -> [UInt8] {
         guard lseek(number, off_t(offset), SEEK_SET) >= 0 else { throw Self.failure("lseek") }
         var all: [UInt8] = []
-        var buffer = [UInt8](repeating: 0, count: 65_536)
+        var buffer = [UInt8](repeating: 0, count: min(65_536, limit))
         while true {
-            let count = read(number, &buffer, buffer.count)
+            let count = read(number, &buffer, min(buffer.count, limit - all.count))
             if count < 0, errno == EINTR { continue }
             guard count >= 0 else { throw Self.failure("read") }
             if count == 0 { return all }
@@ -72,6 +72,11 @@ final class FileDescriptor: Sendable {
     /// Replaces a file atomically.
     static func replace(_ path: String, with replacement: String) throws(HoldfastError) {
         guard rename(replacement, path) == 0 else { throw failure("rename", path) }
+    }
+
+    /// Removes a file if it is there.
+    static func remove(_ path: String) {
+        unlink(path)
     }
 
     /// Blocks until a directory's entries are on disk (`fsync`).

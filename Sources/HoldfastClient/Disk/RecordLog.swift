@@ -1,4 +1,4 @@
-/// An append-only file of records with checksums. Torn and damaged records are skipped when it is read.
+/// An append-only file of records with checksums. Torn and damaged records are skipped when it is read, and counted.
 ///
 /// ```
 /// "HFLOG001"                                                8 bytes, once
@@ -17,36 +17,59 @@ struct RecordLog: ~Copyable {
     /// Upper bound of a payload; a greater length means damage.
     static let maximumPayload = 2 * 1024 * 1024
 
+    /// What of a file could not be read.
+    struct Losses: Sendable, Equatable {
+        /// The whole file has no known header, because it is damaged or of a later release. It was moved here.
+        var file: String?
+        /// Number of records with a wrong checksum.
+        var records = 0
+        /// Length of the file's end that holds no complete record, in bytes.
+        var end = 0
+    }
+
     private let path: String
     private(set) var file: FileDescriptor
+    let losses: Losses
     /// Length of the file in bytes.
     private(set) var length: Int
     /// Number of calls of ``removeAll()``.
     private var emptied = 0
 
-    /// Opens the log, passes each record to the closure, and truncates an incomplete record at the end.
+    /// Opens the log, passes each record to the closure, and truncates an incomplete record at the end. A file without the
+    /// header is kept as `path` with the suffix `.unreadable`, where it replaces a former one.
     init(path: String, _ take: (Record) -> Void) throws(HoldfastError) {
-        let file = try FileDescriptor(path: path)
-        let length = try Self.read(file, take)
+        (file, length, losses) = try Self.open(path, take)
         self.path = path
-        self.file = file
-        self.length = length
     }
 
-    private static func read(_ file: FileDescriptor, _ take: (Record) -> Void) throws(HoldfastError) -> Int {
-        let bytes = try file.contents()
-        guard bytes.starts(with: magic) else {
-            try file.truncate(to: 0)
-            try file.append(magic)
-            return magic.count
+    private static func open(
+        _ path: String, _ take: (Record) -> Void
+    ) throws(HoldfastError) -> (FileDescriptor, length: Int, Losses) {
+        let file = try FileDescriptor(path: path)
+        var losses = Losses()
+        let header = try file.contents(atMost: magic.count)
+        if header == magic {
+            let bytes = try file.contents()
+            let length = read(bytes, &losses, take)
+            losses.end = bytes.count - length
+            if losses.end > 0 { try file.truncate(to: length) }
+            return (file, length, losses)
         }
-        let length = read(bytes, take)
-        if length < bytes.count { try file.truncate(to: length) }
-        return length
+        guard magic.starts(with: header) else {
+            losses.file = path + ".unreadable"
+            try FileDescriptor.replace(path + ".unreadable", with: path)
+            let new = try FileDescriptor(path: path)
+            try new.append(magic)
+            return (new, magic.count, losses)
+        }
+        // New, or torn when it was new.
+        try file.truncate(to: 0)
+        try file.append(magic)
+        return (file, magic.count, losses)
     }
 
     /// - Returns: the end of the last complete record.
-    private static func read(_ bytes: [UInt8], _ take: (Record) -> Void) -> Int {
+    private static func read(_ bytes: [UInt8], _ losses: inout Losses, _ take: (Record) -> Void) -> Int {
         var position = magic.count
         while bytes.count - position >= 8 {
             let start = position + 8
@@ -60,6 +83,8 @@ struct RecordLog: ~Copyable {
             if Checksum.crc32(body) == word(bytes[(position + 4)...]) {
                 let number = body.dropFirst().prefix(8).reversed().reduce(0) { $0 << 8 | UInt64($1) }
                 take(Record(kind: body[start], number: number, payload: Array(body.dropFirst(bodyHeader))))
+            } else {
+                losses.records += 1
             }
             position = start + length
         }
@@ -104,11 +129,17 @@ struct RecordLog: ~Copyable {
         init(of path: String, _ records: [Record]) throws(HoldfastError) {
             self.path = path + ".new"
             file = try FileDescriptor(path: self.path)
-            try file.truncate(to: 0)
             let bytes = records.reduce(into: RecordLog.magic) { $0 += RecordLog.encode($1) }
-            try file.append(bytes)
-            try file.synchronize()
             length = bytes.count
+            do throws(HoldfastError) {
+                try file.truncate(to: 0)
+                try file.append(bytes)
+                try file.synchronize()
+            } catch {
+                // A full disk needs the room.
+                FileDescriptor.remove(self.path)
+                throw error
+            }
         }
     }
 

@@ -31,7 +31,7 @@ public enum DropReason: Sendable, Hashable, CustomStringConvertible {
     case queueFull
     /// The queue was full, and a new event took the place of this one, which was postponed for longest.
     case replaced
-    /// The event cannot be stored by any server.
+    /// No server can store the event, or it is too long for the queue.
     case invalid(String)
     /// The file of the queue could not be written.
     case storage(String)
@@ -61,10 +61,14 @@ public struct QueueMetrics: Sendable, Hashable {
     public internal(set) var refused = 0
     /// Events that were dropped because the queue was full, the new or a postponed one.
     public internal(set) var droppedQueueFull = 0
-    /// Events that were dropped because they were invalid.
+    /// Events that were dropped because they were invalid or too long.
     public internal(set) var droppedInvalid = 0
     /// Events that were dropped because the file could not be written.
     public internal(set) var droppedStorage = 0
+    /// Events of earlier runs that could not be read when the client was created, because the file of the queue was damaged
+    /// or of a later release. An incomplete end of the file counts as one event, and so does a file of which nothing can be
+    /// read: that is kept in the directory as `queue.log.unreadable`, until it is replaced by another such file.
+    public internal(set) var unreadable = 0
 
     fileprivate mutating func count(_ outcome: DeliveryNotice.Outcome, _ number: Int) {
         switch outcome {

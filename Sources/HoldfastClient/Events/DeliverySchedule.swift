@@ -12,6 +12,9 @@ final class DeliverySchedule: Sendable {
     private let flushInterval: Duration
     private let clock: any HoldfastClock
     private let changed = Signal()
+    private let recovered = Signal()
+    /// Whether the last attempt to send has failed.
+    private let isFailing = SharedFlag(false)
     /// Whether the schedule waits for a full batch, so that ``added()`` need not ring earlier.
     private let isCollecting = Atomic(false)
 
@@ -30,9 +33,12 @@ final class DeliverySchedule: Sendable {
             kind: kind, queue: queue, server: server, batchSize: configuration.batchSize, notices: notices, clock: clock
         )
         self.delivery = delivery
-        sending = SingleFlight {
-            defer { afterSending() }
-            return await delivery.deliverAll()
+        sending = SingleFlight { [isFailing, recovered] in
+            let failure = await delivery.deliverAll()
+            isFailing.isSet = failure != nil
+            if failure == nil { recovered.ring() }
+            afterSending()
+            return failure
         }
     }
 
@@ -59,9 +65,11 @@ final class DeliverySchedule: Sendable {
         var backoff = Backoff()
         while !Task.isCancelled {
             await untilDue()
-            // New events do not end the back-off: the server is still unreachable.
+            // New events do not end the back-off, because the server is still unreachable; a flush that succeeds does.
             while !Task.isCancelled, let failure = await sending.run() {
-                try? await clock.sleep(for: backoff.failed(retryAfter: failure.retryAfter))
+                await recovered.wait(atMost: backoff.failed(retryAfter: failure.retryAfter), clock) { [isFailing] in
+                    !isFailing.isSet
+                }
             }
             backoff.succeeded()
         }

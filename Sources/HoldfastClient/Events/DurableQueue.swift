@@ -10,9 +10,11 @@ import Synchronization
 ///
 /// Disk synchronization runs on a separate dispatch queue, without the lock that ``append(_:_:)`` takes.
 final class DurableQueue: Sendable {
-    enum Refusal: Error {
+    enum Refusal: Error, Equatable {
         /// The queue is at its limit and holds no postponed event to drop.
         case full
+        /// Not even an empty queue has room for an event of this size.
+        case tooLong(maximum: Int)
         case failed(HoldfastError)
     }
 
@@ -32,6 +34,8 @@ final class DurableQueue: Sendable {
     private let path: String
     private let maximumCount: Int
     private let maximumBytes: Int
+    /// What of the file of earlier runs could not be read.
+    let losses: RecordLog.Losses
     private let disk = DispatchQueue(label: "holdfast-client.disk", qos: .utility)
 
     /// Kind of the records that list removed events.
@@ -47,14 +51,23 @@ final class DurableQueue: Sendable {
         self.maximumBytes = maximumBytes
         var events: [UInt64: QueuedEvent] = [:]
         var last: UInt64 = 0
+        /// Events of kinds that only a later release has.
+        var unknown: Set<UInt64> = []
         let log = try RecordLog(path: path) { record in
             last = max(last, record.number)
             if record.kind == Self.sentKind {
-                for number in Self.numbers(record.payload) { events[number] = nil }
+                let numbers = Self.numbers(record.payload)
+                for number in numbers { events[number] = nil }
+                unknown.subtract(numbers)
             } else if let kind = EventKind(rawValue: record.kind) {
                 events[record.number] = QueuedEvent(number: record.number, kind: kind, payload: record.payload)
+            } else {
+                unknown.insert(record.number)
             }
         }
+        var losses = log.losses
+        losses.records += unknown.count
+        self.losses = losses
         let lanes = events.values.sorted { $0.number < $1.number }.reduce(into: [EventKind: EventLane]()) {
             lanes, event in
             lanes[event.kind, default: EventLane()].append(event)
@@ -87,6 +100,8 @@ final class DurableQueue: Sendable {
     func append(_ kind: EventKind, _ payload: [UInt8]) throws(Refusal) -> [QueuedEvent] {
         let (outcome, isFirst) = state.withLock { state -> (Result<[QueuedEvent], Refusal>, Bool) in
             guard !state.isClosed else { return (.failure(.failed(.destroyed)), false) }
+            let maximum = min(maximumBytes, RecordLog.maximumPayload)
+            guard payload.count <= maximum else { return (.failure(.tooLong(maximum: maximum)), false) }
             guard hasRoom(for: kind, payload.count, state) else { return (.failure(.full), false) }
             let event = QueuedEvent(number: state.nextNumber, kind: kind, payload: payload)
             do throws(HoldfastError) {
@@ -109,7 +124,7 @@ final class DurableQueue: Sendable {
         let kept = state.lanes.values.reduce((count: 0, bytes: 0)) { sum, lane in
             (sum.count + lane.events.count - lane.postponedCount, sum.bytes + lane.bytes - lane.postponedBytes)
         }
-        return kept.count < maximumCount && length <= min(maximumBytes - kept.bytes, RecordLog.maximumPayload)
+        return kept.count < maximumCount && length <= maximumBytes - kept.bytes
     }
 
     private func dropTooMany(_ state: inout State) -> [QueuedEvent] {

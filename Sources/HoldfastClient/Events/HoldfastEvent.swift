@@ -27,6 +27,9 @@ public struct AttributeEvent: Sendable, Codable {
 }
 
 extension AttributeEvent {
+    /// Names of all attributes that it sets or deletes.
+    var names: [String] { attributes.keys.sorted() + removed }
+
     public init(from decoder: any Decoder) throws {
         let container = try decoder.container(keyedBy: CodingKeys.self)
         userID = try container.decode(String.self, forKey: .userID)

@@ -171,6 +171,7 @@ extension EvaluationDetails {
     /// Whether an app can see a difference; another version or reason alone does not count.
     fileprivate func differs(from other: EvaluationDetails) -> Bool {
         variationKey != other.variationKey || variationID != other.variationID || experimentID != other.experimentID
-            || isEnabled != other.isEnabled || variables != other.variables || ruleKey != other.ruleKey
+            || isEnabled != other.isEnabled || variationValue != other.variationValue || variables != other.variables
+            || ruleKey != other.ruleKey
     }
 }

@@ -48,7 +48,7 @@ extension FlagSource {
             } catch HoldfastError.unavailable(_, let delay) {
                 retryAfter = delay
             } catch {
-                // The next fetch reports the same error.
+                core.log(.debug, "changes of flags cannot be listened to", ["error": "\(error)"])
             }
             // A proxy that ends each response at once is not asked each second.
             if core.clock.now.timeIntervalSince(start) > Self.steadySeconds { backoff.succeeded() }

@@ -55,6 +55,18 @@ final class FlagSource: Sendable {
         appListeners.add(listener)
     }
 
+    func addMainActorAppListener(_ listener: @escaping @MainActor @Sendable (Set<String>) -> Void) -> ListenerToken {
+        // A call may be on its way to the main actor when the listener is removed.
+        let isRemoved = SharedFlag(false)
+        let token = appListeners.add({ keys in
+            Task { @MainActor in if !isRemoved.isSet { listener(keys) } }
+        }) { isRemoved.isSet = true }
+        return ListenerToken {
+            isRemoved.isSet = true
+            token.cancel()
+        }
+    }
+
     func clearAppListeners() { appListeners.removeAll() }
 
     /// Adds a listener that is called with the error of each fetch, `nil` after a success.
@@ -76,7 +88,12 @@ final class FlagSource: Sendable {
         listeners.stream(buffering: 100) { $0 }
     }
 
-    func endStreams() { listeners.end() }
+    /// Ends all streams, and releases the listeners of the app, which may own the client.
+    func end() {
+        listeners.end()
+        appListeners.removeAll()
+        fetchListeners.removeAll()
+    }
 
     private func notify(_ changed: Set<String>) {
         guard !changed.isEmpty else { return }
@@ -94,7 +111,9 @@ final class FlagSource: Sendable {
         let (former, changed) = changing.withLock { _ -> (HoldfastUser?, Set<String>?) in
             let former = self.user
             let isSame = former?.id.hasSameBytes(as: user.id) == true
-            let known = isSame ? nil : cached(user.id) ?? anonymousID.flatMap { _ in kept(for: user.id) }
+            // Another thread may have changed the user since the login began.
+            let isLogin = anonymousID.map { former?.id.hasSameBytes(as: $0) == true } ?? false
+            let known = isSame ? nil : cached(user.id) ?? (isLogin ? kept(for: user.id) : nil)
             let changed = state.withLock { state -> Set<String>? in
                 state.user = user
                 state.anonymousID = anonymousID ?? core.anonymousID(joining: user.id)
@@ -271,9 +290,9 @@ final class FlagSource: Sendable {
     func poll(_ fetch: @Sendable () async -> HoldfastError?) async {
         while !Task.isCancelled {
             let rest = state.withLock { state in
-                let age = core.clock.now.timeIntervalSince(state.lastAttempt)
-                // A clock that was set back must not prolong the interval.
-                return state.user == nil ? .seconds(86_400) : min(state.delay, state.delay - .seconds(max(age, 0)))
+                state.user == nil
+                    ? .seconds(86_400)
+                    : Rest(start: state.lastAttempt, duration: state.delay).left(at: core.clock.now)
             }
             if rest > .zero {
                 await scheduleChanged.wait(atMost: rest, core.clock)

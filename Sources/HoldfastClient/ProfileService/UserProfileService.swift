@@ -16,7 +16,9 @@ import Synchronization
 ///
 /// For servers: it reads and saves profiles of any user, which a token of scope `client` must not; it needs `write`.
 public final class UserProfileService: Sendable {
+    /// What the service does for an SDK.
     public enum Mode: Sendable {
+        /// Looks up and saves profiles.
         case lookupAndSave
         /// Saves only; ``UserProfileService/lookup(userID:)`` always returns `nil`.
         case trackingOnly
@@ -30,7 +32,7 @@ public final class UserProfileService: Sendable {
     private let wanted = Signal()
     private let changed = Signal()
     /// What the service has registered with the client.
-    private let registrations = Mutex<[ListenerToken]>([])
+    private let registrations = OwnedTokens()
 
     private static let cacheName = "profiles.cache"
     private static let idsOfRequest = 1_000
@@ -61,23 +63,20 @@ public final class UserProfileService: Sendable {
         }
         state.wanted = mode == .trackingOnly ? [] : Set(userIDs.prefix(Self.idsWaiting).map { Key($0) })
         self.state = Mutex(state)
-        let tokens = [
-            core.notices.observe { [weak self] in self?.settled($0) },
-            core.whenSaving(after: changed) { [weak self] in self?.write() },
+        registrations.add(core.notices.observe { [weak self] in self?.settled($0) })
+        registrations.add(core.whenSaving(after: changed) { [weak self] in self?.write() })
+        registrations.add(
             core.start { [weak self, wanted, core] in
                 var backoff = Backoff()
                 while !Task.isCancelled {
                     guard let rest = await self?.loadWanted(&backoff) else { return }
                     if rest > .zero { try? await core.clock.sleep(for: rest) } else { await wanted.wait() }
                 }
-            },
-        ]
-        registrations.withLock { $0 = tokens }
+            })
         wanted.ring()
     }
 
     deinit {
-        for token in registrations.withLock({ $0 }) { token.cancel() }
         write()
     }
 
@@ -222,6 +221,7 @@ public final class UserProfileService: Sendable {
                 let open = valid.isEmpty ? [] : try await request(valid.map(\.string))
                 state.withLock { $0.wanted.formUnion(open.map { Key($0) }) }
             } catch {
+                core.log(.warning, "profiles could not be loaded", ["error": "\(error)"])
                 state.withLock { $0.wanted.formUnion(valid) }
                 if case .unavailable(_, let retryAfter) = error { return backoff.failed(retryAfter: retryAfter) }
                 return backoff.failed()

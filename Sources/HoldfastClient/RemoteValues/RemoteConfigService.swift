@@ -20,16 +20,14 @@ open class RemoteConfigService: @unchecked Sendable {
     /// The source of the remote values.
     public let keeper: any RemoteConfigKeeper
     private let changes = Listeners<Void>()
-    private let updates = Mutex<ListenerToken?>(nil)
+    private let registration = OwnedTokens()
 
     public init(keeper: any RemoteConfigKeeper) {
         self.keeper = keeper
-        let token = keeper.observe { [changes] in changes.notify(()) }
-        updates.withLock { $0 = token }
+        registration.add(keeper.observe { [changes] in changes.notify(()) })
     }
 
     deinit {
-        updates.withLock { $0 }?.cancel()
         changes.removeAll()
     }
 
@@ -56,27 +54,29 @@ open class RemoteConfigService: @unchecked Sendable {
     ) -> AsyncStream<Value> {
         let (stream, continuation) = AsyncStream<Value>.makeStream(bufferingPolicy: .bufferingNewest(1))
         let last = Mutex<(value: Value, source: RemoteValueState.Source, raw: HoldfastValue?)?>(nil)
-        let next: @Sendable () -> Void = { [weak self] in
+        // One at a time, so that values arrive in order; not inside a lock, because the app's methods may change values.
+        let next = Repetition { [weak self] in
             guard let self else { return continuation.finish() }
-            // Inside the lock, so that values arrive in order.
-            last.withLock { last in
-                let new = self.resolve(key, type)
+            let new = self.resolve(key, type)
+            let isNew = last.withLock { last in
                 // For types that are not Equatable the keeper's value tells. Behind a custom value there is none.
                 if let last,
                     isSame(last.value, new.value)
                         || ((last.source, last.raw) == (new.source, new.raw)
                             && ![.custom, .debug].contains(new.source))
                 {
-                    return
+                    return false
                 }
                 last = new
-                if new.source == .remote { self.keeper.didRead(key.name) }
-                continuation.yield(new.value)
+                return true
             }
+            guard isNew else { return }
+            if new.source == .remote { self.keeper.didRead(key.name) }
+            continuation.yield(new.value)
         }
-        let token = changes.add(next) { continuation.finish() }
+        let token = changes.add({ _ in next.run() }) { continuation.finish() }
         continuation.onTermination = { _ in token.cancel() }
-        next()
+        next.run()
         return stream
     }
 

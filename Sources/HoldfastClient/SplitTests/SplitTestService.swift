@@ -59,7 +59,8 @@ public final class SplitTestService: SplitTestServiceProtocol {
     /// Serializes all use of the storage, and hits.
     private let storing = Mutex(())
     private let listeners = Listeners<Set<String>>()
-    private let updates = Mutex<[ListenerToken]>([])
+    /// What the service has registered with the client.
+    private let registrations = OwnedTokens()
 
     /// - Parameters:
     ///   - client: asks the server and reports exposures to it; `nil` for tests without a server.
@@ -89,20 +90,14 @@ public final class SplitTestService: SplitTestServiceProtocol {
             currentUser = { .only(id: id) }
         }
         guard let client else { return }
-        var tokens = [
-            client.flags.observeRevisions { [weak self] in Task { await self?.refreshAll() } },
+        registrations.add(client.flags.observeRevisions { [weak self] in Task { await self?.refreshAll() } })
+        registrations.add(
             client.flags.observeFetches { [weak self] error in
                 if error == nil { Task { await self?.refreshUnavailable() } }
-            },
-        ]
+            })
         if userID == nil {
-            tokens.append(client.flags.observeUsers { [weak self] in Task { await self?.refreshAll() } })
+            registrations.add(client.flags.observeUsers { [weak self] in Task { await self?.refreshAll() } })
         }
-        updates.withLock { [tokens] in $0 = tokens }
-    }
-
-    deinit {
-        for token in updates.withLock({ $0 }) { token.cancel() }
     }
 
     /// The user whose groups these are: with a client and no id of its own, the client's current user.

@@ -6,6 +6,11 @@ struct HoldfastServer: Sendable {
     let token: String?
     let timeout: Duration
     let transport: any HoldfastTransport
+    let clock: any HoldfastClock
+    let skew: ClockSkew
+
+    /// The time of an event that happens now, by the server's clock.
+    var now: Date { skew.corrected(clock.now) }
 
     /// A complete response.
     struct Response: Sendable {
@@ -40,6 +45,8 @@ struct HoldfastServer: Sendable {
             request.fields["Content-Type"] = contentType
         }
         let response = try await transport.open(request)
+        // No cache stores responses to POST.
+        if method == "POST" { skew.learn(response.fields["date"], at: clock.now) }
         return Response(status: response.status, fields: response.fields, body: try await response.collected())
     }
 
@@ -84,7 +91,10 @@ struct HoldfastServer: Sendable {
         case 300..<400:
             throw .invalidResponse("status \(response.status), but Holdfast never redirects")
         case 408, 425, 429, 500...:
-            throw .unavailable(status: response.status, retryAfter: RetryAfter.parse(response.fields["retry-after"]))
+            // By the server's own clock, if it tells.
+            let now = response.fields["date"].flatMap { HTTPDate.parse($0) } ?? Date()
+            throw .unavailable(
+                status: response.status, retryAfter: RetryAfter.parse(response.fields["retry-after"], now: now))
         case 401:
             throw .unauthorized(detail: Problem(response)?.text ?? "no details")
         case 403 where Problem(response) != nil:
@@ -158,18 +168,27 @@ struct Problem: Decodable {
     }
 }
 
-/// Parses the header field `Retry-After` (RFC 9110 §10.2.3).
-enum RetryAfter {
-    /// - Parameter now: the base for a date.
-    /// - Returns: at most one day; `nil` for a missing or invalid field.
-    static func parse(_ value: String?, now: Date = Date()) -> Duration? {
-        guard let value else { return nil }
-        if let seconds = Int(value) { return seconds < 0 ? nil : .seconds(min(seconds, 86_400)) }
+/// Parses dates of header fields, such as `Fri, 15 Jan 2027 08:01:30 GMT` (RFC 9110 §5.6.7).
+enum HTTPDate {
+    private static let formatter: DateFormatter = {
         let formatter = DateFormatter()
         formatter.locale = Locale(identifier: "en_US_POSIX")
         formatter.timeZone = TimeZone(secondsFromGMT: 0)
         formatter.dateFormat = "EEE, dd MMM yyyy HH:mm:ss zzz"
-        guard let date = formatter.date(from: value) else { return nil }
+        return formatter
+    }()
+
+    static func parse(_ text: String) -> Date? { formatter.date(from: text) }
+}
+
+/// Parses the header field `Retry-After` (RFC 9110 §10.2.3).
+enum RetryAfter {
+    /// - Parameter now: the base for a date.
+    /// - Returns: at most one day; `nil` for a missing or invalid field.
+    static func parse(_ value: String?, now: Date) -> Duration? {
+        guard let value else { return nil }
+        if let seconds = Int(value) { return seconds < 0 ? nil : .seconds(min(seconds, 86_400)) }
+        guard let date = HTTPDate.parse(value) else { return nil }
         return .seconds(max(0, min(date.timeIntervalSince(now), 86_400)))
     }
 }

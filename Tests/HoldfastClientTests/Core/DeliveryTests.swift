@@ -90,6 +90,71 @@ import Testing
         #expect(test.client.waitingEvents == 0)
     }
 
+    @Test(.timeLimit(.minutes(2))) func `A flush that succeeds ends the back-off`() async throws {
+        let test = try Client(server: StubServer { _ throws(HoldfastError) in throw .unreachable("it is down") })
+        track(test, 0..<1)
+        await test.clock.untilSleeping(for: .seconds(30))
+        test.clock.advance(by: .seconds(30))
+        for attempt in 1...8 {
+            await test.server.untilCalled("/v1/events", count: attempt)
+            let longest = Double(1 << (attempt - 1))
+            await test.clock.untilSleeping(in: .seconds(longest / 2)...(.seconds(longest)))
+            if attempt < 8 { test.clock.advance(by: .seconds(longest)) }
+        }
+        test.server.respond { call throws(HoldfastError) in Client.usual(call) }
+        try await test.client.flush()
+        // More than a minute of the pause is left, but the next event waits for the flush interval.
+        track(test, 1..<2)
+        await test.clock.untilSleeping(for: .seconds(30))
+        var notices = outcomes(test)
+        test.clock.advance(by: .seconds(30))
+        guard case .delivered = await notices.next()?.outcome else {
+            Issue.record("not delivered")
+            return
+        }
+        // The next failure begins with the shortest pause.
+        test.server.respond { _ throws(HoldfastError) in throw .unreachable("it is down again") }
+        track(test, 2..<3)
+        await test.clock.untilSleeping(for: .seconds(30))
+        test.clock.advance(by: .seconds(30))
+        await test.clock.untilSleeping(in: .milliseconds(500)...(.seconds(1)))
+    }
+
+    @Test func `Events have the time of the server's clock, if the device's is wrong by more than a minute`()
+        async throws
+    {
+        let date = Mutex("Fri, 15 Jan 2027 09:30:00 GMT")
+        let server = StubServer { call throws(HoldfastError) in
+            var response = Client.usual(call)
+            response.fields["date"] = date.withLock { $0 }
+            return response
+        }
+        // It is 08:00:00 here.
+        let first = try Client(server: server)
+        first.client.track(goalID: "early", userID: "ada")
+        try await first.client.flush()
+        first.client.destroy()
+        // The next run knows it before its first request.
+        let test = try Client(directory: first.directory, server: server)
+        test.client.track(goalID: "later", userID: "ada")
+        test.client.reportExposure(experiment: "7001", userID: "ada")
+        for text in ["Fri, 15 Jan 2027 08:00:59 GMT", "no date"] {
+            date.withLock { $0 = text }
+            try await test.client.flush()
+            test.client.track(goalID: "right", userID: "ada")
+        }
+        try await test.client.flush()
+        let sent = (test.server.calls("/v1/events") + test.server.calls("/v1/exposures"))
+            .flatMap { $0.json.arrayValue ?? [] }
+            .map { "\($0["goal"]?.stringValue ?? "exposure") \($0["timestamp"]?.stringValue ?? "")" }
+        #expect(
+            sent == [
+                "early 2027-01-15T08:00:00.000Z", "later 2027-01-15T09:30:00.000Z", "right 2027-01-15T08:00:00.000Z",
+                "right 2027-01-15T08:00:00.000Z", "exposure 2027-01-15T09:30:00.000Z",
+            ])
+        test.client.destroy()
+    }
+
     @Test func `Retry-After is respected, by flush too`() async throws {
         let test = try Client(server: StubServer { _ throws(HoldfastError) in .status(429, ["retry-after": "120"]) })
         track(test, 0..<1)

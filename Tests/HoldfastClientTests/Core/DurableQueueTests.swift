@@ -79,6 +79,7 @@ import Testing
         try Data(contentsOf: file).dropLast(missing).write(to: file)
         let again = try open()
         #expect(texts(again) == ["whole"])
+        #expect(again.losses == RecordLog.Losses(end: 25 - missing))
         try add("next", to: again)
         #expect(texts(try open()) == ["whole", "next"])
     }
@@ -91,16 +92,63 @@ import Testing
         let place = try #require(content.range(of: Data("two".utf8)))
         content[place.lowerBound] ^= 1
         try content.write(to: file)
-        #expect(texts(try open()) == ["one", "three"])
+        let again = try open()
+        #expect(texts(again) == ["one", "three"])
+        #expect(again.losses == RecordLog.Losses(records: 1))
     }
 
-    @Test func `A file that is no queue is begun anew`() throws {
-        try Data("something else".utf8).write(to: URL(fileURLWithPath: directory.path("queue.log")))
+    @Test func `A file with an unknown header is kept aside, the newest of several, and the queue is begun anew`()
+        throws
+    {
+        let file = URL(fileURLWithPath: directory.path("queue.log"))
+        for text in ["something else", "HFLOG002 of a later release", "\0\0\0\0\0\0\0\0\0\0"] {
+            try Data(text.utf8).write(to: file)
+            let queue = try open()
+            #expect(queue.count == 0)
+            let aside = try #require(queue.losses.file)
+            #expect(try String(contentsOf: URL(fileURLWithPath: aside), encoding: .utf8) == text)
+            try add("one", to: queue)
+            let again = try open()
+            #expect(texts(again) == ["one"] && again.losses == RecordLog.Losses())
+        }
+        #expect(try FileManager.default.contentsOfDirectory(atPath: directory.url.path).count == 2)
+    }
+
+    @Test func `A file that was cut off while it was new has lost nothing`() throws {
+        try Data("HFL".utf8).write(to: URL(fileURLWithPath: directory.path("queue.log")))
         let queue = try open()
-        #expect(queue.count == 0)
         try add("one", to: queue)
+        #expect(queue.losses == RecordLog.Losses())
         #expect(texts(try open()) == ["one"])
     }
+
+    @Test func `Events of a kind that a later release has queued are counted, unless that one has sent them`() throws {
+        var log = try RecordLog(path: directory.path("queue.log")) { _ in }
+        for number in 1...3 { try log.append(.init(kind: 200, number: UInt64(number), payload: [1])) }
+        try log.append(.init(kind: 0, number: 3, payload: [2, 0, 0, 0, 0, 0, 0, 0]))
+        #expect(try open().losses == RecordLog.Losses(records: 2))
+    }
+
+    @Test func `An event that no empty queue has room for is too long, and not one too many`() throws {
+        let queue = try open(bytes: 100_000)
+        #expect(throws: DurableQueue.Refusal.tooLong(maximum: 100_000)) {
+            try queue.append(.goal, [UInt8](repeating: 1, count: 100_001))
+        }
+        try queue.append(.goal, [UInt8](repeating: 1, count: 100_000))
+        let large = try DurableQueue(path: directory.path("large"), maximumCount: 9, maximumBytes: 16 << 20)
+        #expect(throws: DurableQueue.Refusal.tooLong(maximum: 2 << 20)) {
+            try large.append(.goal, [UInt8](repeating: 1, count: 2 << 20 + 1))
+        }
+    }
+
+    #if os(Linux)
+        @Test func `A rewritten file that finds no room is removed`() throws {
+            let new = directory.path("queue.log.new")
+            try FileManager.default.createSymbolicLink(atPath: new, withDestinationPath: "/dev/full")
+            #expect(throws: HoldfastError.self) { try RecordLog.Replacement(of: directory.path("queue.log"), []) }
+            #expect((try? FileManager.default.destinationOfSymbolicLink(atPath: new)) == nil)
+        }
+    #endif
 
     @Test func `The queue accepts events up to its limits in number and bytes`() throws {
         let queue = try open(count: 2)

@@ -44,6 +44,20 @@ import Testing
         await reading.value
     }
 
+    @Test func `A client that was destroyed is not kept by listeners that own it`() async throws {
+        weak var released: HoldfastClient?
+        do {
+            let test = try Client()
+            let client = test.client
+            client.addUpdateListener { _ in client.track(goalID: "seen") }
+            client.addMainActorUpdateListener { _ in client.track(goalID: "seen") }
+            client.addFetchListener { _ in client.track(goalID: "seen") }
+            released = client
+            client.destroy()
+        }
+        #expect(released == nil)
+    }
+
     @Test func `A service that is released leaves no task behind, and its cache to the next one`() async throws {
         let server = StubServer { call throws(HoldfastError) in
             guard call.path == "/v1/profiles/lookup" else { return Client.usual(call) }

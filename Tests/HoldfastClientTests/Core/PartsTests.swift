@@ -129,6 +129,23 @@ import Testing
         #expect(cache.read("nothing", as: [String: Int].self) == nil)
     }
 
+    @Test func `What cannot be read or written is logged, and what is absent is not`() async throws {
+        let directory = try TemporaryDirectory()
+        let (messages, continuation) = AsyncStream.makeStream(of: String.self)
+        let cache = try DiskCache(directory: directory.url) { level, message, metadata in
+            continuation.yield("\(level) \(message): \(metadata["file"] ?? "")")
+        }
+        #expect(cache.read("values", as: [String: Int].self) == nil)
+        let file = directory.url.appendingPathComponent("values")
+        try Data("damaged".utf8).write(to: file)
+        #expect(cache.read("values", as: [String: Int].self) == nil)
+        var log = messages.makeAsyncIterator()
+        #expect(await log.next() == "warning a cache is damaged or unreadable: \(file.path)")
+        try FileManager.default.removeItem(at: directory.url)
+        cache.write("values", ["a": 1])
+        #expect(await log.next() == "warning a cache cannot be written: \(file.path)")
+    }
+
     @Test func `The checksum is CRC-32`() {
         #expect(Checksum.crc32(Array("123456789".utf8)) == 0xCBF4_3926)
     }

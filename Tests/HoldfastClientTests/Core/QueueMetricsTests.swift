@@ -4,6 +4,50 @@ import Testing
 @testable import HoldfastClient
 
 @Suite struct QueueMetricsTests {
+    @Test func `What of an earlier run cannot be read is logged and counted`() async throws {
+        let directory = try TemporaryDirectory()
+        try Data("HFLOG002".utf8).write(to: directory.url.appending(path: "queue.log"))
+        let log = Log<String>()
+        let first = try Client(directory: directory) {
+            $0.logger = { level, message, metadata in log.add("\(level) \(message) \(metadata)") }
+        }
+        #expect(first.client.queueMetrics.unreadable == 1)
+        #expect(log.all.count == 1 && log.all[0].hasPrefix("error queued events lost"))
+        #expect(log.all[0].contains("queue.log.unreadable"))
+        for goal in ["one", "two"] { first.client.track(goalID: goal, userID: "ada") }
+        first.client.destroy()
+
+        let file = directory.url.appending(path: "queue.log")
+        var content = try Data(contentsOf: file).dropLast(1)
+        let place = try #require(content.range(of: Data("one".utf8)))
+        content[place.lowerBound] ^= 1
+        try content.write(to: file)
+        let second = try Client(directory: directory) {
+            $0.logger = { level, message, metadata in log.add("\(level) \(message)") }
+        }
+        #expect(second.client.queueMetrics.unreadable == 2 && second.client.waitingEvents == 0)
+        #expect(
+            log.all.suffix(2) == [
+                "error queued events lost: damaged, or of a later release",
+                "warning the file of the queue ended with an incomplete event",
+            ])
+        second.client.destroy()
+    }
+
+    @Test func `An event that is too long is invalid, and the queue is not full`() async throws {
+        let test = try Client()
+        var notices = test.client.deliveries().makeAsyncIterator()
+        test.client.track(
+            goalID: "long", tags: ["text": .string(String(repeating: "x", count: 3 << 20))], userID: "ada")
+        guard case .dropped(.invalid(let reason)) = await notices.next()?.outcome else {
+            Issue.record("not dropped as invalid")
+            return
+        }
+        #expect(reason == "an event must have at most 2097152 bytes as JSON")
+        #expect(test.client.queueMetrics.droppedInvalid == 1 && test.client.queueMetrics.droppedQueueFull == 0)
+        test.client.destroy()
+    }
+
     @Test func `Sent, refused, postponed and dropped events are counted by reason`() async throws {
         let test = try Client(
             server: StubServer { call throws(HoldfastError) in

@@ -145,6 +145,25 @@ import Testing
         }
     }
 
+    @Test @MainActor func `A listener that is removed on the main actor is not called any more`() async throws {
+        let test = try Client()
+        try await test.client.initialize(user: Self.ada)
+        let log = Log<String>()
+        let first = test.client.addMainActorUpdateListener { _ in log.add("first") }
+        test.client.addMainActorUpdateListener { _ in log.add("second") }
+        // The calls are on their way to the main actor when this returns, and it is busy here.
+        try test.client.start(user: HoldfastUser(id: "bob"))
+        test.client.removeUpdateListener(first)
+        await Task {}.value
+        #expect(!log.all.contains("first"))
+        try test.client.start(user: Self.ada)
+        test.client.clearUpdateListeners()
+        let called = log.all.count
+        await Task {}.value
+        #expect(log.all.count == called)
+        test.client.destroy()
+    }
+
     @Test @MainActor func `A model of flags notifies its observers`() async throws {
         let test = try Client()
         let model = FlagModel(client: test.client)
@@ -255,6 +274,11 @@ import Testing
         }
         await #expect(throws: HoldfastError.unreachable("it is down")) { try await test.client.refreshInBackground() }
         #expect(test.client.waitingEvents == 0)
+        test.client.track(goalID: "purchase")
+        test.server.respond { call throws(HoldfastError) in
+            throw call.path == "/v1/evaluations" ? .unreachable("it is down") : .timedOut
+        }
+        await #expect(throws: HoldfastError.unreachable("it is down")) { try await test.client.refreshInBackground() }
     }
 
     // MARK: Configuration
@@ -280,6 +304,19 @@ import Testing
         #expect(log.all.last == "warning attributes not updated: there is no current user")
         #expect(log.all.contains { $0.hasPrefix("warning flags could not be fetched") && $0.contains("it is down") })
         #expect(log.all.contains { $0.hasPrefix("notice event postponed") && $0.contains("goal") })
+    }
+
+    @Test func `A log of all levels has the values of attributes, and says what the server has stored`() async throws {
+        let log = Log<String>()
+        let test = try Client {
+            $0.logger = { level, message, metadata in log.add("\(level) \(message) \(metadata.values.sorted())") }
+        }
+        try AttributeService(client: test.client).update(attributes: ["age": 40], userID: "ada")
+        try await test.client.flush()
+        let (queued, stored) = try (#require(log.all.first), #require(log.all.last))
+        #expect(queued.hasPrefix("trace attributes changed") && queued.contains("40"))
+        #expect(stored == #"debug event delivered ["age", "attributes"]"#)
+        test.client.destroy()
     }
 
     @Test func `The app's version and strings are attributes`() async throws {

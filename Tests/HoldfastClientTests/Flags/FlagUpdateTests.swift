@@ -113,6 +113,27 @@ import Testing
         #expect(told.withLock { $0.count } == 2)
     }
 
+    @Test func `Listeners hear of a new off value`() async throws {
+        let columns = Mutex(3)
+        let test = try Client(
+            server: StubServer { _ throws(HoldfastError) in
+                .json(
+                    #"""
+                    {"user_id":"ada","revision":"1","evaluations":[{"flag_key":"columns","variation_key":null,"variation_id":null,
+                     "experiment_id":null,"enabled":false,"type":"integer","value":\#(columns.withLock { $0 }),"rule_key":null,
+                     "reason":"disabled","source":"none"}]}
+                    """#)
+            })
+        try await test.client.initialize(user: Self.ada)
+        let told = Log<Set<String>>()
+        test.client.addUpdateListener { told.add($0) }
+        columns.withLock { $0 = 4 }
+        try await test.client.fetchEvaluations()
+        #expect(test.client.intVariation(flagKey: "columns", defaultValue: 1) == 4)
+        #expect(told.all == [["columns"]])
+        test.client.destroy()
+    }
+
     @Test func `New attributes fetch the flags at once`() async throws {
         let test = try Client()
         try await test.client.initialize(user: Self.ada)
@@ -146,6 +167,25 @@ import Testing
         test.client.destroy()
     }
 
+    @Test func `The first fetch may take five seconds by default, a later one thirty`() async throws {
+        let gate = Gate()
+        let test = try Client(
+            server: StubServer { call throws(HoldfastError) in
+                await gate.passed()
+                return Client.usual(call)
+            })
+        async let freshness = test.client.initialize(user: Self.ada)
+        await test.clock.untilSleeping(for: .seconds(5))
+        test.clock.advance(by: .seconds(5))
+        #expect(try await freshness == .nothing(.timedOut))
+        let fetched = Task { try await test.client.fetchEvaluations() }
+        await test.clock.untilSleeping(for: .seconds(30))
+        gate.open()
+        try await fetched.value
+        #expect(test.client.isEnabled(flagKey: "checkout"))
+        test.client.destroy()
+    }
+
     @Test func `A fetch takes no longer than it may`() async throws {
         let gate = Gate()
         let test = try Client()
@@ -174,6 +214,15 @@ import Testing
             let isCached = flags.user?.id == "ada"
             #expect((flags.evaluations != nil) == isCached)
         }
+    }
+
+    @Test func `A login keeps only the flags of the user who logs in`() async throws {
+        let test = try Client()
+        try await test.client.initialize(user: Self.ada)
+        // Another thread has changed the user since the login began.
+        _ = test.client.flags.begin(HoldfastUser(id: "bob"), after: test.client.anonymousUserID)
+        #expect(test.client.evaluationDetails(flagKey: "checkout") == nil)
+        test.client.destroy()
     }
 
     @Test func `The error of a fetch for a former user is not the present user's`() async throws {

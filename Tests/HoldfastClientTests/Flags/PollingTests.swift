@@ -43,6 +43,19 @@ import Testing
         await test.clock.untilSleeping(for: .seconds(600))
     }
 
+    @Test(.timeLimit(.minutes(5)), arguments: [-86_400, 86_400])
+    func `Polling goes on when the clock is set`(seconds: Int) async throws {
+        let test = try Client()
+        try await test.client.initialize(user: Self.ada)
+        for poll in 2...4 {
+            await test.clock.untilSleeping(for: .seconds(600))
+            test.clock.set(by: .seconds(seconds))
+            test.clock.advance(by: .seconds(600))
+            await test.server.untilCalled("/v1/evaluations", count: poll)
+        }
+        test.client.destroy()
+    }
+
     @Test(.timeLimit(.minutes(5)))
     func `A failed poll is repeated after a minute in the background and foreground, too`()
         async throws

@@ -41,6 +41,20 @@ import Testing
         #expect(test.server.calls("/v1/profiles/lookup").count == 1)
     }
 
+    @Test func `Why users cannot be loaded in the background is logged`() async throws {
+        let (messages, continuation) = AsyncStream.makeStream(of: String.self)
+        let test = try Client(
+            server: StubServer { _ throws(HoldfastError) in .problem(403, "the scope write is required") }
+        ) { $0.logger = { level, message, metadata in continuation.yield("\(level) \(message) \(metadata)") } }
+        let service = UserProfileService(client: test.client)
+        #expect(service.lookup(userID: "ada") == nil)
+        for await message in messages where message.hasPrefix("warning profiles could not be loaded") {
+            #expect(message.contains("the scope write is required"))
+            break
+        }
+        test.client.destroy()
+    }
+
     @Test func `Users are preloaded, and loaded again when the profile is old`() async throws {
         let test = try Client(server: Self.server())
         let service = UserProfileService(client: test.client, preloading: ["ada"])

@@ -122,6 +122,22 @@ import Testing
         #expect(keeper.reads.withLock { $0 } == 2)
     }
 
+    @Test func `A method of the app may change values while a stream asks for one`() async {
+        final class LazyService: RemoteConfigService, @unchecked Sendable {
+            private let loaded = Mutex<PaywallType?>(nil)
+
+            override func debugValue(for key: any RemoteKey) -> (any RemoteValue)? {
+                if let value = loaded.withLock({ $0 }) { return value }
+                loaded.withLock { $0 = .c }
+                valuesDidChange()
+                return nil
+            }
+        }
+        let service = LazyService(keeper: InMemoryRemoteConfigKeeper(["paywall_type": "b"]))
+        var types = service.remoteValues(for: TestKey.paywallType, as: PaywallType.self).makeAsyncIterator()
+        #expect(await types.next() == .c)
+    }
+
     @Test func `Many streams and a slow reader get the newest value`() async {
         let keeper = InMemoryRemoteConfigKeeper()
         let service = RemoteConfigService(keeper: keeper)

@@ -79,6 +79,18 @@ import Testing
         client.destroy()
     }
 
+    @Test func `Events of a device whose clock is wrong arrive, once it has heard of the server's`() async throws {
+        try await server.putDatafile(revision: 1)
+        let configuration = HoldfastConfiguration(endpoint: try server.endpoint, directory: directory.url)
+        let client = try HoldfastClient(configuration: configuration, clock: LastWeek())
+        try await client.initialize(user: Self.ada, timeout: .seconds(60))
+        client.track(goalID: "purchase")
+        try await client.flush()
+        #expect(client.queueMetrics.refused == 0)
+        #expect(try await server.goalEvents().count == 1)
+        client.destroy()
+    }
+
     @Test func `Profiles are saved and looked up, and what the server has first stays`() async throws {
         try await server.request(
             "PUT", "/v1/profiles/bob", #"{"experiment_bucket_map":{"1":{"variation_id":"first"}}}"#)

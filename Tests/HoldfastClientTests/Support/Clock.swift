@@ -56,6 +56,14 @@ final class ManualClock: HoldfastClock {
         for sleeper in due { sleeper.continuation.resume() }
     }
 
+    /// Sets what the clock shows, without time passing: sleepers wait as long as they would have.
+    func set(by difference: Duration) {
+        state.withLock { state in
+            state.now.addTimeInterval(difference.inSeconds)
+            for id in state.sleepers.keys { state.sleepers[id]?.end.addTimeInterval(difference.inSeconds) }
+        }
+    }
+
     /// The durations of all sleepers.
     var sleeping: [Duration] { state.withLock { $0.sleepers.values.map(\.duration) } }
 
