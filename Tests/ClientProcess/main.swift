@@ -1,10 +1,10 @@
 import Foundation
 import HoldfastClient
 
-/// A process that uses the library and is killed by tests or by its own mistake: `client-process ENDPOINT DIRECTORY fill|send|track|compact|defaults|shared`.
+/// A process that uses the library and is killed by tests or by its own mistake: `client-process ENDPOINT DIRECTORY fill|send|track|compact|full|defaults|shared`.
 let arguments = CommandLine.arguments
 guard arguments.count == 4, let endpoint = URL(string: arguments[1]) else {
-    fatalError("client-process ENDPOINT DIRECTORY fill|send|track|compact|defaults|shared")
+    fatalError("client-process ENDPOINT DIRECTORY fill|send|track|compact|full|defaults|shared")
 }
 var configuration = HoldfastConfiguration(
     endpoint: endpoint, directory: URL(fileURLWithPath: arguments[2], isDirectory: true))
@@ -69,6 +69,19 @@ case "compact":
     }
     for number in 0..<20 { client.track(goalID: "purchase", value: Double(number), userID: "ada") }
     say("tracked")
+    client.destroy()
+    exit(0)
+case "full":
+    // No file can grow, as on a full disk.
+    signal(SIGXFSZ, SIG_IGN)
+    var none = rlimit(rlim_cur: 0, rlim_max: 0)
+    setrlimit(__rlimit_resource_t(RLIMIT_FSIZE.rawValue), &none)
+    let client = try HoldfastClient(configuration: configuration)
+    let user = HoldfastUser(id: "ada", attributes: ["country": "de"])
+    try await client.initialize(user: user, timeout: .seconds(60))
+    client.track(goalID: "purchase")
+    let flag = client.stringVariation(flagKey: "checkout", defaultValue: "none")
+    say("\(flag) \(client.queueMetrics.droppedStorage)")
     client.destroy()
     exit(0)
 case "defaults":

@@ -183,7 +183,8 @@ public final class AttributeService: Sendable {
                     // An app's token may not read them, and never will.
                     guard self?.logsProblems.exchange(false, ordering: .relaxed) == true else { return }
                 }
-                self?.client.core.log(.debug, "attributes are not compared with definitions", ["error": "\(error)"])
+                self?.client.core.log(
+                    .debug, "attributes are not compared with definitions", ["error": error.localizedDescription])
             }
         }
     }
@@ -191,13 +192,10 @@ public final class AttributeService: Sendable {
     private func send(_ update: AttributeEvent) throws(HoldfastError) {
         logProblems(update)
         let core = client.core
-        if core.configuration.logger != nil, let json = try? HoldfastServer.encode(update) {
-            core.log(.trace, "attributes changed", ["update": String(decoding: json, as: UTF8.self)])
-        }
         let now = core.clock.now.timeIntervalSince1970
         let age = core.configuration.attributeRefreshInterval.inSeconds
         // Inside the lock, so that the queue has the order of the calls.
-        let isNew = state.withLock { state in
+        let queued = state.withLock { state -> AttributeEvent? in
             let sent = state.users.value(Key(update.userID))?.attributes ?? [:]
             func isKnown(_ name: String, _ value: UserAttributeValue?) -> Bool {
                 guard let sent = sent[name], abs(now - sent.at) < age else { return false }
@@ -207,12 +205,16 @@ public final class AttributeService: Sendable {
             update.attributes = update.attributes.filter { !isKnown($0.key, $0.value) }
             update.removed = update.removed.filter { !isKnown($0, nil) }
             guard !(update.attributes.isEmpty && update.removed.isEmpty), core.enqueue(.attributes(update)) else {
-                return false
+                return nil
             }
             Self.remember(update, now, &state)
-            return true
+            return update
         }
-        if isNew { changed.ring() }
+        guard let queued else { return }
+        changed.ring()
+        if core.configuration.logger != nil, let json = try? HoldfastServer.encode(queued) {
+            core.log(.trace, "attributes queued", ["update": String(decoding: json, as: UTF8.self)])
+        }
     }
 
     private static func remember(_ update: AttributeEvent, _ now: Double, _ state: inout State) {

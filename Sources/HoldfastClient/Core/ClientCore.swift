@@ -139,7 +139,8 @@ final class ClientCore: Sendable {
                 return false
             }
         } catch {
-            notices.notify(DeliveryNotice(event: event, outcome: .dropped(reason: .invalid("\(error)"))))
+            notices.notify(
+                DeliveryNotice(event: event, outcome: .dropped(reason: .invalid(error.localizedDescription))))
             return false
         }
         deliveries[event.kind]?.added()
@@ -254,7 +255,7 @@ extension DropReason {
         switch refusal {
         case .full: self = .queueFull
         case .tooLong(let maximum): self = .invalid("an event must have at most \(maximum) bytes as JSON")
-        case .failed(let error): self = .storage("\(error)")
+        case .failed(let error): self = .storage(error.localizedDescription)
         }
     }
 }

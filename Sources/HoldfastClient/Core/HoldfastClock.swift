@@ -17,8 +17,9 @@ public struct SystemClock: HoldfastClock {
 
     public var now: Date { Date() }
 
+    /// Returns after the duration, or after 30 years: longer ones, such as `.seconds(Int.max)`, end the process.
     public func sleep(for duration: Duration) async throws {
-        try await ContinuousClock().sleep(for: duration)
+        try await ContinuousClock().sleep(for: min(duration, .seconds(1_000_000_000)))
     }
 }
 

@@ -1,3 +1,5 @@
+import Foundation
+
 /// Receives the client's log messages; see ``HoldfastConfiguration/logger``.
 ///
 /// With swift-log:
@@ -28,7 +30,8 @@ extension DeliveryNotice {
         case .refused(let reason):
             logger(.error, "event refused by the server", kind.merging(["reason": "\(reason)"]) { $1 })
         case .dropped(let reason): logger(.error, "event dropped", kind.merging(["reason": "\(reason)"]) { $1 })
-        case .postponed(let error): logger(.notice, "event postponed", kind.merging(["error": "\(error)"]) { $1 })
+        case .postponed(let error):
+            logger(.notice, "event postponed", kind.merging(["error": error.localizedDescription]) { $1 })
         }
     }
 }

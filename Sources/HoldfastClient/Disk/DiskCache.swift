@@ -17,7 +17,7 @@ struct DiskCache: Sendable {
             try FileManager.default.createDirectory(
                 at: directory, withIntermediateDirectories: true, attributes: [.posixPermissions: 0o700])
         } catch {
-            throw .storage("\(directory.path) cannot be created: \(error)")
+            throw .storage("\(directory.path) cannot be created: \(error.localizedDescription)")
         }
     }
 
@@ -54,7 +54,7 @@ struct DiskCache: Sendable {
             content.append(body)
             try content.write(to: file, options: .atomic)
         } catch {
-            warn("a cache cannot be written", ["file": file.path, "error": "\(error)"])
+            warn("a cache cannot be written", ["file": file.path, "error": error.localizedDescription])
         }
     }
 

@@ -9,9 +9,11 @@
 /// An open file that closes itself.
 final class FileDescriptor: Sendable {
     private let number: Int32
+    private let path: String
 
     /// Opens a file for reading and appending; creates it with mode 0600 if it is missing.
     init(path: String) throws(HoldfastError) {
+        self.path = path
         number = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0o600)
         guard number >= 0 else { throw Self.failure("open", path) }
     }
@@ -37,27 +39,27 @@ final class FileDescriptor: Sendable {
         while !rest.isEmpty {
             let count = rest.withUnsafeBytes { write(number, $0.baseAddress, $0.count) }
             if count < 0, errno == EINTR { continue }
-            guard count > 0 else { throw Self.failure("write") }
+            guard count > 0 else { throw Self.failure("write", path) }
             rest = rest.dropFirst(count)
         }
     }
 
     /// Returns the contents from an offset on.
     func contents(from offset: Int = 0, atMost limit: Int = .max) throws(HoldfastError) -> [UInt8] {
-        guard lseek(number, off_t(offset), SEEK_SET) >= 0 else { throw Self.failure("lseek") }
+        guard lseek(number, off_t(offset), SEEK_SET) >= 0 else { throw Self.failure("lseek", path) }
         var all: [UInt8] = []
         var buffer = [UInt8](repeating: 0, count: min(65_536, limit))
         while true {
             let count = read(number, &buffer, min(buffer.count, limit - all.count))
             if count < 0, errno == EINTR { continue }
-            guard count >= 0 else { throw Self.failure("read") }
+            guard count >= 0 else { throw Self.failure("read", path) }
             if count == 0 { return all }
             all += buffer[..<count]
         }
     }
 
     func truncate(to length: Int) throws(HoldfastError) {
-        guard ftruncate(number, off_t(length)) == 0 else { throw Self.failure("ftruncate") }
+        guard ftruncate(number, off_t(length)) == 0 else { throw Self.failure("ftruncate", path) }
     }
 
     /// Blocks until all writes are on disk (`fsync`, on Apple's systems `F_FULLFSYNC`).
@@ -66,7 +68,7 @@ final class FileDescriptor: Sendable {
             // There `fsync` leaves data in the drive's cache.
             if fcntl(number, F_FULLFSYNC) == 0 { return }
         #endif
-        guard fsync(number) == 0 else { throw Self.failure("fsync") }
+        guard fsync(number) == 0 else { throw Self.failure("fsync", path) }
     }
 
     /// Replaces a file atomically.
@@ -87,7 +89,7 @@ final class FileDescriptor: Sendable {
         guard fsync(number) == 0 else { throw failure("fsync", path) }
     }
 
-    private static func failure(_ call: String, _ path: String = "") -> HoldfastError {
+    private static func failure(_ call: String, _ path: String) -> HoldfastError {
         .storage("\(call) \(path): \(String(cString: strerror(errno)))")
     }
 }

@@ -55,17 +55,14 @@ struct RecordLog: ~Copyable {
             if losses.end > 0 { try file.truncate(to: length) }
             return (file, length, losses)
         }
-        guard magic.starts(with: header) else {
-            losses.file = path + ".unreadable"
-            try FileDescriptor.replace(path + ".unreadable", with: path)
-            let new = try FileDescriptor(path: path)
-            try new.append(magic)
-            return (new, magic.count, losses)
+        if magic.starts(with: header) {
+            // New, or torn when it was new. The header is written with the first record: a full disk stops no app.
+            try file.truncate(to: 0)
+            return (file, 0, losses)
         }
-        // New, or torn when it was new.
-        try file.truncate(to: 0)
-        try file.append(magic)
-        return (file, magic.count, losses)
+        losses.file = path + ".unreadable"
+        try FileDescriptor.replace(path + ".unreadable", with: path)
+        return (try FileDescriptor(path: path), 0, losses)
     }
 
     /// - Returns: the end of the last complete record.
@@ -94,7 +91,7 @@ struct RecordLog: ~Copyable {
     /// Appends a record. It survives a crash of the process at once, and a power failure after
     /// ``FileDescriptor/synchronize()``.
     mutating func append(_ record: Record) throws(HoldfastError) {
-        let bytes = Self.encode(record)
+        let bytes = (length == 0 ? Self.magic : []) + Self.encode(record)
         do throws(HoldfastError) {
             try file.append(bytes)
             length += bytes.count
@@ -107,6 +104,7 @@ struct RecordLog: ~Copyable {
 
     /// Removes all records.
     mutating func removeAll() throws(HoldfastError) {
+        guard length > 0 else { return }
         try file.truncate(to: Self.magic.count)
         length = Self.magic.count
         emptied += 1

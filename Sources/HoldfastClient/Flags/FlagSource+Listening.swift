@@ -48,7 +48,7 @@ extension FlagSource {
             } catch HoldfastError.unavailable(_, let delay) {
                 retryAfter = delay
             } catch {
-                core.log(.debug, "changes of flags cannot be listened to", ["error": "\(error)"])
+                core.log(.debug, "changes of flags cannot be listened to", ["error": error.localizedDescription])
             }
             // A proxy that ends each response at once is not asked each second.
             if core.clock.now.timeIntervalSince(start) > Self.steadySeconds { backoff.succeeded() }

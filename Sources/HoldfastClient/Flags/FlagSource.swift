@@ -271,7 +271,9 @@ final class FlagSource: Sendable {
 
     private func attempted(_ failure: HoldfastError?, for user: HoldfastUser, since start: Date) {
         if let failure {
-            core.log(.warning, "flags could not be fetched", ["error": "\(failure)"])
+            // A client that was destroyed ends its requests.
+            let level = failure == .destroyed ? HoldfastLogLevel.debug : .warning
+            core.log(level, "flags could not be fetched", ["error": failure.localizedDescription])
         } else {
             core.log(.debug, "flags fetched")
         }

@@ -146,7 +146,7 @@ public final class UserProfileService: Sendable {
             } catch {
                 let event = HoldfastEvent.save(userProfile, replacing: false)
                 return core.notices.notify(
-                    DeliveryNotice(event: event, outcome: .dropped(reason: .invalid("\(error)"))))
+                    DeliveryNotice(event: event, outcome: .dropped(reason: .invalid(error.localizedDescription))))
             }
             let key = Key(userProfile.userID)
             let (known, overrides) = state.withLock {
@@ -221,7 +221,7 @@ public final class UserProfileService: Sendable {
                 let open = valid.isEmpty ? [] : try await request(valid.map(\.string))
                 state.withLock { $0.wanted.formUnion(open.map { Key($0) }) }
             } catch {
-                core.log(.warning, "profiles could not be loaded", ["error": "\(error)"])
+                core.log(.warning, "profiles could not be loaded", ["error": error.localizedDescription])
                 state.withLock { $0.wanted.formUnion(valid) }
                 if case .unavailable(_, let retryAfter) = error { return backoff.failed(retryAfter: retryAfter) }
                 return backoff.failed()

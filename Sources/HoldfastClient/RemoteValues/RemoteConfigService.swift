@@ -206,6 +206,10 @@ public struct RemoteValueState: Sendable {
 }
 
 private func isSame(_ left: some Any, _ right: some Any) -> Bool {
-    func isSame<Value: Equatable>(_ left: Value) -> Bool { right as? Value == left }
-    return (left as? any Equatable).map { isSame($0) } ?? false
+    func equals<Value: Equatable>(_ left: Value) -> Bool { right as? Value == left }
+    if let left = left as? any Equatable { return equals(left) }
+    if let left = left as? any RawRepresentable, let right = right as? any RawRepresentable {
+        return isSame(left.rawValue, right.rawValue)
+    }
+    return false
 }

@@ -45,8 +45,10 @@ struct HoldfastServer: Sendable {
             request.fields["Content-Type"] = contentType
         }
         let response = try await transport.open(request)
-        // No cache stores responses to POST.
-        if method == "POST" { skew.learn(response.fields["date"], at: clock.now) }
+        // No cache stores responses to POST. Another status may be a proxy's.
+        if method == "POST", (200..<300).contains(response.status) || response.status == 304 {
+            skew.learn(response.fields["date"], at: clock.now)
+        }
         return Response(status: response.status, fields: response.fields, body: try await response.collected())
     }
 

@@ -90,7 +90,7 @@ import Testing
         #expect(test.client.waitingEvents == 0)
     }
 
-    @Test(.timeLimit(.minutes(2))) func `A flush that succeeds ends the back-off`() async throws {
+    @Test(.timeLimit(.minutes(5))) func `A flush that succeeds ends the back-off`() async throws {
         let test = try Client(server: StubServer { _ throws(HoldfastError) in throw .unreachable("it is down") })
         track(test, 0..<1)
         await test.clock.untilSleeping(for: .seconds(30))

@@ -114,6 +114,16 @@ import Testing
         #expect(try FileManager.default.contentsOfDirectory(atPath: directory.url.path).count == 2)
     }
 
+    @Test func `Nothing is written before the first event, so that a full disk stops no app`() throws {
+        let file = URL(fileURLWithPath: directory.path("queue.log"))
+        let queue = try open()
+        queue.remove([])
+        #expect(try Data(contentsOf: file).isEmpty)
+        try add("one", to: queue)
+        queue.remove(queue.all(of: .goal))
+        #expect(try Data(contentsOf: file) == Data("HFLOG001".utf8))
+    }
+
     @Test func `A file that was cut off while it was new has lost nothing`() throws {
         try Data("HFL".utf8).write(to: URL(fileURLWithPath: directory.path("queue.log")))
         let queue = try open()

@@ -61,6 +61,18 @@ import Testing
     }
 }
 
+@Suite struct SystemClockTests {
+    @Test func `A time-out may be as long as can be written`() async throws {
+        for duration in [Duration.seconds(Int.max), .seconds(Int64.max)] {
+            let sleeping = Task { try await SystemClock().sleep(for: duration) }
+            await #expect(value(within: .milliseconds(1), SystemClock()) { try? await sleeping.value } == nil)
+            sleeping.cancel()
+            await #expect(throws: CancellationError.self) { try await sleeping.value }
+        }
+        try await SystemClock().sleep(for: .seconds(Int64.min))
+    }
+}
+
 @Suite struct PollScheduleTests {
     /// The delays after failures, each of which comes when the former delay is over.
     private func delays(_ count: Int, interval: Int, _ schedule: inout PollSchedule, from start: Date = .distantPast)

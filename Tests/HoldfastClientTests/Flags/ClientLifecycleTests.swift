@@ -187,6 +187,17 @@ import Testing
         #expect(model.evaluationDetails(flagKey: "checkout")?.reason == .stored)
     }
 
+    @Test @MainActor func `A model without a client has the defaults`() {
+        let model = FlagModel(client: nil)
+        #expect(model.boolVariation(flagKey: "checkout", defaultValue: true))
+        #expect(model.stringVariation(flagKey: "checkout", defaultValue: "a") == "a")
+        #expect(model.intVariation(flagKey: "checkout", defaultValue: 1) == 1)
+        #expect(model.doubleVariation(flagKey: "checkout", defaultValue: 0.5) == 0.5)
+        #expect(model.jsonVariation(flagKey: "checkout", defaultValue: ["a": 1]) == ["a": 1])
+        #expect(model.isEnabled(flagKey: "checkout", defaultValue: true))
+        #expect(model.evaluationDetails(flagKey: "checkout") == nil)
+    }
+
     // MARK: Counts
 
     @Test func `Every evaluation counts by flag, variation and reason, defaults and errors too`() async throws {
@@ -314,7 +325,7 @@ import Testing
         try AttributeService(client: test.client).update(attributes: ["age": 40], userID: "ada")
         try await test.client.flush()
         let (queued, stored) = try (#require(log.all.first), #require(log.all.last))
-        #expect(queued.hasPrefix("trace attributes changed") && queued.contains("40"))
+        #expect(queued.hasPrefix("trace attributes queued") && queued.contains("40"))
         #expect(stored == #"debug event delivered ["age", "attributes"]"#)
         test.client.destroy()
     }

@@ -99,6 +99,15 @@ import Testing
         }
         await reading.value
         #expect(seen.withLock { $0 } == [20, 30, 50])
+
+        // Nor behind a custom value, which is no keeper's.
+        let custom = RecordingService(keeper: keeper)
+        custom.setCustom(Size(rawValue: 5), for: .pageSize)
+        var sizes = custom.remoteValues(for: TestKey.pageSize, as: Size.self).makeAsyncIterator()
+        #expect(await sizes.next()?.rawValue == 5)
+        custom.valuesDidChange()
+        custom.setCustom(Size(rawValue: 6), for: .pageSize)
+        #expect(await sizes.next()?.rawValue == 6)
     }
 
     @Test func `A stream asks its keeper once for each value`() async {

@@ -54,6 +54,14 @@ import Testing
         // One may have been taken in each round whose number could not be written any more.
         #expect(arrived.count <= taken.count + 4)
     }
+
+    @Test func `On a full disk a new app has its flags, and events are dropped and counted`() async throws {
+        try await server.putDatafile(revision: 1, controlEnd: 0)
+        let program = try start("full")
+        // The goal and the exposure; counts of evaluations come later.
+        #expect(await program.line { _ in true } == "new 2")
+        #expect(await program.end() == .exit(0))
+    }
 }
 
 #if os(Linux)

@@ -20,15 +20,17 @@ import Testing
         }
     }
 
-    @Test func `Attributes are stored in their order, and one that is wrong is refused by its name`() async throws {
+    @Test func `Attributes are stored in order, and a wrong one is refused by name, with its whole update`()
+        async throws
+    {
         try await declare()
         let client = try server.client(in: directory)
         let service = AttributeService(client: client)
         var outcomes = service.outcomes().makeAsyncIterator()
         try service.update(attributes: ["country": "de", "age": 30], userID: "ada")
         try service.update(attributes: ["age": 31], userID: "ada")
-        try service.update(attributes: ["age": "old"], userID: "bob")
-        try service.update(attributes: ["country": "fr"], userID: "bob")
+        try service.update(attributes: ["age": "old", "country": "it"], userID: "bob")
+        try service.update(attributes: ["age": 20], userID: "bob")
         try service.delete(attributes: ["country"], userID: "ada")
         try await client.flush()
         var refused: [String] = []
@@ -40,7 +42,7 @@ import Testing
         #expect(refused.first?.hasPrefix("bob: ") == true && refused.first?.contains("/attributes/age") == true)
         #expect(try await server.request("GET", "/v1/profiles/ada/attributes").contains(#""attributes":{"age":31}"#))
         #expect(
-            try await server.request("GET", "/v1/profiles/bob/attributes").contains(#""attributes":{"country":"fr"}"#))
+            try await server.request("GET", "/v1/profiles/bob/attributes").contains(#""attributes":{"age":20}"#))
         client.destroy()
     }
 
