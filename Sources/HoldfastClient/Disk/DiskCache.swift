@@ -1,10 +1,13 @@
 import Foundation
+import Synchronization
 
-/// Cache files in a directory. Each file is replaced atomically and carries a checksum; a damaged file reads as absent.
-/// The app works without a cache: what fails is only logged.
-struct DiskCache: Sendable {
+/// Cache files in a directory, with mode 0600. Each file is replaced atomically and carries a checksum; a damaged file reads
+/// as absent. The app works without a cache: what fails is only logged.
+final class DiskCache: Sendable {
     let directory: URL
     private let logger: HoldfastLogger?
+    /// Serializes writes: those of one file share the name of the new file.
+    private let writing = Mutex(())
 
     /// Larger files are neither written nor read.
     static let maximumBytes = 64 * 1024 * 1024
@@ -44,17 +47,19 @@ struct DiskCache: Sendable {
 
     /// Writes a file.
     func write(_ name: String, _ value: some Encodable) {
-        let file = directory.appendingPathComponent(name)
-        do {
-            let body = try JSONEncoder().encode(value)
+        let path = directory.appendingPathComponent(name).path
+        do throws(HoldfastError) {
+            let body = try HoldfastServer.encode(value)
             guard body.count <= Self.maximumBytes else {
-                return warn("a cache is too large to be written", ["file": file.path, "bytes": "\(body.count)"])
+                return warn("a cache is too large to be written", ["file": path, "bytes": "\(body.count)"])
             }
-            var content = withUnsafeBytes(of: Checksum.crc32(body).littleEndian) { Data($0) }
-            content.append(body)
-            try content.write(to: file, options: .atomic)
+            let content = withUnsafeBytes(of: Checksum.crc32(body).littleEndian) { Array($0) } + body
+            try writing.withLock { _ throws(HoldfastError) in
+                _ = try FileDescriptor.create(path + ".new", containing: content)
+                try FileDescriptor.replace(path, with: path + ".new")
+            }
         } catch {
-            warn("a cache cannot be written", ["file": file.path, "error": error.localizedDescription])
+            warn("a cache cannot be written", ["file": path, "error": error.localizedDescription])
         }
     }
 

@@ -71,14 +71,24 @@ final class FileDescriptor: Sendable {
         guard fsync(number) == 0 else { throw Self.failure("fsync", path) }
     }
 
+    /// Writes a new file and blocks until it is on disk. If that fails, the file is removed, because a full disk needs the
+    /// room.
+    static func create(_ path: String, containing bytes: [UInt8]) throws(HoldfastError) -> FileDescriptor {
+        let file = try FileDescriptor(path: path)
+        do throws(HoldfastError) {
+            try file.truncate(to: 0)
+            try file.append(bytes)
+            try file.synchronize()
+        } catch {
+            unlink(path)
+            throw error
+        }
+        return file
+    }
+
     /// Replaces a file atomically.
     static func replace(_ path: String, with replacement: String) throws(HoldfastError) {
         guard rename(replacement, path) == 0 else { throw failure("rename", path) }
-    }
-
-    /// Removes a file if it is there.
-    static func remove(_ path: String) {
-        unlink(path)
     }
 
     /// Blocks until a directory's entries are on disk (`fsync`).

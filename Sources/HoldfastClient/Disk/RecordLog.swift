@@ -126,18 +126,9 @@ struct RecordLog: ~Copyable {
 
         init(of path: String, _ records: [Record]) throws(HoldfastError) {
             self.path = path + ".new"
-            file = try FileDescriptor(path: self.path)
             let bytes = records.reduce(into: RecordLog.magic) { $0 += RecordLog.encode($1) }
+            file = try FileDescriptor.create(self.path, containing: bytes)
             length = bytes.count
-            do throws(HoldfastError) {
-                try file.truncate(to: 0)
-                try file.append(bytes)
-                try file.synchronize()
-            } catch {
-                // A full disk needs the room.
-                FileDescriptor.remove(self.path)
-                throw error
-            }
         }
     }
 

@@ -155,7 +155,10 @@ import Testing
         @Test func `A rewritten file that finds no room is removed`() throws {
             let new = directory.path("queue.log.new")
             try FileManager.default.createSymbolicLink(atPath: new, withDestinationPath: "/dev/full")
-            #expect(throws: HoldfastError.self) { try RecordLog.Replacement(of: directory.path("queue.log"), []) }
+            let error = #expect(throws: HoldfastError.self) {
+                try RecordLog.Replacement(of: directory.path("queue.log"), [])
+            }
+            #expect(error?.localizedDescription.contains(new) == true)
             #expect((try? FileManager.default.destinationOfSymbolicLink(atPath: new)) == nil)
         }
     #endif

@@ -1,3 +1,4 @@
+import Dispatch
 import Foundation
 import Testing
 
@@ -139,6 +140,20 @@ import Testing
         try content.write(to: file)
         #expect(cache.read("values", as: [String: Int].self) == nil)
         #expect(cache.read("nothing", as: [String: Int].self) == nil)
+    }
+
+    @Test func `Only the user may read a cache, and writes at once leave one whole file`() throws {
+        let directory = try TemporaryDirectory()
+        try FileManager.default.setAttributes([.posixPermissions: 0o755], ofItemAtPath: directory.url.path)
+        let cache = try DiskCache(directory: directory.url)
+        DispatchQueue.concurrentPerform(iterations: 20) { number in
+            cache.write("values", [String](repeating: "\(number)", count: 1_000))
+        }
+        let values = try #require(cache.read("values", as: [String].self))
+        #expect(values.count == 1_000 && Set(values).count == 1)
+        #expect(try FileManager.default.contentsOfDirectory(atPath: directory.url.path) == ["values"])
+        let attributes = try FileManager.default.attributesOfItem(atPath: directory.path("values"))
+        #expect(attributes[.posixPermissions] as? Int == 0o600)
     }
 
     @Test func `What cannot be read or written is logged, and what is absent is not`() async throws {
