@@ -1,4 +1,5 @@
 import ArgumentParser
+import Glibc
 
 /// The program's entry. Each subcommand is a type of its own in `Commands/`.
 @main
@@ -20,6 +21,7 @@ struct Holdfast: ParsableCommand {
         ])
 
     static func main() {
+        openStandardDescriptors()
         do {
             var command = try parseAsRoot(joiningNegativeNumbers(CommandLine.arguments.dropFirst()))
             try command.run()
@@ -29,6 +31,15 @@ struct Holdfast: ParsableCommand {
             exit(withError: ExitCode.configuration)
         } catch {
             exit(withError: error)
+        }
+    }
+
+    /// Opens `/dev/null` for each standard descriptor that the program was started without. Otherwise the next file or
+    /// socket would get its number, for example the database that of the log.
+    private static func openStandardDescriptors() {
+        for descriptor in STDIN_FILENO...STDERR_FILENO where fcntl(descriptor, F_GETFD) < 0 {
+            // The kernel chooses the lowest number that is free.
+            guard open("/dev/null", O_RDWR) == descriptor else { _exit(ExitCode.failure.rawValue) }
         }
     }
 

@@ -1,4 +1,5 @@
 import APITestSupport
+import Foundation
 import Glibc
 import JSON
 import ProcessTestSupport
@@ -76,6 +77,23 @@ import Testing
         let note = try JSONParser().parse(try #require(read().first { $0.contains("were dropped") }))
         #expect(note["level"] == "warning")
         #expect(note["lines"].integer.map { (10..<60).contains($0) } == true)
+        child.send(SIGTERM)
+        #expect(child.wait() == .exit(0))
+    }
+
+    @Test(arguments: 0...2) func `A descriptor that was closed at the start is no file of the server's`(number: Int)
+        throws
+    {
+        let (path, receiver) = (directory.file("holdfast.db"), try NotifyReceiver())
+        let options = ["serve", "--listen", "127.0.0.1:0", "--database", path]
+        let child = try ChildProcess(
+            try #require(Executable.find("sh")),
+            ["-c", "exec \"$0\" \"$@\" \(number)>&-", Executable.holdfast] + options,
+            environment: ["NOTIFY_SOCKET": receiver.name])
+        defer { child.send(SIGKILL) }
+        #expect(receiver.next(with: "READY=1") != nil)
+        let link = "/proc/\(child.identifier)/fd/\(number)"
+        #expect(try FileManager.default.destinationOfSymbolicLink(atPath: link) == "/dev/null")
         child.send(SIGTERM)
         #expect(child.wait() == .exit(0))
     }
