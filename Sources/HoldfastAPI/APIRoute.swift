@@ -80,17 +80,25 @@ struct APIRoute {
     }
 
     /// Returns the route for the server: it checks the caller's token, calls the handler, and renders errors of both.
-    func route(of wire: any WireProtocol, gate: AccessGate, origins: AllowedOrigins?) -> Route {
-        let origins = scope.isForPages ? origins : nil
+    func route(of wire: any WireProtocol, gate: AccessGate) -> Route {
         switch handler {
         case .buffered(let handle):
             return Route(
                 method, pattern, isVital: isVital, changesState: changesState, respondsLater: respondsLater,
+                refusal: { [self] request in
+                    var caller: String?
+                    do {
+                        _ = try admit(request, of: wire, gate) { caller = $0 }
+                        return nil
+                    } catch {
+                        return (wire.response(to: error), caller)
+                    }
+                },
                 .buffered { [self] request, responder in
                     do {
-                        if let origins { responder.setFields(origins.fields(of: request)) }
-                        let admission = try admit(request, of: wire, responder, gate)
-                        try handle(request, Call(responder: responder, admission: admission))
+                        let admission = try admit(request, of: wire, gate, setCaller: responder.setCaller)
+                        let call = Call(responder: responder, admission: admission)
+                        try handle(request, call)
                     } catch {
                         responder.send(wire.response(to: error))
                     }
@@ -100,8 +108,7 @@ struct APIRoute {
                 method, pattern,
                 .streamed { [self] request, responder in
                     do {
-                        if let origins { responder.setFields(origins.fields(of: request)) }
-                        let admission = try admit(request, of: wire, responder, gate)
+                        let admission = try admit(request, of: wire, gate, setCaller: responder.setCaller)
                         return try handle(request, Call(responder: responder, admission: admission))
                     } catch {
                         responder.send(wire.response(to: error))
@@ -113,16 +120,16 @@ struct APIRoute {
 
     /// Checks everything that does not depend on the handler.
     private func admit(
-        _ request: borrowing Request, of wire: any WireProtocol, _ responder: Responder, _ gate: AccessGate
+        _ request: borrowing Request, of wire: any WireProtocol, _ gate: AccessGate, setCaller: (String) -> Void
     ) throws -> Admission {
         let admission: Admission
         do {
             admission = try gate.admit(request, credential: wire.credential(of: request), to: scope)
         } catch {
-            if let token = error.token { responder.setCaller(token.name) }
+            if let token = error.token { setCaller(token.name) }
             throw error.problem
         }
-        if let token = admission.token { responder.setCaller(token.name) }
+        if let token = admission.token { setCaller(token.name) }
         if method != .get, let coding = request.field("content-encoding"), coding.lowercased() != "identity" {
             // RFC 9110 §8.4
             var problem = Problem(

@@ -33,13 +33,12 @@ public final class HoldfastApplication: Application {
                 BucketeerProtocol(loopServices),
             ] + (services.options.servesConsole ? [ConsoleProtocol()] : [])
         let routes = protocols.flatMap(\.routes)
-        let origins = services.options.allowedOrigins
-        let preflights = origins.map { CrossOriginPreflight.routes(for: routes, $0) } ?? []
+        let preflights = services.options.allowedOrigins == nil ? [] : CrossOriginPreflight.routes(for: routes)
         let protocolOfRoute =
             protocols.flatMap { wire in wire.routes.map { _ in wire } } + preflights.map { _ in protocols[0] }
         router = Router(
-            zip(routes, protocolOfRoute).map { $0.route(of: $1, gate: loopServices.gate, origins: origins) }
-                + preflights)
+            zip(routes, protocolOfRoute)
+                .map { $0.route(of: $1, gate: loopServices.gate) } + preflights)
         metrics = RequestMetrics(routes: router.routes.count)
         self.protocols = protocols
         self.routes = routes
@@ -65,6 +64,17 @@ public final class HoldfastApplication: Application {
             case .none: protocols[0]
             }
         return wire.response(to: Problem(failure.status, failure.detail))
+    }
+
+    public var readsOrigin: Bool { services.options.allowedOrigins != nil }
+
+    /// Pages may read the responses of the routes that are for them, and those that no route makes: otherwise they could
+    /// not tell a refusal from a broken network.
+    public func fields(origin: String?, route: Int?) -> [(name: StaticString, value: String)] {
+        guard let origins = services.options.allowedOrigins else { return [] }
+        // Behind the routes of the table are the preflights.
+        if let route, route < routes.count, !routes[route].scope.isForPages { return [] }
+        return origins.fields(for: origin)
     }
 
     public func requestCompleted(_ summary: RequestSummary) {

@@ -22,6 +22,7 @@ import Testing
         (LocalRequest("GET", "/number/7"), 200, "7"), (LocalRequest("GET", "/number/8?x=y"), 200, "8"),
         (LocalRequest("POST", "/batched"), 200, "batched"), (LocalRequest("GET", "/tagged"), 200, "A"),
         (LocalRequest("GET", "/tagged", fields: [("If-None-Match", EntityTag(1).text)]), 304, ""),
+        (LocalRequest("GET", "/tagged", fields: [("If-Match", EntityTag(1).text)]), 200, "A"),
         (LocalRequest("OPTIONS", "/now"), 204, ""),
         // Streams, of 100 pieces and of 400,000 bytes.
         (LocalRequest("GET", "/hesitant"), 200, "AAAAAAAAAA"),
@@ -38,6 +39,7 @@ import Testing
     @Test(arguments: [
         (LocalRequest("GET", "/nowhere"), 404, "path(\"/nowhere\")"), (LocalRequest("PUT", "/now"), 405, "route(0)"),
         (LocalRequest("POST", "/echo", body: Array(repeating: 0, count: 1024 * 1024 + 1)), 413, "route(1)"),
+        (LocalRequest("GET", "/tagged", fields: [("If-Match", EntityTag(2).text)]), 412, "route(5)"),
         (LocalRequest("BREW", "/now"), 501, "none"), (LocalRequest("GET", "/no where"), 400, "none"),
         (LocalRequest("GET", "/now", fields: [("X", "a\r\nY: b")]), 400, "none"),
         (LocalRequest("GET", "/now", fields: [("Host", "a"), ("X", "a\r\n\r\n")]), 400, "none"),

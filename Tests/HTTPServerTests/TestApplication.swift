@@ -55,6 +55,11 @@ final class TestApplication: Application {
             Route(.get, "/endless", .buffered { $1.send(Response(.ok, body: .stream(EndlessStream(observations)))) }),
             Route(.get, "/hesitant", .buffered { $1.send(Response(.ok, body: .stream(HesitantStream()))) }),
             Route(.post, "/upload", .streamed { Upload($1, observations) }),
+            Route(
+                .post, "/refused",
+                refusal: { request in
+                    request.field("x-secret") == nil ? (Response(.unauthorized, text: "\(request.id)"), nil) : nil
+                }, .buffered { $1.send(Response(.ok, text: "\($0.withBody { $0.count })")) }),
         ])
     }
 
@@ -69,6 +74,12 @@ final class TestApplication: Application {
         var response = Response(failure.status, text: failure.detail)
         response.fields = [("X-Location", "\(location)")]
         return response
+    }
+
+    let readsOrigin = true
+
+    func fields(origin: String?, route: Int?) -> [(name: StaticString, value: String)] {
+        [("X-For", "\(origin ?? "nobody") at \(route.map { "\($0)" } ?? "-")")]
     }
 
     func requestCompleted(_ summary: RequestSummary) {}

@@ -42,6 +42,25 @@ import Testing
         #expect(try server.request("GET", target).status == 404)
     }
 
+    @Test func `A read of what has changed since is refused in the format of its protocol`() throws {
+        #expect(try server.request("PUT", "/v1/profiles/ada", map("a")).status == 201)
+        #expect(try server.request("PUT", "/v1/experiments/x", #"{"variations":["a"]}"#).status == 201)
+        for target in ["/v1/profiles/ada", "/v1/experiments/x", "/datafiles/default.json", "/openapi.json"] {
+            let tag = try tag(target)
+            #expect(try server.request("GET", target, fields: ["If-Match: \(tag)"]).status == 200)
+            #expect(try server.request("GET", target, fields: ["If-Match: \(tag)", "If-None-Match: *"]).status == 304)
+            let refused = try server.request("GET", target, fields: ["If-Match: \"x\"", "If-None-Match: \(tag)"])
+            #expect(refused.status == 412)
+            #expect(refused["status"] == 412)
+            #expect(try server.request("HEAD", target, fields: ["If-Match: \"x\""]).status == 412)
+        }
+        // The response to this one is 404 whatever the condition says (RFC 9110 §13.2.1).
+        #expect(try server.request("GET", "/v1/profiles/eve", fields: ["If-Match: *"]).status == 404)
+        let config = try server.request(
+            "GET", "/v1/datafile", fields: ["If-Match: \"x\"", "X-Optimizely-SDK-Key: default"])
+        #expect(config.status == 412 && config["error"].string != nil)
+    }
+
     @Test func `Who names the assignment that was read changes no other, and one that is known is 304`() throws {
         let target = "/v1/profiles/ada/experiments/7"
         func change(_ method: String, _ body: String?, _ field: String) throws -> Int {

@@ -67,6 +67,27 @@ import Testing
         server.stop()
     }
 
+    @Test(arguments: [
+        ("GET", "/nowhere", 404), ("POST", "/ofrep/nowhere", 404), ("PUT", "/v1/evaluations", 405),
+        ("OPTIONS", "/nowhere", 404), ("BREW", "/v1/evaluations", 501), ("POST", "/v1/evaluations", 413),
+    ])
+    func `A page also reads what the server says without a route`(method: String, path: String, status: Int) throws {
+        let body = status == 413 ? String(repeating: " ", count: 1_048_577) : nil
+        func response(_ origin: String) throws -> TestResponse {
+            try server.request(method, path, body, fields: ["Origin: \(origin)"])
+        }
+        let allowed = try response(Self.origin)
+        #expect(allowed.status == status)
+        // The bytes of a request with an unknown method are read no further.
+        #expect(allowed.field("access-control-allow-origin") == (status == 501 ? nil : Self.origin))
+        #expect(allowed.field("vary") == "Origin")
+        let other = try response("https://evil.example")
+        #expect(other.status == status)
+        #expect(other.field("access-control-allow-origin") == nil)
+        #expect(other.field("vary") == "Origin")
+        server.stop()
+    }
+
     @Test(arguments: ["https://evil.example", "https://shop.example.evil", "http://shop.example", "null"])
     func `A page of another origin is given nothing`(origin: String) throws {
         #expect(try preflight("/v1/evaluations", "POST", origin: origin).field("access-control-allow-origin") == nil)

@@ -39,6 +39,12 @@ extension Connection {
             case .streamed(let handler) = worker.router.routes[index].handler
         {
             beginUpload(handler, route: index, parameters)
+        } else if machine.awaitsContinue, let refusal = refusalByHead() {
+            // The client may send its body or not, so the connection cannot be used again.
+            let responder = begin(refusal.id, route: match.route, keepsAlive: false)
+            if let caller = refusal.caller { responder.setCaller(caller) }
+            responder.send(refusal.response)
+            machine.refuseBeforeBody()
         } else {
             awaitsBody = true
             machine.readBody()
@@ -46,54 +52,58 @@ extension Connection {
     }
 
     private func beginUpload(_ handler: Route.StreamedHandler, route: Int, _ parameters: PathParameters) {
+        let id = requestID()
         // A response before the end of the body closes the connection, unless the body is empty.
-        let (responder, id) = begin(
-            route: route, keepsAlive: machine.head.keepsAlive && machine.head.body == .none)
-        let request = Request(
-            head: machine.head, bytes: machine.input.readableBytes, bodyRange: 0..<0, parameters: parameters, id: id,
-            peer: peer)
-        let receiver = handler(request, responder)
+        let responder = begin(id, route: route, keepsAlive: machine.head.keepsAlive && machine.head.body == .none)
+        let receiver = handler(request(id, parameters, body: 0..<0), responder)
         upload = receiver.map { ($0, responder.sequence, route) }
         machine.streamBody(isWanted: receiver != nil)
     }
 
     private func callHandler() {
         guard case .route(let index, let parameters) = match else {
-            let (responder, _) = begin(route: nil, keepsAlive: machine.head.keepsAlive)
-            responder.send(
-                worker.application.responseWithoutRoute(match, to: machine.head, in: machine.input.readableBytes))
+            let responder = begin(requestID(), route: nil, keepsAlive: machine.head.keepsAlive)
+            responder.send(responseWithoutRoute())
             return machine.handled(holdsNext: false)
         }
-        let (responder, id) = begin(route: index, keepsAlive: machine.head.keepsAlive)
+        let id = requestID()
+        let responder = begin(id, route: index, keepsAlive: machine.head.keepsAlive)
         let route = worker.router.routes[index]
         if worker.isBehind, !route.isVital {
             responder.send(worker.overloadResponse(route: index))
         } else if case .buffered(let handler) = route.handler {
-            let request = Request(
-                head: machine.head, bytes: machine.input.readableBytes, bodyRange: machine.bodyRange,
-                parameters: parameters, id: id, peer: peer)
-            handler(request, responder)
+            handler(request(id, parameters, body: machine.bodyRange), responder)
         }
         machine.handled(holdsNext: route.holdsNext)
+    }
+
+    /// The id of the current request: the client's, or a new one.
+    private func requestID() -> RequestID {
+        machine.head.value(of: "x-request-id", in: machine.input.readableBytes).flatMap(RequestID.init)
+            ?? worker.nextRequestID()
+    }
+
+    /// The current request as its handler gets it.
+    @inline(__always)
+    private func request(_ id: RequestID, _ parameters: PathParameters, body: Range<Int>) -> Request {
+        Request(
+            head: machine.head, bytes: machine.input.readableBytes, bodyRange: body, parameters: parameters, id: id,
+            peer: peer)
+    }
+
+    private func responseWithoutRoute() -> Response {
+        worker.application.responseWithoutRoute(match, to: machine.head, in: machine.input.readableBytes)
     }
 
     /// Registers the request of the current head.
     ///
     /// - Parameter route: the index in the route table; `nil` if none matched.
-    private func begin(route: Int?, keepsAlive: Bool) -> (responder: Responder, id: RequestID) {
+    private func begin(_ id: RequestID, route: Int?, keepsAlive: Bool) -> Responder {
         awaitsBody = false
-        let head = machine.head
-        let bytes = machine.input.readableBytes
-        let id = head.value(of: "x-request-id", in: bytes).flatMap(RequestID.init) ?? worker.nextRequestID()
-        var request = PendingRequest(
-            id: id, method: head.method, isVersion11: head.isVersion11, keepsAlive: keepsAlive, ifNoneMatch: nil,
-            route: route, startedAt: worker.now, target: nil, response: nil)
-        if head.method.isSafe { request.ifNoneMatch = head.joinedValue(of: "if-none-match", in: bytes) }
-        if worker.application.logsRequests {
-            request.forwardedFor = head.joinedValue(of: "x-forwarded-for", in: bytes)
-            request.target = head.target(in: bytes)
-        }
-        return (Responder(target: self, sequence: machine.begin(request)), id)
+        let request = PendingRequest(
+            machine.head, in: machine.input.readableBytes, id: id, route: route, keepsAlive: keepsAlive,
+            at: worker.now, for: worker.application)
+        return Responder(target: self, sequence: machine.begin(request))
     }
 
     // MARK: Refusing
@@ -107,12 +117,25 @@ extension Connection {
             return abortUpload()
         }
         guard awaitsBody else {
-            let request = PendingRequest(refused: worker.nextRequestID(), at: worker.now)
+            // Of an incomplete head the fields so far are known.
+            let fields = worker.application.fields(
+                of: machine.parser.head, in: machine.input.readableBytes, route: nil)
+            let request = PendingRequest(refused: worker.nextRequestID(), at: worker.now, fields: fields)
             return respond(worker.response(to: failure, at: .none), to: machine.begin(request))
         }
         let location = match.location(of: machine.head, in: machine.input.readableBytes)
-        let (responder, _) = begin(route: match.route, keepsAlive: false)
+        let responder = begin(requestID(), route: match.route, keepsAlive: false)
         responder.send(worker.response(to: failure, at: location))
+    }
+
+    /// Returns the response to a request whose head alone shows that it will be refused. A client that waits for
+    /// `100 (Continue)` must get it instead of that (RFC 9110 §10.1.1).
+    private func refusalByHead() -> (id: RequestID, response: Response, caller: String?)? {
+        let id = requestID()
+        guard case .route(let index, let parameters) = match else { return (id, responseWithoutRoute(), nil) }
+        let route = worker.router.routes[index]
+        if worker.isBehind, !route.isVital { return (id, worker.overloadResponse(route: index), nil) }
+        return route.refusal?(request(id, parameters, body: 0..<0)).map { (id, $0.response, $0.caller) }
     }
 
     func abortUpload() {

@@ -218,7 +218,11 @@ extension Connection: ResponseTarget {
     @inline(__always)
     func respond(_ response: Response, to sequence: UInt64) {
         guard !isClosed else { return }
-        machine.responses.add(response, to: sequence)
+        if let request = machine.responses.request(excluding: response, to: sequence) {
+            machine.responses.add(worker.application.preconditionFailed(request.route), to: sequence)
+        } else {
+            machine.responses.add(response, to: sequence)
+        }
         writeResponses()
     }
 
@@ -246,10 +250,6 @@ extension Connection: ResponseTarget {
 
     func setCaller(_ name: String, of sequence: UInt64) {
         if worker.application.logsRequests { machine.responses.setCaller(name, of: sequence) }
-    }
-
-    func setFields(_ fields: [(name: StaticString, value: String)], of sequence: UInt64) {
-        machine.responses.setFields(fields, of: sequence)
     }
 }
 

@@ -2,7 +2,7 @@
 extension ConnectionMachine {
     /// Reads the body of the current head as a whole.
     mutating func readBody() {
-        if !isBodyTooLarge { sendContinueIfExpected() }
+        if awaitsContinue, !isBodyTooLarge { sendContinue() }
         reading = .buffering(bodyDecoder, end: head.length)
     }
 
@@ -13,7 +13,7 @@ extension ConnectionMachine {
             reading = .finished
             return
         }
-        if isWanted { sendContinueIfExpected() }
+        if isWanted, awaitsContinue { sendContinue() }
         responses.keepAliveAfterLast(head.keepsAlive && !isDraining)
         input.consume(head.length)
         reading = .streaming(bodyDecoder, isPaused: false)
@@ -27,11 +27,16 @@ extension ConnectionMachine {
         }
     }
 
-    /// Tells the client to send the body that it holds back (RFC 9110 §10.1.1), unless it has begun already.
-    private mutating func sendContinueIfExpected() {
-        if head.expectsContinue, input.count == head.length {
-            responses.output.bytes.append("HTTP/1.1 100 Continue\r\n\r\n")
-        }
+    /// Whether the client holds the body back until it is told to send it (RFC 9110 §10.1.1).
+    var awaitsContinue: Bool { head.expectsContinue && input.count == head.length }
+
+    private mutating func sendContinue() {
+        responses.output.bytes.append("HTTP/1.1 100 Continue\r\n\r\n")
+    }
+
+    /// Reads no body, because the request has been refused by its head.
+    mutating func refuseBeforeBody() {
+        reading = .finished
     }
 
     // MARK: Buffered bodies

@@ -58,9 +58,11 @@ struct ResponseQueue: ~Copyable {
         if let index = index(of: sequence) { waiting[index].caller = name }
     }
 
-    /// Stores header fields that the response gets in addition to its own.
-    mutating func setFields(_ fields: [(name: StaticString, value: String)], of sequence: UInt64) {
-        if let index = index(of: sequence) { waiting[index].fields = fields }
+    /// Returns the request that must get 412 instead of the response; `nil` for the response itself.
+    @inline(__always)
+    func request(excluding response: borrowing Response, to sequence: UInt64) -> PendingRequest? {
+        guard let index = index(of: sequence), waiting[index].ifMatch != nil else { return nil }
+        return waiting[index].excludes(response) ? waiting[index] : nil
     }
 
     /// Sets whether the connection stays open after the response to the last request.
@@ -185,6 +187,8 @@ struct PendingRequest {
     var method: Method
     var isVersion11: Bool
     var keepsAlive: Bool
+    /// The conditions of a safe request; the handlers of other requests check theirs.
+    var ifMatch: String?
     var ifNoneMatch: String?
     /// The index in the route table; `nil` if no route matched.
     var route: Int?
@@ -205,16 +209,59 @@ struct PendingRequest {
 
     /// Bytes held for this request, as far as the peer decides how many.
     var heldBytes: Int {
-        (ifNoneMatch?.utf8.count ?? 0) + (target?.utf8.count ?? 0) + (forwardedFor?.utf8.count ?? 0)
-            + (response?.heldBytes ?? 0)
+        (ifMatch?.utf8.count ?? 0) + (ifNoneMatch?.utf8.count ?? 0) + (target?.utf8.count ?? 0)
+            + (forwardedFor?.utf8.count ?? 0) + (response?.heldBytes ?? 0)
+    }
+
+    /// Whether the response must be 412, because the representation is not one that `If-Match` lists
+    /// (RFC 9110 §13.1.1). This condition precedes those that lead to 304 (§13.2.2).
+    func excludes(_ response: borrowing Response) -> Bool {
+        guard let ifMatch, let tag = response.entityTag, [.ok, .notModified].contains(response.status) else {
+            return false
+        }
+        return !tag.isListed(in: ifMatch, weakly: false)
     }
 }
 
 extension PendingRequest {
-    /// A request that is refused before anything of it is known.
-    init(refused id: RequestID, at time: UInt64) {
+    /// - Parameters:
+    ///   - bytes: what the head was parsed from.
+    ///   - route: the index in the route table; `nil` if none matched.
+    ///   - time: the start in monotonic nanoseconds.
+    @inline(__always)
+    init(
+        _ head: RequestHead, in bytes: UnsafeRawBufferPointer, id: RequestID, route: Int?, keepsAlive: Bool,
+        at time: UInt64, for application: any Application
+    ) {
         self.init(
-            id: id, method: .get, isVersion11: true, keepsAlive: false, ifNoneMatch: nil, route: nil, startedAt: time,
-            target: nil, response: nil)
+            id: id, method: head.method, isVersion11: head.isVersion11, keepsAlive: keepsAlive, route: route,
+            startedAt: time)
+        if head.method.isSafe {
+            ifMatch = head.joinedValue(of: "if-match", in: bytes)
+            ifNoneMatch = head.joinedValue(of: "if-none-match", in: bytes)
+        }
+        if application.logsRequests {
+            forwardedFor = head.joinedValue(of: "x-forwarded-for", in: bytes)
+            target = head.target(in: bytes)
+        }
+        fields = application.fields(of: head, in: bytes, route: route)
+    }
+
+    /// A request that is refused before its head is complete.
+    ///
+    /// - Parameter fields: of the response.
+    init(refused id: RequestID, at time: UInt64, fields: [(name: StaticString, value: String)]) {
+        self.init(id: id, method: .get, isVersion11: true, keepsAlive: false, route: nil, startedAt: time)
+        self.fields = fields
+    }
+}
+
+extension Application {
+    /// Returns the fields of the response to a request whose head is known, at least its beginning.
+    @inline(__always)
+    func fields(
+        of head: RequestHead, in bytes: UnsafeRawBufferPointer, route: Int?
+    ) -> [(name: StaticString, value: String)] {
+        readsOrigin ? fields(origin: head.joinedValue(of: "origin", in: bytes), route: route) : []
     }
 }

@@ -49,6 +49,34 @@ public struct Request: ~Copyable {
     }
 }
 
+/// A copy of a request, for a handler that has to be called again later.
+public struct RequestCopy: Sendable {
+    private let head: RequestHead
+    private let bytes: [UInt8]
+    private let bodyRange: Range<Int>
+    private let parameters: PathParameters
+    private let id: RequestID
+    private let peer: IPAddress
+
+    public init(_ request: borrowing Request) {
+        head = request.head
+        // Behind the request there may be others.
+        bytes = Array(request.bytes[slice: 0..<max(request.head.length, request.bodyRange.upperBound)])
+        bodyRange = request.bodyRange
+        parameters = request.parameters
+        id = request.id
+        peer = request.peer
+    }
+
+    /// Lends the request.
+    public func withRequest<Result>(_ body: (borrowing Request) throws -> Result) rethrows -> Result {
+        try bytes.withUnsafeBytes { bytes in
+            try body(
+                Request(head: head, bytes: bytes, bodyRange: bodyRange, parameters: parameters, id: id, peer: peer))
+        }
+    }
+}
+
 /// The positions of the path parameters.
 struct PathParameters {
     static let maximum = 4

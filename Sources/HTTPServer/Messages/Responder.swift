@@ -25,11 +25,6 @@ public struct Responder: @unchecked Sendable {
         target.setCaller(name, of: sequence)
     }
 
-    /// Sets header fields that the response gets in addition to its own, whatever it is. On the event loop only.
-    public func setFields(_ fields: [(name: StaticString, value: String)]) {
-        target.setFields(fields, of: sequence)
-    }
-
     /// Resumes a streamed request body after ``BodyReceiver/received(_:)`` paused it.
     public func resumeReading() {
         target.loop.submit { target.resumeReading() }
@@ -105,7 +100,6 @@ protocol ResponseTarget: AnyObject {
     func continueStream(_ event: StreamEvent, of sequence: UInt64)
     func resumeReading()
     func setCaller(_ name: String, of sequence: UInt64)
-    func setFields(_ fields: [(name: StaticString, value: String)], of sequence: UInt64)
 }
 
 /// A value on its way to the event loop. Safe: its sender no longer uses it.

@@ -122,9 +122,12 @@ public struct EntityTag: Hashable, Sendable {
     ///   - weakly: whether `W/` is ignored, as for `If-None-Match`.
     public func isListed(in condition: String, weakly: Bool = true) -> Bool {
         if condition == "*" { return true }
-        return condition.split(separator: ",").contains { element in
-            let tag = element.drop { $0 == " " || $0 == "\t" }
-            return (weakly && tag.hasPrefix("W/") ? tag.dropFirst(2) : tag).prefix(18) == text
+        // No tag has a quotation mark within it, so a comma within one cannot make it look like this one.
+        return condition.utf8.split(separator: UInt8(ascii: ",")).contains { element in
+            let isBlank = { (byte: UInt8) in byte == ByteClass.space || byte == ByteClass.tab }
+            let end = element.lastIndex { !isBlank($0) }.map(element.index(after:)) ?? element.endIndex
+            let tag = element[..<end].drop(while: isBlank)
+            return (weakly && tag.starts(with: "W/".utf8) ? tag.dropFirst(2) : tag).elementsEqual(text.utf8)
         }
     }
 }

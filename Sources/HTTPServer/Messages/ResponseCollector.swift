@@ -2,7 +2,8 @@
 /// Confined to its event loop's thread.
 public final class ResponseCollector {
     public let loop: EventLoop
-    private var request: PendingRequest
+    private let request: PendingRequest
+    private let application: any Application
     private let completion: (CollectedResponse) -> Void
     /// The streamed response, until it ends.
     private var streaming: Response?
@@ -17,9 +18,11 @@ public final class ResponseCollector {
     private static let pieceBytes = 16 * 1024
 
     fileprivate init(
-        _ request: PendingRequest, on loop: EventLoop, completion: @escaping (CollectedResponse) -> Void
+        _ request: PendingRequest, of application: any Application, on loop: EventLoop,
+        completion: @escaping (CollectedResponse) -> Void
     ) {
         self.request = request
+        self.application = application
         self.loop = loop
         self.completion = completion
     }
@@ -77,6 +80,7 @@ public final class ResponseCollector {
 extension ResponseCollector: ResponseTarget {
     func respond(_ response: Response, to sequence: UInt64) {
         guard !isClosed, streaming == nil else { return }
+        let response = request.excludes(response) ? application.preconditionFailed(request.route) : response
         switch response.body {
         case .empty:
             complete(response, body: [])
@@ -117,10 +121,6 @@ extension ResponseCollector: ResponseTarget {
     }
 
     func setCaller(_ name: String, of sequence: UInt64) {}
-
-    func setFields(_ fields: [(name: StaticString, value: String)], of sequence: UInt64) {
-        request.fields = fields
-    }
 }
 
 @available(*, unavailable) extension ResponseCollector: Sendable {}
@@ -185,16 +185,18 @@ extension Application {
     ) -> ResponseCollector {
         let (bytes, headLength, fields) = local.encoded()
         return bytes.withUnsafeBytes { bytes -> ResponseCollector in
+            var parser = RequestHeadParser(maximumLength: headLength + 1, maximumFields: .max)
             do throws(RequestFailure) {
-                var parser = RequestHeadParser(maximumLength: headLength + 1, maximumFields: .max)
                 // A line end in a field would make another field, or end the head early.
                 guard let head = try parser.parse(bytes), head.length == headLength, head.fields.count == fields else {
                     throw RequestFailure(.badRequest, "a header field must not contain line ends")
                 }
                 return respond(to: local, head, bytes, on: loop, limits, completion)
             } catch {
-                let request = PendingRequest(refused: .generated(loop: 0, count: 0), at: 0)
-                let collector = ResponseCollector(request, on: loop, completion: completion)
+                let request = PendingRequest(
+                    refused: .generated(loop: 0, count: 0), at: 0,
+                    fields: self.fields(of: parser.head, in: bytes, route: nil))
+                let collector = ResponseCollector(request, of: self, on: loop, completion: completion)
                 collector.respond(response(to: error, at: .none), to: 0)
                 return collector
             }
@@ -207,11 +209,10 @@ extension Application {
     ) -> ResponseCollector {
         let match = router.match(head.method, path: head.path, in: bytes)
         let id = head.value(of: "x-request-id", in: bytes).flatMap(RequestID.init)
-        var pending = PendingRequest(
-            id: id ?? .generated(loop: 0, count: 0), method: head.method, isVersion11: true, keepsAlive: true,
-            ifNoneMatch: nil, route: match.route, startedAt: 0, target: nil, response: nil)
-        if head.method.isSafe { pending.ifNoneMatch = head.joinedValue(of: "if-none-match", in: bytes) }
-        let collector = ResponseCollector(pending, on: loop, completion: completion)
+        let pending = PendingRequest(
+            head, in: bytes, id: id ?? .generated(loop: 0, count: 0), route: match.route, keepsAlive: true, at: 0,
+            for: self)
+        let collector = ResponseCollector(pending, of: self, on: loop, completion: completion)
         guard case .route(let index, let parameters) = match else {
             collector.respond(responseWithoutRoute(match, to: head, in: bytes), to: 0)
             return collector

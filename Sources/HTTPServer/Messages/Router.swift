@@ -1,6 +1,7 @@
 /// One line of the route table.
 public struct Route {
     typealias StreamedHandler = (borrowing Request, Responder) -> (any BodyReceiver)?
+    public typealias Refusal = (borrowing Request) -> (response: Response, caller: String?)?
 
     public enum Handler {
         /// Called with the complete request. Responds through the responder, at once or later.
@@ -16,6 +17,10 @@ public struct Route {
     public let handler: Handler
     /// Whether it is served even when the server is overloaded.
     public let isVital: Bool
+    /// Returns the response to a request whose head alone shows that it is refused, and the caller's name as
+    /// ``Responder/setCaller(_:)`` takes it. Asked only if the client waits to be told to send the body; the handler
+    /// must check again.
+    let refusal: Refusal?
     /// Whether it changes state. Pipelined requests behind it wait for its response, so that they see the change.
     public let changesState: Bool
     /// Whether another thread makes a large response later. Pipelined requests behind it wait, so that a connection
@@ -27,12 +32,13 @@ public struct Route {
     /// - Parameter changesState: `nil` if it follows from the method. A `GET` that changes state does not serve `HEAD`.
     public init(
         _ method: Method, _ pattern: String, isVital: Bool = false, changesState: Bool? = nil,
-        respondsLater: Bool = false, _ handler: Handler
+        respondsLater: Bool = false, refusal: Refusal? = nil, _ handler: Handler
     ) {
         self.method = method
         self.pattern = pattern
         self.handler = handler
         self.isVital = isVital
+        self.refusal = refusal
         self.changesState = changesState ?? !method.isSafe
         self.respondsLater = respondsLater
     }
@@ -206,5 +212,12 @@ extension Application {
         }
         response.fields.append(("Allow", list))
         return response
+    }
+
+    /// Returns the response to a request whose `If-Match` does not list the entity tag of what it asks for.
+    func preconditionFailed(_ route: Int?) -> Response {
+        response(
+            to: RequestFailure(.preconditionFailed, "If-Match must list the current entity tag"),
+            at: route.map { .route($0) } ?? .none)
     }
 }

@@ -13,7 +13,8 @@ struct RequestHeadParser {
 
     private var scanned = 0
     private var lineStart = 0
-    private var head = RequestHead()
+    /// What has been parsed so far.
+    private(set) var head = RequestHead()
     private var hasRequestLine = false
     private var hostCount = 0
     private var framing = FramingFields()

@@ -16,6 +16,17 @@ public protocol Application: AnyObject {
     /// - Parameter location: which path the request is for, so that each path can have its own error format.
     func response(to failure: RequestFailure, at location: RequestFailure.Location) -> Response
 
+    /// Whether ``fields(origin:route:)`` is asked.
+    var readsOrigin: Bool { get }
+
+    /// Returns header fields that the response to a request gets in addition to its own, whatever it is.
+    ///
+    /// - Parameters:
+    ///   - origin: the `Origin` of the request, which names the site whose page sends it; `nil` if it has none, or if
+    ///     its head is incomplete or invalid and the beginning has none.
+    ///   - route: the index of the matched route; `nil` if no route matched, or the head is incomplete or invalid.
+    func fields(origin: String?, route: Int?) -> [(name: StaticString, value: String)]
+
     /// Called after each response was written to the connection's output.
     func requestCompleted(_ summary: RequestSummary)
 
@@ -27,6 +38,10 @@ public protocol Application: AnyObject {
 }
 
 extension Application {
+    public var readsOrigin: Bool { false }
+
+    public func fields(origin: String?, route: Int?) -> [(name: StaticString, value: String)] { [] }
+
     public func stop() {}
 }
 

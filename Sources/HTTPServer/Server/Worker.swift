@@ -205,7 +205,8 @@ final class Worker {
     }
 
     private func refuse(_ socket: Socket) {
-        let request = PendingRequest(refused: nextRequestID(), at: now)
+        let request = PendingRequest(
+            refused: nextRequestID(), at: now, fields: application.fields(origin: nil, route: nil))
         let failure = RequestFailure(.serviceUnavailable, "the server has no free connection; try again later")
         let response = application.response(to: failure, at: .none)
         var output = OutputQueue()

@@ -3,8 +3,16 @@ import HTTPServer
 /// The origins whose pages may call routes that are for clients (`--cors-origins`; Fetch standard, CORS protocol).
 /// Pages send the token in a header field, never as a cookie, so no response allows credentials.
 public struct AllowedOrigins: Sendable {
+    typealias Field = (name: StaticString, value: String)
+
     /// In lower case, as browsers send them; `nil` allows every origin.
     private let origins: Set<String>?
+
+    private static let exposed: Field = (
+        "Access-Control-Expose-Headers", "Allow, ETag, Retry-After, X-Refused-Events, X-Request-Id"
+    )
+    private static let fieldsForAll: [Field] = [("Access-Control-Allow-Origin", "*"), exposed]
+    private static let fieldsForOthers: [Field] = [("Vary", "Origin")]
 
     /// Parses a list such as `https://shop.example,http://localhost:3000`, or `*` for every origin.
     ///
@@ -35,37 +43,26 @@ public struct AllowedOrigins: Sendable {
         byte &- UInt8(ascii: "0") < 10 || byte &- UInt8(ascii: "a") < 26
     }
 
-    /// Returns the header fields of the response to a request of a page.
-    func fields(of request: borrowing Request) -> [(name: StaticString, value: String)] {
-        let origin = request.field("origin")
-        guard allows(origin) else { return allowance(origin) }
-        return allowance(origin) + [
-            ("Access-Control-Expose-Headers", "ETag, Retry-After, X-Refused-Events, X-Request-Id")
-        ]
-    }
-
-    private func allows(_ origin: String?) -> Bool {
-        guard let origins else { return true }
-        return origin.map(origins.contains) ?? false
-    }
-
-    /// Allows the origin if it is listed. Caches must keep the responses for different origins apart.
-    fileprivate func allowance(_ origin: String?) -> [(name: StaticString, value: String)] {
-        guard origins != nil else { return [("Access-Control-Allow-Origin", "*")] }
-        guard let origin, allows(origin) else { return [("Vary", "Origin")] }
-        return [("Access-Control-Allow-Origin", origin), ("Vary", "Origin")]
+    /// Returns the header fields of a response that the page of an origin may read, if it is listed. Caches must keep
+    /// the responses for different origins apart.
+    ///
+    /// - Parameter origin: the request's; `nil` if it has none.
+    func fields(for origin: String?) -> [Field] {
+        guard let origins else { return Self.fieldsForAll }
+        guard let origin, origins.contains(origin) else { return Self.fieldsForOthers }
+        return [("Access-Control-Allow-Origin", origin), ("Vary", "Origin"), Self.exposed]
     }
 }
 
 /// Responds to preflight requests (`OPTIONS`), with which browsers ask whether a page may call a route. They have no
-/// token.
+/// token. The response to a page that may has the fields of ``AllowedOrigins``, as all responses of the path have.
 enum CrossOriginPreflight {
     /// Header fields that clients send.
     private static let requestFields =
         "authorization, content-type, if-modified-since, if-none-match, x-api-key, x-optimizely-sdk-key, x-record-exposures, x-request-id"
 
     /// Returns a route for each path that pages may call.
-    static func routes(for routes: [APIRoute], _ origins: AllowedOrigins) -> [Route] {
+    static func routes(for routes: [APIRoute]) -> [Route] {
         var patterns: [String] = []
         for route in routes where route.scope.isForPages && !patterns.contains(route.pattern) {
             patterns.append(route.pattern)
@@ -80,7 +77,6 @@ enum CrossOriginPreflight {
                     var response = Response(.noContent)
                     response.fields = [("Allow", allowed)]
                     if request.field("access-control-request-method") != nil {
-                        response.fields += origins.allowance(request.field("origin"))
                         response.fields += [
                             ("Access-Control-Allow-Methods", forPages), ("Access-Control-Allow-Headers", requestFields),
                             ("Access-Control-Max-Age", "7200"),
