@@ -1,4 +1,6 @@
 import HTTPServer
+import HoldfastCore
+import Storage
 
 /// One line of Holdfast's route table. The required scope is part of the line, so that no route can lack one.
 struct APIRoute {
@@ -80,7 +82,7 @@ struct APIRoute {
     }
 
     /// Returns the route for the server: it checks the caller's token, calls the handler, and renders errors of both.
-    func route(of wire: any WireProtocol, gate: AccessGate) -> Route {
+    func route(of wire: any WireProtocol, gate: AccessGate, projects: ProjectView) -> Route {
         switch handler {
         case .buffered(let handle):
             return Route(
@@ -98,7 +100,11 @@ struct APIRoute {
                     do {
                         let admission = try admit(request, of: wire, gate, setCaller: responder.setCaller)
                         let call = Call(responder: responder, admission: admission)
-                        try handle(request, call)
+                        do {
+                            try handle(request, call)
+                        } catch let error as any DefinitionError where error.concernsDefinitions {
+                            Self.callAgain(handle, RequestCopy(request), call, of: wire, projects)
+                        }
                     } catch {
                         responder.send(wire.response(to: error))
                     }
@@ -115,6 +121,21 @@ struct APIRoute {
                         return nil
                     }
                 })
+        }
+    }
+
+    /// Calls a handler again that has not found a definition. The first call had no effect yet, because it has thrown.
+    private static func callAgain(
+        _ handle: @escaping (borrowing Request, Call) throws -> Void, _ request: RequestCopy, _ call: Call,
+        of wire: any WireProtocol, _ projects: ProjectView
+    ) {
+        call.updating(projects) { result in
+            do {
+                let call = try result.get()
+                try request.withRequest { request in try handle(request, call) }
+            } catch {
+                call.respond(wire.response(to: error))
+            }
         }
     }
 

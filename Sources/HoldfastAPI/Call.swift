@@ -7,6 +7,14 @@ import Storage
 struct Call: Sendable {
     let responder: Responder
     let admission: Admission
+    /// Whether this server knows every definition that was stored when the request arrived. Otherwise a name that is
+    /// unknown here may be one that another server has just defined; see ``DefinitionError``.
+    private(set) var isUpToDate = false
+
+    init(responder: Responder, admission: Admission) {
+        self.responder = responder
+        self.admission = admission
+    }
 
     /// The name of the token; `nil` when the server asks for none.
     var caller: String? { admission.token?.name }
@@ -57,6 +65,25 @@ struct Call: Sendable {
         Steps(indices, responder, body).run()
     }
 
+    /// Reads the definitions that other servers have stored, then continues on the event loop of the request.
+    ///
+    /// - Parameter work: gets this call, which is now up to date.
+    func updating(_ projects: ProjectView, _ work: @escaping (Result<Call, StorageError>) -> Void) {
+        let work = PendingCompletion(work)
+        projects.update { result in
+            onEventLoop {
+                var call = self
+                call.isUpToDate = true
+                work.call(result.map { call })
+            }
+        }
+    }
+
+    /// Makes the route read the definitions of other servers first, for a change that depends on them.
+    func requireUpToDate() throws(CoreError) {
+        guard isUpToDate else { throw CoreError(.conflict, "the definitions are outdated", concernsDefinitions: true) }
+    }
+
     /// Runs work that ends in a response, and responds with the error if it throws.
     func attempt(_ work: () throws -> Void) {
         do { try work() } catch { fail(error) }
@@ -67,6 +94,15 @@ struct Call: Sendable {
         responder.send(Problem(error).response)
     }
 }
+
+/// An error that may be due to a definition which another server has stored a moment ago. If a handler throws one before
+/// it has any effect, its route reads the definitions and calls it again.
+protocol DefinitionError: Error {
+    /// Whether something is not defined, as far as this server knows.
+    var concernsDefinitions: Bool { get }
+}
+
+extension CoreError: DefinitionError {}
 
 /// Ends a stream when its caller's token is revoked.
 private final class AdmittedStream: ResponseStream {

@@ -38,7 +38,7 @@ public final class HoldfastApplication: Application {
             protocols.flatMap { wire in wire.routes.map { _ in wire } } + preflights.map { _ in protocols[0] }
         router = Router(
             zip(routes, protocolOfRoute)
-                .map { $0.route(of: $1, gate: loopServices.gate) } + preflights)
+                .map { $0.route(of: $1, gate: loopServices.gate, projects: loopServices.projects) } + preflights)
         metrics = RequestMetrics(routes: router.routes.count)
         self.protocols = protocols
         self.routes = routes

@@ -31,11 +31,17 @@ public struct CoreError: Error, Sendable {
     public var members: [(key: String, value: JSONValue)] = []
     /// Seconds after which the caller may retry.
     public var retryAfter: Int?
+    /// Whether something is not defined here. Another server may have defined it a moment ago; see
+    /// ``ProjectView/update(_:)``.
+    public var concernsDefinitions: Bool
 
-    public init(_ kind: Kind, _ detail: String, at pointer: JSONPointer? = nil) {
+    public init(
+        _ kind: Kind, _ detail: String, at pointer: JSONPointer? = nil, concernsDefinitions: Bool = false
+    ) {
         self.kind = kind
         self.detail = detail
         self.pointer = pointer
+        self.concernsDefinitions = concernsDefinitions
         if kind == .unavailable { retryAfter = 1 }
     }
 
@@ -55,6 +61,11 @@ public struct CoreError: Error, Sendable {
         let detail = faults.count == 1 ? first.reason : "\(faults.count) members are wrong"
         self.init(kind, "\(detail); \(consequence)", at: first.pointer)
         self.faults = faults
+    }
+
+    /// Describes a name that has no definition here.
+    public static func undefined(_ detail: String, at pointer: JSONPointer? = nil) -> CoreError {
+        CoreError(.notFound, detail, at: pointer, concernsDefinitions: true)
     }
 
     /// Describes an operation that the store did not perform. The cause is left to the log and to readiness, because

@@ -27,18 +27,6 @@ import Testing
         }
     }
 
-    @Test func `An override names an experiment that another server has just made by its key`() throws {
-        let clients = [try servers[0].client(), try servers[1].client()]
-        for number in 0..<3 {
-            let variations = #"{"variations":[{"key":"a","id":"1"},{"key":"b","id":"2"}]}"#
-            let made = try clients[0].request("PUT", "/v1/experiments/new-\(number)", variations)
-            let set = try clients[1].request(
-                "PUT", "/v1/profiles/ann/experiments/new-\(number)", #"{"variation_key":"b"}"#)
-            #expect(set["experiment_id"] == made["id"])
-            #expect(set["known"] == true)
-        }
-    }
-
     @Test func `Edits that clients send to one server at once are all made`() throws {
         let clients = try (0..<24).map { _ in try servers[0].client() }
         for (number, client) in clients.enumerated() {

@@ -18,7 +18,7 @@ struct BucketeerEvaluationEndpoints {
         let input = try request.withBody { bytes throws(CoreError) in
             try BucketeerEvaluationRequest(JSONInput.parse(bytes))
         }
-        guard let project = try project() else {
+        guard let project = try project(call) else {
             return call.respond(json: Self.encode([], id: Self.noEvaluations, isChanged: false))
         }
         let known = input.evaluationsID
@@ -45,8 +45,9 @@ struct BucketeerEvaluationEndpoints {
         }
         guard !input.featureID.isEmpty else { throw CoreError(.invalid, "`featureId` is required", at: ["featureId"]) }
         let key = Identifier(input.featureID)
-        let notFound = BucketeerError(.notFound, "no flag has the key '\(input.featureID)' and the tag '\(input.tag)'")
-        guard let project = try project(), let flag = project.datafile.flag(key: key),
+        var notFound = BucketeerError(.notFound, "no flag has the key '\(input.featureID)' and the tag '\(input.tag)'")
+        notFound.concernsDefinitions = true
+        guard let project = try project(call), let flag = project.datafile.flag(key: key),
             input.tag.isEmpty || flag.isTagged(input.tag)
         else { throw notFound }
         decide(.flags([key]), for: input.user(project.schema), in: project) { result in
@@ -69,11 +70,11 @@ struct BucketeerEvaluationEndpoints {
     }
 
     /// - Returns: `nil` if the server has none.
-    private func project() throws(CoreError) -> Project? {
+    private func project(_ call: Call) throws(CoreError) -> Project? {
         do throws(CoreError) {
             return try projects.project(named: nil)
         } catch {
-            guard error.kind == .notFound else { throw error }
+            guard error.kind == .notFound, call.isUpToDate else { throw error }
             return nil
         }
     }

@@ -32,16 +32,29 @@ struct BucketeerEventEndpoint {
             }
             ids.append(Identifier(id))
         }
-        let project = try? projects.project(named: nil)
         let now = systemWallClock()
         let items = Join(
             list.count, completion: BucketeerEventRecording(queue: services.events, call: call).record)
         call.forEach(list.indices) { [ids] index in
-            let (id, element) = (ids[index], list[index])
-            do throws(EventRefusal) {
-                try take(BucketeerEvent(element, id: id, project, now: now)) { items.set($0, at: index) }
-            } catch {
-                items.set(.refused(id, error), at: index)
+            take(list[index], id: ids[index], now: now, call) { items.set($0, at: index) }
+        }
+    }
+
+    private func take(
+        _ element: JSONValue, id: Identifier, now: Timestamp, _ call: Call,
+        _ completion: @escaping @Sendable (BucketeerEventItem) -> Void
+    ) {
+        do throws(EventRefusal) {
+            let project = try? projects.project(named: nil)
+            try take(BucketeerEvent(element, id: id, project, now: now), completion)
+        } catch {
+            guard error.error.concernsDefinitions, !call.isUpToDate else { return completion(.refused(id, error)) }
+            call.updating(projects) { result in
+                switch result {
+                case .success(let call): take(element, id: id, now: now, call, completion)
+                case .failure(let error):
+                    completion(.refused(id, EventRefusal(CoreError(error), isRetriable: true)))
+                }
             }
         }
     }
@@ -115,7 +128,7 @@ private struct BucketeerEvent {
         let reason = event["reason"]?["type"]?.string ?? ""
         if reason == "CLIENT" || reason.hasPrefix("ERROR_") { return nil }
         guard let project, let flag = project.datafile.flag(key: key) else {
-            throw Self.refusal("no flag has the key '\(key)'")
+            throw EventRefusal(CoreError(.invalid, "no flag has the key '\(key)'", concernsDefinitions: true))
         }
         let rule = event["reason"]?["ruleId"]?.string.map { Identifier($0) }
         let experiments = flag.experiments.filter { $0.variation(id: variationID) != nil }

@@ -42,11 +42,12 @@ struct BucketeerProtocol: WireProtocol {
 }
 
 /// An error as grpc-gateway renders it: `{"code","message","details"}`.
-struct BucketeerError: Error {
+struct BucketeerError: DefinitionError {
     let status: Status
     let message: String
     /// Further header fields of the response.
     var fields: [(name: StaticString, value: String)] = []
+    var concernsDefinitions = false
 
     init(_ status: Status, _ message: String) {
         self.status = status

@@ -19,7 +19,7 @@ struct AssignEndpoints {
         if let list = body.array {
             assign(list, sdkKey, call)
         } else {
-            decide(try AssignRequest(body, sdkKey: sdkKey, at: []), enrolls: true) { Self.send($0, to: call) }
+            decide(try AssignRequest(body, sdkKey: sdkKey, at: []), enrolls: true, call) { Self.send($0, to: call) }
         }
     }
 
@@ -33,7 +33,7 @@ struct AssignEndpoints {
             object["attributes"] = try JSONInput.parse(parameter: "attributes", text)
         }
         let asked = try AssignRequest(.object(object), sdkKey: request.sdkKey, at: [])
-        decide(asked, enrolls: false) { Self.send($0, to: call) }
+        decide(asked, enrolls: false, call) { Self.send($0, to: call) }
     }
 
     private static func send(_ result: Result<[UInt8], CoreError>, to call: Call) {
@@ -59,7 +59,7 @@ struct AssignEndpoints {
         call.forEach(list.indices) { index in
             do throws(CoreError) {
                 let request = try AssignRequest(list[index], sdkKey: sdkKey, at: JSONPointer().appending(index))
-                decide(request, enrolls: true) { result in
+                decide(request, enrolls: true, call) { result in
                     switch result {
                     case .success(let json): responses.set(json, at: index)
                     case .failure(let error): responses.set(Self.encode(error), at: index)
@@ -72,7 +72,8 @@ struct AssignEndpoints {
     }
 
     private func decide(
-        _ request: AssignRequest, enrolls: Bool, _ completion: @escaping @Sendable (Result<[UInt8], CoreError>) -> Void
+        _ request: AssignRequest, enrolls: Bool, _ call: Call,
+        _ completion: @escaping @Sendable (Result<[UInt8], CoreError>) -> Void
     ) {
         do throws(CoreError) {
             let project = try projects.project(named: request.sdkKey)
@@ -95,7 +96,13 @@ struct AssignEndpoints {
                 }
             }
         } catch {
-            completion(.failure(error))
+            guard error.concernsDefinitions, !call.isUpToDate else { return completion(.failure(error)) }
+            call.updating(projects) { result in
+                switch result {
+                case .success(let call): decide(request, enrolls: enrolls, call, completion)
+                case .failure(let error): completion(.failure(CoreError(error)))
+                }
+            }
         }
     }
 
@@ -144,6 +151,6 @@ private final class AssignRequest: Sendable {
     }
 
     var unknownExperiment: CoreError {
-        CoreError(.notFound, "no experiment has the key or id '\(experiment)'", at: place.appending("experiment"))
+        .undefined("no experiment has the key or id '\(experiment)'", at: place.appending("experiment"))
     }
 }

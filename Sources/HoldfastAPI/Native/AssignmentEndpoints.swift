@@ -13,10 +13,18 @@ struct AssignmentEndpoints {
     let projects: ProjectView
 
     func get(_ request: borrowing Request, _ call: Call) throws(CoreError) {
-        let userID = try request.userID()
-        let experiment = try experiment(Self.name(request))
-        store.profile(of: userID) { result in
+        let name = try Self.name(request)
+        let experiment = try experiment(name)
+        store.profile(of: try request.userID()) { result in
             switch result {
+            case .success(let profile) where profile?[experiment.id] == nil && experiment.definitions.isEmpty:
+                // The name may be the key of an experiment that another server has just made.
+                call.updating(projects) { result in
+                    call.attempt {
+                        _ = try result.get()
+                        Self.send(profile, try self.experiment(name), to: call)
+                    }
+                }
             case .success(let profile): Self.send(profile, experiment, to: call)
             case .failure(let error): call.fail(error)
             }
@@ -33,9 +41,9 @@ struct AssignmentEndpoints {
 
     /// `If-Match` and `If-None-Match` of a change.
     private static func condition(
-        _ preconditions: Preconditions, of experiment: NamedExperiment
+        _ request: borrowing Request, of experiment: NamedExperiment
     ) -> ProfileChange.Condition? {
-        preconditions.condition { profile in
+        Preconditions(request).condition { profile in
             profile?[experiment.id].map { [EntityTag(of: experiment.encode($0))] } ?? []
         }
     }
@@ -62,44 +70,26 @@ struct AssignmentEndpoints {
         return NamedExperiment(id: id, definitions: projects.experiments(id: id))
     }
 
-    func put(_ request: borrowing Request, _ call: Call) throws(CoreError) {
-        let input = OverrideRequest(
-            userID: try request.userID(), experiment: try Self.name(request), content: request.withBody { Array($0) },
-            preconditions: Preconditions(request), author: call.author(request))
-        if isKnown(input.experiment) { return try set(input, call) }
-        // Another server may just have made the experiment. Its key must not be taken for the id of an unknown one.
-        // Safe: used on the loop's thread only.
-        nonisolated(unsafe) let endpoints = self
-        projects.update { result in
-            call.onEventLoop {
-                call.attempt {
-                    try result.get()
-                    try endpoints.set(input, call)
-                }
-            }
+    /// The experiment of a change. The key of one that another server has just made must not be taken for the id of an
+    /// unknown one.
+    private func experimentToChange(_ request: borrowing Request, _ call: Call) throws(CoreError) -> NamedExperiment {
+        let name = try Self.name(request)
+        let experiment = try experiment(name)
+        guard call.isUpToDate || !experiment.definitions.isEmpty else {
+            throw .undefined("no experiment has the key or id '\(name)'")
         }
+        return experiment
     }
 
-    private func isKnown(_ experiment: String) -> Bool {
-        let name = Identifier(experiment)
-        return !projects.experiments(key: name).isEmpty || !projects.experiments(id: name).isEmpty
-    }
-
-    private struct OverrideRequest: Sendable {
-        let userID: Identifier
-        let experiment: String
-        let content: [UInt8]
-        let preconditions: Preconditions
-        let author: Author
-    }
-
-    private func set(_ input: OverrideRequest, _ call: Call) throws(CoreError) {
-        let experiment = try experiment(input.experiment)
-        let variationID = try Self.variationID(input.content, of: experiment)
+    func put(_ request: borrowing Request, _ call: Call) throws(CoreError) {
+        let userID = try request.userID()
+        let experiment = try experimentToChange(request, call)
+        let variationID = try request.withBody { bytes throws(CoreError) in try Self.variationID(bytes, of: experiment)
+        }
         let operation = ProfileChange.Operation.override(experimentID: experiment.id, variationID: variationID)
         let change = ProfileChange(
-            userID: input.userID, operation: operation, condition: Self.condition(input.preconditions, of: experiment))
-        store.submit(change, by: input.author) { result in
+            userID: userID, operation: operation, condition: Self.condition(request, of: experiment))
+        store.submit(change, by: call.author(request)) { result in
             switch result {
             case .success(let result): Self.send(result.profile, experiment, to: call)
             case .failure(let error): call.fail(error)
@@ -109,9 +99,9 @@ struct AssignmentEndpoints {
 
     /// `{"variation_id":…}` or `{"variation_key":…}`, checked against every datafile that has the experiment.
     private static func variationID(
-        _ content: [UInt8], of experiment: NamedExperiment
+        _ bytes: UnsafeRawBufferPointer, of experiment: NamedExperiment
     ) throws(CoreError) -> Identifier {
-        let object = try JSONInput.parse(content).object("an override", knowing: ["variation_id", "variation_key"])
+        let object = try JSONInput.parse(bytes).object("an override", knowing: ["variation_id", "variation_key"])
         if let key = try object.optionalText("variation_key") {
             guard object["variation_id"] == nil else {
                 throw CoreError(
@@ -142,7 +132,8 @@ struct AssignmentEndpoints {
         let variations = experiment.definitions.flatMap(\.variations)
         let list = variations.map { "\($0.key) (id \($0.id))" }.joined(separator: ", ")
         var error = CoreError(
-            .unprocessable, "the variation must be one of the experiment's: \(list)", at: pointer)
+            .unprocessable, "the variation must be one of the experiment's: \(list)", at: pointer,
+            concernsDefinitions: true)
         error.members = [
             (
                 "variations",
@@ -154,10 +145,10 @@ struct AssignmentEndpoints {
 
     func delete(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         let userID = try request.userID()
-        let experiment = try experiment(Self.name(request))
+        let experiment = try experimentToChange(request, call)
         let change = ProfileChange(
             userID: userID, operation: .remove(experimentID: experiment.id),
-            condition: Self.condition(Preconditions(request), of: experiment))
+            condition: Self.condition(request, of: experiment))
         store.submit(change, by: call.author(request)) { result in
             switch result {
             case .success(let result) where result.changed:

@@ -25,6 +25,7 @@ struct AttributeEndpoints {
 
     /// Defines an attribute, or gives a selection other values; 201 if it is new.
     func put(_ request: borrowing Request, _ call: Call) throws(CoreError) {
+        try call.requireUpToDate()
         let name = try request.definedName()
         let value = try request.withBody { bytes throws(CoreError) in try JSONInput.parse(bytes) }
         let definition = try AttributeDefinition(value, name: name)
@@ -45,6 +46,7 @@ struct AttributeEndpoints {
 
     /// Deletes an attribute and all its values. No reader sees the values any more.
     func delete(_ request: borrowing Request, _ call: Call) throws(CoreError) {
+        try call.requireUpToDate()
         let name = try request.definedName()
         let users = projects.schema.segments.values.filter { $0.asks(for: name) }.map(\.name).sorted()
         guard users.isEmpty else {
@@ -61,7 +63,7 @@ struct AttributeEndpoints {
     }
 
     private static func unknown(_ name: Identifier) -> CoreError {
-        CoreError(.notFound, "no attribute has the name '\(name)'")
+        .undefined("no attribute has the name '\(name)'")
     }
 
     private static func conflict(with stored: AttributeDefinition) -> CoreError {

@@ -22,7 +22,8 @@ struct AudienceEndpoint {
         if let error = CoreError(faults: faults, "nothing was counted") { throw error }
         let schema = projects.schema
         if let name = schema.undefinedSegments(in: audience).first {
-            throw CoreError(.unprocessable, "no segment has the name '\(name)'", at: ["audience"])
+            throw CoreError(
+                .unprocessable, "no segment has the name '\(name)'", at: ["audience"], concernsDefinitions: true)
         }
         store.scan(SegmentMatcher(audience: audience, schema: schema), .size) { [services] result in
             switch result {

@@ -59,6 +59,7 @@ struct DefinitionEndpoints<Element: DefinedElement> {
 
     /// Creates an element, or changes what the body names; 201 if it is new.
     func put(_ request: borrowing Request, _ call: Call) throws(CoreError) {
+        try call.requireUpToDate()
         let input = try PutRequest(request, projects)
         let author = call.author(request)
         catalog.inBackground { [catalog] _ in
@@ -76,6 +77,7 @@ struct DefinitionEndpoints<Element: DefinedElement> {
     }
 
     func delete(_ request: borrowing Request, _ call: Call) throws(CoreError) {
+        try call.requireUpToDate()
         let key = try request.key()
         let sdkKey = try projects.sdkKeyToChange(request.sdkKey)
         let preconditions = Preconditions(request)
@@ -142,7 +144,7 @@ struct DefinitionEndpoints<Element: DefinedElement> {
     }
 
     static func unknown(_ key: String) -> CoreError {
-        CoreError(.notFound, "no \(Element.noun) has the key '\(key)'")
+        .undefined("no \(Element.noun) has the key '\(key)'")
     }
 
     private static func describe(_ element: Element, _ project: Project) -> JSONValue {

@@ -17,6 +17,9 @@ struct EvaluationCountEndpoint {
         let reports = try list.parse { value, place throws(CoreError) in
             try parse(value, sdkKey: sdkKey, at: place)
         }
+        if !call.isUpToDate {
+            for case .failure(let error) in reports where error.concernsDefinitions { throw error }
+        }
         list.respond(
             reports.map { report in
                 switch report {

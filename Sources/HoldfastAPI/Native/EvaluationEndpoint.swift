@@ -14,6 +14,9 @@ struct EvaluationEndpoint {
         let known = request.field("if-none-match")
         let input = try request.withBody { bytes throws(CoreError) in try EvaluationRequest(JSONInput.parse(bytes)) }
         let project = try projects.project(named: input.sdkKey ?? request.sdkKey)
+        if !call.isUpToDate, let key = input.flagKeys.first(where: { project.datafile.flag(key: $0) == nil }) {
+            throw .undefined("no flag has the key '\(key)'")
+        }
         decisions.decide(input.query, in: project) { result in
             switch result {
             case .success(let decisions):
@@ -69,6 +72,8 @@ struct EvaluationEndpoint {
 private struct EvaluationRequest: Sendable {
     let query: DecisionQuery
     let sdkKey: String?
+    /// The flags that it names. Unknown ones are left out of the response.
+    let flagKeys: [Identifier]
 
     private static let members = [
         "user_id", "anonymous_id", "attributes", "sdk_key", "tags", "flag_keys", "include_reasons",
@@ -79,8 +84,9 @@ private struct EvaluationRequest: Sendable {
         let user = try ProfileInput.user(of: object, at: [])
         let anonymousID = try ProfileInput.anonymousID(of: object)
         sdkKey = try object.optionalText("sdk_key")
-        let selection = try FlagSelection(
-            tags: object.optionalTexts("tags"), keys: object.optionalTexts("flag_keys"))
+        let keys = try object.optionalTexts("flag_keys")?.map { Identifier($0) }
+        flagKeys = keys ?? []
+        let selection = try FlagSelection(tags: object.optionalTexts("tags"), keys: keys)
         var includesReasons = false
         if let value = object["include_reasons"], !value.isNull {
             guard let flag = value.bool else {
@@ -101,10 +107,10 @@ private struct FlagSelection: Sendable {
     private let keys: Set<Identifier>?
 
     /// - Returns: `nil` if there are neither tags nor keys.
-    init?(tags: [String]?, keys: [String]?) {
+    init?(tags: [String]?, keys: [Identifier]?) {
         guard tags != nil || keys != nil else { return nil }
         self.tags = tags.map { Set($0.map { Identifier($0) }) }
-        self.keys = keys.map { Set($0.map { Identifier($0) }) }
+        self.keys = keys.map { Set($0) }
     }
 
     /// Returns the keys of the selected flags in the order of the datafile.

@@ -13,31 +13,26 @@ struct EventEndpoints {
     /// Takes one goal event or an array of them, and responds when they are durable. In an array, a refused event does
     /// not affect the others.
     func postEvents(_ request: borrowing Request, _ call: Call) throws(CoreError) {
-        try take(request, call, knowing: GoalEvent.members) { body, items, index in
+        try take(request, call, knowing: GoalEvent.members) { body, items, index throws(EventRefusal) in
             do throws(CoreError) {
                 let event = try GoalEvent(body)
                 if let sdkKey = try body.sdkKey() { _ = try projects.project(named: sdkKey) }
                 items.set(EventItem(id: event.senderID, event: .success(.goal(event))), at: index)
             } catch {
-                items.set(
-                    EventItem(event: .failure(EventRefusal(error, isRetriable: error.kind == .notFound))), at: index)
+                throw EventRefusal(error, isRetriable: error.kind == .notFound)
             }
         }
     }
 
     /// Takes one exposure or an array of them, as ``postEvents(_:_:)`` does.
     func postExposures(_ request: borrowing Request, _ call: Call) throws(CoreError) {
-        try take(request, call, knowing: ExposureInput.members) { body, items, index in
-            do throws(EventRefusal) {
-                let exposure = try ExposureInput(body, projects)
-                guard exposure.needsProfile else {
-                    return items.set(EventItem(event: .success(.exposure(try exposure.exposure(nil)))), at: index)
-                }
-                store.profile(of: exposure.userID) { result in
-                    items.set(EventItem(event: Self.event(exposure, result)), at: index)
-                }
-            } catch {
-                items.set(EventItem(event: .failure(error)), at: index)
+        try take(request, call, knowing: ExposureInput.members) { body, items, index throws(EventRefusal) in
+            let exposure = try ExposureInput(body, projects)
+            guard exposure.needsProfile else {
+                return items.set(EventItem(event: .success(.exposure(try exposure.exposure(nil)))), at: index)
+            }
+            store.profile(of: exposure.userID) { result in
+                items.set(EventItem(event: Self.event(exposure, result)), at: index)
             }
         }
     }
@@ -56,7 +51,7 @@ struct EventEndpoints {
 
     private func take(
         _ request: borrowing Request, _ call: Call, knowing members: [String],
-        _ parse: @escaping (EventInput, Join<EventItem>, Int) -> Void
+        _ parse: @escaping Parse
     ) throws(CoreError) {
         let list = try ReportList(request, limit: services.options.elementLimit)
         let (sdkKey, now) = (request.sdkKey, systemWallClock())
@@ -66,9 +61,32 @@ struct EventEndpoints {
             do throws(CoreError) {
                 let input = try EventInput(
                     list.elements[index], knowing: members, at: list.place(of: index), sdkKey: sdkKey, now: now)
-                parse(input, items, index)
+                take(input, items, index, call, parse)
             } catch {
                 items.set(EventItem(event: .failure(EventRefusal(error))), at: index)
+            }
+        }
+    }
+
+    /// Sets an item, at once or later, unless the event is refused.
+    private typealias Parse = (EventInput, Join<EventItem>, Int) throws(EventRefusal) -> Void
+
+    private func take(
+        _ input: EventInput, _ items: Join<EventItem>, _ index: Int, _ call: Call, _ parse: @escaping Parse
+    ) {
+        do throws(EventRefusal) {
+            try parse(input, items, index)
+        } catch {
+            guard error.error.concernsDefinitions, !call.isUpToDate else {
+                return items.set(EventItem(event: .failure(error)), at: index)
+            }
+            call.updating(projects) { result in
+                switch result {
+                case .success(let call): take(input, items, index, call, parse)
+                case .failure(let error):
+                    let refusal = EventRefusal(CoreError(error), isRetriable: true)
+                    items.set(EventItem(event: .failure(refusal)), at: index)
+                }
             }
         }
     }

@@ -10,6 +10,7 @@ struct PreviewEndpoint {
     let counter: PreviewCounter
 
     func post(_ request: borrowing Request, _ call: Call) throws(CoreError) {
+        try call.requireUpToDate()
         let input = try DefinitionEndpoints<Experiment>.PutRequest(request, projects)
         catalog.inBackground { [catalog, counter] _ in
             call.attempt {

@@ -42,6 +42,7 @@ struct SegmentEndpoints {
 
     /// Defines a segment, or gives it other conditions; 201 if it is new.
     func put(_ request: borrowing Request, _ call: Call) throws(CoreError) {
+        try call.requireUpToDate()
         let name = try request.definedName()
         let content = request.withBody { Array($0) }
         let author = call.author(request)
@@ -85,6 +86,7 @@ struct SegmentEndpoints {
     }
 
     func delete(_ request: borrowing Request, _ call: Call) throws(CoreError) {
+        try call.requireUpToDate()
         let name = try request.definedName()
         let author = call.author(request)
         services.projects.inBackground { [services] session in
@@ -135,7 +137,7 @@ struct SegmentEndpoints {
     }
 
     private static func unknown(_ name: Identifier) -> CoreError {
-        CoreError(.notFound, "no segment has the name '\(name)'")
+        .undefined("no segment has the name '\(name)'")
     }
 }
 

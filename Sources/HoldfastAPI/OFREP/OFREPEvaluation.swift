@@ -61,14 +61,9 @@ struct OFREPEvaluation {
             return evaluate(query, in: project, call, respond)
         }
         // Another server has announced a change that this one has not seen yet.
-        // Safe: used on the loop's thread only.
-        nonisolated(unsafe) let evaluation = self
-        projects.update { result in
-            call.onEventLoop {
-                if case .failure(let error) = result { return call.respond(OFREPError(error).response) }
-                let newest = evaluation.projects.project(project.sdkKey) ?? project
-                evaluation.evaluate(query, in: newest, call, respond)
-            }
+        call.updating(projects) { result in
+            if case .failure(let error) = result { return call.respond(OFREPError(error).response) }
+            evaluate(query, in: projects.project(project.sdkKey) ?? project, call, respond)
         }
     }
 

@@ -63,7 +63,7 @@ struct OFREPChanges {
 }
 
 /// An error as OFREP has it: `{"key"?,"errorCode","errorDetails"}`.
-struct OFREPError: Error {
+struct OFREPError: DefinitionError {
     enum Code: String {
         case parseError = "PARSE_ERROR"
         case targetingKeyMissing = "TARGETING_KEY_MISSING"
@@ -79,8 +79,10 @@ struct OFREPError: Error {
     var key: String?
     /// Further header fields of the response.
     private let fields: [(name: StaticString, value: String)]
+    let concernsDefinitions: Bool
 
     init(_ code: Code, _ details: String, key: String? = nil) {
+        concernsDefinitions = code == .flagNotFound
         status = code == .flagNotFound ? .notFound : .badRequest
         self.code = code
         self.details = details.shortened(to: Problem.longestDetail)
@@ -96,6 +98,7 @@ struct OFREPError: Error {
             return
         }
         let problem = Problem(error)
+        concernsDefinitions = (error as? any DefinitionError)?.concernsDefinitions ?? false
         status = problem.status
         code = .general
         details = problem.detail

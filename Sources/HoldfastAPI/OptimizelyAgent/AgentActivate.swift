@@ -11,6 +11,7 @@ struct ActivateEndpoint {
 
     func post(_ request: AgentRequest, _ receiver: @escaping AgentResponse.Receiver) throws(AgentError) {
         let input = try ActivateRequest(request)
+        if !request.isUpToDate, input.namesUnknown(request.project.datafile) { throw .undefined }
         decisions.decide(input.query, in: request.project) { result in
             switch result {
             case .success(let decisions): receiver(Self.response(Self.activations(decisions, of: input), to: input))
@@ -97,6 +98,17 @@ struct ActivateRequest: Sendable {
         names += query.values("experimentKey").map { .experiment(Identifier($0)) }
         names += query.values("featureKey").map { .flag(Identifier($0)) }
         return names
+    }
+
+    /// Whether the datafile lacks something that the query names.
+    func namesUnknown(_ datafile: Datafile) -> Bool {
+        names.contains { name in
+            switch name {
+            case .allExperiments, .allFlags: false
+            case .experiment(let key): datafile.agentExperiment(key: key) == nil
+            case .flag(let key): datafile.flag(key: key) == nil
+            }
+        }
     }
 
     /// Looks up what the query names, each key once. The Agent collects subjects by key, so if an experiment and a flag

@@ -5,8 +5,8 @@ import JSON
 import Storage
 internal import Synchronization
 
-/// `POST /v1/batch`: many operations in one request. They start in their order, and the responses are in the same
-/// order.
+/// `POST /v1/batch`: many operations in one request. They start in their order, except those that wait for a definition,
+/// and the responses are in the same order.
 struct BatchEndpoint {
     let operations: [AgentOperation]
     let projects: ProjectView
@@ -20,7 +20,7 @@ struct BatchEndpoint {
         let response = BatchResponse(batch, requestID: origin.id.description) { call.respond($0.httpResponse) }
         call.forEach(batch.indices) { index in
             guard !response.isFull else { return response.add(BatchResponse.notDone, at: index) }
-            perform(batch[index], authorization, origin) { response.add($0, at: index) }
+            perform(batch[index], authorization, origin, call) { response.add($0, at: index) }
         }
     }
 
@@ -53,7 +53,7 @@ struct BatchEndpoint {
     ///   - authorization: the batch's `Authorization`, for an operation without one.
     ///   - origin: the origin of the batch.
     private func perform(
-        _ requested: BatchOperation, _ authorization: String?, _ origin: RequestOrigin,
+        _ requested: BatchOperation, _ authorization: String?, _ origin: RequestOrigin, _ call: Call,
         _ receiver: @escaping AgentResponse.Receiver
     ) {
         guard let target = TargetText(requested.url) else { return receiver(AgentResponse(.badRequest)) }
@@ -66,9 +66,17 @@ struct BatchEndpoint {
             let secret = (requested.header("authorization") ?? authorization).flatMap(bearerSecret)
             let admission = try admit(secret, to: operation, of: origin)
             let caller = Caller(name: admission.token?.name, requestID: origin.id)
-            operation.perform(try requested.request(target, operation.method, projects, from: caller), receiver)
+            let request = try requested.request(
+                target, operation.method, projects, from: caller, isUpToDate: call.isUpToDate)
+            try operation.perform(request, receiver)
         } catch {
-            receiver(error.response)
+            guard error.concernsDefinitions, !call.isUpToDate else { return receiver(error.response) }
+            call.updating(projects) { result in
+                switch result {
+                case .success(let call): perform(requested, authorization, origin, call, receiver)
+                case .failure(let error): receiver(AgentError(error).response)
+                }
+            }
         }
     }
 
@@ -115,15 +123,17 @@ struct BatchOperation {
     ///   - target: the parsed ``url``.
     ///   - caller: the name of the operation's token, and the request id of the batch.
     func request(
-        _ target: TargetText, _ method: Method, _ projects: ProjectView, from caller: Caller
+        _ target: TargetText, _ method: Method, _ projects: ProjectView, from caller: Caller, isUpToDate: Bool
     ) throws(AgentError) -> AgentRequest {
         let project = try projects.project(ofHeader: header("x-optimizely-sdk-key"))
         let query = AgentQuery(target.queryItems + parameters)
         guard method == .post else {
-            return AgentRequest(project: project, query: query, body: .empty, caller: caller)
+            return AgentRequest(
+                project: project, query: query, body: .empty, caller: caller, isUpToDate: isUpToDate)
         }
         try AgentBody.checkContentType(header("content-type"))
-        return AgentRequest(project: project, query: query, body: try AgentBody(body), caller: caller)
+        return AgentRequest(
+            project: project, query: query, body: try AgentBody(body), caller: caller, isUpToDate: isUpToDate)
     }
 }
 

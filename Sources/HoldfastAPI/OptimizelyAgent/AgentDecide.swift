@@ -11,6 +11,9 @@ struct DecideEndpoint {
 
     func post(_ request: AgentRequest, _ receiver: @escaping AgentResponse.Receiver) throws(AgentError) {
         let input = try DecideRequest(request)
+        if !request.isUpToDate, input.flagKeys.contains(where: { request.project.datafile.flag(key: $0) == nil }) {
+            throw .undefined
+        }
         decisions.decide(input.query, in: request.project) { result in
             switch result {
             case .success(let decisions): receiver(Self.response(decisions, to: input))

@@ -8,6 +8,8 @@ struct AgentRequest {
     let query: AgentQuery
     let body: AgentBody
     let caller: Caller
+    /// ``Call/isUpToDate``
+    let isUpToDate: Bool
 }
 
 /// The parameters of a query, each of which may occur several times.
@@ -29,8 +31,9 @@ struct AgentQuery {
 }
 
 extension AgentRequest {
-    init(_ request: borrowing Request, _ name: String?, _ projects: ProjectView) throws(AgentError) {
-        caller = Caller(name: name, requestID: request.id)
+    init(_ request: borrowing Request, _ call: Call, _ projects: ProjectView) throws(AgentError) {
+        caller = Caller(name: call.caller, requestID: request.id)
+        isUpToDate = call.isUpToDate
         project = try projects.project(ofHeader: request.sdkKey)
         guard let items = request.hasQuery ? request.queryItems() : [] else {
             throw AgentError(.badRequest, "the query must be UTF-8")
@@ -57,7 +60,8 @@ extension ProjectView {
         guard (try? SDKKey.check(sdkKey)) != nil else { throw AgentError(.badRequest, "sdkKey failed validation") }
         if let project = project(sdkKey) ?? project(String(sdkKey.prefix { $0 != ":" })) { return project }
         throw AgentError(
-            .forbidden, "unable to fetch fresh datafile (consider rechecking SDK key), status code: 403 Forbidden")
+            .forbidden, "unable to fetch fresh datafile (consider rechecking SDK key), status code: 403 Forbidden",
+            concernsDefinitions: true)
     }
 }
 
@@ -77,18 +81,14 @@ struct AgentOperation {
         self.handler = handler
     }
 
-    /// - Parameter receiver: called once, on any thread.
-    func perform(_ request: AgentRequest, _ receiver: @escaping AgentResponse.Receiver) {
-        do throws(AgentError) {
-            try handler(request, receiver)
-        } catch {
-            receiver(error.response)
-        }
+    /// - Parameter receiver: called once, on any thread, unless the operation throws.
+    func perform(_ request: AgentRequest, _ receiver: @escaping AgentResponse.Receiver) throws(AgentError) {
+        try handler(request, receiver)
     }
 
     func route(_ projects: ProjectView) -> APIRoute {
         APIRoute(method, path, scope: .token(scope), readsQuery: true) { request, call in
-            perform(try AgentRequest(request, call.caller, projects)) { call.respond($0.httpResponse) }
+            try perform(AgentRequest(request, call, projects)) { call.respond($0.httpResponse) }
         }
     }
 }

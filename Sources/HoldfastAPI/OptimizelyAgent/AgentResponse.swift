@@ -5,22 +5,28 @@ import JSON
 import Storage
 
 /// An error in the Agent's format: `{"error":"…"}`.
-struct AgentError: Error {
+struct AgentError: DefinitionError {
     let status: Status
     let text: String
     /// Further header fields of the response.
     let fields: [(name: StaticString, value: String)]
+    let concernsDefinitions: Bool
 
-    init(_ status: Status, _ text: String) {
+    init(_ status: Status, _ text: String, concernsDefinitions: Bool = false) {
         self.status = status
         self.text = text
+        self.concernsDefinitions = concernsDefinitions
         fields = []
     }
+
+    /// Says that something is not defined. To be thrown before a response of the Agent's format says so.
+    static let undefined = AgentError(.notFound, "a key is unknown", concernsDefinitions: true)
 
     init(_ problem: Problem) {
         status = problem.status
         text = problem.detail
         fields = problem.fields
+        concernsDefinitions = false
     }
 
     init(_ error: any Error) {

@@ -71,6 +71,7 @@ struct OverrideEndpoint {
         let asked = try OverrideRequest(request.body)
         let catalog = catalog
         let warning = asked.warning(in: request.project.datafile)
+        guard request.isUpToDate || warning == nil else { throw .undefined }
         store.setForcedVariation(
             asked.variationKey, experimentKey: asked.experimentKey, userID: asked.userID,
             sdkKey: request.project.sdkKey,

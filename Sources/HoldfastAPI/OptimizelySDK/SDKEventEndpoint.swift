@@ -25,8 +25,16 @@ struct SDKEventEndpoint {
                 throw CoreError(error, in: "the body")
             }
         }
+        try take(value, sdkKey, isStrict: isStrict, call)
+    }
+
+    private func take(_ value: JSONValue, _ sdkKey: String?, isStrict: Bool, _ call: Call) throws(CoreError) {
         var batch = try SDKEventBatch(value, sdkKey: sdkKey, projects, now: systemWallClock())
-        let recording = SDKEventRecording(visitors: batch.visitors.count, isStrict: isStrict, services, call)
+        let recording = SDKEventRecording(visitors: batch.visitors.count, isStrict: isStrict, services, call) {
+            call.updating(projects) { result in
+                call.attempt { try take(value, sdkKey, isStrict: isStrict, try result.get()) }
+            }
+        }
         call.forEach(batch.visitors.indices) { recording.add(batch.events(ofVisitor: $0)) }
     }
 }
@@ -41,6 +49,9 @@ private final class SDKEventRecording {
     private var refused = 0
     /// The first events that were refused.
     private var refusals: [CoreError] = []
+    private var lacksDefinitions = false
+    /// Takes the request again, with all definitions that are stored.
+    private let retry: () -> Void
 
     /// The number of refused events that are kept: as many as a response lists.
     private static let refusalLimit = 100
@@ -48,7 +59,8 @@ private final class SDKEventRecording {
     /// Events of one transaction. A request may bring thousands, and other writes must not wait for all of them.
     private static let transaction = 500
 
-    init(visitors: Int, isStrict: Bool, _ services: Services, _ call: Call) {
+    init(visitors: Int, isStrict: Bool, _ services: Services, _ call: Call, retry: @escaping () -> Void) {
+        self.retry = retry
         self.services = services
         self.call = call
         self.isStrict = isStrict
@@ -62,6 +74,7 @@ private final class SDKEventRecording {
             case .success(let event): events.append(event)
             case .failure(let error):
                 refused += 1
+                lacksDefinitions = lacksDefinitions || error.concernsDefinitions
                 if refusals.count < Self.refusalLimit { refusals.append(error) }
             }
         }
@@ -70,6 +83,7 @@ private final class SDKEventRecording {
     }
 
     private func finish() {
+        if lacksDefinitions, !call.isUpToDate { return retry() }
         if isStrict, let first = refusals.first {
             var error = CoreError(.invalid, "\(first.detail); nothing was stored", at: first.pointer)
             error.faults = refusals.map { JSONFault(pointer: $0.pointer ?? [], reason: $0.detail) }

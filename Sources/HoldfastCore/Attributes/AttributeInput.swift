@@ -7,6 +7,8 @@ public struct AttributeInput: Sendable {
     /// By the attribute's number.
     public private(set) var updates: [UInt32: AttributeUpdate] = [:]
     private var faults: [JSONFault] = []
+    /// Whether a name or a value is refused because it is not defined.
+    private var concernsDefinitions = false
     private let schema: AttributeSchema
 
     private init(_ schema: AttributeSchema) {
@@ -39,7 +41,7 @@ public struct AttributeInput: Sendable {
         self.init(schema)
         for name in names {
             guard let definition = schema.attribute(Identifier(name)) else {
-                throw CoreError(.unprocessable, "no attribute has the name '\(name)'")
+                throw CoreError(.unprocessable, "no attribute has the name '\(name)'", concernsDefinitions: true)
             }
             updates[definition.number] = .remove
         }
@@ -60,6 +62,7 @@ public struct AttributeInput: Sendable {
             do throws(AttributeRefusal) {
                 updates[definition.number] = .set(try definition.value(member.value))
             } catch {
+                concernsDefinitions = true
                 refuse(pointer, error.description)
             }
         }
@@ -89,6 +92,7 @@ public struct AttributeInput: Sendable {
 
     private mutating func definition(_ name: String, _ pointer: JSONPointer) -> AttributeDefinition? {
         if let definition = schema.attribute(Identifier(name)) { return definition }
+        concernsDefinitions = true
         refuse(pointer, "no attribute has the name '\(name)'")
         return nil
     }
@@ -98,7 +102,9 @@ public struct AttributeInput: Sendable {
     }
 
     private func check() throws(CoreError) {
-        if let error = CoreError(faults: faults, "nothing was stored") { throw error }
+        guard var error = CoreError(faults: faults, "nothing was stored") else { return }
+        error.concernsDefinitions = concernsDefinitions
+        throw error
     }
 }
 

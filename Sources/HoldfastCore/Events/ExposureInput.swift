@@ -27,8 +27,8 @@ public struct ExposureInput {
         do throws(CoreError) {
             let name = Identifier(try body.object.text("experiment", in: place))
             guard let found = project.datafile.experiment(keyOrID: name) else {
-                throw CoreError(
-                    .notFound, "no experiment has the key or id '\(name)'", at: place.appending("experiment"))
+                throw CoreError.undefined(
+                    "no experiment has the key or id '\(name)'", at: place.appending("experiment"))
             }
             experiment = found
             variation = try Self.variation(body, of: found)
@@ -67,7 +67,7 @@ public struct ExposureInput {
             let list = experiment.variations.prefix(20).map { "\($0.key) (id \($0.id))" }.joined(separator: ", ")
             throw CoreError(
                 .unprocessable, "the variation must be one of the experiment's: \(list)",
-                at: body.place.appending(id == nil ? "variation_key" : "variation_id"))
+                at: body.place.appending(id == nil ? "variation_key" : "variation_id"), concernsDefinitions: true)
         }
         return found
     }

@@ -213,7 +213,8 @@ public final class ProjectView {
         return projects[sdkKey]
     }
 
-    /// Reads what any process has stored, then calls back on a thread of the catalog.
+    /// Reads what any process has stored, then calls back on a thread of the catalog. However many ask, there is one read
+    /// at a time.
     public func update(_ completion: @escaping @Sendable (Result<Void, StorageError>) -> Void) {
         catalog.refresh(completion)
     }
@@ -234,13 +235,13 @@ public final class ProjectView {
         refresh()
         if let sdkKey {
             guard let project = projects[sdkKey] else {
-                throw CoreError(.notFound, "no datafile has the SDK key '\(sdkKey)'")
+                throw .undefined("no datafile has the SDK key '\(sdkKey)'")
             }
             return project
         }
         if let project = projects.count == 1 ? projects.first?.value : projects[Self.defaultKey] { return project }
         guard !projects.isEmpty else {
-            throw CoreError(.notFound, "the server has no datafile and no experiment yet")
+            throw .undefined("the server has no datafile and no experiment yet")
         }
         throw CoreError(.invalid, "the server has several projects; name one by its SDK key")
     }
