@@ -59,7 +59,7 @@ public struct AllowedOrigins: Sendable {
 enum CrossOriginPreflight {
     /// Header fields that clients send.
     private static let requestFields =
-        "authorization, content-type, if-modified-since, if-none-match, x-api-key, x-optimizely-sdk-key, x-record-exposures, x-request-id"
+        "authorization, content-type, if-match, if-modified-since, if-none-match, last-event-id, x-api-key, x-optimizely-sdk-key, x-optimizely-strict, x-record-exposures, x-request-id"
 
     /// Returns a route for each path that pages may call.
     static func routes(for routes: [APIRoute]) -> [Route] {

@@ -19,7 +19,9 @@ struct ConsoleProtocol: WireProtocol {
     /// `GET /`: redirects browsers to the console; 404 for other clients.
     private static func redirectBrowser(_ request: borrowing Request, _ call: Call) throws {
         guard request.field("accept")?.lowercased().contains("text/html") == true else {
-            throw Problem(.notFound, "no resource has this path")
+            var problem = Problem(.notFound, "no resource has this path")
+            problem.fields = [("Vary", "Accept")]
+            throw problem
         }
         try redirect(request, call)
     }
