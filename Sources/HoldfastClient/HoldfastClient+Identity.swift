@@ -18,7 +18,7 @@ extension HoldfastClient {
     /// its own.
     ///
     /// The login is queued on disk and sent after the anonymous user's events, also if the server cannot be reached now
-    /// or the app ends. Until then the flags shown to the anonymous user stay, and are those of the account unless it has
+    /// or the app ends; on a full disk it is dropped and reported like any event. Until then the flags shown to the anonymous user stay, and are those of the account unless it has
     /// other variations already.
     ///
     /// - Parameter timeout: longest time to wait for the flags.

@@ -74,6 +74,7 @@ case "compact":
 case "full":
     // No file can grow, as on a full disk.
     signal(SIGXFSZ, SIG_IGN)
+    configuration.reportsEvaluationCounts = false
     var none = rlimit(rlim_cur: 0, rlim_max: 0)
     setrlimit(__rlimit_resource_t(RLIMIT_FSIZE.rawValue), &none)
     let client = try HoldfastClient(configuration: configuration)

@@ -58,7 +58,7 @@ import Testing
     @Test func `On a full disk a new app has its flags, and events are dropped and counted`() async throws {
         try await server.putDatafile(revision: 1, controlEnd: 0)
         let program = try start("full")
-        // The goal and the exposure; counts of evaluations come later.
+        // The goal and the exposure.
         #expect(await program.line { _ in true } == "new 2")
         #expect(await program.end() == .exit(0))
     }
