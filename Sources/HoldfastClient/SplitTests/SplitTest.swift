@@ -1,3 +1,5 @@
+public import Foundation
+
 /// A split test: one small type per test.
 ///
 /// ```swift
@@ -117,6 +119,17 @@ public enum SplitTestError: Error, Sendable, Equatable {
     case unknownGroup(String)
     /// The storage failed. The user does not take part, because the group could not be kept.
     case storage(reason: String)
+}
+
+extension SplitTestError: LocalizedError {
+    /// The error in a sentence, for logs and developers; also `localizedDescription`.
+    public var errorDescription: String? {
+        switch self {
+        case .unavailable(let error), .refused(let error): error.localizedDescription
+        case .unknownGroup(let group): "the test does not declare the group '\(group)'"
+        case .storage(let reason): "the storage cannot be read or written: \(reason)"
+        }
+    }
 }
 
 /// The app's analytics.

@@ -214,6 +214,11 @@ public final class SplitTestService: SplitTestServiceProtocol {
     }
 
     private func finish(_ definition: SplitTestDefinition, _ id: FetchID, _ assignment: Assignment) {
+        if let error = assignment.error {
+            client?.core.log(
+                .warning, "a split test has no group from the server",
+                ["test": definition.identifier, "error": error.localizedDescription])
+        }
         // A user who has left meanwhile must not replace the present one.
         let isPresent = Key(userID) == id.userID
         let hasChanged = state.withLock { state in

@@ -157,6 +157,32 @@ import Testing
         #expect(!handle.isParticipating && handle.error == .unknownGroup("weekly"))
     }
 
+    @Test(arguments: [
+        (
+            AssigningServer.Response.group("weekly"), SplitTestError.unknownGroup("weekly"),
+            "the test does not declare the group 'weekly'"
+        ),
+        (
+            .error(.unreachable("no network")), .unavailable(.unreachable("no network")),
+            "the server cannot be reached: no network"
+        ),
+    ])
+    func `Why there is no group from the server is logged`(
+        response: AssigningServer.Response, error: SplitTestError, sentence: String
+    ) async throws {
+        let log = Log<String>()
+        server.assign(response)
+        let test = try Client(server: server.stub) {
+            $0.logger = { level, message, metadata in
+                log.add("\(level) \(message): \(metadata["test"] ?? ""), \(metadata["error"] ?? "")")
+            }
+        }
+        let service = SplitTestService(client: test.client, userID: "ann", storage: storage)
+        #expect(await service.fetchSplitTest(PaywallTest.self).error == error)
+        #expect(log.all == ["warning a split test has no group from the server: paywall, \(sentence)"])
+        test.client.destroy()
+    }
+
     @Test func `A group that cannot be kept is not shown`() async {
         let failing = FailingStorage()
         let service = service(storage: failing)
