@@ -1,4 +1,5 @@
 import APITestSupport
+import Glibc
 import JSON
 import PostgreSQLTestSupport
 import Testing
@@ -34,6 +35,16 @@ import Testing
             #""ruleKey":"KEY""#
         ),
         ("POST", "/get_evaluation", #"{"user":{"id":"u"},"featureId":"KEY"}"#, #""featureId":"KEY""#),
+        (
+            "POST", "/register_events",
+            #"{"events":[{"id":"KEY","event":{"@type":"type.googleapis.com/bucketeer.event.client.EvaluationEvent","timestamp":"TIME","featureId":"KEY","variationId":"v","userId":"u"}}]}"#,
+            #""errors":{}"#
+        ),
+        (
+            "POST", "/sdk/v1/events",
+            #"{"visitors":[{"visitor_id":"u","snapshots":[{"decisions":[{"campaign_id":"1","experiment_id":"NUMBER","variation_id":null,"metadata":{"variation_key":"b"}}],"events":[{"entity_id":"1","key":"campaign_activated"}]}]}]}"#,
+            ""
+        ),
     ]
 
     @Test(arguments: databases)
@@ -47,11 +58,15 @@ import Testing
             let key = "new\(number)"
             let definition = #"{"variations":["a","b"],"traffic":100}"#
             let target = asked.target.replacing("KEY", with: key)
-            let body = asked.body?.replacing("KEY", with: key)
-            #expect(try first.request("PUT", "/v1/experiments/\(key)", definition).status == 201)
+            let made = try first.request("PUT", "/v1/experiments/\(key)", definition)
+            #expect(made.status == 201)
+            let body = asked.body?.replacing("KEY", with: key).replacing("TIME", with: "\(time(nil))")
+                .replacing("NUMBER", with: made["id"].string ?? "")
             let response = try second.request(
                 asked.method, target, body,
-                fields: ["X-Optimizely-SDK-Key: default", "Content-Type: application/json"])
+                fields: [
+                    "X-Optimizely-SDK-Key: default", "Content-Type: application/json", "X-Optimizely-Strict: true",
+                ])
             #expect((200..<300).contains(response.status), "\(asked.method) \(target): \(response.text)")
             let expected = asked.has.replacing("KEY", with: key)
             #expect(expected.isEmpty || response.text.contains(expected), "\(asked.method) \(target): \(response.text)")
