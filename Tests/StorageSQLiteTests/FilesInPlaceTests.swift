@@ -17,7 +17,8 @@ extension SQLiteStoreTests {
             directory = try TemporaryDirectory()
         }
 
-        /// Waits for the scan for the user filter. It opens a connection, which would create another log.
+        /// Waits for the scan for the user filter. It opens a connection, which would create another log, or in the worst
+        /// case truncate the index that the others have mapped.
         private func waitForUserScan(of store: SQLiteStore) async {
             let deadline = ContinuousClock.now + .seconds(60)
             while store.metrics().userFilterBytes == 0, .now < deadline { await Task.yield() }
@@ -48,6 +49,7 @@ extension SQLiteStoreTests {
             defer { reader.close() }
             try await store.apply(.replace(["e": "v"]), to: "user")
             #expect(try reader.variations(of: "user") == ["e": "v"])
+            await waitForUserScan(of: store)
             try FileManager.default.moveItem(atPath: path + file.suffix, toPath: path + ".away")
             if isReplaced { #expect(FileManager.default.createFile(atPath: path + file.suffix, contents: nil)) }
             try await expectRefusal(of: store, because: file.name)
@@ -108,6 +110,7 @@ extension SQLiteStoreTests {
             let store = try SQLiteStore.make(in: directory)
             defer { store.close() }
             try await store.apply(.replace(["e": "v"]), to: "user")
+            await waitForUserScan(of: store)
             let path = path
             let result = await withCheckedContinuation { continuation in
                 store.writer.submit(
@@ -123,6 +126,7 @@ extension SQLiteStoreTests {
         func closing() async throws {
             let store = try SQLiteStore.make(in: directory)
             try await store.apply(.replace(["e": "v"]), to: "user")
+            await waitForUserScan(of: store)
             #expect(unlink(path + "-wal") == 0)
             store.close()
             let reopened = try SQLiteStore.make(in: directory)
@@ -137,6 +141,7 @@ extension SQLiteStoreTests {
             let store = try SQLiteStore.make(in: directory)
             defer { store.close() }
             try await store.apply(.replace(["e": "v"]), to: "user")
+            await waitForUserScan(of: store)
             #expect(rename(path + "-wal", path + ".away") == 0)
             #expect(throws: StorageError.self) { try store.makeReader() }
             #expect(throws: StorageError.self) { try store.exposures(after: 0, limit: 10) }
