@@ -94,7 +94,7 @@ public struct CoreError: Error, Sendable {
         case .readOnly:
             self.init(
                 .unavailable,
-                "the server must take changes; it is read-only while its database moves; nothing was stored; try again later"
+                "the server must accept changes; it is read-only while its database is moved; nothing was stored; try again later"
             )
             retryAfter = 5
         case .closed:

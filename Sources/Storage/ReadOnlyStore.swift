@@ -115,15 +115,15 @@ private final class ReadOnlySession: StoreSession {
 
     // MARK: Sticky documents
 
-    func stickyDocuments(_ keys: [StickyKey], _ completion: @escaping Completion<[StickyDocument?]>) {
+    func stickyDocuments(_ keys: [StickyDocumentKey], _ completion: @escaping Completion<[StickyDocument?]>) {
         base.stickyDocuments(keys, completion)
     }
 
-    func submit(_ change: StickyChange, _ completion: @escaping Completion<StickyDocument>) {
+    func submit(_ change: StickyDocumentChange, _ completion: @escaping Completion<StickyDocument>) {
         completion(.failure(.readOnly))
     }
 
-    func removeStickyDocument(_ key: StickyKey, by author: Author, _ completion: @escaping Completion<Bool>) {
+    func removeStickyDocument(_ key: StickyDocumentKey, by author: Author, _ completion: @escaping Completion<Bool>) {
         completion(.failure(.readOnly))
     }
 

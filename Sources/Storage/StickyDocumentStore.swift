@@ -2,7 +2,7 @@ public import Bucketing
 public import JSON
 
 /// Names a sticky document: an attribute that identifies users, such as `id` or `deviceId`, and its value.
-public struct StickyKey: Sendable, Hashable {
+public struct StickyDocumentKey: Sendable, Hashable {
     public var attributeName: Identifier
     /// The id of a user, if the attribute holds one.
     public var attributeValue: Identifier
@@ -15,11 +15,11 @@ public struct StickyKey: Sendable, Hashable {
 
 /// The variations that GrowthBook SDKs have assigned to one value of an attribute.
 public struct StickyDocument: Sendable, Equatable {
-    public var key: StickyKey
+    public var key: StickyDocumentKey
     /// Keys of variations by `<experiment>__<bucketVersion>`.
     public var assignments: [Identifier: Identifier]
 
-    public init(key: StickyKey, assignments: [Identifier: Identifier] = [:]) {
+    public init(key: StickyDocumentKey, assignments: [Identifier: Identifier] = [:]) {
         self.key = key
         self.assignments = assignments
     }
@@ -36,7 +36,7 @@ public struct StickyDocument: Sendable, Equatable {
     /// Reads stored assignments.
     ///
     /// - Throws: ``StorageError/damaged(reason:)``
-    public init(key: StickyKey, content: String) throws(StorageError) {
+    public init(key: StickyDocumentKey, content: String) throws(StorageError) {
         self.init(key: key)
         let object = (try? JSONParser().parse(content))?.object
         for member in object ?? JSONObject() {
@@ -50,14 +50,14 @@ public struct StickyDocument: Sendable, Equatable {
 }
 
 /// Assignments to be merged into a sticky document, each on its own.
-public struct StickyChange: Sendable {
-    public var key: StickyKey
+public struct StickyDocumentChange: Sendable {
+    public var key: StickyDocumentKey
     public var assignments: [Identifier: Identifier]
     /// Which of two variations of one key wins.
     public var onConflict: ProfileChange.ConflictRule
 
     public init(
-        key: StickyKey, assignments: [Identifier: Identifier], onConflict: ProfileChange.ConflictRule = .replace
+        key: StickyDocumentKey, assignments: [Identifier: Identifier], onConflict: ProfileChange.ConflictRule = .replace
     ) {
         self.key = key
         self.assignments = assignments
@@ -71,16 +71,16 @@ public struct StickyChange: Sendable {
 /// Erasing a user erases every document whose value is the user's id, whatever the attribute is called.
 public protocol StickyDocumentStore: AnyObject {
     /// Reads documents, in the order of their keys; `nil` for each that does not exist.
-    func stickyDocuments(_ keys: [StickyKey], _ completion: @escaping Completion<[StickyDocument?]>)
+    func stickyDocuments(_ keys: [StickyDocumentKey], _ completion: @escaping Completion<[StickyDocument?]>)
 
     /// Merges assignments into a document.
     ///
     /// - Parameter completion: called with the document after the change, or with
     ///   ``StorageError/tooManyAssignments(limit:)``. Nothing is written if the document has not changed.
-    func submit(_ change: StickyChange, _ completion: @escaping Completion<StickyDocument>)
+    func submit(_ change: StickyDocumentChange, _ completion: @escaping Completion<StickyDocument>)
 
     /// Deletes a document. The audit log records it.
     ///
     /// - Parameter completion: called with whether the document existed.
-    func removeStickyDocument(_ key: StickyKey, by author: Author, _ completion: @escaping Completion<Bool>)
+    func removeStickyDocument(_ key: StickyDocumentKey, by author: Author, _ completion: @escaping Completion<Bool>)
 }

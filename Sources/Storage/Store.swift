@@ -175,7 +175,7 @@ extension StorageError: CustomStringConvertible {
         case .staleDatafile: "the decision must use the active datafile; it used another"
         case .unavailable(let reason), .damaged(let reason): reason
         case .erased: "the user was erased during the change"
-        case .readOnly: "the store is only read at present"
+        case .readOnly: "the store is read-only"
         case .closed: "the store is closed"
         }
     }

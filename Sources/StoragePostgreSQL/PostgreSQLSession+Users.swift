@@ -141,14 +141,14 @@ extension PostgreSQLSession {
 
     // MARK: Sticky documents
 
-    func stickyDocuments(_ keys: [StickyKey], _ completion: @escaping Completion<[StickyDocument?]>) {
+    func stickyDocuments(_ keys: [StickyDocumentKey], _ completion: @escaping Completion<[StickyDocument?]>) {
         guard !store.isClosed else { return completion(.failure(.closed)) }
-        read([StickyRows.find(keys)]) { result in
+        read([StickyDocumentRows.find(keys)]) { result in
             completion(
                 result.flatMap { rows in
                     Result { () throws(StorageError) in
                         var documents: [StickyDocument?] = []
-                        let found = StickyRows.contents(rows[0])
+                        let found = StickyDocumentRows.contents(rows[0])
                         for key in keys {
                             guard let content = found[key] else {
                                 documents.append(nil)
@@ -162,16 +162,16 @@ extension PostgreSQLSession {
         }
     }
 
-    func submit(_ change: StickyChange, _ completion: @escaping Completion<StickyDocument>) {
+    func submit(_ change: StickyDocumentChange, _ completion: @escaping Completion<StickyDocument>) {
         let outcome = Outcome<StickyDocument>()
         let limit = store.settings.rules.assignmentLimit
         submit(
-            ProjectChange(lock: StickyRows.lock(change.key), reads: []) { rows in
+            ProjectChange(lock: StickyDocumentRows.lock(change.key), reads: []) { rows in
                 outcome.result = Result { () throws(StorageError) in
                     let content = rows[1].text(0, 0)
                     let isNew = rows[0].count > 0
                     let stored = isNew ? nil : try StickyDocument(key: change.key, content: content)
-                    return try StickyRules.merge(change, into: stored, limit: limit)
+                    return try StickyDocumentRules.merge(change, into: stored, limit: limit)
                 }
                 guard case .success(let document) = outcome.result,
                     rows[0].count > 0
@@ -179,21 +179,21 @@ extension PostgreSQLSession {
                         : document.content.encoded()
                             != Array(rows[1].text(0, 0).utf8)
                 else { return ([], 0) }
-                return ([StickyRows.update(document)], 0)
+                return ([StickyDocumentRows.update(document)], 0)
             } complete: { failure in
                 completion(outcome.result(unless: failure))
             })
     }
 
-    func removeStickyDocument(_ key: StickyKey, by author: Author, _ completion: @escaping Completion<Bool>) {
+    func removeStickyDocument(_ key: StickyDocumentKey, by author: Author, _ completion: @escaping Completion<Bool>) {
         let outcome = Outcome<Bool>()
         let now = store.settings.clock()
         submit(
-            ProjectChange(lock: [StickyRows.findLocked(key)], reads: []) { rows in
+            ProjectChange(lock: [StickyDocumentRows.findLocked(key)], reads: []) { rows in
                 outcome.result = .success(rows[0].count > 0)
                 guard rows[0].count > 0 else { return ([], 0) }
                 let note = AuditNote(removing: key, try? StickyDocument(key: key, content: rows[0].text(0, 0)))
-                return ([StickyRows.delete(key), AuditRows.insert([AuditEntry(note, by: author, at: now)])], 1)
+                return ([StickyDocumentRows.delete(key), AuditRows.insert([AuditEntry(note, by: author, at: now)])], 1)
             } complete: { failure in
                 completion(outcome.result(unless: failure))
             })

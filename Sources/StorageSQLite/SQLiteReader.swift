@@ -148,10 +148,10 @@ final class SQLiteReader {
         record.earliestExpiry == nil ? record : record.visible(at: clock())
     }
 
-    func stickyDocuments(_ keys: [StickyKey]) -> Result<[StickyDocument?], StorageError> {
+    func stickyDocuments(_ keys: [StickyDocumentKey]) -> Result<[StickyDocument?], StorageError> {
         read { connection in
             try beginTransaction(connection)
-            return try keys.map { key in try StickyRows.find(key, on: connection) }
+            return try keys.map { key in try StickyDocumentRows.find(key, on: connection) }
         }
     }
 

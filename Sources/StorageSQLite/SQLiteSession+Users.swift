@@ -107,14 +107,14 @@ extension SQLiteSession {
 
     // MARK: Sticky documents
 
-    func submit(_ change: StickyChange, _ completion: @escaping Completion<StickyDocument>) {
+    func submit(_ change: StickyDocumentChange, _ completion: @escaping Completion<StickyDocument>) {
         let limit = store.settings.rules.assignmentLimit
-        write({ try StickyRows.apply(change, limit: limit, in: $0) }, completion)
+        write({ try StickyDocumentRows.apply(change, limit: limit, in: $0) }, completion)
     }
 
-    func removeStickyDocument(_ key: StickyKey, by author: Author, _ completion: @escaping Completion<Bool>) {
+    func removeStickyDocument(_ key: StickyDocumentKey, by author: Author, _ completion: @escaping Completion<Bool>) {
         let clock = store.settings.clock
-        write({ try StickyRows.remove(key, by: author, at: clock(), in: $0) }, completion)
+        write({ try StickyDocumentRows.remove(key, by: author, at: clock(), in: $0) }, completion)
     }
 
     // MARK: Events

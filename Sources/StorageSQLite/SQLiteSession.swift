@@ -48,7 +48,7 @@ final class SQLiteSession: StoreSession {
         }
     }
 
-    func stickyDocuments(_ keys: [StickyKey], _ completion: @escaping Completion<[StickyDocument?]>) {
+    func stickyDocuments(_ keys: [StickyDocumentKey], _ completion: @escaping Completion<[StickyDocument?]>) {
         do throws(StorageError) {
             completion(try openReader().stickyDocuments(keys))
         } catch {

@@ -147,8 +147,8 @@ import Testing
         #expect(
             try warnings(environment) == [
                 first + "HOLDFAST_GREETING names none",
-                first + "HOLDFAST_IDEL_TIMEOUT names none; is HOLDFAST_IDLE_TIMEOUT meant?",
-                first + "HOLDFAST_LOGLEVEL names none; is HOLDFAST_LOG_LEVEL meant?",
+                first + "HOLDFAST_IDEL_TIMEOUT names none; did you mean HOLDFAST_IDLE_TIMEOUT?",
+                first + "HOLDFAST_LOGLEVEL names none; did you mean HOLDFAST_LOG_LEVEL?",
             ])
         // What Kubernetes tells of a service called holdfast.
         let service = [

@@ -113,7 +113,7 @@ import Testing
         #expect(try server.client().request("GET", "/livez", fields: fields).status == 200)
         #expect(try server.client().request("GET", "/v1/profiles", fields: fields).status == 401)
         server.stop()
-        for line in try lines(server, "request") + lines(server, "a login was refused") {
+        for line in try lines(server, "request") + lines(server, "a request without permission was refused") {
             #expect(line["client"].string == client)
             #expect(line["proxy"].string == (client == "127.0.0.1" ? nil : "127.0.0.1"))
         }
@@ -129,7 +129,7 @@ import Testing
         let batch = #"{"operations":[{"operationID":"1","method":"POST","url":"/v1/override"}]}"#
         #expect(try server.request("POST", "/v1/batch", batch, token: Self.app).status == 200)
         server.stop()
-        let refusals = try lines(server, "a login was refused")
+        let refusals = try lines(server, "a request without permission was refused")
         #expect(refusals.map { $0["status"].integer } == [401, 401, 403, 401, 403])
         #expect(refusals.map { $0["token"].string } == [nil, nil, "app", nil, "app"])
         #expect(refusals.map { $0["method"].string } == ["GET", "GET", "DELETE", "GET", "POST"])
@@ -150,9 +150,11 @@ import Testing
         }
         let seconds = (ContinuousClock.now - begin).components.seconds + 1
         server.stop()
-        let written = try lines(server, "a login was refused").count
+        let written = try lines(server, "a request without permission was refused").count
         #expect(written >= 10 && written <= 10 * (Int(seconds) + 1))
-        let leftOut = try lines(server, "further logins were refused").compactMap { $0["left_out"].integer }.reduce(
+        let leftOut = try lines(server, "further requests without permission were refused").compactMap {
+            $0["left_out"].integer
+        }.reduce(
             0, +)
         #expect(written + Int(leftOut) == 1_000)
     }

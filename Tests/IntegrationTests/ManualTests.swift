@@ -34,13 +34,21 @@ import Testing
         }
     }
 
-    @Test func `The article on configuration has every option of the server`() throws {
+    @Test func `The article on configuration has every option of the server, with its default`() throws {
         let article = try String(contentsOfFile: "\(ExampleSection.catalog)/Configuration.md", encoding: .utf8)
         let help = try runAt(Executable.holdfast, ["serve", "--help"])
         let options = help.matches(of: #/\n  (--[a-z-]+)/#).map(\.output.1)
         #expect(options.count > 25)
         for option in options where option != "--version" {
             #expect(article.contains("`\(option)"), "\(option)")
+        }
+        // Long descriptions are wrapped.
+        let lines = help.replacing(#/\n {10,}/#, with: " ").split(separator: "\n")
+        let defaults = lines.compactMap { $0.firstMatch(of: #/^ +(--[a-z-]+).*\(default: ([^,)]+)/#)?.output }
+        #expect(defaults.count > 25)
+        for (_, option, value) in defaults {
+            let row = article.split(separator: "\n").first { $0.hasPrefix("| `--") && $0.contains("`\(option)") }
+            #expect(row?.contains(value) == true, "\(option): \(value)")
         }
     }
 

@@ -39,7 +39,7 @@ import Testing
         let response = try server.request(method, target, body.isEmpty ? nil : body)
         #expect(response.status == 503, "\(method) \(target): \(response.text)")
         #expect(response.field("retry-after") == "5")
-        let problem = "the server must take changes; it is read-only while its database moves"
+        let problem = "the server must accept changes; it is read-only while its database is moved"
         #expect(response["detail"].string?.hasPrefix(problem) == true, "\(response.text)")
         #expect(try server.request("GET", "/v1/profiles/ada").status == 200)
     }

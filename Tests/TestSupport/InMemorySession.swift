@@ -152,17 +152,17 @@ final class InMemorySession: StoreSession {
 
     // MARK: Sticky documents
 
-    func stickyDocuments(_ keys: [StickyKey], _ completion: @escaping Completion<[StickyDocument?]>) {
+    func stickyDocuments(_ keys: [StickyDocumentKey], _ completion: @escaping Completion<[StickyDocument?]>) {
         read(completion) { tables in keys.map { tables.stickyDocuments[$0] } }
     }
 
-    func submit(_ change: StickyChange, _ completion: @escaping Completion<StickyDocument>) {
+    func submit(_ change: StickyDocumentChange, _ completion: @escaping Completion<StickyDocument>) {
         self.change(of: change.key.attributeValue, completion) { tables throws(StorageError) in
             try tables.apply(change)
         }
     }
 
-    func removeStickyDocument(_ key: StickyKey, by author: Author, _ completion: @escaping Completion<Bool>) {
+    func removeStickyDocument(_ key: StickyDocumentKey, by author: Author, _ completion: @escaping Completion<Bool>) {
         let clock = clock
         change(of: key.attributeValue, completion) { tables throws(StorageError) in
             tables.removeStickyDocument(key, by: author, at: clock())

@@ -6,7 +6,7 @@ import Storage
 struct InMemoryTables {
     private(set) var profiles: [Identifier: ProfileRecord] = [:]
     private(set) var attributes: [Identifier: AttributeRecord] = [:]
-    private(set) var stickyDocuments: [StickyKey: StickyDocument] = [:]
+    private(set) var stickyDocuments: [StickyDocumentKey: StickyDocument] = [:]
     private(set) var exposures: [StoredExposure] = []
     private(set) var goalEvents: [StoredGoalEvent] = []
     private(set) var auditEntries: [AuditEntry] = []
@@ -124,9 +124,9 @@ struct InMemoryTables {
         return outcome.result
     }
 
-    mutating func apply(_ change: StickyChange) throws(StorageError) -> StickyDocument {
+    mutating func apply(_ change: StickyDocumentChange) throws(StorageError) -> StickyDocument {
         let stored = stickyDocuments[change.key]
-        let document = try StickyRules.merge(change, into: stored, limit: rules.assignmentLimit)
+        let document = try StickyDocumentRules.merge(change, into: stored, limit: rules.assignmentLimit)
         if document != stored ?? StickyDocument(key: change.key) {
             stickyDocuments[change.key] = document
             hasWritten = true
@@ -134,7 +134,7 @@ struct InMemoryTables {
         return document
     }
 
-    mutating func removeStickyDocument(_ key: StickyKey, by author: Author, at now: Timestamp) -> Bool {
+    mutating func removeStickyDocument(_ key: StickyDocumentKey, by author: Author, at now: Timestamp) -> Bool {
         guard let former = stickyDocuments.removeValue(forKey: key) else { return false }
         record(AuditNote(removing: key, former), by: author, at: now)
         return true

@@ -295,7 +295,7 @@ public final class WaitingReader: Sendable {
         try inBatch { $0.attributes(of: userID, $1) }
     }
 
-    public func stickyDocuments(_ keys: [StickyKey]) throws(StorageError) -> [StickyDocument?] {
+    public func stickyDocuments(_ keys: [StickyDocumentKey]) throws(StorageError) -> [StickyDocument?] {
         try inBatch { $0.stickyDocuments(keys, $1) }
     }
 

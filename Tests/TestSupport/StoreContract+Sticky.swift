@@ -3,9 +3,9 @@ import Storage
 import Testing
 
 extension StoreContract {
-    private static let ann = StickyKey(attributeName: "id", attributeValue: "ann")
-    private static let phone = StickyKey(attributeName: "deviceId", attributeValue: "ann")
-    private static let bob = StickyKey(attributeName: "id", attributeValue: "bob")
+    private static let ann = StickyDocumentKey(attributeName: "id", attributeValue: "ann")
+    private static let phone = StickyDocumentKey(attributeName: "deviceId", attributeValue: "ann")
+    private static let bob = StickyDocumentKey(attributeName: "id", attributeValue: "bob")
 
     public static let stickyDocuments = [
         StoreContract("A sticky document is merged key by key, and the last variation wins unless the first is kept") {
@@ -92,9 +92,10 @@ extension Store {
     /// - Returns: the assignments of the document as it then is.
     @discardableResult
     fileprivate func merge(
-        _ assignments: [Identifier: Identifier], into key: StickyKey, _ rule: ProfileChange.ConflictRule = .replace
+        _ assignments: [Identifier: Identifier], into key: StickyDocumentKey,
+        _ rule: ProfileChange.ConflictRule = .replace
     ) async throws -> [Identifier: Identifier] {
-        let change = StickyChange(key: key, assignments: assignments, onConflict: rule)
+        let change = StickyDocumentChange(key: key, assignments: assignments, onConflict: rule)
         return try await perform { $0.submit(change, $1) }.assignments
     }
 }

@@ -63,6 +63,8 @@ extension DecisionRun {
         }
         if names.isEmpty { reasons.add("The audience of \(subject) cannot be evaluated.") }
         let others = names.count - Self.listedAttributes
-        if others > 0 { reasons.add("The audience of \(subject) lacks \(others) more attributes.") }
+        if others > 0 {
+            reasons.add("\(others) more attributes of the audience of \(subject) are missing or cannot be compared.")
+        }
     }
 }

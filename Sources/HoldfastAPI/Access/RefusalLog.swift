@@ -41,7 +41,7 @@ public final class RefusalLog: Sendable {
         ]
         metadata.addClient(of: origin.peer, forwardedFor: origin.forwardedFor, proxies)
         if let name = refusal.token?.name { metadata["token"] = "\(name)" }
-        logger.notice("a login was refused", metadata: metadata)
+        logger.notice("a request without permission was refused", metadata: metadata)
     }
 
     /// Logs how many refusals were left out, if any.
@@ -51,7 +51,8 @@ public final class RefusalLog: Sendable {
             return state.leftOut
         }
         guard leftOut > 0 else { return }
-        logger.notice("further logins were refused", metadata: ["left_out": .stringConvertible(leftOut)])
+        logger.notice(
+            "further requests without permission were refused", metadata: ["left_out": .stringConvertible(leftOut)])
     }
 
     private func mayWrite() -> Bool {

@@ -70,7 +70,7 @@ struct AttributeEndpoints {
         let multiple = stored.isMultiple ? " of several values" : ""
         return CoreError(
             .conflict,
-            "the type of '\(stored.name)' must stay \(stored.type)\(multiple), as its values have it; delete the attribute to change it",
+            "the type of '\(stored.name)' must stay \(stored.type)\(multiple), because its values have this type; delete the attribute to change it",
             at: ["type"])
     }
 }

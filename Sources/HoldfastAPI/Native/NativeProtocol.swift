@@ -19,7 +19,7 @@ struct NativeProtocol: WireProtocol {
         let transfer = TransferEndpoints(services: services, store: session)
         let attribute = AttributeEndpoints(store: session, catalog: services.projects, projects: projects)
         let userAttributes = UserAttributeEndpoints(services: services, store: session, projects: projects)
-        let sticky = StickyEndpoints(store: session)
+        let sticky = StickyDocumentEndpoints(store: session)
         let segment = SegmentEndpoints(services: services, store: session, projects: projects)
         let bucket = BucketEndpoint()
         let assign = AssignEndpoints(

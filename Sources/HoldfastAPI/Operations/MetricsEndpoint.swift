@@ -67,7 +67,7 @@ struct MetricsEndpoint {
             "Requests refused because the event loop was behind, or unfinished requests took too much memory.",
             all.map(\.overloaded).reduce(0, &+))
         page.single(
-            "holdfast_connections_timed_out_total", .counter, "Connections closed because of a time-out.",
+            "holdfast_connections_timed_out_total", .counter, "Connections closed because of a timeout.",
             all.map(\.timedOut).reduce(0, &+))
         page.single(
             "holdfast_received_bytes_total", .counter, "Bytes received.", all.map(\.bytesReceived).reduce(0, &+))

@@ -142,7 +142,7 @@ extension DelimitedProfiles.Records {
             guard let found = try names.experiment(name) else {
                 let name = name.string.shortened(to: CoreError.longestQuote)
                 throw CoreError(
-                    .unprocessable, "the experiment must be one of the database's; got '\(name)'; make it first")
+                    .unprocessable, "the experiment must be one of the database's; got '\(name)'; create it first")
             }
             let key = Identifier(try text(fields[variation], "variation"))
             let variation = try ExperimentNames.variation(key, of: found, allowsPlace: false)

@@ -33,7 +33,8 @@ public struct ExperimentNames: Sendable {
         guard Set(found.map(\.id)).count <= 1 else {
             throw CoreError(
                 .unprocessable,
-                "the experiment '\(name)' must be in one project; it is in several: name one by its SDK key")
+                "the experiment '\(name)' must be in one project; it is in several: name one by its SDK key (--sdk-key)"
+            )
         }
         return found.first
     }

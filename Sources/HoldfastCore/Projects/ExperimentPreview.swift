@@ -196,29 +196,30 @@ extension ExperimentPreview {
         public var message: String {
             switch self {
             case .weightsChangedMidflight:
-                "the ratio of the variations changes while users take part: results count them by the allocation under "
-                    + "which they came, but compare averages over both times, which are biased if users differ between them"
+                "the ratio of the variations changes while users take part: results count users by the allocation under "
+                    + "which they were assigned, but averages over both periods are biased if their users differ"
             case .variationRemoved:
-                "users of the variation get another one when they are next asked for, and results leave them out until it "
-                    + "is put back"
+                "users of the variation get another one at their next decision, and results leave them out until it is "
+                    + "added again"
             case .variationAdded:
-                "only users who come from now on get the new variation, so that it is compared with users of another time"
+                "only new users get the new variation, so it is compared with users of an earlier period"
             case .audienceNarrowed:
-                "the experiment has an audience from now on; whoever takes part stays in, so that results mix both kinds of users"
-            case .audienceWidened: "everybody is admitted from now on, so that results mix both kinds of users"
+                "from now on the audience restricts who is enrolled; enrolled users stay, so results mix both populations"
+            case .audienceWidened: "from now on everybody is admitted, so results mix both populations"
             case .audienceChanged:
-                "other users are admitted from now on; whoever takes part stays in, so that results mix both kinds of users"
-            case .trafficLowered: "fewer new users take part; whoever takes part stays in"
+                "from now on other users are admitted; enrolled users stay, so results mix both populations"
+            case .trafficLowered: "fewer new users are enrolled; enrolled users stay"
             case .trafficRaised:
-                "more users take part, also such as came before and did not; if weights are changed too, these get the "
-                    + "variations in another ratio than new users"
-            case .groupChanged: "the experiment excludes other experiments than before, and gets other users"
-            case .enrollmentClosed: "nobody new takes part; whoever takes part stays in and goes on being measured"
+                "more users are enrolled, including earlier visitors who were not; if you also change weights, these are "
+                    + "split in another ratio than new users"
+            case .groupChanged:
+                "the experiment becomes exclusive with other experiments than before, and gets other users"
+            case .enrollmentClosed: "nobody new is enrolled; enrolled users stay and are still measured"
             case .enrollmentOpened:
-                "users take part again, also such as came while enrollment was closed, so that results mix users of both times"
+                "users are enrolled again, including those who visited while enrollment was closed, so results mix both periods"
             case .paused: "nobody gets a variation until the experiment runs again; assignments are kept"
             case .archived: "nobody gets a variation any more; assignments and results are kept"
-            case .resumed: "the experiment runs again; whoever took part has the former variation again"
+            case .resumed: "the experiment runs again; enrolled users have their former variation"
             }
         }
     }

@@ -115,8 +115,8 @@ extension FlagDefinition {
             first + 1 < state.rules.count
         else { return }
         faults.add(
-            "the rule before, '\(state.rules[first].key)', must have an audience, because a rule for everybody is the "
-                + "last that is reached", at: JSONPointer().appending("rules").appending(first + 1))
+            "the rule before, '\(state.rules[first].key)', must have an audience, because no rule after a rule for "
+                + "everybody is ever reached", at: JSONPointer().appending("rules").appending(first + 1))
     }
 }
 

@@ -17,7 +17,9 @@ extension ExperimentResults {
 
     public var warnings: [Warning] {
         guard counted > 0 else {
-            return [Warning(code: "no_exposures", message: "nobody who counts has been exposed to this experiment yet")]
+            return [
+                Warning(code: "no_exposures", message: "no user who counts has been exposed to this experiment yet")
+            ]
         }
         return [
             sampleRatioWarning, trafficWarning, changeWarning, controlCheckWarning, fewUsersWarning, crossedWarning,
@@ -31,13 +33,13 @@ extension ExperimentResults {
         let counts = arms.filter { $0.expectedShare ?? 0 > 0 }.map { "\($0.name) \($0.tally.counted)" }
         let broken = sampleRatio.periods.filter { $0.pValue.map { $0 < SampleRatioCheck.threshold } ?? false }
         let places = sampleRatio.periods.count > 1 ? broken.compactMap(\.since).map(\.rfc3339) : []
-        let since = places.isEmpty ? "" : ", most of all under the allocation since \(places.joined(separator: ", "))"
+        let since = places.isEmpty ? "" : ", mostly under the allocation since \(places.joined(separator: ", "))"
         return Warning(
             code: "sample_ratio_mismatch",
             message:
                 "the users are not split as the traffic allocation says (\(counts.joined(separator: ", ")); "
-                + "p \(Self.short(p))\(since)): something loses or adds users of one variation, and no figure here can be "
-                + "trusted until it is found")
+                + "p \(Self.short(p))\(since)): something loses or adds users of one variation; do not trust these "
+                + "results until you have found the cause")
     }
 
     private var changeWarning: Warning? {
@@ -46,8 +48,9 @@ extension ExperimentResults {
         return Warning(
             code: "weights_changed",
             message:
-                "the ratio of the variations was changed (\(times.joined(separator: ", "))): if users of the times before "
-                + "and after differ, the comparison is biased, as the variations have other shares of both; compare by day"
+                "the ratio of the variations was changed (\(times.joined(separator: ", "))): if users before and after the "
+                + "change differ, the comparison is biased, because the variations have different shares of both; compare "
+                + "by day"
         )
     }
 
@@ -57,8 +60,8 @@ extension ExperimentResults {
         return Warning(
             code: "traffic_changed",
             message:
-                "\(without.joined(separator: ", ")) has users but no traffic any more: they keep it and are still measured, "
-                + "but nobody new gets it")
+                "\(without.joined(separator: ", ")) has users but no traffic any more: its users keep it and are still "
+                + "measured, but no new user gets it")
     }
 
     private var controlCheckWarning: Warning? {
@@ -66,8 +69,8 @@ extension ExperimentResults {
         return Warning(
             code: "control_check_differs",
             message:
-                "control and control-check differ (p < \(ControlCheck.threshold)), though their users get the same: "
-                + "suspect the split or the tracking before you believe any difference")
+                "control and control-check differ (p < \(ControlCheck.threshold)), although their users get the same: "
+                + "check the split and the tracking before you believe any difference")
     }
 
     private var fewUsersWarning: Warning? {

@@ -83,7 +83,7 @@ struct RoundEffects {
             ] { queries.append(statement(.texts(erased))) }
             return AuditRows.anonymize(.texts(erased))
         }
-        add(stickyErasures.map(\.string)) { StickyRows.deleteAll(.texts($0)) }
+        add(stickyErasures.map(\.string)) { StickyDocumentRows.deleteAll(.texts($0)) }
         add(users.flatMap { user in user.deletedTotals.map { (user.userID, $0) } }) { totals in
             UserGoalRows.delete(.texts(totals.map(\.0.string)), .texts(totals.map(\.1.string)))
         }

@@ -72,7 +72,7 @@ struct ServerRun {
     /// container's health check shares the environment.
     private func warnOfUnknownVariables() {
         for variable in settings.unknownVariables(besides: HealthCommand.settings) {
-            let hint = variable.nearest.map { "; is \($0) meant?" } ?? ""
+            let hint = variable.nearest.map { "; did you mean \($0)?" } ?? ""
             logger.warning(
                 "a variable that begins with HOLDFAST_ must name an option; \(variable.name) names none\(hint)")
         }

@@ -139,7 +139,10 @@ import Testing
         let experiment = try #require(service.datafile.experiment(key: "experiment"))
         let reasons = service.assign(experiment, for: user, options: .includeReasons).reasons
         #expect(reasons.count { $0.hasPrefix("Attribute ") } == 20)
-        #expect(reasons.contains(#"The audience of experiment "experiment" lacks 10 more attributes."#), "\(reasons)")
+        #expect(
+            reasons.contains(
+                #"10 more attributes of the audience of experiment "experiment" are missing or cannot be compared."#),
+            "\(reasons)")
     }
 
     @Test func `Reasons name an audience that cannot be evaluated`() throws {

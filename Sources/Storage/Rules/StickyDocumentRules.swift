@@ -1,8 +1,9 @@
 import Bucketing
 import JSON
 
-/// The rules of sticky documents. Pure: no I/O.
-public enum StickyRules {
+/// The rules of the documents in which GrowthBook SDKs keep variations. They have nothing to do with the decisions of
+/// `StickyDecisionService`. Pure: no I/O.
+public enum StickyDocumentRules {
     /// Merges a change into a document.
     ///
     /// - Parameters:
@@ -11,7 +12,7 @@ public enum StickyRules {
     /// - Returns: the document to store; an empty one is not stored.
     /// - Throws: ``StorageError/tooManyAssignments(limit:)``
     public static func merge(
-        _ change: StickyChange, into stored: StickyDocument?, limit: Int
+        _ change: StickyDocumentChange, into stored: StickyDocument?, limit: Int
     ) throws(StorageError) -> StickyDocument {
         var document = stored ?? StickyDocument(key: change.key)
         document.assignments.merge(change.assignments) { stored, new in
@@ -28,7 +29,7 @@ extension AuditNote {
     /// Describes the deletion of a sticky document.
     ///
     /// - Parameter former: `nil` if it was unreadable.
-    public init(removing key: StickyKey, _ former: StickyDocument?) {
+    public init(removing key: StickyDocumentKey, _ former: StickyDocument?) {
         self.init(
             .stickyDelete, of: key.attributeName.string, userID: key.attributeValue,
             before: former?.content ?? .null)

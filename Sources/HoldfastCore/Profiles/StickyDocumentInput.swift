@@ -3,7 +3,7 @@ public import JSON
 public import Storage
 
 /// Requests about sticky documents, as GrowthBook's SDKs name their parts.
-public enum StickyInput {
+public enum StickyDocumentInput {
     /// The maximum length of an attribute's name, of a key of an assignment and of a variation, in bytes.
     static let nameLimit = 255
     /// The maximum number of documents that one request looks up.
@@ -15,7 +15,7 @@ public enum StickyInput {
     /// - Parameter pointer: where the value is in the body; `nil` if it is in the path.
     public static func key(
         _ attributeName: String, _ value: String, at pointer: JSONPointer? = nil
-    ) throws(CoreError) -> StickyKey {
+    ) throws(CoreError) -> StickyDocumentKey {
         guard (1...nameLimit).contains(attributeName.utf8.count), attributeName.utf8.allSatisfy({ $0 >= 0x20 }) else {
             throw CoreError(
                 .invalid,
@@ -28,7 +28,7 @@ public enum StickyInput {
                 "an attribute's value must be 1 to 1024 bytes of UTF-8 without NUL; got \(value.utf8.count) bytes",
                 at: pointer)
         }
-        return StickyKey(attributeName: Identifier(attributeName), attributeValue: Identifier(value))
+        return StickyDocumentKey(attributeName: Identifier(attributeName), attributeValue: Identifier(value))
     }
 
     /// Parses `{"attributeName"?,"attributeValue"?,"assignments":{"<experiment>__<bucketVersion>":"<variation>"}}`.
@@ -36,7 +36,7 @@ public enum StickyInput {
     /// - Parameter key: of the document in the path; the body's names must be equal or absent.
     /// - Returns: the assignments.
     public static func assignments(
-        _ body: JSONValue, of key: StickyKey
+        _ body: JSONValue, of key: StickyDocumentKey
     ) throws(CoreError) -> [Identifier: Identifier] {
         let object = try body.object(
             "a sticky document", knowing: ["attributeName", "attributeValue", "assignments"])
@@ -84,7 +84,7 @@ public enum StickyInput {
     }
 
     /// Parses `{"attributes":{"<name>":"<value>"}}`, the attributes by which SDKs ask for all documents of a user.
-    public static func lookup(_ body: JSONValue) throws(CoreError) -> [StickyKey] {
+    public static func lookup(_ body: JSONValue) throws(CoreError) -> [StickyDocumentKey] {
         let place: JSONPointer = ["attributes"]
         let value = try body.object("a lookup", knowing: ["attributes"])["attributes"]
         guard let attributes = value?.object else {
@@ -95,7 +95,7 @@ public enum StickyInput {
             throw CoreError(
                 .invalid, "`attributes` must have at most \(lookupLimit) members; got \(attributes.count)", at: place)
         }
-        var keys: [StickyKey] = []
+        var keys: [StickyDocumentKey] = []
         for member in attributes {
             let pointer = place.appending(member.key)
             guard let text = member.value.string else {

@@ -3,7 +3,7 @@ import JSON
 import Storage
 
 /// The `sticky_documents` table.
-enum StickyRows {
+enum StickyDocumentRows {
     private static let findAll = Statement(
         "sticky_documents",
         """
@@ -33,26 +33,26 @@ enum StickyRows {
     static let deleteAll = Statement(
         "delete_sticky_documents", "DELETE FROM sticky_documents WHERE attribute_value = ANY($1)")
 
-    static func find(_ keys: [StickyKey]) -> Query {
+    static func find(_ keys: [StickyDocumentKey]) -> Query {
         let keys = Set(keys)
         return findAll(.texts(keys.map(\.attributeValue.string)), .texts(keys.map(\.attributeName.string)))
     }
 
-    static func contents(_ rows: Rows) -> [StickyKey: String] {
-        var contents: [StickyKey: String] = [:]
+    static func contents(_ rows: Rows) -> [StickyDocumentKey: String] {
+        var contents: [StickyDocumentKey: String] = [:]
         for row in rows.indices {
-            let key = StickyKey(attributeName: rows.identifier(row, 1), attributeValue: rows.identifier(row, 0))
+            let key = StickyDocumentKey(attributeName: rows.identifier(row, 1), attributeValue: rows.identifier(row, 0))
             contents[key] = rows.text(row, 2)
         }
         return contents
     }
 
     /// Creates an empty document if there is none, which returns a row, and locks the document.
-    static func lock(_ key: StickyKey) -> [Query] {
+    static func lock(_ key: StickyDocumentKey) -> [Query] {
         [insertEmpty(.text(key.attributeValue.string), .text(key.attributeName.string)), findLocked(key)]
     }
 
-    static func findLocked(_ key: StickyKey) -> Query {
+    static func findLocked(_ key: StickyDocumentKey) -> Query {
         findOne(.text(key.attributeValue.string), .text(key.attributeName.string))
     }
 
@@ -62,7 +62,7 @@ enum StickyRows {
             .text(String(decoding: document.content.encoded(), as: UTF8.self)))
     }
 
-    static func delete(_ key: StickyKey) -> Query {
+    static func delete(_ key: StickyDocumentKey) -> Query {
         deleteOne(.text(key.attributeValue.string), .text(key.attributeName.string))
     }
 }

@@ -3,13 +3,13 @@ import JSON
 import Storage
 
 /// The `sticky_documents` table.
-enum StickyRows {
+enum StickyDocumentRows {
     /// - Throws: ``StorageError/damaged(reason:)`` if the row is damaged, which concerns only this document.
-    static func find(_ key: StickyKey, on connection: Connection) throws -> StickyDocument? {
+    static func find(_ key: StickyDocumentKey, on connection: Connection) throws -> StickyDocument? {
         try content(of: key, on: connection).map { content in try StickyDocument(key: key, content: content) }
     }
 
-    private static func content(of key: StickyKey, on connection: Connection) throws(SQLiteError) -> String? {
+    private static func content(of key: StickyDocumentKey, on connection: Connection) throws(SQLiteError) -> String? {
         try connection.statement(
             "SELECT assignments FROM sticky_documents WHERE attribute_value = ?1 AND attribute_name = ?2"
         ).first {
@@ -21,11 +21,11 @@ enum StickyRows {
 
     /// Merges a change into a document, and returns the result.
     static func apply(
-        _ change: StickyChange, limit: Int, in transaction: WriteTransaction
+        _ change: StickyDocumentChange, limit: Int, in transaction: WriteTransaction
     ) throws -> StickyDocument {
         try transaction.expectNotErased(change.key.attributeValue)
         let stored = try find(change.key, on: transaction.connection)
-        let document = try StickyRules.merge(change, into: stored, limit: limit)
+        let document = try StickyDocumentRules.merge(change, into: stored, limit: limit)
         if document != stored ?? StickyDocument(key: change.key) { try put(document, in: transaction) }
         return document
     }
@@ -47,7 +47,7 @@ enum StickyRows {
     ///
     /// - Returns: whether it existed.
     static func remove(
-        _ key: StickyKey, by author: Author, at now: Timestamp, in transaction: WriteTransaction
+        _ key: StickyDocumentKey, by author: Author, at now: Timestamp, in transaction: WriteTransaction
     ) throws(SQLiteError) -> Bool {
         guard let former = try content(of: key, on: transaction.connection) else { return false }
         try transaction.connection.statement(
@@ -58,7 +58,7 @@ enum StickyRows {
         return true
     }
 
-    private static func bind(_ key: StickyKey, to statement: Statement) {
+    private static func bind(_ key: StickyDocumentKey, to statement: Statement) {
         statement.bind(key.attributeValue.string, at: 1)
         statement.bind(key.attributeName.string, at: 2)
     }

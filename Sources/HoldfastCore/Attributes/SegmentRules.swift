@@ -1,5 +1,6 @@
 import Bucketing
 public import JSON
+public import Storage
 
 /// Validates the conditions of a segment against the schema.
 public struct SegmentRules {

@@ -5,7 +5,7 @@ import JSON
 import Storage
 
 /// `/v1/sticky`: the documents in which GrowthBook's SDKs keep the variations that they assigned.
-struct StickyEndpoints {
+struct StickyDocumentEndpoints {
     let store: any StickyDocumentStore
 
     func get(_ request: borrowing Request, _ call: Call) throws(CoreError) {
@@ -27,9 +27,9 @@ struct StickyEndpoints {
         let key = try request.stickyKey()
         let rule = try Request.conflictRule(request.query(knowing: ["on_conflict"]))
         let assignments = try request.withBody { bytes throws(CoreError) in
-            try StickyInput.assignments(JSONInput.parse(bytes), of: key)
+            try StickyDocumentInput.assignments(JSONInput.parse(bytes), of: key)
         }
-        store.submit(StickyChange(key: key, assignments: assignments, onConflict: rule)) { result in
+        store.submit(StickyDocumentChange(key: key, assignments: assignments, onConflict: rule)) { result in
             switch result {
             case .success(let document): call.respond(json: Self.encode(document))
             case .failure(.tooManyAssignments(let limit)):
@@ -55,7 +55,9 @@ struct StickyEndpoints {
 
     /// Responds with the documents that exist, in the order of the attributes.
     func postLookup(_ request: borrowing Request, _ call: Call) throws(CoreError) {
-        let keys = try request.withBody { bytes throws(CoreError) in try StickyInput.lookup(JSONInput.parse(bytes)) }
+        let keys = try request.withBody { bytes throws(CoreError) in
+            try StickyDocumentInput.lookup(JSONInput.parse(bytes))
+        }
         store.stickyDocuments(keys) { result in
             switch result {
             case .success(let documents):
@@ -93,10 +95,10 @@ struct StickyEndpoints {
 
 extension Request {
     /// Returns the `{attribute}` and `{value}` of the path.
-    fileprivate func stickyKey() throws(CoreError) -> StickyKey {
+    fileprivate func stickyKey() throws(CoreError) -> StickyDocumentKey {
         guard let name = parameter(0), let value = parameter(1) else {
             throw CoreError(.invalid, "the attribute and its value in the path must be UTF-8")
         }
-        return try StickyInput.key(name, value)
+        return try StickyDocumentInput.key(name, value)
     }
 }
