@@ -127,7 +127,7 @@ import Testing
         #expect(
             try read(text) { try DelimitedProfiles(options, names: try names()) } == [
                 "1 ann 7=72", "2 bob 7=71",
-                "3 the experiment must be one of the database's; got 'other'; make it first",
+                "3 the experiment must be one of the database's; got 'other'; create it first",
                 "4 the variation must be one of the experiment 'checkout': control (id 71), new (id 72); got 'newer'",
                 "5 the variation must be one of the experiment 'checkout': control (id 71), new (id 72); got '0'",
             ])

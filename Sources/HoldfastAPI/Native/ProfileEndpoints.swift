@@ -51,10 +51,7 @@ struct ProfileEndpoints {
     func patch(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         let rule = try Request.conflictRule(request.query(knowing: ["on_conflict"]))
         let body = try request.profileBody()
-        let change = ProfileChange(
-            userID: body.userID, operation: .save(body.assignments, onConflict: rule),
-            condition: Self.condition(request, of: body.userID))
-        submit(change, call) { _ in .ok }
+        submit(body.change(onConflict: rule, if: Self.condition(request, of: body.userID)), call) { _ in .ok }
     }
 
     /// Merges an anonymous user into this one, after the queued events of both are stored. Responds with the profile.

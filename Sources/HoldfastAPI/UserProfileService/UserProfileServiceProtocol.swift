@@ -82,10 +82,9 @@ private struct UserProfileServiceEndpoints {
     }
 
     private func save(_ body: ProfileInput, _ rule: ProfileChange.ConflictRule, _ call: Call) {
-        let change = ProfileChange(userID: body.userID, operation: .save(body.assignments, onConflict: rule))
-        store.submit(change) { result in
+        store.submit(body.change(onConflict: rule)) { result in
             switch result {
-            case .success(let result): call.respond(json: ProfileJSON.encode(change.userID, result.profile))
+            case .success(let result): call.respond(json: ProfileJSON.encode(body.userID, result.profile))
             case .failure(let error): call.fail(error)
             }
         }

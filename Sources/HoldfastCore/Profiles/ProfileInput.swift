@@ -51,6 +51,15 @@ public struct ProfileInput {
         return userID
     }
 
+    /// Returns the change that saves the profile.
+    ///
+    /// - Parameter condition: `nil` makes it unconditional.
+    public func change(
+        onConflict rule: ProfileChange.ConflictRule, if condition: ProfileChange.Condition? = nil
+    ) -> ProfileChange {
+        ProfileChange(userID: userID, operation: .save(assignments, onConflict: rule), condition: condition)
+    }
+
     /// Returns a user id if it has 1 to 1,024 bytes of UTF-8 without NUL.
     public static func checkUserID(
         _ text: String, at pointer: @autoclosure () -> JSONPointer?

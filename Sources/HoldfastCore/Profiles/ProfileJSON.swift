@@ -66,7 +66,6 @@ public enum ProfileLine {
     public static func parse(
         _ line: UnsafeRawBufferPointer, _ rule: ProfileChange.ConflictRule
     ) throws(CoreError) -> ProfileChange {
-        let body = try ProfileInput(line, called: "the line")
-        return ProfileChange(userID: body.userID, operation: .save(body.assignments, onConflict: rule))
+        try ProfileInput(line, called: "the line").change(onConflict: rule)
     }
 }

@@ -84,7 +84,7 @@ final class ImportedProfiles: ImportSink {
         switch element.content {
         case .refused(let error): outcome.withLock { $0.refusals.add(element.line, error.description) }
         case .profile(let profile):
-            group.append((element.line, profile.merge(rule)))
+            group.append((element.line, profile.change(onConflict: rule)))
             if group.count == Self.groupSize { submitGroup() }
         }
     }
@@ -110,12 +110,6 @@ final class ImportedProfiles: ImportSink {
         for _ in 0..<Self.window { places.signal() }
         progress.finish()
         OpenFile.printError(outcome.withLock { $0.refusals.text() })
-    }
-}
-
-extension ProfileInput {
-    fileprivate func merge(_ rule: ProfileChange.ConflictRule) -> ProfileChange {
-        ProfileChange(userID: userID, operation: .save(assignments, onConflict: rule))
     }
 }
 
@@ -174,7 +168,7 @@ final class ImportPreview: ImportSink {
             let stored = try session.wait { [userID = profile.userID] session, done in session.profile(of: userID, done)
             }
             let now = systemWallClock()
-            _ = try rules.apply(profile.merge(rule), to: stored, at: now)
+            _ = try rules.apply(profile.change(onConflict: rule), to: stored, at: now)
             imported += 1
             progress.add(1)
             let visible = stored?.visible(at: now)

@@ -445,7 +445,7 @@ def an_edit_of_somebody_else_is_not_overwritten(browser, servers):
     console.button("Review").click()
     save = console.button("Save the changes")
     expect(save).to_be_enabled()
-    expect(console.page.get_by_text("Enrolled users")).to_be_visible()
+    expect(console.page.get_by_text("Enrolled users", exact=True)).to_be_visible()
     save.click()
     expect(console.dialog()).to_contain_text("The experiment has changed meanwhile")
     expect(console.dialog().locator(".removed").first).to_contain_text("100")

@@ -22,7 +22,7 @@ export async function show(context, key) {
 	const conditions = conditionsForm(original?.audience ?? null, words);
 	const audienceField = Object.assign(h("div.field", conditions, h("p.error", { hidden: true })), { input: conditions, pointer: "/audience", isField: true });
 	conditions.setAttribute("tabindex", "-1");
-	const enrollment = field("Enrollment", select([["open", "Open"], ["closed", "Closed"]], original?.enrollment ?? "open"), { hint: "While it is closed nobody new takes part; enrolled users keep their variation and are still measured.", pointer: "/enrollment" });
+	const enrollment = field("Enrollment", select([["open", "Open"], ["closed", "Closed"]], original?.enrollment ?? "open"), { hint: "While it is closed, nobody new is enrolled; enrolled users stay.", pointer: "/enrollment" });
 	const status = field("Status", select([...new Set([original?.status ?? "Running", "Running", "Paused"])], original?.status ?? "Running"), { hint: "While it is paused nobody gets a variation.", pointer: "/status" });
 	const group = field("Group", h("input", { value: original?.group ?? "" }), { hint: "Optional. Of experiments with the same group, a user takes part in one at most.", pointer: "/group" });
 	const fields = [keyField, variations, traffic, audienceField, enrollment, status, group];
