@@ -59,7 +59,7 @@ async function navigate(isReload) {
 		if (controller.signal.aborted) return;
 		content = await module.show(context);
 	} catch (error) {
-		if (error.name === "AbortError") return;
+		if (controller.signal.aborted) return;
 		content = page(parts[1] ?? screen.name, { above: parts[1] && link(to(screen.path), screen.name) }, failure(error));
 	}
 	if (controller.signal.aborted) return;
