@@ -18,6 +18,11 @@ final class Signal: Sendable {
         waiter?.resume()
     }
 
+    /// Forgets a ring that nobody has waited for.
+    func reset() {
+        state.withLock { $0.hasRung = false }
+    }
+
     /// Returns after a ring, or when the task is cancelled.
     func wait() async {
         await withTaskCancellationHandler {

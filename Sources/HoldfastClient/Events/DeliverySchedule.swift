@@ -70,6 +70,7 @@ final class DeliverySchedule: Sendable {
                 await recovered.wait(atMost: backoff.failed(retryAfter: failure.retryAfter), clock) { [isFailing] in
                     !isFailing.isSet
                 }
+                if !isFailing.isSet { backoff.succeeded() }
             }
             backoff.succeeded()
         }

@@ -291,6 +291,8 @@ final class FlagSource: Sendable {
     /// Polls until the task is cancelled.
     func poll(_ fetch: @Sendable () async -> HoldfastError?) async {
         while !Task.isCancelled {
+            // What has rung before is in the state that is read now.
+            scheduleChanged.reset()
             let rest = state.withLock { state in
                 state.user == nil
                     ? .seconds(86_400)
