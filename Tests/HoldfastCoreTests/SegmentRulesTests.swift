@@ -2,21 +2,11 @@ import Bucketing
 import HoldfastCore
 import JSON
 import Storage
+import TestSupport
 import Testing
 
 @Suite struct SegmentRulesTests {
-    private static let schema = AttributeSchema(
-        attributes: [
-            AttributeDefinition(name: "text", number: 1, type: .string),
-            AttributeDefinition(name: "number", number: 2, type: .number),
-            AttributeDefinition(name: "bool", number: 3, type: .boolean),
-            AttributeDefinition(name: "day", number: 4, type: .date),
-            AttributeDefinition(name: "seen", number: 5, type: .timestamp),
-            AttributeDefinition(
-                name: "likes", number: 6, type: .selection, allowedValues: ["One", "Two"], isMultiple: true),
-            AttributeDefinition(name: "none", number: 7, type: .string),
-        ],
-        segments: [])
+    private static let schema = AttributeSchema.ofEachType
 
     static let faults: [(conditions: String, pointers: [String])] = [
         ("{'type':'custom_attribute','name':'number','match':'gt','value':1}", []),

@@ -1,6 +1,6 @@
 import Bucketing
 import JSON
-import Storage
+public import Storage
 import Testing
 
 extension StoreContract {
@@ -133,4 +133,20 @@ extension StoreContract {
             #expect(entries.map(\.target) == ["a", "s", "s", "b", "a"])
         },
     ]
+}
+
+extension AttributeSchema {
+    /// An attribute of each type, and one that users of tests do not have.
+    public static let ofEachType = AttributeSchema(
+        attributes: [
+            AttributeDefinition(name: "text", number: 1, type: .string),
+            AttributeDefinition(name: "number", number: 2, type: .number),
+            AttributeDefinition(name: "bool", number: 3, type: .boolean),
+            AttributeDefinition(name: "day", number: 4, type: .date),
+            AttributeDefinition(name: "seen", number: 5, type: .timestamp),
+            AttributeDefinition(
+                name: "likes", number: 6, type: .selection, allowedValues: ["One", "Two"], isMultiple: true),
+            AttributeDefinition(name: "none", number: 7, type: .string),
+        ],
+        segments: [])
 }

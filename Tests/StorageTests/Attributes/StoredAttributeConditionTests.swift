@@ -1,22 +1,12 @@
 import Bucketing
 import JSON
 import Storage
+import TestSupport
 import Testing
 
 /// Conditions on stored attributes: in decisions, where the request says nothing, and in segments.
 @Suite struct StoredAttributeConditionTests {
-    private static let schema = AttributeSchema(
-        attributes: [
-            AttributeDefinition(name: "text", number: 1, type: .string),
-            AttributeDefinition(name: "number", number: 2, type: .number),
-            AttributeDefinition(name: "bool", number: 3, type: .boolean),
-            AttributeDefinition(name: "day", number: 4, type: .date),
-            AttributeDefinition(name: "seen", number: 5, type: .timestamp),
-            AttributeDefinition(
-                name: "likes", number: 6, type: .selection, allowedValues: ["One", "Two"], isMultiple: true),
-            AttributeDefinition(name: "none", number: 7, type: .string),
-        ],
-        segments: [])
+    private static let schema = AttributeSchema.ofEachType
     private static let record = AttributeRecord.empty.applying([
         1: .set(.text("ab cd")), 2: .set(.number(1.5)), 3: .set(.bool(true)), 4: .set(.moment("2026-01-31")),
         5: .set(.moment("2026-01-31T12:00:00.000Z")), 6: .set(.selection(["One", "Two"])),
