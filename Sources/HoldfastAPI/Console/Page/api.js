@@ -4,7 +4,8 @@ const root = new URL("../", document.baseURI);
 const tokenKey = "holdfast.token";
 const projectKey = "holdfast.project";
 
-/// Dispatches `lost` and `found` (the server), `changed` (a datafile) and `refused` (the token).
+/// Dispatches `lost` and `found` (the server), `waiting` (for a response), `changed` (a datafile) and `refused` (the
+/// token).
 export const server = new EventTarget();
 const tell = (name, detail) => server.dispatchEvent(new CustomEvent(name, { detail }));
 
@@ -51,11 +52,31 @@ export function begin(signal) {
 	requests = [];
 }
 
-export const path = (...parts) => "/v1/" + parts.map(encodeURIComponent).join("/");
+/// The path of a resource. Throws a `Problem` if a browser cannot send it: browsers remove `.` and `..` from addresses,
+/// however they are encoded.
+export function path(...parts) {
+	const dots = parts.find(part => part === "." || part === "..");
+	if (dots) throw new Problem(0, { detail: `A browser cannot send the name “${dots}” in an address. The command curl --path-as-is can.` });
+	return "/v1/" + parts.map(encodeURIComponent).join("/");
+}
+
+/// The number of requests that have had no response for 300 ms, and for 5 s.
+export const waiting = { slow: 0, stalled: 0 };
+
+/// Counts as waiting until the returned function is called.
+export function wait() {
+	const counted = [];
+	const count = (name, by) => { waiting[name] += by; tell("waiting"); };
+	const timers = [["slow", 300], ["stalled", 5_000]].map(([name, after]) => setTimeout(() => { counted.push(name); count(name, 1); }, after));
+	return () => {
+		timers.forEach(timer => clearTimeout(timer));
+		for (const name of counted.splice(0)) count(name, -1);
+	};
+}
 
 /// Sends a request.
 ///
-/// `options`: `query`, `body` (an object), `ifMatch`, `text` (whether to return the response as text),
+/// `options`: `query`, `body` (an object), `ifMatch`, `ifNoneMatch`, `text` (whether to return the response as text),
 /// `lines` (as JSON lines), `sdkKey` (of another project than the chosen one), `silent` (not among the curl commands).
 export async function call(method, path, options = {}) {
 	const url = new URL(path.slice(1), root);
@@ -66,19 +87,21 @@ export async function call(method, path, options = {}) {
 	const sdkKey = options.sdkKey ?? project.get();
 	if (sdkKey) headers["X-Optimizely-SDK-Key"] = sdkKey;
 	if (options.ifMatch) headers["If-Match"] = options.ifMatch;
+	if (options.ifNoneMatch) headers["If-None-Match"] = options.ifNoneMatch;
 	const body = options.body === undefined ? undefined : JSON.stringify(options.body);
 	const request = { method, url: url.href, headers, body };
 	if (!options.silent) remember(request);
-	let response;
+	let response, text;
+	const received = wait();
 	try {
-		response = await fetch(url, { method, headers: { ...headers, ...credential() }, body, signal: method === "GET" ? screen : undefined, cache: "no-store", credentials: "omit" });
+		response = await fetch(url, { method, headers: { ...headers, ...credential() }, body, signal: method === "GET" ? options.signal ?? screen : undefined, cache: "no-store", credentials: "omit" });
+		text = await response.text();
 	} catch (error) {
 		if (error.name === "AbortError") throw error;
 		tell("lost");
 		throw new Unreachable();
-	}
+	} finally { received(); }
 	tell("found");
-	const text = await response.text();
 	if (!response.ok) {
 		const problem = new Problem(response.status, parse(text), request);
 		if (response.status === 401) tell("refused", problem);
@@ -117,34 +140,77 @@ export function curl(request) {
 
 const quoted = text => /^[\w./:=@%+,-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
 
+/// `null` while the stream of changes is not wanted.
 let following = null;
+let isWanted = false, isReading = false;
 
-/// Follows the stream of changes until `stopFollowing`, and opens it again when it ends. `EventSource` cannot send a
-/// token, so the stream is read by hand.
-export async function follow() {
-	stopFollowing();
-	const controller = following = new AbortController();
-	for (let pause = 500; !controller.signal.aborted; pause = Math.min(pause * 2, 8_000)) {
-		try {
-			const response = await fetch(new URL("v1/changes", root), { headers: credential(), signal: controller.signal, cache: "no-store", credentials: "omit" });
-			if (response.status === 401 || response.status === 403) return;
-			if (response.ok) {
-				pause = 500;
-				tell("found");
-				await readEvents(response.body.pipeThrough(new TextDecoderStream()).getReader());
-			}
-		} catch {
-			if (controller.signal.aborted) return;
-		}
-		if (controller.signal.aborted) return;
-		tell("lost");
-		await new Promise(resolve => setTimeout(resolve, pause));
-	}
+/// The tabs of a browser share one stream of changes, because a browser opens only six connections to a server: the tab
+/// that holds the lock reads it and passes on what it reads. Without locks (plain HTTP) each tab reads its own.
+const shared = `holdfast.changes ${root.pathname}`;
+const tabs = new BroadcastChannel(shared);
+tabs.onmessage = ({ data }) => {
+	if (data === "known?") {
+		if (isReading) projects.forEach((revision, sdkKey) => tabs.postMessage({ sdk_key: sdkKey, revision }));
+	} else if (!isWanted) return;
+	else if (typeof data === "string") tell(data);
+	else noteChange(data);
+};
+
+const tellAll = name => { tell(name); tabs.postMessage(name); };
+
+/// Follows the stream of changes until `stopFollowing`, except while the tab is hidden.
+export function follow() {
+	isWanted = true;
+	resume();
 }
 
 export function stopFollowing() {
+	isWanted = false;
+	suspend();
+}
+
+document.addEventListener("visibilitychange", () => { if (document.hidden) suspend(); else if (isWanted) resume(); });
+
+function suspend() {
 	following?.abort();
 	following = null;
+}
+
+async function resume() {
+	suspend();
+	if (document.hidden) return;
+	const { signal } = following = new AbortController();
+	tabs.postMessage("known?");
+	try {
+		if (navigator.locks) await navigator.locks.request(shared, { signal }, () => readChanges(signal));
+		else await readChanges(signal);
+	} catch (error) {
+		if (!signal.aborted) throw error;
+	}
+}
+
+/// Reads the stream of changes, and opens it again when it ends. `EventSource` cannot send a token, so the stream is
+/// read by hand.
+async function readChanges(signal) {
+	isReading = true;
+	signal.addEventListener("abort", () => { isReading = false; });
+	for (let pause = 500; !signal.aborted; pause = Math.min(pause * 2, 8_000)) {
+		try {
+			const response = await fetch(new URL("v1/changes", root), { headers: credential(), signal, cache: "no-store", credentials: "omit" });
+			if (response.status === 401 || response.status === 403) {
+				isReading = false;
+				return;
+			}
+			if (response.ok) {
+				pause = 500;
+				tellAll("found");
+				await readEvents(response.body.pipeThrough(new TextDecoderStream()).getReader());
+			}
+		} catch { /* The stream is opened again. */ }
+		if (signal.aborted) return;
+		tellAll("lost");
+		await new Promise(resolve => setTimeout(resolve, pause));
+	}
 }
 
 async function readEvents(reader) {
@@ -157,7 +223,10 @@ async function readEvents(reader) {
 		buffer = events.pop();
 		for (const event of events) {
 			const data = event.split("\n").filter(line => line.startsWith("data:")).map(line => line.slice(5)).join("\n");
-			if (data) noteChange(JSON.parse(data));
+			if (!data) continue;
+			const change = JSON.parse(data);
+			noteChange(change);
+			tabs.postMessage(change);
 		}
 	}
 }

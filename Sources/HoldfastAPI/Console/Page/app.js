@@ -2,7 +2,7 @@
 
 import { h, replace, icon } from "./dom.js";
 import * as api from "./api.js";
-import { banner, button, failure, field, link, message, page, submitButton, to } from "./parts.js";
+import { banner, button, dialog, failure, field, link, message, page, submitButton, to } from "./parts.js";
 import { openPalette } from "./palette.js";
 
 /// Path, name, pictogram and module.
@@ -14,7 +14,10 @@ const screens = [
 const main = document.getElementById("main");
 const bar = document.querySelector(".bar");
 const connection = document.getElementById("connection");
-let current = null;
+/// The screen that is shown, and its address.
+let current = null, shown = null;
+/// A screen with unsaved changes, kept while its user signs in again: its context, elements and address.
+let kept = null;
 let isFirst = true;
 
 /// `#/experiments/checkout?goal=purchase` is `["experiments", "checkout"]` and its query.
@@ -32,8 +35,12 @@ async function navigate(isReload) {
 	const screen = screens.find(s => s.path === parts[0]);
 	if (!screen) return location.replace(to("experiments"));
 	current?.controller.abort();
+	document.querySelectorAll("dialog[open]").forEach(d => d.close());
+	shown = location.hash;
 	const controller = new AbortController();
 	const context = current = {
+		/// Whether the screen has changes that are not saved. A form replaces it.
+		isChanged: () => false,
 		controller, parts: parts.slice(1), query, signal: controller.signal, screen: screen.path,
 		/// Stores choices of the screen in the query of the address.
 		setQuery(changes) {
@@ -41,7 +48,8 @@ async function navigate(isReload) {
 				if (value == null || value === "") query.delete(name); else query.set(name, value);
 			}
 			const text = query.toString();
-			history.replaceState(null, "", location.hash.split("?")[0] + (text ? `?${text}` : ""));
+			shown = location.hash.split("?")[0] + (text ? `?${text}` : "");
+			history.replaceState(null, "", shown);
 		},
 		/// Calls `action` when a datafile changes, for as long as the screen is shown.
 		onChange(action) { api.server.addEventListener("changed", e => { if (!e.detail.isFirst) quietly(action); }, { signal: controller.signal }); },
@@ -54,6 +62,7 @@ async function navigate(isReload) {
 	api.begin(controller.signal);
 	markScreen(screen);
 	let content;
+	const received = api.wait();
 	try {
 		const module = await import(screen.module);
 		if (controller.signal.aborted) return;
@@ -61,7 +70,8 @@ async function navigate(isReload) {
 	} catch (error) {
 		if (controller.signal.aborted) return;
 		content = page(parts[1] ?? screen.name, { above: parts[1] && link(to(screen.path), screen.name) }, failure(error));
-	}
+		context.hasFailed = true;
+	} finally { received(); }
 	if (controller.signal.aborted) return;
 	replace(main, content);
 	const heading = main.querySelector("h1");
@@ -84,12 +94,18 @@ function showAccount() {
 	const keys = [...api.projects.keys()];
 	replace(document.getElementById("account"),
 		keys.length > 1 && h("label.project", h("span", "Project"),
-			h("select", { onchange: e => { api.project.set(e.target.value); navigate(); } },
+			h("select", { onchange: async e => {
+				if (!await mayLeave()) return showAccount();
+				api.project.set(e.target.value);
+				navigate();
+			} },
 				keys.map(key => h("option", { value: key, selected: key === api.project.get() }, key)))),
 		api.token.get() && h("button", { class: "button quiet", onclick: signOut }, icon("out"), "Sign out"));
 }
 
-function signOut() {
+async function signOut() {
+	if (!await mayLeave()) return;
+	current.isChanged = () => false;
 	api.token.forget();
 	api.stopFollowing();
 	api.projects.clear();
@@ -102,15 +118,40 @@ async function enter() {
 	bar.hidden = false;
 	showAccount();
 	api.follow();
-	navigate();
+	const former = kept;
+	kept = null;
+	if (former?.address !== location.hash) {
+		former?.context.controller.abort();
+		return navigate();
+	}
+	current = former.context;
+	api.begin(current.signal);
+	replace(main, former.elements);
+}
+
+let isAsking = false;
+
+/// Asks whether changes that are not saved may be lost, if there are any.
+async function mayLeave() {
+	if (!current?.isChanged()) return true;
+	if (isAsking) return false;
+	isAsking = true;
+	const answer = await dialog("Leave without saving?", close => [h("p", "What you have changed here is not saved."),
+		h("div.buttons", button("Stay", () => close(), "primary"), button("Leave without saving", () => close("leave"), "danger"))]);
+	isAsking = false;
+	return answer === "leave";
 }
 
 /// Asks for a token. `problem` is the server's error for the last one.
 function showSignIn(problem) {
-	current?.controller.abort();
+	document.querySelectorAll("dialog[open]").forEach(d => d.close());
+	if (current?.isChanged()) kept = { context: current, elements: [...main.childNodes], address: shown };
+	else {
+		current?.controller.abort();
+		api.begin(undefined);
+	}
 	current = null;
 	bar.hidden = true;
-	document.querySelectorAll("dialog[open]").forEach(d => d.close());
 	const input = h("input", { type: "password", required: true });
 	const token = field("Access token", input, { hint: "Kept in this tab until it is closed. The console can do what the token may do, and nothing else." });
 	const notice = h("div", problem && banner("bad", "The server refuses the token", h("p", problem.message)));
@@ -134,18 +175,23 @@ function showSignIn(problem) {
 
 let isLost = false;
 
-api.server.addEventListener("lost", () => {
-	if (isLost) return;
-	isLost = true;
-	replace(connection, banner("warn", "The server does not respond.", h("p", "What you see may be outdated. The console retries automatically.")));
-});
+function showConnection() {
+	document.getElementById("progress").hidden = api.waiting.slow === 0;
+	const notice = isLost ? ["The server does not respond.", "What you see may be outdated. The console retries automatically."]
+		: api.waiting.stalled > 0 ? ["The server takes long to respond.", "The request is not lost: the console goes on waiting."] : null;
+	if (connection.textContent === (notice ?? []).join("")) return;
+	replace(connection, notice && banner("warn", notice[0], h("p", notice[1])));
+}
+
+api.server.addEventListener("waiting", showConnection);
+api.server.addEventListener("lost", () => { isLost = true; showConnection(); });
 
 api.server.addEventListener("found", () => {
 	if (!isLost) return;
 	isLost = false;
-	connection.replaceChildren();
+	showConnection();
 	message("good", "The server responds again.");
-	if (current && main.querySelector(".banner.bad")) navigate();
+	if (current?.hasFailed) navigate();
 });
 
 api.server.addEventListener("refused", event => {
@@ -159,7 +205,14 @@ api.server.addEventListener("changed", () => {
 	if (document.getElementById("account").querySelectorAll("option").length !== api.projects.size) showAccount();
 });
 
-addEventListener("hashchange", () => { if (!bar.hidden) navigate(); });
+addEventListener("hashchange", async () => {
+	if (bar.hidden || location.hash === shown) return;
+	if (await mayLeave()) return navigate();
+	// Back to the address of the screen that stays.
+	history.pushState(null, "", shown);
+});
+
+addEventListener("beforeunload", event => { if (current?.isChanged() || kept) event.preventDefault(); });
 
 addEventListener("keydown", event => {
 	if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k" && !bar.hidden) {

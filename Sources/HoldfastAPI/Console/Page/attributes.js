@@ -1,8 +1,8 @@
 // Attributes of users, and segments: the users who meet conditions.
 
-import { h, icon } from "./dom.js";
+import { h, icon, replace } from "./dom.js";
 import * as api from "./api.js";
-import { card, confirm, confirmDelete, doing, empty, field, invitation, link, message, newLink, page, pending, section, select, showProblem, submitButton, table, to } from "./parts.js";
+import { banner, card, confirm, confirmDelete, doing, empty, field, invitation, link, message, newLink, page, pending, section, select, showProblem, submitButton, table, to } from "./parts.js";
 import { none } from "./format.js";
 import { conditionsForm, inWords, vocabulary } from "./conditions.js";
 
@@ -16,7 +16,7 @@ const types = ["string", "number", "boolean", "country", "date", "time", "timest
 
 async function attributes(context) {
 	const { attributes } = await api.get("/v1/attributes");
-	const actions = doing([icon("plus"), "New attribute…"], () => define(), context.reload, "primary");
+	const actions = doing([icon("plus"), "New attribute…"], () => define(attributes.map(a => a.name)), context.reload, "primary");
 	const below = "What apps can store about users, to target experiments.";
 	if (attributes.length === 0) {
 		return page("Attributes", { actions, below }, invitation("No attribute is defined", "v1/attributes/country", '{"type":"country"}'));
@@ -24,19 +24,26 @@ async function attributes(context) {
 	return page("Attributes", { actions, below }, table("Attributes", [
 		["Name", a => h("span.name", a.name), "wide"], ["Type", a => a.multiple ? `${a.type}, several` : a.type],
 		["Values", a => a.values ? a.values.join(", ") : h("span.faint", none)],
-		["Actions", a => h("div", a.type === "selection" && doing("Edit…", () => define(a), context.reload, "quiet"),
+		["Actions", a => h("div", a.type === "selection" && doing("Edit…", () => define([], a), context.reload, "quiet"),
 			doing("Delete…", () => confirmDelete("attributes", "attribute", a.name, "The attribute and its values of all users are deleted. This cannot be undone."), context.reload, "quiet")), "row-actions"]], attributes));
 }
 
-async function define(former) {
-	const name = field("Name", h("input", { required: true, value: former?.name ?? "", readonly: Boolean(former) }));
+/// Throws an error at the field of the name if another element has it.
+function refuseTaken(names, name, noun) {
+	if (names.includes(name)) throw new api.Problem(412, { detail: `There is another ${noun} with this name. Choose another name, or edit that one.`, pointer: "/name" });
+}
+
+/// `taken` are the names of other attributes.
+async function define(taken, former) {
+	const name = field("Name", h("input", { required: true, value: former?.name ?? "", readonly: Boolean(former) }), { pointer: "/name" });
 	const type = field("Type", select(types, former?.type ?? "string", { disabled: Boolean(former), onchange: () => update() }), { pointer: "/type", hint: "The type never changes." });
 	const values = field("Values", h("textarea", { rows: 4, value: (former?.values ?? []).join("\n") }), { pointer: "/values", hint: "One per line." });
 	const multiple = h("label.check", h("input", { type: "checkbox", checked: former?.multiple === true }), "A user may have several");
 	const update = () => { values.hidden = multiple.hidden = type.input.value !== "selection"; };
 	update();
 	return confirm(former ? `Edit ${former.name}` : "New attribute", null, {
-		label: "Save", fields: [name, type, values, multiple], done: ({ data }) => `Saved the attribute ${data.name}.`, action: () => {
+		label: "Save", fields: [name, type, values, multiple], done: ({ data }) => `Saved the attribute ${data.name}.`, action: async () => {
+			refuseTaken(taken, name.input.value.trim(), "attribute");
 			const body = { type: type.input.value };
 			if (body.type === "selection") {
 				body.values = values.input.value.split("\n").map(v => v.trim()).filter(Boolean);
@@ -64,30 +71,37 @@ async function segment(context, name) {
 	return page(name, {
 		above: link(to("segments"), "Segments"), below: inWords(segment.conditions),
 		actions: doing("Delete…", () => confirmDelete("segments", "segment", name, "The segment is deleted; its users stay as they are. A segment that an audience uses cannot be deleted."), () => { location.hash = to("segments"); }, "danger quiet"),
-	}, section("Conditions", {}, editor(name, form, () => context.reload())),
+	}, section("Conditions", {}, editor(context, name, form, [], () => context.reload())),
 	section("Users", { note: "The first 100." }, pending(async () => {
 		const users = await api.get(`${api.path("segments", name)}/users`, { limit: 100 }, { lines: true });
 		return users.length ? card(h("ul.links.inline", users.map(u => h("li", link(to("users", u.user_id), u.user_id))))) : empty("No users yet", "Users are in the segment once their attributes meet the conditions.");
 	})));
 }
 
-function editor(name, form, saved) {
+/// `taken` are the names of other segments.
+function editor(context, name, form, taken, saved) {
 	const problems = h("div");
-	const input = field("Name", h("input", { required: true, "data-focus": name === null }));
+	const input = field("Name", h("input", { required: true, "data-focus": name === null }), { pointer: "/name" });
+	const untouched = JSON.stringify(form.read());
+	context.isChanged = () => JSON.stringify(form.read()) !== untouched || input.input.value !== "";
 	return h("form.card.form", { onsubmit: async event => {
 		event.preventDefault();
 		problems.replaceChildren();
-		const conditions = form.read();
+		const fault = form.check();
+		if (fault) return replace(problems, banner("bad", fault));
 		try {
-			if (conditions === undefined) throw new Error("The conditions must be JSON.");
-			const done = await api.call("PUT", api.path("segments", name ?? input.input.value.trim()), { body: { conditions: conditions ?? [] } });
+			refuseTaken(taken, input.input.value.trim(), "segment");
+			const done = await api.call("PUT", api.path("segments", name ?? input.input.value.trim()), { body: { conditions: form.read() ?? [] } });
 			message("good", `Saved the segment ${done.data.name}.`, done.request);
+			context.isChanged = () => false;
 			saved(done.data.name);
-		} catch (error) { showProblem(error, [], problems); }
+		} catch (error) { showProblem(error, [input], problems); }
 	} }, name === null && input, form, problems, h("div.buttons", submitButton("Save")));
 }
 
-async function segmentForm() {
-	const form = conditionsForm(null, { ...await vocabulary(), segments: [], pointer: "/conditions", required: true });
-	return page("New segment", { above: link(to("segments"), "Segments") }, editor(null, form, name => { location.hash = to("segments", name); }));
+async function segmentForm(context) {
+	const words = await vocabulary();
+	const form = conditionsForm(null, { ...words, segments: [], pointer: "/conditions", required: true });
+	return page("New segment", { above: link(to("segments"), "Segments") },
+		editor(context, null, form, words.segments.map(s => s.name), name => { location.hash = to("segments", name); }));
 }

@@ -57,14 +57,21 @@ function marks(low, high, count = 4) {
 /// of `labels`.
 export function lineChart({ title, labels, series, format = decimal, height = 200, fromZero = true, hasNumbers = true }) {
 	const place = h("div.chart-place");
-	const readings = series.map(() => h("b")), moment = h("li");
-	const read = index => series.forEach((s, i) => { readings[i].textContent = index === null ? "" : format(s.values[index]); });
+	// The legend of the page, whose place may have taken over this chart from an earlier one.
+	const read = index => {
+		const [moment, ...readings] = legend().children;
+		moment.textContent = index === null ? "" : labels[index];
+		series.forEach((s, i) => { readings[i].lastChild.textContent = index === null ? "" : format(s.values[index]); });
+	};
+	let shown = place;
+	const legend = () => shown.parentElement.querySelector(".legend");
+	place.show = (element, width) => { shown = element; replace(element, draw(width)); };
 	let drawn = 0;
-	const observer = new ResizeObserver(entries => {
+	place.adopt = successor => { place.show = successor.show; if (drawn > 0) place.show(place, drawn); };
+	new ResizeObserver(entries => {
 		const width = Math.round(entries[0].contentRect.width);
-		if (width > 0 && Math.abs(width - drawn) > 1) { drawn = width; replace(place, draw(width)); }
-	});
-	observer.observe(place);
+		if (width > 0 && Math.abs(width - drawn) > 1) { drawn = width; place.show(place, width); }
+	}).observe(place);
 
 	function draw(width) {
 		const values = series.flatMap(s => [...s.values, ...(s.low ?? []), ...(s.high ?? [])]).filter(Number.isFinite);
@@ -95,10 +102,9 @@ export function lineChart({ title, labels, series, format = decimal, height = 20
 				const at = (event.offsetX - left) / (width - left - right) * (labels.length - 1);
 				const index = Math.min(Math.max(0, Math.round(at)), labels.length - 1);
 				cursor.setAttribute("x1", x(index)); cursor.setAttribute("x2", x(index));
-				moment.textContent = labels[index];
 				read(index);
 			},
-			onpointerleave: () => { cursor.setAttribute("x1", -9); cursor.setAttribute("x2", -9); moment.textContent = ""; read(null); } },
+			onpointerleave: () => { cursor.setAttribute("x1", -9); cursor.setAttribute("x2", -9); read(null); } },
 			rows.map(r => [h("line.grid", { x1: left, x2: width - right, y1: y(r), y2: y(r) }), h("text.tick", { x: left - 8, y: y(r) + 4, "text-anchor": "end" }, format(r))]),
 			labels.map((label, index) => index % steps === 0 && h("text.tick", { x: x(index), y: height - 5, "text-anchor": labels.length > 1 && index === 0 ? "start" : index > labels.length - 1 - steps / 2 ? "end" : "middle" }, label)),
 			series.map(s => s.low && h("path.band.fill", { style: tint(s.color), d: area(s.high, s.low) })),
@@ -107,7 +113,7 @@ export function lineChart({ title, labels, series, format = decimal, height = 20
 			cursor);
 	}
 
-	return h("figure", h("figcaption", title, h("ul.legend", moment, series.map((s, i) => h("li", swatch(s.color), s.name, " ", readings[i])))), place,
+	return h("figure", h("figcaption", title, h("ul.legend", h("li"), series.map(s => h("li", swatch(s.color), s.name, " ", h("b"))))), place,
 		hasNumbers && lazily("Numbers", () => table(title, [["Time", i => labels[i]], ...series.map(s => [s.name, i => format(s.values[i]), "number"])], labels.map((_, i) => i)), "details.numbers"));
 }
 

@@ -50,8 +50,9 @@ export async function vocabulary() {
 	return { attributes, segments };
 }
 
-/// A form for conditions. The returned element has `read()`, which returns the conditions, or `null` for everybody.
-/// It shows how many users match. `segment` names the one with the conditions.
+/// A form for conditions. The returned element has `read()`, which returns the conditions, or `null` for everybody, and
+/// `check()`, which marks what is incomplete and says so. It shows how many users match. `segment` names the one with
+/// the conditions.
 export function conditionsForm(initial, { attributes, segments, segment, pointer = "/audience", required = false }) {
 	let tree = toTree(initial);
 	let raw = tree === undefined ? JSON.stringify(initial, null, 2) : null;
@@ -125,7 +126,7 @@ export function conditionsForm(initial, { attributes, segments, segment, pointer
 			return choose("Value", values, row.value, set);
 		}
 		const isNumber = type === "number" || typeof row.value === "number" || ["gt", "ge", "lt", "le"].includes(row.match) && !["date", "time", "timestamp"].includes(type);
-		return h("input", { label: "Value", type: isNumber ? "number" : "text", step: "any", value: row.value, placeholder: { country: "de", date: "2026-01-31", time: "08:30", timestamp: "2026-01-31T12:00:00Z" }[type], oninput: e => set(isNumber ? (e.target.value === "" ? "" : Number(e.target.value)) : e.target.value) });
+		return h("input", { label: "Value", type: isNumber ? "number" : "text", step: "any", value: row.value, placeholder: { country: "de", date: "2026-01-31", time: "08:30", timestamp: "2026-01-31T12:00:00Z" }[type], oninput: e => e.target.removeAttribute("aria-invalid") ?? set(isNumber ? (e.target.value === "" ? "" : Number(e.target.value)) : e.target.value) });
 	}
 
 	function read() {
@@ -134,22 +135,32 @@ export function conditionsForm(initial, { attributes, segments, segment, pointer
 		try { return JSON.parse(raw); } catch { return undefined; }
 	}
 
+	const blanks = () => [...body.querySelectorAll("input[aria-label=Value]")].filter(input => input.value.trim() === "");
+
+	function check() {
+		if (read() === undefined) return "The conditions must be JSON.";
+		const [first, ...others] = blanks();
+		for (const input of [first, ...others]) input?.setAttribute("aria-invalid", "true");
+		first?.focus();
+		return first ? "A condition needs a value." : null;
+	}
+
 	/// Counts the users once the conditions have not changed for a moment; readers, of stored segments.
 	function onchange() {
 		clearTimeout(counting);
 		const audience = read();
 		size.textContent = "";
-		if (!audience) return;
+		if (!audience || blanks().length) return;
 		const timer = counting = setTimeout(async () => {
 			const count = JSON.stringify(audience) === stored ? api.get(api.path("segments", segment), { size: true })
 				: api.call("POST", "/v1/audiences/size", { body: { audience } }).then(r => r.data);
 			const text = await count.then(c => `${integer(c.size)} of ${plural(c.examined, "user")} with stored attributes fit now.`, e => e.message);
 			if (timer === counting) size.textContent = text;
-		}, 300);
+		}, 600);
 	}
 
 	draw();
-	return Object.assign(h("div", body, size), { read });
+	return Object.assign(h("div", body, size), { read, check });
 }
 
 /// Converts conditions with at most one level of groups to rows of the form; `undefined` for others.

@@ -16,12 +16,22 @@ export function h(name, properties, ...children) {
 	if (tag === "input") Object.assign(element, { autocomplete: "off", spellcheck: false });
 	for (const [key, value] of Object.entries(properties)) {
 		if (value == null || value === false) continue;
-		if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
+		if (key.startsWith("on")) listen(element, key.slice(2), value);
 		else if (key === "style") for (const [name, text] of Object.entries(value)) element.style.setProperty(name, text);
 		else if (key === "value" || key === "checked") element[key] = value;
 		else element.setAttribute(key === "label" ? "aria-label" : key, value === true ? "" : value);
 	}
 	return append(element, children);
+}
+
+/// The listeners of an element by event, so that `update` can give it those of its successor.
+const listeners = new WeakMap();
+const heard = event => listeners.get(event.currentTarget)[event.type](event);
+
+function listen(element, type, action) {
+	if (!listeners.has(element)) listeners.set(element, {});
+	if (!listeners.get(element)[type]) element.addEventListener(type, heard);
+	listeners.get(element)[type] = action;
 }
 
 /// Appends elements and texts; arrays are flattened, and `null` and `false` are left out.
@@ -37,6 +47,37 @@ export function replace(element, ...children) {
 	element.replaceChildren();
 	return append(element, children);
 }
+
+/// Gives an element new content, but keeps what is alike: focus, scroll positions and open details stay.
+export function update(element, ...content) {
+	const successor = append(document.createElement(element.localName), content);
+	adoptChildren(element, successor);
+}
+
+function adoptChildren(element, successor) {
+	const next = [...successor.childNodes], former = [...element.childNodes];
+	former.slice(next.length).forEach(node => node.remove());
+	next.forEach((node, index) => {
+		if (!former[index]) element.append(node);
+		else if (!isAlike(former[index], node)) former[index].replaceWith(node);
+		else if (node instanceof Element) adopt(former[index], node);
+		else if (former[index].data !== node.data) former[index].data = node.data;
+	});
+}
+
+const isAlike = (one, other) => one.nodeName === other.nodeName && one.getAttribute?.("class") === other.getAttribute?.("class");
+
+/// `node.adopt` takes over the state of a successor of the same kind, where elements and listeners do not say all.
+function adopt(element, successor) {
+	if (element.adopt) return element.adopt(successor);
+	for (const { name } of [...element.attributes]) if (!successor.hasAttribute(name) && name !== "open") element.removeAttribute(name);
+	for (const { name, value } of successor.attributes) if (!referring.has(name) && element.getAttribute(name) !== value) element.setAttribute(name, value);
+	for (const [type, action] of Object.entries(listeners.get(successor) ?? {})) listen(element, type, action);
+	adoptChildren(element, successor);
+}
+
+/// Ids are made anew for each element, and stay with the one that has them.
+const referring = new Set(["id", "for", "aria-labelledby", "aria-describedby"]);
 
 let lastID = 0;
 export const newID = prefix => `${prefix}-${++lastID}`;

@@ -2,7 +2,7 @@
 
 import { h, replace } from "./dom.js";
 import * as api from "./api.js";
-import { banner, button, dialog, empty, field, iconButton, link, message, page, section, select, showProblem, sideBySide, submitButton, to } from "./parts.js";
+import { banner, button, create, empty, field, iconButton, link, message, page, saveUnlessChanged, section, select, showProblem, submitButton, to } from "./parts.js";
 import { decimal, integer, percent, sentence } from "./format.js";
 import { swatch } from "./charts.js";
 import { conditionsForm, inWords, resolve, vocabulary } from "./conditions.js";
@@ -14,7 +14,6 @@ export async function show(context, key) {
 	const experiment = stored?.data;
 	const [words, audience] = await Promise.all([vocabulary(), experiment ? audienceOf(experiment) : null]);
 	const original = experiment ? definition(experiment, audience) : null;
-	let etag = stored?.etag;
 
 	const keyField = field("Key", h("input", { value: key ?? "", required: true, maxlength: 255, "data-focus": key === null }), { hint: "Apps ask for the experiment by its key. It cannot be changed later.", pointer: "/key" });
 	const variations = variationsEditor(original?.variations ?? [{ key: "control", weight: 50 }, { key: "new", weight: 50 }]);
@@ -48,7 +47,8 @@ export async function show(context, key) {
 	async function openReview() {
 		problems.replaceChildren();
 		const name = key ?? keyField.input.value.trim();
-		if (conditions.read() === undefined) return replace(problems, banner("bad", "The conditions are not JSON"));
+		const fault = conditions.check();
+		if (fault) return replace(problems, banner("bad", fault));
 		if (!name) return showProblem({ errors: [{ pointer: "/key", detail: "A key is required." }] }, fields, problems);
 		const body = changes();
 		if (original && Object.keys(body).length === 0) return replace(review, empty("Nothing was changed"));
@@ -60,7 +60,8 @@ export async function show(context, key) {
 		heading.tabIndex = -1;
 		heading.focus();
 		try {
-			const preview = await api.call("POST", api.path("experiments", name, "preview"), { body });
+			const path = api.path("experiments", name, "preview");
+			const preview = original ? await api.call("POST", path, { body }) : await create("POST", "experiment", path, body);
 			replace(foreseen, effects(preview.data));
 		} catch (error) {
 			if (error.name === "AbortError") return;
@@ -74,8 +75,12 @@ export async function show(context, key) {
 	async function submit(name, body, pressed) {
 		pressed.disabled = true;
 		try {
-			const done = original ? await put(name, body) : await api.call("PUT", api.path("experiments", name), { body: { ...body, key: name } });
+			const path = api.path("experiments", name);
+			const done = original ? await saveUnlessChanged("experiment", path, body, { etag: stored.etag, original, load: () => load(name), define: async data => definition(data, await audienceOf(data)) })
+				: await create("PUT", "experiment", path, { ...body, key: name });
 			if (!done) return;
+			context.isChanged = () => false;
+			if (done === "theirs") return context.reload();
 			message("good", original ? `Saved ${name}.` : `Made ${name}.`, done.request);
 			location.hash = to("experiments", name);
 		} catch (error) {
@@ -85,32 +90,8 @@ export async function show(context, key) {
 		} finally { pressed.disabled = false; }
 	}
 
-	/// The ETag is that of the whole datafile. If only other experiments have changed meanwhile, it is safe to save.
-	async function put(name, body) {
-		for (;;) {
-			try {
-				return await api.call("PUT", api.path("experiments", name), { body, ifMatch: etag });
-			} catch (error) {
-				if (error.status !== 412) throw error;
-				const newest = await load(name);
-				const isSame = JSON.stringify(await comparable(newest.data)) === JSON.stringify(original);
-				if (!isSame && await conflict(newest.data) !== "mine") return null;
-				etag = newest.etag;
-			}
-		}
-	}
-
-	const comparable = async experiment => definition(experiment, await audienceOf(experiment));
-
-	async function conflict(theirs) {
-		const now = await comparable(theirs);
-		const choice = await dialog("The experiment has changed meanwhile", close => [
-			h("p", "While you were editing, somebody else saved the experiment with other values. Your changes are not saved yet."),
-			sideBySide(original, now, ["When you began", "As it is now"]),
-			h("div.buttons", button("Keep editing", () => close()), button("Start again from the newest", () => close("theirs")), button("Save mine over it", () => close("mine"), "danger"))], "wide");
-		if (choice === "theirs") context.reload();
-		return choice;
-	}
+	const untouched = JSON.stringify(read());
+	context.isChanged = () => JSON.stringify(read()) !== untouched || key === null && keyField.input.value !== "";
 
 	return page(key ?? "New experiment", { above: [link(to("experiments"), "Experiments"), key && [" / ", link(to("experiments", key), key)]] },
 		h("form.form", { onsubmit: event => { event.preventDefault(); openReview(); }, oninput: () => review.replaceChildren() },

@@ -62,6 +62,7 @@ async function list(context) {
 	let experiments = await all();
 	const counts = new Map();
 	const content = h("div");
+	let isTyping = false;
 	const summary = h("p.hidden", { role: "status" });
 
 	const visible = () => {
@@ -90,9 +91,13 @@ async function list(context) {
 	/// Counts come from the results of each shown row.
 	function usersOf(experiment, part) {
 		const place = h("span.faint", "…");
-		if (!counts.has(experiment.key)) counts.set(experiment.key, enrollment(experiment));
-		counts.get(experiment.key).then(({ users, days }) => replace(place, part === "count" ? integer(users) : days.length > 1 ? sparkline(days) : none),
-			() => replace(place, none));
+		const fill = () => {
+			if (!counts.has(experiment.key)) counts.set(experiment.key, enrollment(experiment));
+			counts.get(experiment.key).then(({ users, days }) => replace(place, part === "count" ? integer(users) : days.length > 1 ? sparkline(days) : none),
+				() => replace(place, none));
+		};
+		// While a name is typed, rows come and go; their counts are not worth a request.
+		if (counts.has(experiment.key)) fill(); else setTimeout(() => { if (place.isConnected) fill(); }, isTyping ? 500 : 0);
 		return place;
 	}
 
@@ -108,7 +113,12 @@ async function list(context) {
 		return page("Experiments", { actions }, invitation("No experiment yet", "v1/experiments/checkout", '{"variations":["control","new"]}'));
 	}
 	draw();
-	const set = name => value => { context.setQuery({ [name]: value, page: null }); draw(); };
+	const set = name => value => {
+		context.setQuery({ [name]: value, page: null });
+		isTyping = name === "search";
+		draw();
+		isTyping = false;
+	};
 	return page("Experiments", { actions },
 		h("div.filters", searchField("Search experiments", query.get("search") ?? "", set("search")),
 			choose("Status", filters, query.get("status") ?? "active", set("status"))),

@@ -2,26 +2,30 @@
 
 import { h, replace } from "./dom.js";
 import * as api from "./api.js";
-import { badge, banner, button, card, confirm, confirmDelete, doing, field, found, invitation, iconButton, link, newLink, page, searchField, section, select, showProblem, sideBySide, status, submitButton, table, to, toggle } from "./parts.js";
+import { badge, banner, button, card, confirm, confirmDelete, create, doing, field, found, invitation, iconButton, link, newLink, page, saveUnlessChanged, searchField, section, select, sideBySide, status, submitButton, table, to, toggle } from "./parts.js";
 import { conditionsForm, vocabulary } from "./conditions.js";
 
 export async function show(context) {
 	if (context.query.has("new")) return edit(context, null);
 	if (context.parts.length === 0) return list(context);
-	const { data, etag } = await api.call("GET", api.path("flags", context.parts.join("/")));
+	const { data, etag } = await load(context.parts.join("/"));
 	return data.defined_by === "flag" ? edit(context, data, etag) : view(data);
 }
 
+const load = key => api.call("GET", api.path("flags", key));
+
+/// Parses JSON; `undefined` if it is none.
+const parse = text => { try { return JSON.parse(text); } catch { return undefined; } };
 const write = value => typeof value === "string" ? value : JSON.stringify(value);
 
 async function list(context) {
-	const load = async () => {
+	const all = async () => {
 		try { return (await api.get("/v1/flags")).flags; } catch (error) {
 			if (error.status === 404) return [];
 			throw error;
 		}
 	};
-	let flags = await load();
+	let flags = await all();
 	const actions = newLink("flags", "flag");
 	const below = "What apps ask for by name. Every experiment is a flag, too; its value is the variation’s key.";
 	if (!flags.length) return page("Flags", { actions, below }, invitation("No flag yet", "v1/flags/dark-mode", '{"type":"boolean","variations":[{"key":"on","value":true},{"key":"off","value":false}],"otherwise":"off"}'));
@@ -30,7 +34,7 @@ async function list(context) {
 		const text = (context.query.get("search") ?? "").toLowerCase();
 		replace(content, found("Flags", columns, flags.filter(f => [f.key, ...f.tags].some(t => t.toLowerCase().includes(text)))));
 	};
-	const refresh = async () => { flags = await load(); draw(); };
+	const refresh = async () => { flags = await all(); draw(); };
 	const columns = [["Flag", f => link(to("flags", f.key), h("span.name", f.key)), "wide"], ["Type", f => f.type ?? "several"], ["Values", f => f.variations.slice(0, 4).map(v => write(v.value)).join(", ") + (f.variations.length > 4 ? ", …" : ""), "wrap"],
 		["Rules", f => f.rules.length, "number"], ["Tags", f => f.tags.map(t => badge(t))], ["Defined by", f => h("span.faint", f.defined_by)],
 		["On", f => toggle(`${f.key} is on`, f.enabled, f.defined_by !== "flag", () => turn(f), refresh)]];
@@ -61,7 +65,7 @@ async function edit(context, stored, etag) {
 	const flag = structuredClone(stored ?? blank);
 	const problems = h("div"), values = h("ol.variations"), rules = h("ol.rules"), last = h("div");
 	const key = field("Key", h("input", { required: true, "data-focus": true }), { pointer: "/key", hint: "Apps ask for the flag by its key." });
-	const type = field("Type", select(Object.keys(initial), flag.type, { disabled: Boolean(stored), onchange: e => { flag.type = e.target.value; flag.variations.forEach(v => { v.value = structuredClone(initial[flag.type]); }); draw(); } }), { pointer: "/type" });
+	const type = field("Type", select(Object.keys(initial), flag.type, { disabled: Boolean(stored), onchange: e => { flag.type = e.target.value; flag.variations.forEach(v => Object.assign(v, { value: structuredClone(initial[flag.type]), text: undefined })); draw(); } }), { pointer: "/type" });
 	const description = field("Description", h("input", { value: flag.description, oninput: e => { flag.description = e.target.value; } }), { pointer: "/description" });
 	const tags = field("Tags", h("input", { value: flag.tags.join(", "), oninput: e => { flag.tags = e.target.value.split(",").map(t => t.trim()).filter(Boolean); } }), { pointer: "/tags", hint: "Separated by commas." });
 	const enabled = h("label.check", h("input", { type: "checkbox", checked: flag.enabled, onchange: e => { flag.enabled = e.target.checked; } }), "On");
@@ -71,14 +75,20 @@ async function edit(context, stored, etag) {
 	function valueInput(v) {
 		const label = { label: `Value of ${v.key || "the variation"}` };
 		if (flag.type === "boolean") return select(["true", "false"], String(v.value), { ...label, onchange: e => { v.value = e.target.value === "true"; } });
-		if (flag.type === "json") return h("textarea.mono", { ...label, rows: 2, value: JSON.stringify(v.value), onchange: e => { try { v.value = JSON.parse(e.target.value); e.target.removeAttribute("aria-invalid"); } catch { e.target.setAttribute("aria-invalid", "true"); } } });
+		if (flag.type === "json") return h("textarea.mono", { ...label, rows: 2, value: v.text ?? JSON.stringify(v.value), "aria-invalid": v.text !== undefined && "true", oninput: e => {
+			const parsed = parse(e.target.value);
+			v.text = parsed === undefined ? e.target.value : undefined;
+			if (parsed === undefined) return e.target.setAttribute("aria-invalid", "true");
+			v.value = parsed;
+			e.target.removeAttribute("aria-invalid");
+		} });
 		const isText = flag.type === "string";
-		return h("input", { ...label, type: isText ? "text" : "number", step: flag.type === "integer" ? 1 : "any", value: v.value, oninput: e => { v.value = isText ? e.target.value : Number(e.target.value); } });
+		return h("input", { ...label, type: isText ? "text" : "number", required: !isText, step: flag.type === "integer" ? 1 : "any", value: v.value, oninput: e => { v.value = isText ? e.target.value : Number(e.target.value); } });
 	}
 
 	function ruleForm(rule, index) {
 		const audience = conditionsForm(rule.audience ?? null, words);
-		rule.read = audience.read;
+		Object.assign(rule, { read: audience.read, check: audience.check });
 		const { experiment } = rule;
 		return h("li.card", h("div.section-head", h("h3", experiment ? "Experiment" : "Delivery"), h("div.actions", remove(flag.rules, index, `rule ${index + 1}`))), audience,
 		experiment ? h("div.weights", keys().map(k => field(`Weight of ${k}`, h("input", { type: "number", min: 0, step: "any", value: experiment.weights?.[k] ?? 0, oninput: e => { experiment.weights[k] = Number(e.target.value); } }))))
@@ -98,22 +108,41 @@ async function edit(context, stored, etag) {
 	}
 
 	const addRule = rule => { keep(); flag.rules.push(rule); draw(); };
-	const fields = [key, type, description, tags];
+	/// The definition as the form has it now.
+	function read() {
+		keep();
+		const body = structuredClone({ ...definition(flag), variations: flag.variations.map(({ key, value }) => ({ key, value })),
+			rules: flag.rules.map(({ read, check, ...rule }) => { if (!rule.audience) delete rule.audience; return rule; }) });
+		for (const rule of body.rules) if (rule.experiment) for (const [k, weight] of Object.entries(rule.experiment.weights)) if (!keys().includes(k) || weight === 0) delete rule.experiment.weights[k];
+		return body;
+	}
+
+	/// Says what has to be mended before the flag can be saved.
+	function fault() {
+		const wrong = flag.variations.find(v => v.text !== undefined);
+		if (wrong) values.querySelector("[aria-invalid]").focus();
+		return wrong ? `The value of ${wrong.key} must be JSON.` : flag.rules.map(rule => rule.check()).find(Boolean);
+	}
+
 	async function submit(event) {
 		event.preventDefault();
 		problems.replaceChildren();
-		keep();
-		const body = structuredClone({ ...definition(flag), rules: flag.rules.map(({ read, ...rule }) => { if (!rule.audience) delete rule.audience; return rule; }) });
-		for (const rule of body.rules) if (rule.experiment) for (const [k, weight] of Object.entries(rule.experiment.weights)) if (!keys().includes(k) || weight === 0) delete rule.experiment.weights[k];
-		const name = stored?.key ?? key.input.value.trim();
-		try {
-			const done = await confirm(stored ? `Save ${name}?` : `Make ${name}?`, sideBySide(stored && definition(stored), body, ["Now", "Then"]), {
-				label: "Save", kind: "wide", done: () => `Saved ${name}.`, action: () => api.call("PUT", api.path("flags", name), { body, ifMatch: etag }) });
-			if (done) location.hash = to("flags", name) + (stored ? `?at=${Date.now()}` : "");
-		} catch (error) { showProblem(error, fields, problems); }
+		const wrong = fault();
+		if (wrong) return replace(problems, banner("bad", wrong));
+		const body = read(), name = stored?.key ?? key.input.value.trim(), path = api.path("flags", name);
+		const original = stored && definition(stored);
+		const done = await confirm(stored ? `Save ${name}?` : `Make ${name}?`, sideBySide(original, body, ["Now", "Then"]), {
+			label: "Save", kind: "wide", done: ({ request }) => request && `Saved ${name}.`,
+			action: async () => stored ? await saveUnlessChanged("flag", path, body, { etag, original, load: () => load(name), define: definition }) : create("PUT", "flag", path, body) });
+		if (!done) return;
+		context.isChanged = () => false;
+		if (done === "theirs") return context.reload();
+		location.hash = to("flags", name) + (stored ? `?at=${Date.now()}` : "");
 	}
 
 	draw();
+	const untouched = JSON.stringify(read());
+	context.isChanged = () => JSON.stringify(read()) !== untouched || flag.variations.some(v => v.text !== undefined) || key.input.value !== "";
 	return page(stored?.key ?? "New flag", { above: link(to("flags"), "Flags"), actions: stored && doing("Delete…", () => confirmDelete("flags", "flag", stored.key, "Apps that ask for it get their own default. Its experiments are archived; their results stay."), () => { location.hash = to("flags"); }, "danger quiet") },
 		h("form.form", { onsubmit: submit }, section("Flag", {}, card(!stored && key, type, description, tags, enabled)),
 			section("Variations", {}, card(values, h("div.adders", button("Add a variation", () => { flag.variations.push({ key: `variation-${flag.variations.length + 1}`, value: structuredClone(initial[flag.type]) }); draw(); }, "quiet")))),

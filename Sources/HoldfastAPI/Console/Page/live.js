@@ -1,6 +1,6 @@
 // The activity of the server: its metrics, read every two seconds, as rates over the last minutes.
 
-import { h, replace } from "./dom.js";
+import { h, update } from "./dom.js";
 import * as api from "./api.js";
 import { banner, card, failure, page } from "./parts.js";
 import { bytes, decimal, integer, percent, short } from "./format.js";
@@ -34,7 +34,7 @@ export async function show(context) {
 		}
 		draw();
 	};
-	const draw = () => replace(body, error ? failure(error) : samples.length > 0 && charts());
+	const draw = () => update(body, error ? failure(error) : samples.length > 0 && charts());
 	await sample();
 	context.every(seconds * 1000, sample);
 	return page("Live", { below: `What this server process does, read every ${seconds} seconds.` }, body);

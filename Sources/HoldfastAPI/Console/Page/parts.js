@@ -1,6 +1,6 @@
 // The parts that all screens share: headings, tables, states, dialogs, messages.
 
-import { h, append, replace, icon, newID } from "./dom.js";
+import { h, append, replace, update, icon, newID } from "./dom.js";
 import * as api from "./api.js";
 import { ago, exactTime, integer, none } from "./format.js";
 
@@ -50,9 +50,17 @@ export const moment = text => text
 	? h("time", { datetime: text, title: exactTime(text) }, ago(text)) : dash();
 
 /// A `details` element whose content is created when it is first opened.
-export const lazily = (summary, make, kind = "details") => h(kind, { ontoggle: ({ target: { open, lastChild: box } }) => {
-	if (open && !box.firstChild) replace(box, make());
-} }, h("summary", summary), h("div"));
+export function lazily(summary, make, kind = "details") {
+	const box = h("div");
+	const element = h(kind, { ontoggle: () => { if (element.open && !box.firstChild) replace(box, element.make()); } }, h("summary", summary), box);
+	element.make = make;
+	element.adopt = successor => {
+		update(element.firstChild, [...successor.firstChild.childNodes]);
+		element.make = successor.make;
+		if (element.open) update(box, element.make()); else box.replaceChildren();
+	};
+	return element;
+}
 
 export const code = text => h("code", text);
 
@@ -88,7 +96,7 @@ export function failure(error) {
 	if (error instanceof api.Unreachable) return banner("bad", error.message, h("p", "The console retries automatically."));
 	const isProblem = error instanceof api.Problem;
 	if (!isProblem) console.error(error);
-	return banner("bad", isProblem && error.status === 403 ? "The token does not permit this" : "This did not work",
+	return banner("bad", isProblem && error.status === 403 ? "The token does not permit this" : "Request failed",
 		h("p", error.message),
 		isProblem && error.errors.length > 1 && h("ul", error.errors.map(e => h("li", e.pointer && [code(e.pointer), " "], e.detail))));
 }
@@ -103,6 +111,7 @@ export function pending(load, placeholder = "Loading…") {
 		} catch (error) {
 			if (error.name === "AbortError") return;
 			replace(element, failure(error));
+			if (error instanceof api.Unreachable) api.server.addEventListener("found", () => { if (element.isConnected) element.reload(); }, { once: true });
 		}
 		element.removeAttribute("aria-busy");
 	};
@@ -194,8 +203,44 @@ export async function confirm(title, text, { label, danger = false, action, done
 			text && h("div.prose", text), fields, check, problems,
 			h("div.buttons", button("Cancel", () => close()), submit));
 	}, kind);
-	if (response && done) message("good", done(response), response.request);
+	const told = response && done?.(response);
+	if (told) message("good", told, response.request);
 	return response;
+}
+
+/// Saves an element of the project, unless somebody else has changed it since `original` was read. The ETag is that of
+/// the whole project, so after a change of other elements the request is sent again with the newest. If the element
+/// itself has changed, the user chooses. `load` reads it with its ETag, `define` picks what the form edits.
+///
+/// Resolves with the response, `"theirs"` to begin again from the newest, or `undefined` to go on editing.
+export async function saveUnlessChanged(noun, path, body, { etag, original, load, define }) {
+	for (;;) {
+		try {
+			return await api.call("PUT", path, { body, ifMatch: etag });
+		} catch (error) {
+			if (error.status !== 412) throw error;
+			const newest = await load(), now = await define(newest.data);
+			const choice = JSON.stringify(now) === JSON.stringify(original) ? "mine" : await askWhose(noun, original, now);
+			if (choice !== "mine") return choice;
+			etag = newest.etag;
+		}
+	}
+}
+
+const askWhose = (noun, original, now) => dialog(`The ${noun} has changed meanwhile`, close => [
+	h("p", `While you were editing, somebody else saved the ${noun} with other values. Your changes are not saved yet.`),
+	sideBySide(original, now, ["When you began", "As it is now"]),
+	h("div.buttons", button("Keep editing", () => close()), button("Start again from the newest", () => close("theirs")), button("Save mine over it", () => close("mine"), "danger"))], "wide");
+
+/// Sends a request that creates an element, or previews that, unless there is one with this key.
+export async function create(method, noun, path, body) {
+	try {
+		return await api.call(method, path, { body, ifNoneMatch: "*" });
+	} catch (error) {
+		if (error.status !== 412) throw error;
+		const detail = `There is another ${noun} with this key. Choose another key, or edit that one.`;
+		throw new api.Problem(412, { detail, pointer: "/key" }, error.request);
+	}
 }
 
 /// Asks for confirmation, then deletes an item.
@@ -254,7 +299,7 @@ export const choose = (label, options, value, set) => select(options, value, { l
 export function searchField(label, value, onchange) {
 	let timer;
 	return h("div.search-field", icon("search"), h("input", { type: "search", value, label: label, placeholder: label,
-		oninput: event => { clearTimeout(timer); const text = event.target.value; timer = setTimeout(() => onchange(text), 120); } }));
+		oninput: event => { clearTimeout(timer); const text = event.target.value; timer = setTimeout(() => onchange(text), 250); } }));
 }
 
 /// A table. A column is its name, a function from a row to the content of its cell, and its classes (`number`,

@@ -1,6 +1,6 @@
 // An experiment with its results: the numbers of each variation, and the conclusions that they permit.
 
-import { h, replace } from "./dom.js";
+import { h, update } from "./dom.js";
 import * as api from "./api.js";
 import { badge, banner, button, card, choose, copy, dash, doing, download, empty, failure, here, link, page, section, status, submitButton, table, to } from "./parts.js";
 import { decimal, integer, measure, none, pValue, percent, plural, sentence, short, signed, time, utcDay } from "./format.js";
@@ -38,8 +38,8 @@ export async function show(context, key) {
 
 	function draw() {
 		const first = loaded.find(l => l.results)?.results;
-		replace(overview, first && summary(experiment, first));
-		replace(body, first && checks(first), goals.length === 0 ? noGoal(key) : loaded.map(l => l.error
+		update(overview, first && summary(experiment, first));
+		update(body, first && checks(first), goals.length === 0 ? noGoal(key) : loaded.map(l => l.error
 			? section(l.goal, { actions: removeGoal(l.goal) }, failure(l.error)) : goalSection(l.goal, l.results, view, removeGoal(l.goal))));
 	}
 
@@ -129,16 +129,17 @@ function checks(results) {
 /// Observed and expected users, for each variation and each period with one allocation.
 function sampleRatio({ p_value: p, periods }) {
 	const observed = ({ variations }) => {
-		const total = variations.reduce((sum, v) => sum + v.users, 0), expected = v => v.expected_share === null ? null : v.expected_share * total;
+		// Rounded first, so that the columns of a row add up.
+		const total = variations.reduce((sum, v) => sum + v.users, 0), expected = v => v.expected_share === null ? null : Math.round(v.expected_share * total * 10) / 10;
 		return table("Observed and expected users", [["Variation", v => v.variation_key], ["Observed", v => integer(v.users), "number"],
-			["Expected", v => integer(expected(v)), "number"], ["Difference", v => expected(v) === null ? none : signedCount(v.users - expected(v)), "number"]], variations);
+			["Expected", v => decimal(expected(v), 1), "number"], ["Difference", v => expected(v) === null ? none : signedCount(v.users - expected(v)), "number"]], variations);
 	};
 	return banner("bad", "The users are not split as configured",
 		h("p", `Sample ratio mismatch, p ${pValue(p)}. Something loses or adds users of one variation. Do not trust any number below until the cause is found.`),
 		periods.map(each => [periods.length > 1 && h("h3", each.since ? `Since ${time(each.since)}` : "Before", h("span.faint", ` p ${pValue(each.p_value)}`)), observed(each)]));
 }
 
-const signedCount = value => `${value > 0 ? "+" : ""}${integer(value).replace("-", "−")}`;
+const signedCount = value => `${value > 0 ? "+" : ""}${decimal(value, 1)}`;
 
 export function goalSection(goal, results, view, actions) {
 	const hasValues = results.variations.some(v => v.value);
