@@ -181,14 +181,6 @@ let package = Package(
         .testTarget(
             name: "HoldfastOptimizelyTests", dependencies: ["HoldfastOptimizely", "HoldfastClient"],
             swiftSettings: strict),
-        .testTarget(
-            name: "HoldfastMacrosTests",
-            dependencies: [
-                "HoldfastMacros",
-                .product(name: "SwiftSyntaxMacrosGenericTestSupport", package: "swift-syntax"),
-            ],
-            swiftSettings: strict
-        ),
         .target(name: "FaultyDisk", path: "Tests/FaultyDisk"),
         .target(name: "SetClock", path: "Tests/SetClock"),
         .testTarget(
