@@ -12,10 +12,12 @@ public enum Migrations {
         PackageResources._006_erasures_and_history_sql,
         PackageResources._007_periods_and_days_sql,
         PackageResources._008_sticky_documents_sql,
+        PackageResources._009_override_layers_sql,
     ]
 
     /// `postgresql/`, in order.
     public static let postgreSQL: [[UInt8]] = [
-        PackageResources._001_holdfast_sql
+        PackageResources._001_holdfast_sql,
+        PackageResources._002_override_layers_sql,
     ]
 }

@@ -16,15 +16,18 @@ struct Call: Sendable {
         self.admission = admission
     }
 
-    /// The name of the token; `nil` when the server asks for none.
-    var caller: String? { admission.token?.name }
+    /// Whether the caller may set overrides.
+    var mayOverride: Bool { admission.token?.scope.allows(.admin) ?? true }
+
+    /// ``Caller/mayNameAnyUser``
+    var mayNameAnyUser: Bool { Caller.mayNameAnyUser(admission.token) }
 
     /// Whether the caller may read what is stored of users' attributes, and so be told whether a value was stored before.
     var readsAttributes: Bool { admission.token?.scope.allows(.attributes) ?? true }
 
     /// Returns the author to whom the audit log attributes the changes of this call.
     func author(_ request: borrowing Request) -> Author {
-        Caller(name: caller, requestID: request.id).author
+        Caller(token: admission.token, requestID: request.id).author
     }
 
     func respond(_ response: Response) {
@@ -168,12 +171,18 @@ enum MediaType {
 
 /// Who makes a call, and in which request.
 struct Caller {
-    /// The name of the token; `nil` when the server asks for none.
-    let name: String?
+    /// `nil` when the server asks for none.
+    let token: Token?
     let requestID: RequestID
 
     /// The caller as the audit log names it.
     var author: Author {
-        Author(name: name ?? Author.anonymousName, requestID: requestID.description)
+        Author(name: token?.name ?? Author.anonymousName, requestID: requestID.description)
     }
+
+    /// Whether the caller may name any id as `anonymous_id`, because all profiles are open to it; otherwise it is limited
+    /// by ``TakeoverRules``.
+    var mayNameAnyUser: Bool { Self.mayNameAnyUser(token) }
+
+    static func mayNameAnyUser(_ token: Token?) -> Bool { token?.scope.allows(.read) ?? true }
 }

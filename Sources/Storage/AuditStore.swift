@@ -34,9 +34,9 @@ public struct Author: Sendable, Hashable {
 
 /// An action of an admin, as the audit log names it.
 public enum AuditAction: String, Sendable, CaseIterable {
-    /// A variation was set for a user; the target is the experiment's id.
+    /// A variation was set for a user, or imported as set; the target is the experiment's id.
     case overrideSet = "override.set"
-    /// A user's assignment was removed, an override or not; the target is the experiment's id.
+    /// A user's override or else assignment was removed; the target is the experiment's id.
     case assignmentRemove = "assignment.remove"
     /// Everything stored about a user was erased. The entry does not name the user.
     case profileErase = "profile.erase"

@@ -69,7 +69,8 @@ private final class ReadOnlySession: StoreSession {
     }
 
     func submit(
-        _ changes: [ProfileChange], _ completion: @escaping ([Result<ProfileChangeResult, StorageError>]) -> Void
+        _ changes: [ProfileChange], by author: Author?,
+        _ completion: @escaping ([Result<ProfileChangeResult, StorageError>]) -> Void
     ) {
         completion(changes.map { _ in .failure(.readOnly) })
     }

@@ -156,7 +156,7 @@ final class Maintenance: @unchecked Sendable {
                 PendingChange(.profile, steps) { [self] failure in
                     let assignments = removed.values.reduce(0, +)
                     if failure == nil { store.countDeleted(expiredAssignments: assignments, auditEntries: 0) }
-                    done(failure == nil && users.count == batch && assignments > 0)
+                    done(failure == nil && users.count == batch && !removed.isEmpty)
                 })
         }
     }

@@ -40,13 +40,14 @@ extension PostgreSQLSession {
     }
 
     func submit(
-        _ changes: [ProfileChange], _ completion: @escaping ([Result<ProfileChangeResult, StorageError>]) -> Void
+        _ changes: [ProfileChange], by author: Author?,
+        _ completion: @escaping ([Result<ProfileChangeResult, StorageError>]) -> Void
     ) {
         guard !changes.isEmpty else { return completion([]) }
         let outcomes = changes.map { _ in Outcome<ProfileChangeResult>() }
         let kind: PendingChange.Kind = changes.allSatisfy(\.concernsProfileOnly) ? .profile : .records
         submit(
-            PendingChange(kind, zip(changes, outcomes).map { step($0, by: nil, $1) }) { failure in
+            PendingChange(kind, zip(changes, outcomes).map { step($0, by: author, $1) }) { failure in
                 completion(outcomes.map { outcome in outcome.result(unless: failure) })
             })
     }

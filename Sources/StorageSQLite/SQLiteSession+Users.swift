@@ -11,12 +11,14 @@ extension SQLiteSession {
     }
 
     func submit(
-        _ changes: [ProfileChange], _ completion: @escaping ([Result<ProfileChangeResult, StorageError>]) -> Void
+        _ changes: [ProfileChange], by author: Author?,
+        _ completion: @escaping ([Result<ProfileChangeResult, StorageError>]) -> Void
     ) {
         let rules = store.settings.rules
         let clock = store.settings.clock
         store.writer.submit(
-            on: executor, changes, { try Self.apply($0, by: nil, rules, at: clock(), in: $1) }, completion: completion)
+            on: executor, changes, { try Self.apply($0, by: author, rules, at: clock(), in: $1) },
+            completion: completion)
     }
 
     func merge(_ merge: ProfileMerge, by author: Author, _ completion: @escaping Completion<ProfileMergeResult>) {

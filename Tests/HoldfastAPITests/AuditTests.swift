@@ -68,7 +68,7 @@ import Testing
         #expect(entries[5]["request_id"].string == id)
         #expect(entries[5]["before"] == ["variation_id": "71", "source": "saved"])
         #expect(entries[5]["after"] == ["variation_id": "72", "source": "override"])
-        #expect(entries[4]["after"] == nil)
+        #expect(entries[4]["after"] == ["variation_id": "71", "source": "saved"])
         #expect(entries[1]["before"] == ["version": 1, "revision": "1"])
         #expect(entries[1]["after"] == ["version": 2, "revision": "1"])
         #expect(entries[0]["before"]["experiment"]["variations"].array?.count == 2)

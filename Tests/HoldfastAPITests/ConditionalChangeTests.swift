@@ -82,9 +82,11 @@ import Testing
             try server.request("PATCH", "/v1/profiles/ada", #"{"experiment_bucket_map":{"8":{"variation_id":"x"}}}"#)
                 .status == 200)
         #expect(try change("DELETE", nil, "If-Match: \(overridden)") == 204)
+        #expect(try tag(target) == saved)
+        #expect(try change("DELETE", nil, "If-Match: \(saved)") == 204)
         #expect(try change("PUT", override("d"), "If-Match: *") == 412)
         #expect(try change("PUT", override("d"), "If-None-Match: *") == 200)
         let entries = try server.request("GET", "/v1/audit")["entries"].array ?? []
-        #expect(entries.count == 3, "a change that was refused is not recorded")
+        #expect(entries.count == 4, "a change that was refused is not recorded")
     }
 }

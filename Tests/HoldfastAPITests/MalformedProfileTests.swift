@@ -154,7 +154,11 @@ extension MalformedProfile {
 
     @Test(arguments: [
         ("", "/variation_id"), ("{}", "/variation_id"), ("[]", ""), (#"{"variation_id":5}"#, "/variation_id"),
-        (#"{"variation_id":""}"#, "/variation_id"),
+        (#"{"variation_id":""}"#, "/variation_id"), (#"{"variation_id":"1","reason":7}"#, "/reason"),
+        (#"{"variation_id":"1","reason":""}"#, "/reason"), (#"{"variation_id":"1","resaon":"x"}"#, "/resaon"),
+        (#"{"variation_id":"1","reason":"\#(String(repeating: "é", count: 128))"}"#, "/reason"),
+        (#"{"variation_id":"1","expires_at":"tomorrow"}"#, "/expires_at"),
+        (#"{"variation_id":"1","expires_at":"2020-01-31T12:00:00Z"}"#, "/expires_at"),
     ])
     func `A malformed override is refused`(body: String, pointer: String) throws {
         let response = try server.request("PUT", "/v1/profiles/ada/experiments/11", body)

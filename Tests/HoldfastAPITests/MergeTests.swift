@@ -146,16 +146,6 @@ import Testing
         server.stop()
     }
 
-    @Test func `An override of the anonymous profile stays one`() throws {
-        try startExperiment()
-        _ = try server.request("PUT", "/v1/profiles/anon/experiments/checkout", #"{"variation_key":"new"}"#)
-        let ask = #"{"user_id":"ada","anonymous_id":"anon","experiment":"checkout"}"#
-        let assigned = try server.request("POST", "/v1/assign", ask)
-        #expect(assigned["variation_key"] == "new" && assigned["source"] == "override")
-        #expect(try source("ada", "7001") == "override")
-        server.stop()
-    }
-
     @Test func `A variation of the anonymous profile that is gone is not used`() throws {
         try startExperiment()
         _ = try server.request("PUT", "/v1/profiles/anon", profile("anon", ["7001": "gone"]))

@@ -70,6 +70,8 @@ import Testing
         #expect(saved.text == profile("ada", ["11": "9"]))
 
         #expect(try server.request("DELETE", "/v1/profiles/ada/experiments/11").status == 204)
+        #expect(try server.request("GET", "/v1/profiles/ada").text == profile("ada", ["11": "2"]))
+        #expect(try server.request("DELETE", "/v1/profiles/ada/experiments/11").status == 204)
         #expect(try server.request("DELETE", "/v1/profiles/ada/experiments/11").status == 404)
         let free = try server.request(method(route), target(route), profile("ada", ["11": "2"]))
         #expect(free.text == profile("ada", ["11": "2"]))

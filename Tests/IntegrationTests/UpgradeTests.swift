@@ -70,6 +70,11 @@ import Testing
         """
         INSERT INTO sticky_documents VALUES ('ada', 'id', '{"checkout__0":"control"}');
         """,
+        """
+        INSERT INTO profiles VALUES
+            ('bea', x'02010043023333013908001307076F6E2D63616C6C04746573740101310200', NULL);
+        UPDATE counters SET profiles = 2, assignments = 3;
+        """,
     ]
 
     /// Makes a database as a program that knew only the first steps would have left it.
@@ -109,12 +114,13 @@ import Testing
             #expect(try Command("migrate", "--database", database).output == upToDate)
         }
         let server = try ServerProcess(database: database)
-        try expectProfiles(server)
+        try expectProfiles(server, of: version)
         if version >= 2 {
             try expectProjects(server)
             try expectEvents(server, of: version)
         }
         try expectAudit(server, of: version)
+        if version >= 9 { try expectLayers(server) }
         if version >= 5 { try expectAttributes(server) }
         if version >= 8 {
             let document = try server.request("GET", "/v1/sticky/id/ada")
@@ -155,14 +161,22 @@ import Testing
         server.stop()
     }
 
-    private func expectProfiles(_ server: ServerProcess) throws {
+    private func expectLayers(_ server: ServerProcess) throws {
+        let override = try server.request("GET", "/v1/profiles/bea/experiments/33")
+        #expect(override["variation_id"] == "9" && override["author"] == "on-call" && override["reason"] == "test")
+        #expect(try server.request("DELETE", "/v1/profiles/bea/experiments/33").status == 204)
+        let beneath = try server.request("GET", "/v1/profiles/bea/experiments/33")
+        #expect(beneath["variation_id"] == "1" && beneath["source"] == "saved")
+    }
+
+    private func expectProfiles(_ server: ServerProcess, of version: Int) throws {
         let profile = try server.request("GET", "/v1/profiles/ada?detail=true")["experiment_bucket_map"]
         #expect(profile["11"]["variation_id"] == "1")
         #expect(profile["11"]["source"] == "saved")
         #expect(profile["11"]["assigned_at"] == "1970-01-01T00:00:00.001Z")
         #expect(profile["22"]["source"] == "override")
-        #expect(try server.metric("holdfast_profiles") == 1)
-        #expect(try server.metric("holdfast_assignments") == 2)
+        #expect(try server.metric("holdfast_profiles") == (version >= 9 ? 2 : 1))
+        #expect(try server.metric("holdfast_assignments") == (version >= 9 ? 3 : 2))
         let saved = try server.request("POST", "/ups/save", APITestSupport.profile("ada", ["11": "2", "22": "2"]))
         #expect(saved.text == APITestSupport.profile("ada", ["11": "2", "22": "9"]))
     }

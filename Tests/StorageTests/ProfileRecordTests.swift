@@ -60,7 +60,18 @@ struct ProfileRecordTests {
         "Refuses damaged bytes",
         arguments: [
             ([], .truncated),
-            ([2, 0, 0], .unknownVersion(2)),
+            ([3, 0, 0], .unknownVersion(3)),
+            ([2, 0, 0], .wrongHeader),
+            ([1, 1, 0, 0x43, 1, 65, 1, 66, 0, 0, 3, 2, 1, 67], .wrongHeader),
+            ([2, 1, 0, 0x41, 1, 65, 1, 66, 0, 0, 3, 2, 1, 67], .invalidLayer),
+            ([2, 1, 0, 0x43, 1, 65, 1, 66, 0, 0, 0], .invalidLayer),
+            ([2, 1, 0, 0x43, 1, 65, 1, 66, 0, 0, 1, 0], .invalidLayer),
+            ([2, 1, 0, 0x43, 1, 65, 1, 66, 0, 0, 1, 8], .invalidLayer),
+            ([2, 1, 0, 0x43, 1, 65, 1, 66, 0, 0, 4, 2, 1, 67, 0], .invalidLayer),
+            ([2, 1, 0, 0x43, 1, 65, 1, 66, 0, 0, 3, 2, 1, 0xFF], .invalidText),
+            ([2, 1, 0, 0x43, 1, 65, 1, 66, 0, 0, 6, 4, 3, 1, 66, 0, 0], .invalidLayer),
+            ([2, 1, 0, 0x43, 1, 65, 1, 66, 0, 0, 6, 4, 5, 1, 66, 0, 0], .unknownSource(5)),
+            ([2, 1, 0, 0x43, 1, 65, 1, 66, 0, 0, 7, 4, 0x81, 1, 66, 0, 0, 2], .wrongHeader),
             ([1], .truncated),
             ([1, 1, 0], .wrongHeader),
             ([1, 0, 5], .wrongHeader),
@@ -79,11 +90,53 @@ struct ProfileRecordTests {
         #expect(throws: damage) { try ProfileRecord(checking: bytes) }
     }
 
+    private static func override(
+        _ variationID: Identifier, expiresAt: Timestamp? = nil, _ layer: OverrideLayer?
+    ) -> Assignment {
+        Assignment(
+            variationID: variationID, source: .override, assignedAt: 10, updatedAt: 20, expiresAt: expiresAt,
+            layer: layer)
+    }
+
+    @Test(
+        "Decodes layers, whatever they have", arguments: [nil, "on-call"], [nil, "é"])
+    func layers(author: String?, reason: String?) throws {
+        let beneath = [nil, assignment("v"), assignment("v", expiresAt: 100), assignment("v", expiresAt: .min)]
+        for beneath in beneath {
+            let layer = OverrideLayer(author: author, reason: reason, beneath: beneath)
+            let record = ProfileRecord(["a": Self.override("o", layer), "b": assignment("w")])
+            let read = try ProfileRecord(checking: record.bytes)
+            #expect(read["a"] == Self.override("o", layer) && read["b"] == assignment("w"))
+            #expect(read.bytes.first == (layer == nil ? 1 : 2))
+            #expect(read.earliestExpiry == beneath?.expiresAt.map { max(1, $0) })
+        }
+    }
+
+    @Test("Beneath an expired override the assignment shows, and no expired assignment is left beneath one")
+    func visibleLayers() throws {
+        let record = ProfileRecord([
+            "a": Self.override("o", expiresAt: 100, OverrideLayer(author: "x", reason: nil, beneath: assignment("1"))),
+            "b": Self.override(
+                "o", OverrideLayer(author: "x", reason: nil, beneath: assignment("2", expiresAt: 200))),
+            "c": Self.override(
+                "o", expiresAt: 200, OverrideLayer(author: nil, reason: nil, beneath: assignment("3", expiresAt: 100))),
+        ])
+        #expect(record.earliestExpiry == 100 && record.visible(at: 99) == record)
+        let rest = try #require(record.visible(at: 100))
+        #expect(rest.variations == ["a": "1", "b": "o", "c": "o"])
+        #expect(rest["a"] == assignment("1") && rest["c"]?.layer == nil && rest.earliestExpiry == 200)
+        let last = try #require(record.visible(at: 200))
+        #expect(last.variations == ["a": "1", "b": "o"])
+        #expect(last["b"]?.layer == OverrideLayer(author: "x", reason: nil, beneath: nil) && last.earliestExpiry == nil)
+    }
+
     @Test("Survives any bytes", arguments: 0..<20)
     func anyBytes(seed: UInt64) throws {
         var generator = SeededGenerator(seed: seed)
+        let beneath = assignment("v3", expiresAt: 1_700_000_000_000)
         let whole = ProfileRecord([
-            "e1": assignment("v1", expiresAt: 1_700_000_000_000), "e2": assignment("v2"), "e3": assignment("v3"),
+            "e1": assignment("v1", expiresAt: 1_700_000_000_000), "e2": assignment("v2"),
+            "e3": Self.override("v4", OverrideLayer(author: "on-call", reason: "ticket", beneath: beneath)),
         ])
         for _ in 0..<500 {
             var bytes = whole.bytes

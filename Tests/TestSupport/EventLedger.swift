@@ -58,16 +58,14 @@ struct EventLedger {
         exposures.removeAll { $0.userID == anonymous }
         exposures += taken.map { exposure in
             var exposure = exposure
+            exposure.isForced = exposure.isForced || overrides.contains([anonymous, exposure.experimentID])
             exposure.userID = account
             return exposure
         }
         let known = Set(events.filter { $0.userID == account }.compactMap(\.senderID))
         events.removeAll { $0.userID == anonymous && $0.senderID.map(known.contains) ?? false }
         for index in events.indices where events[index].userID == anonymous { events[index].userID = account }
-        for override in overrides where override.first == anonymous {
-            overrides.remove(override)
-            overrides.insert([account, override[1]])
-        }
+        overrides = overrides.filter { $0.first != anonymous }
     }
 
     /// What each user contributes, with the day of enrollment.

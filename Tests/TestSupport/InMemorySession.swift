@@ -91,12 +91,13 @@ final class InMemorySession: StoreSession {
     }
 
     func submit(
-        _ changes: [ProfileChange], _ completion: @escaping ([Result<ProfileChangeResult, StorageError>]) -> Void
+        _ changes: [ProfileChange], by author: Author?,
+        _ completion: @escaping ([Result<ProfileChangeResult, StorageError>]) -> Void
     ) {
         let clock = clock
         change(of: nil, completion) { store in
             changes.map { change in
-                store.result { tables throws(StorageError) in try tables.apply(change, by: nil, at: clock()) }
+                store.result { tables throws(StorageError) in try tables.apply(change, by: author, at: clock()) }
             }
         }
     }

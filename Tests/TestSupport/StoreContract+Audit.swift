@@ -23,10 +23,22 @@ extension StoreContract {
                 entries.map { $0.before.map(text) } == [
                     #"{"variation_id":"w","source":"override"}"#, #"{"variation_id":"v","source":"saved"}"#,
                 ])
-            #expect(entries.map { $0.after.map(text) } == [nil, #"{"variation_id":"w","source":"override"}"#])
+            #expect(
+                entries.map { $0.after.map(text) } == [
+                    #"{"variation_id":"v","source":"saved"}"#, #"{"variation_id":"w","source":"override"}"#,
+                ])
             #expect(entries.allSatisfy { $0.author == admin && $0.userID == "user" && $0.target == "e" })
             #expect(entries.allSatisfy { $0.recordedAt == context.clock.now })
             #expect(store.metrics().auditEntries == 2)
+        },
+        StoreContract("Reason and expiry of an override are recorded") { context async throws in
+            let operation = ProfileChange.Operation.override(
+                experimentID: "e", variationID: "w", reason: "ticket 7", expiresAt: context.clock.now + 1_000)
+            try await context.store.administer(operation, of: "user", by: admin)
+            let end = (context.clock.now + 1_000).rfc3339
+            #expect(
+                try await context.store.audit().first?.after.map(text)
+                    == #"{"variation_id":"w","source":"override","reason":"ticket 7","expires_at":"\#(end)"}"#)
         },
         StoreContract("A datafile and a forced variation are recorded, but not the content of the datafile") {
             context async throws in

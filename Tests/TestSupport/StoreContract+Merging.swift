@@ -42,25 +42,42 @@ extension StoreContract {
             #expect(merged.profile?.variations == ["e1": "theirs", "same": "v"])
             #expect(merged.profile?["e1"]?.source == .merged && merged.profile?["same"]?.source == .saved)
         },
-        StoreContract("An override on either side wins over what is none, whatever the conflict rule") { context in
+        StoreContract("The anonymous user's override ends, and the assignment beneath it is taken over") { context in
+            let (store, start) = (context.store, context.clock.now)
             for rule in [ProfileChange.ConflictRule.keep, .replace] {
-                try await context.store.apply(.override(experimentID: "e1", variationID: "o"), to: "anonymous")
-                try await context.store.apply(.save(["e2": "v"], onConflict: .replace), to: "anonymous")
-                try await context.store.apply(.save(["e1": "v"], onConflict: .replace), to: "account")
-                try await context.store.apply(.override(experimentID: "e2", variationID: "o"), to: "account")
-                let merged = try await context.store.merge("anonymous", into: "account", rule)
-                #expect(merged.profile?.variations == ["e1": "o", "e2": "o"])
-                #expect(["e1", "e2"].allSatisfy { merged.profile?[$0]?.source == .override })
-                try await context.store.apply(.erase, to: "account")
+                try await store.apply(.save(["e1": "beneath"], onConflict: .replace), to: "anonymous")
+                for experiment: Identifier in ["e1", "e2", "e3"] {
+                    try await store.apply(.override(experimentID: experiment, variationID: "forced"), to: "anonymous")
+                }
+                try await store.apply(.save(["e3": "own"], onConflict: .replace), to: "account")
+                let merged = try await store.merge("anonymous", into: "account", rule)
+                #expect(merged.profile?.variations == ["e1": "beneath", "e3": "own"])
+                #expect(merged.profile?["e1"]?.source == .merged && merged.profile?["e1"]?.assignedAt == start)
+                #expect(try context.reader.profile(of: "anonymous") == nil)
+                try await store.apply(.erase, to: "account")
             }
         },
-        StoreContract("Of two overrides the conflict rule decides") { context in
+        StoreContract("The account's override stays, over what the account takes over") { context in
+            let store = context.store
             for (rule, winner) in [(ProfileChange.ConflictRule.keep, "own"), (.replace, "theirs")] {
-                try await context.store.apply(.override(experimentID: "e", variationID: "own"), to: "account")
-                try await context.store.apply(.override(experimentID: "e", variationID: "theirs"), to: "anonymous")
-                let merged = try await context.store.merge("anonymous", into: "account", rule)
-                #expect(merged.profile?.variations == ["e": Identifier(winner)])
+                try await store.apply(.save(["e1": "theirs", "e2": "theirs"], onConflict: .replace), to: "anonymous")
+                try await store.apply(.save(["e1": "own"], onConflict: .replace), to: "account")
+                for experiment: Identifier in ["e1", "e2"] {
+                    try await store.apply(.override(experimentID: experiment, variationID: "forced"), to: "account")
+                }
+                let merged = try await store.merge("anonymous", into: "account", rule)
+                #expect(merged.profile?.variations == ["e1": "forced", "e2": "forced"])
+                #expect(merged.profile?["e1"]?.layer?.beneath?.variationID == Identifier(winner))
+                #expect(merged.profile?["e2"]?.layer?.beneath?.source == .merged)
+                try await store.apply(.erase, to: "account")
             }
+        },
+        StoreContract("An override of the anonymous user does not change who counts in results") { context in
+            _ = try await context.store.record([exposure("account")])
+            try await context.store.apply(.override(experimentID: "e", variationID: "forced"), to: "anonymous")
+            try await context.store.force("forced", experimentKey: "key", userID: "anonymous")
+            try await context.store.merge("anonymous", into: "account")
+            #expect(try tallies(context).map(\.counted) == [1] && tallies(context).map(\.forced) == [0])
         },
         StoreContract(
             "A merge beyond the limit of assignments changes nothing", rules: ProfileRules(assignmentLimit: 2)
@@ -137,7 +154,7 @@ extension StoreContract {
             #expect(tallies.map(\.variationID) == ["a"] && tallies.map(\.crossed) == [1])
             #expect(tallies.first?.goal == GoalTally())
         },
-        StoreContract("A forced exposure, and an override that comes with the merge, exclude the merged user") {
+        StoreContract("A forced exposure excludes the merged user, and an override that stays behind does not") {
             context in
             _ = try await context.store.record([exposure("anonymous", isForced: true), exposure("account", at: 5)])
             try await context.store.merge("anonymous", into: "account")
@@ -146,7 +163,7 @@ extension StoreContract {
             try await context.store.apply(.override(experimentID: "e", variationID: "a"), to: "other")
             try await context.store.merge("other", into: "second")
             let tally = try #require(try tallies(context).first)
-            #expect((tally.counted, tally.forced) == (0, 2) && tally.goal == GoalTally())
+            #expect((tally.counted, tally.forced, tally.goal.events) == (1, 1, 1))
         },
         StoreContract("The goals of both count, and an event that both have by its sender's id counts once") {
             context in
@@ -195,28 +212,31 @@ extension StoreContract {
                 #expect(try context.reader.attributes(of: "anonymous") == nil)
             }
         },
-        StoreContract("Variations forced for a test move, and the account's win") { context in
+        StoreContract("Variations forced for a test do not move; the account's stay") { context in
             try await context.store.force("theirs", experimentKey: "x", userID: "anonymous")
             try await context.store.force("theirs", experimentKey: "y", userID: "anonymous")
             try await context.store.force("own", experimentKey: "y", userID: "account")
             let changes = try context.store.projectChanges()
             try await context.store.merge("anonymous", into: "account", .replace)
-            let forced = try context.store.forcedVariations().sorted { $0.experimentKey < $1.experimentKey }
-            #expect(forced.map(\.userID) == ["account", "account"])
-            #expect(forced.map(\.variationKey) == ["theirs", "own"])
+            let forced = try context.store.forcedVariations()
+            #expect(forced.map(\.userID) == ["account"] && forced.map(\.variationKey) == ["own"])
             #expect(try context.store.projectChanges() > changes)
         },
         StoreContract("A merge is recorded, and what was recorded of the anonymous user is the account's") { context in
             try await context.store.administer(
                 .override(experimentID: "e", variationID: "o"), of: "secret-anonymous", by: admin)
+            try await context.store.apply(.save(["f": "v"], onConflict: .replace), to: "secret-anonymous")
             try await context.store.merge("secret-anonymous", into: "account", by: admin)
             let entries = try await context.store.audit()
             #expect(entries.map(\.action) == ["profile.merge", "override.set"])
             #expect(entries.map(\.userID) == ["account", "account"])
-            #expect(entries.first?.before == nil && entries.first?.author == admin)
+            #expect(entries.first?.author == admin)
+            #expect(
+                text(entries.first?.before)
+                    == #"{"overrides_of_from":{"e":{"variation_id":"o","source":"override"}}}"#)
             #expect(
                 text(entries.first?.after) == #"{"from":"secret-anonymous","on_conflict":"keep","assignments":"#
-                    + #"{"e":{"variation_id":"o","source":"override"}}}"#)
+                    + #"{"f":{"variation_id":"v","source":"merged"}}}"#)
             // A repeated merge is not recorded.
             try await context.store.merge("secret-anonymous", into: "account", by: admin)
             #expect(try await context.store.audit().count == 2)
@@ -241,7 +261,7 @@ extension StoreContract {
             #expect(try context.reader.variations(of: "anonymous") == ["e": "theirs"])
         },
         StoreContract("Beside an anonymous profile, the account's own assignment wins") { context in
-            try await context.store.apply(.override(experimentID: "e", variationID: "theirs"), to: "anonymous")
+            try await context.store.apply(.save(["e": "theirs"], onConflict: .replace), to: "anonymous")
             try await context.store.apply(.save(["e": "own"], onConflict: .replace), to: "account")
             let proposal = ProfileChange.Proposal(experimentID: "e", variationID: "theirs", isBorrowed: true)
             let result = try await context.store.apply(.assign([proposal], beside: "anonymous"), to: "account")
@@ -251,10 +271,23 @@ extension StoreContract {
             let proposal = ProfileChange.Proposal(experimentID: "e", variationID: "theirs", isBorrowed: true)
             let none = try await context.store.apply(.assign([proposal], beside: "anonymous"), to: "account")
             #expect(!none.changed && none.profile == nil)
-            try await context.store.apply(.override(experimentID: "e", variationID: "another"), to: "anonymous")
+            try await context.store.apply(.save(["e": "another"], onConflict: .replace), to: "anonymous")
             let another = try await context.store.apply(.assign([proposal], beside: "anonymous"), to: "account")
             #expect(another.profile?.variations == ["e": "another"])
-            #expect(another.profile?["e"]?.source == .override)
+            #expect(another.profile?["e"]?.source == .merged)
+        },
+        StoreContract(
+            "Beside an anonymous profile, the assignment beneath an override is taken over, never the override"
+        ) { context in
+            let store = context.store
+            try await store.apply(.save(["e": "beneath"], onConflict: .replace), to: "anonymous")
+            for experiment: Identifier in ["e", "f"] {
+                try await store.apply(.override(experimentID: experiment, variationID: "forced"), to: "anonymous")
+            }
+            let proposals = ["e", "f"].map { ProfileChange.Proposal(experimentID: $0, variationID: "decided") }
+            let result = try await store.apply(.assign(proposals, beside: "anonymous"), to: "account")
+            #expect(result.profile?.variations == ["e": "beneath", "f": "decided"])
+            #expect(result.profile?["e"]?.source == .merged && result.profile?["f"]?.source == .bucketed)
         },
         StoreContract("A variation of the anonymous profile that is gone is not taken over") { context in
             try await context.store.apply(.save(["e": "gone"], onConflict: .replace), to: "anonymous")

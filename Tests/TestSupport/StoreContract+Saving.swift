@@ -67,46 +67,4 @@ extension StoreContract {
             #expect(assignment?.expiresAt == nil)
         },
     ]
-
-    static let overriding = [
-        StoreContract("An override stays whatever is saved after it") { context in
-            let store = context.store
-            try await store.apply(.save(["e1": "a"], onConflict: .replace), to: "user")
-            try await store.apply(.override(experimentID: "e1", variationID: "forced"), to: "user")
-            try await store.apply(.save(["e1": "b"], onConflict: .replace), to: "user")
-            try await store.apply(
-                .assign([.init(experimentID: "e1", variationID: "c", replacing: "forced")]), to: "user")
-            let replaced = try await store.apply(.replace(["e1": "d", "e2": "e"]), to: "user")
-            #expect(replaced.profile?.variations == ["e1": "forced", "e2": "e"])
-            #expect(replaced.profile?["e1"]?.source == .override)
-        },
-        StoreContract("An override stays when a replacement does not name it") { context in
-            try await context.store.apply(.override(experimentID: "e1", variationID: "forced"), to: "user")
-            let replaced = try await context.store.apply(.replace([:]), to: "user")
-            #expect(replaced.profile?.variations == ["e1": "forced"])
-        },
-        StoreContract("An override that is removed makes way for saves") { context in
-            try await context.store.apply(.override(experimentID: "e1", variationID: "forced"), to: "user")
-            let removed = try await context.store.apply(.remove(experimentID: "e1"), to: "user")
-            #expect(removed.changed && removed.profile == .empty)
-            let saved = try await context.store.apply(.save(["e1": "a"], onConflict: .keep), to: "user")
-            #expect(saved.profile?.variations == ["e1": "a"])
-        },
-        StoreContract("An override can be changed by another one") { context in
-            try await context.store.apply(.override(experimentID: "e1", variationID: "a"), to: "user")
-            let second = try await context.store.apply(.override(experimentID: "e1", variationID: "b"), to: "user")
-            let third = try await context.store.apply(.override(experimentID: "e1", variationID: "b"), to: "user")
-            #expect(second.profile?.variations == ["e1": "b"])
-            #expect(second.changed && !third.changed)
-        },
-        StoreContract("An override of the same variation keeps the time of the assignment") { context in
-            let start = context.clock.now
-            try await context.store.apply(.save(["e1": "a"], onConflict: .replace), to: "user")
-            context.clock.advance(by: .seconds(5))
-            let result = try await context.store.apply(.override(experimentID: "e1", variationID: "a"), to: "user")
-            #expect(result.profile?["e1"]?.source == .override)
-            #expect(result.profile?["e1"]?.assignedAt == start)
-            #expect(result.profile?["e1"]?.updatedAt == start + 5_000)
-        },
-    ]
 }

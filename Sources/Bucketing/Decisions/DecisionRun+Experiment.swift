@@ -101,8 +101,7 @@ extension DecisionRun {
             record(.override(.init(name: isOverridden ? assignment?.variationID : nil, variation: overriding)))
         }
         if let variation = overriding {
-            let isBorrowed = usesProfile && assignment?.isBorrowed == true
-            return .held(Outcome(variation: variation, source: .override, isBorrowed: isBorrowed))
+            return .held(Outcome(variation: variation, source: .override))
         }
         // 3. The whitelist of the datafile.
         let whitelisted = whitelistedVariation(of: experiment)

@@ -113,7 +113,8 @@ public struct StoredAssignment: Sendable, Equatable {
     /// Whether an admin has set it. Overrides take precedence over the whitelist and apply even if the options ignore
     /// profiles.
     public var isOverride: Bool
-    /// Whether it is stored for the user's anonymous profile: a decision that uses it stores it for the user, too.
+    /// Whether it is stored for the user's anonymous profile: a decision that uses it stores it for the user, too. Never
+    /// true of an override.
     public var isBorrowed: Bool
 
     public init(variationID: Identifier, isOverride: Bool = false, isBorrowed: Bool = false) {

@@ -19,7 +19,9 @@ struct AssignEndpoints {
         if let list = body.array {
             assign(list, sdkKey, call)
         } else {
-            decide(try AssignRequest(body, sdkKey: sdkKey, at: []), enrolls: true, call) { Self.send($0, to: call) }
+            decide(try AssignRequest(body, sdkKey: sdkKey, at: [], call), enrolls: true, call) {
+                Self.send($0, to: call)
+            }
         }
     }
 
@@ -32,7 +34,7 @@ struct AssignEndpoints {
         if let text = query["attributes"] {
             object["attributes"] = try JSONInput.parse(parameter: "attributes", text)
         }
-        let asked = try AssignRequest(.object(object), sdkKey: request.sdkKey, at: [])
+        let asked = try AssignRequest(.object(object), sdkKey: request.sdkKey, at: [], call)
         decide(asked, enrolls: false, call) { Self.send($0, to: call) }
     }
 
@@ -58,7 +60,8 @@ struct AssignEndpoints {
         }
         call.forEach(list.indices) { index in
             do throws(CoreError) {
-                let request = try AssignRequest(list[index], sdkKey: sdkKey, at: JSONPointer().appending(index))
+                let request = try AssignRequest(
+                    list[index], sdkKey: sdkKey, at: JSONPointer().appending(index), call)
                 decide(request, enrolls: true, call) { result in
                     switch result {
                     case .success(let json): responses.set(json, at: index)
@@ -141,11 +144,11 @@ private final class AssignRequest: Sendable {
     private static let members = ["user_id", "anonymous_id", "experiment", "attributes", "sdk_key"]
 
     /// - Parameter sdkKey: the project of a request that names none.
-    init(_ value: JSONValue, sdkKey: String?, at place: JSONPointer) throws(CoreError) {
+    init(_ value: JSONValue, sdkKey: String?, at place: JSONPointer, _ call: Call) throws(CoreError) {
         self.place = place
         let object = try value.object("a request", knowing: Self.members, at: place)
         user = try ProfileInput.user(of: object, at: place)
-        anonymousID = try ProfileInput.anonymousID(of: object, at: place)
+        anonymousID = try ProfileInput.anonymousID(of: object, at: place, mayNameAny: call.mayNameAnyUser)
         experiment = Identifier(try object.text("experiment", in: place))
         self.sdkKey = try object.optionalText("sdk_key", in: place) ?? sdkKey
     }

@@ -5,7 +5,7 @@ import JSON
 import Storage
 
 /// `/v1/profiles/{user_id}/experiments/{experiment}`: one assignment. `PUT` is the admin's override, which stays,
-/// whatever app servers save, until an admin removes it.
+/// whatever app servers save, until it expires or an admin removes it; then the assignment beneath comes back.
 ///
 /// The path names the experiment by its key or its id. An id that no active datafile has is used unchanged.
 struct AssignmentEndpoints {
@@ -84,9 +84,9 @@ struct AssignmentEndpoints {
     func put(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         let userID = try request.userID()
         let experiment = try experimentToChange(request, call)
-        let variationID = try request.withBody { bytes throws(CoreError) in try Self.variationID(bytes, of: experiment)
+        let operation = try request.withBody { bytes throws(CoreError) in
+            try Self.override(JSONInput.parse(bytes), of: experiment)
         }
-        let operation = ProfileChange.Operation.override(experimentID: experiment.id, variationID: variationID)
         let change = ProfileChange(
             userID: userID, operation: operation, condition: Self.condition(request, of: experiment))
         store.submit(change, by: call.author(request)) { result in
@@ -97,11 +97,27 @@ struct AssignmentEndpoints {
         }
     }
 
-    /// `{"variation_id":…}` or `{"variation_key":…}`, checked against every datafile that has the experiment.
+    /// `{"variation_id":…,"reason"?,"expires_at"?}`, or with `variation_key`.
+    private static func override(
+        _ body: JSONValue, of experiment: NamedExperiment
+    ) throws(CoreError) -> ProfileChange.Operation {
+        let object = try body.object(
+            "an override", knowing: ["variation_id", "variation_key", "reason", "expires_at"])
+        let expiresAt = try object.optionalTime("expires_at")
+        if let expiresAt, expiresAt <= systemWallClock() {
+            throw CoreError(
+                .invalid, "`expires_at` must be in the future; got '\(expiresAt.rfc3339)'", at: ["expires_at"])
+        }
+        return .override(
+            experimentID: experiment.id, variationID: try variationID(object, of: experiment),
+            reason: try ProfileInput.reason(of: object), expiresAt: expiresAt)
+    }
+
+    /// The variation that `variation_id` or `variation_key` names, checked against every datafile that has the
+    /// experiment.
     private static func variationID(
-        _ bytes: UnsafeRawBufferPointer, of experiment: NamedExperiment
+        _ object: JSONObject, of experiment: NamedExperiment
     ) throws(CoreError) -> Identifier {
-        let object = try JSONInput.parse(bytes).object("an override", knowing: ["variation_id", "variation_key"])
         if let key = try object.optionalText("variation_key") {
             guard object["variation_id"] == nil else {
                 throw CoreError(
@@ -143,6 +159,7 @@ struct AssignmentEndpoints {
         return error
     }
 
+    /// Removes the override, so that the assignment beneath comes back, or else the assignment.
     func delete(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         let userID = try request.userID()
         let experiment = try experimentToChange(request, call)

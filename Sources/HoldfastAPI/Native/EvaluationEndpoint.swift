@@ -12,7 +12,9 @@ struct EvaluationEndpoint {
     /// Responds with the evaluations, or with 304 if `If-None-Match` matches them.
     func post(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         let known = request.field("if-none-match")
-        let input = try request.withBody { bytes throws(CoreError) in try EvaluationRequest(JSONInput.parse(bytes)) }
+        let input = try request.withBody { bytes throws(CoreError) in
+            try EvaluationRequest(JSONInput.parse(bytes), call)
+        }
         let project = try projects.project(named: input.sdkKey ?? request.sdkKey)
         if !call.isUpToDate, let key = input.flagKeys.first(where: { project.datafile.flag(key: $0) == nil }) {
             throw .undefined("no flag has the key '\(key)'")
@@ -79,10 +81,10 @@ private struct EvaluationRequest: Sendable {
         "user_id", "anonymous_id", "attributes", "sdk_key", "tags", "flag_keys", "include_reasons",
     ]
 
-    init(_ value: JSONValue) throws(CoreError) {
+    init(_ value: JSONValue, _ call: Call) throws(CoreError) {
         let object = try value.object("a request", knowing: Self.members)
         let user = try ProfileInput.user(of: object, at: [])
-        let anonymousID = try ProfileInput.anonymousID(of: object)
+        let anonymousID = try ProfileInput.anonymousID(of: object, mayNameAny: call.mayNameAnyUser)
         sdkKey = try object.optionalText("sdk_key")
         let keys = try object.optionalTexts("flag_keys")?.map { Identifier($0) }
         flagKeys = keys ?? []

@@ -6,8 +6,9 @@ import Storage
 
 /// `POST /v1/logins`: an app reports that its anonymous user has logged in, which merges the two.
 ///
-/// It is safe for tokens of scope `client`, unlike the merge of any two users: it accepts only anonymous ids that
-/// nobody can guess, the data of the account always win, and the response reveals nothing about the profile.
+/// It is safe for tokens of scope `client`, unlike the merge of any two users, by ``TakeoverRules``: it accepts only
+/// anonymous ids that nobody can guess, and changes nothing that the account has. The response reveals nothing about the
+/// profile.
 struct LoginEndpoint {
     let merger: ProfileMerger
     let limit: Int
@@ -45,17 +46,12 @@ struct LoginEndpoint {
         let object = try value.object("a login", knowing: ["user_id", "anonymous_id"], at: place)
         let userID = try ProfileInput.checkUserID(
             try object.text("user_id", in: place), at: place.appending("user_id"))
-        let text = try object.text("anonymous_id", in: place)
-        guard ProfileInput.isUnguessable(anonymousID: text) else {
-            throw CoreError(
-                .invalid,
-                "`anonymous_id` must be 'anonymous-' and a random UUID (version 4); got '\(text.shortened(to: CoreError.longestQuote))'",
-                at: place.appending("anonymous_id"))
-        }
-        guard userID.string != text else {
+        let anonymousID = try ProfileInput.checkAnonymousID(
+            try object.text("anonymous_id", in: place), at: place.appending("anonymous_id"), mayNameAny: false)
+        guard userID != anonymousID else {
             throw CoreError(
                 .invalid, "`user_id` must be another user than `anonymous_id`", at: place.appending("user_id"))
         }
-        return ProfileMerge(userID: userID, anonymousID: Identifier(text), conflictRule: .keep)
+        return ProfileMerge(userID: userID, anonymousID: anonymousID, conflictRule: .keep)
     }
 }

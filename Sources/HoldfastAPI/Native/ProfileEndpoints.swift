@@ -12,7 +12,7 @@ struct ProfileEndpoints {
     let catalog: ProjectCatalog
     let merger: ProfileMerger
 
-    /// Responds with the profile; 404 if there is none. `?detail=true` adds source and times to each assignment.
+    /// Responds with the profile; 404 if there is none. `?detail=true` adds its origin to each assignment.
     func get(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         let userID = try request.userID()
         let detail = try Request.flag("detail", request.query(knowing: ["detail"]))

@@ -10,7 +10,7 @@ struct TransferEndpoints {
     let store: any ProfileStore
 
     /// All profiles in the byte order of their user ids. `?after=USER_ID` resumes after a user, `?limit=N` ends after
-    /// N, `?detail=true` adds source and times of each assignment, `?format=json` returns a page.
+    /// N, `?detail=true` adds the origin of each assignment, `?format=json` returns a page.
     func exportProfiles(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         let query = try request.query(knowing: ["after", "limit", "detail", "format"])
         var after: Identifier?
@@ -22,14 +22,21 @@ struct TransferEndpoints {
         call.respond(form.contentType, stream: stream)
     }
 
-    /// Saves a profile from each line, as `PATCH` would. The response has the number of imported lines, and the refused
-    /// ones with the reasons. With `?on_conflict=keep` stored assignments win.
+    /// Saves a profile from each line, as `PATCH` would; what an export with detail wrote is restored. The response has
+    /// the number of imported lines, and the refused ones with the reasons. With `?on_conflict=keep` stored assignments
+    /// win.
     func importProfiles(_ request: borrowing Request, _ call: Call) throws(CoreError) -> any BodyReceiver {
         let rule = try Request.conflictRule(request.query(knowing: ["on_conflict"]))
+        let author = call.author(request)
         return LineImport(call: call, options: services.options) { line throws(CoreError) in
-            try ProfileLine.parse(line, rule)
+            let profile = try ProfileInput(line: line)
+            if !call.mayOverride, let place = profile.restoredOverride {
+                throw CoreError(
+                    .unprocessable, "an override must be imported with a token of the scope admin", at: place)
+            }
+            return profile.change(onConflict: rule)
         } submit: { [store] changes, finished in
-            store.submit(changes) { finished($0.map(Self.outcome)) }
+            store.submit(changes, by: author) { finished($0.map(Self.outcome)) }
         }
     }
 

@@ -65,7 +65,7 @@ struct BatchEndpoint {
         do throws(AgentError) {
             let secret = (requested.header("authorization") ?? authorization).flatMap(bearerSecret)
             let admission = try admit(secret, to: operation, of: origin)
-            let caller = Caller(name: admission.token?.name, requestID: origin.id)
+            let caller = Caller(token: admission.token, requestID: origin.id)
             let request = try requested.request(
                 target, operation.method, projects, from: caller, isUpToDate: call.isUpToDate)
             try operation.perform(request, receiver)
@@ -121,7 +121,7 @@ struct BatchOperation {
     ///
     /// - Parameters:
     ///   - target: the parsed ``url``.
-    ///   - caller: the name of the operation's token, and the request id of the batch.
+    ///   - caller: the operation's token, and the request id of the batch.
     func request(
         _ target: TargetText, _ method: Method, _ projects: ProjectView, from caller: Caller, isUpToDate: Bool
     ) throws(AgentError) -> AgentRequest {

@@ -133,10 +133,17 @@ extension AgentBody {
     }
 
     /// Returns `anonymous_id`, or `anonymousId` as the Agent would call it; `nil` if it is absent.
-    func anonymousID() throws(AgentError) -> Identifier? {
+    ///
+    /// - Parameter mayNameAny: see ``ProfileInput/anonymousID(of:at:mayNameAny:)``.
+    func anonymousID(mayNameAny: Bool) throws(AgentError) -> Identifier? {
         for name in ["anonymous_id", "anonymousId"] {
             let text = try text(name)
-            if !text.isEmpty { return try Self.check(userID: text) }
+            guard !text.isEmpty else { continue }
+            do throws(CoreError) {
+                return try ProfileInput.checkAnonymousID(text, at: nil, mayNameAny: mayNameAny)
+            } catch {
+                throw AgentError(error)
+            }
         }
         return nil
     }

@@ -62,7 +62,7 @@ struct DecideRequest: Sendable {
         let wantsSegments = try body.flag("fetchSegments")
         _ = try body.texts("fetchSegmentsOptions")
         let user = User(id: try body.userID(), attributes: attributes, forcedDecisions: forcedDecisions)
-        let anonymousID = try body.anonymousID()
+        let anonymousID = try body.anonymousID(mayNameAny: request.caller.mayNameAnyUser)
 
         let keys = request.query.values("keys").map { Identifier($0) }
         form = keys.isEmpty ? .all : keys.count == 1 ? .one : .several

@@ -32,7 +32,7 @@ struct AgentQuery {
 
 extension AgentRequest {
     init(_ request: borrowing Request, _ call: Call, _ projects: ProjectView) throws(AgentError) {
-        caller = Caller(name: call.caller, requestID: request.id)
+        caller = Caller(token: call.admission.token, requestID: request.id)
         isUpToDate = call.isUpToDate
         project = try projects.project(ofHeader: request.sdkKey)
         guard let items = request.hasQuery ? request.queryItems() : [] else {

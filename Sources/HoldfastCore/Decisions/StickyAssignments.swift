@@ -31,10 +31,10 @@ public struct StickyAssignments: StoredAssignments {
             return StoredAssignment(
                 variationID: profile.variationID(of: entry), isOverride: entry.source == .override)
         }
-        guard let borrowed, let entry = borrowed.entry(for: experimentID) else { return nil }
-        return StoredAssignment(
-            variationID: borrowed.profile.variationID(of: entry), isOverride: entry.source == .override,
-            isBorrowed: true)
+        guard let borrowed, let entry = borrowed.entry(for: experimentID),
+            let taken = TakeoverRules.assignment(borrowed.profile.assignment(of: entry))
+        else { return nil }
+        return StoredAssignment(variationID: taken.variationID, isBorrowed: true)
     }
 }
 

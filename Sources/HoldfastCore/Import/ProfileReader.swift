@@ -68,7 +68,7 @@ public struct ProfileLines: ProfileReader {
     private static func take(_ line: Int, _ text: UnsafeRawBufferPointer?, _ report: (ImportedElement) -> Void) {
         guard let text else { return report(.tooLong(line: line, "a line")) }
         guard !LineSplitter.isBlank(text) else { return }
-        report(ImportedElement(line: line) { () throws(CoreError) in try ProfileInput(text, called: "the line") })
+        report(ImportedElement(line: line) { () throws(CoreError) in try ProfileInput(line: text) })
     }
 }
 

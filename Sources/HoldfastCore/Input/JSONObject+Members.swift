@@ -1,6 +1,6 @@
 import Bucketing
 public import JSON
-import Storage
+public import Storage
 
 extension JSONValue {
     /// Returns the value as an object with known members only: a misspelt optional member must not be mistaken for an
@@ -44,6 +44,17 @@ extension JSONObject {
             throw CoreError(.invalid, "`\(name)` must be a string; got \(value.kind)", at: place.appending(name))
         }
         return text
+    }
+
+    /// Returns a member that is a time of RFC 3339; `nil` if it is absent or null.
+    public func optionalTime(_ name: String, in place: JSONPointer = []) throws(CoreError) -> Timestamp? {
+        guard let text = try optionalText(name, in: place) else { return nil }
+        guard let time = Timestamp(rfc3339: text) else {
+            throw CoreError(
+                .invalid, "`\(name)` must be a time such as 2026-01-31T12:00:00.000Z (RFC 3339); got '\(text)'",
+                at: place.appending(name))
+        }
+        return time
     }
 
     /// Returns a member that is an array of at least one string; `nil` if it is absent or null.

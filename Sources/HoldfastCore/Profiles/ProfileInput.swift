@@ -7,6 +7,8 @@ public import Storage
 public struct ProfileInput {
     public var userID: Identifier
     public var assignments: ExperimentBucketMap
+    /// The assignments that came with their origin, by experiment; only of a line of an import.
+    var restored: [Identifier: Assignment] = [:]
 
     /// Parses a profile.
     ///
@@ -51,13 +53,20 @@ public struct ProfileInput {
         return userID
     }
 
-    /// Returns the change that saves the profile.
+    /// Returns the change that saves the profile, and restores what came with its origin.
     ///
     /// - Parameter condition: `nil` makes it unconditional.
     public func change(
         onConflict rule: ProfileChange.ConflictRule, if condition: ProfileChange.Condition? = nil
     ) -> ProfileChange {
-        ProfileChange(userID: userID, operation: .save(assignments, onConflict: rule), condition: condition)
+        let operation: ProfileChange.Operation
+        if restored.isEmpty {
+            operation = .save(assignments, onConflict: rule)
+        } else {
+            let plain = assignments.entries.filter { restored[$0.experimentID] == nil }
+            operation = .restore(restored, saving: ExperimentBucketMap(plain), onConflict: rule)
+        }
+        return ProfileChange(userID: userID, operation: operation, condition: condition)
     }
 
     /// Returns a user id if it has 1 to 1,024 bytes of UTF-8 without NUL.
@@ -159,29 +168,39 @@ extension ProfileInput {
     }
 
     /// Returns a request's `anonymous_id`, the user's id before login; `nil` if it is absent or null.
+    ///
+    /// - Parameter mayNameAny: whether the caller may name any id; otherwise only one that nobody can guess
+    ///   (``TakeoverRules``).
     public static func anonymousID(
-        of object: JSONObject, at place: JSONPointer = []
+        of object: JSONObject, at place: JSONPointer = [], mayNameAny: Bool
     ) throws(CoreError) -> Identifier? {
         guard let text = try object.optionalText("anonymous_id", in: place) else { return nil }
-        return try checkUserID(text, at: place.appending("anonymous_id"))
+        return try checkAnonymousID(text, at: place.appending("anonymous_id"), mayNameAny: mayNameAny)
     }
 
-    /// Whether an anonymous id is `anonymous-` and a random UUID (version 4, RFC 9562). Whoever names such an id may act
-    /// for that user: its 122 random bits cannot be guessed, and only the device knows them.
-    public static func isUnguessable(anonymousID: String) -> Bool {
-        let prefix = "anonymous-"
-        guard anonymousID.hasPrefix(prefix) else { return false }
-        let digits = Array(anonymousID.utf8.dropFirst(prefix.utf8.count))
-        let pattern = Array("xxxxxxxx-xxxx-4xxx-Vxxx-xxxxxxxxxxxx".utf8)
-        guard digits.count == pattern.count else { return false }
-        return zip(digits, pattern).allSatisfy { digit, expected in
-            let isHexadecimal = (0x30...0x39).contains(digit) || (0x61...0x66).contains(digit | 0x20)
-            return switch expected {
-            case UInt8(ascii: "x"): isHexadecimal
-            case UInt8(ascii: "V"): "89abAB".utf8.contains(digit)
-            default: digit == expected
-            }
+    /// See ``anonymousID(of:at:mayNameAny:)``.
+    public static func checkAnonymousID(
+        _ text: String, at pointer: JSONPointer?, mayNameAny: Bool
+    ) throws(CoreError) -> Identifier {
+        guard mayNameAny || TakeoverRules.isUnguessable(text) else {
+            let found = text.shortened(to: CoreError.longestQuote)
+            throw CoreError(
+                .invalid,
+                "`anonymous_id` must be 'anonymous-' and a random UUID (version 4); got '\(found)'", at: pointer)
         }
+        return try checkUserID(text, at: pointer)
+    }
+
+    /// Returns the `reason` of an override, of 1 to 255 bytes; `nil` if it is absent or null.
+    public static func reason(of object: JSONObject, at place: JSONPointer = []) throws(CoreError) -> String? {
+        guard let reason = try object.optionalText("reason", in: place) else { return nil }
+        guard (1...OverrideLayer.reasonLimit).contains(reason.utf8.count) else {
+            throw CoreError(
+                .invalid,
+                "`reason` must be 1 to \(OverrideLayer.reasonLimit) bytes long; got \(reason.utf8.count)",
+                at: place.appending("reason"))
+        }
+        return reason
     }
 
     /// The maximum number of a user's attributes in one request.

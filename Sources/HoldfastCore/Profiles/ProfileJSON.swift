@@ -6,7 +6,7 @@ public import Storage
 public enum ProfileJSON {
     /// Returns `{"user_id":…,"experiment_bucket_map":{…}}`; the map is empty if there is no profile.
     ///
-    /// - Parameter detail: whether to write the source and times of each assignment.
+    /// - Parameter detail: whether to write the origin of each assignment.
     public static func encode(_ userID: Identifier, _ profile: ProfileRecord?, detail: Bool = false) -> [UInt8] {
         var writer = JSONWriter(capacity: 64 + (profile?.bytes.count ?? 0) * 2)
         append(userID, profile, detail: detail, to: &writer)
@@ -37,11 +37,21 @@ public enum ProfileJSON {
         writer.endObject()
     }
 
+    /// Writes the source and times of an assignment; of an override also reason, author and the assignment beneath.
     public static func appendOrigin(_ assignment: Assignment, to writer: inout JSONWriter) {
         writer.member("source", assignment.source.name)
         writer.member("assigned_at", assignment.assignedAt.rfc3339)
         writer.member("updated_at", assignment.updatedAt.rfc3339)
         writer.member("expires_at", assignment.expiresAt?.rfc3339)
+        guard assignment.source == .override else { return }
+        writer.member("reason", assignment.layer?.reason)
+        writer.member("author", assignment.layer?.author)
+        writer.key("beneath")
+        guard let beneath = assignment.layer?.beneath else { return writer.null() }
+        writer.beginObject()
+        writer.member("variation_id", beneath.variationID.string)
+        appendOrigin(beneath, to: &writer)
+        writer.endObject()
     }
 }
 
@@ -49,7 +59,7 @@ public enum ProfileJSON {
 public enum ProfileLine {
     /// Encodes one line, with its line feed.
     ///
-    /// - Parameter detail: whether to write the source and times of each assignment.
+    /// - Parameter detail: whether to write the origin of each assignment.
     public static func encode(_ userID: Identifier, _ profile: ProfileRecord, detail: Bool = false) -> [UInt8] {
         var bytes = ProfileJSON.encode(userID, profile, detail: detail)
         bytes.append(UInt8(ascii: "\n"))
@@ -60,12 +70,6 @@ public enum ProfileLine {
     public static func change(
         from line: UnsafeRawBufferPointer, onConflict rule: ProfileChange.ConflictRule
     ) throws(CoreError) -> ProfileChange? {
-        LineSplitter.isBlank(line) ? nil : try parse(line, rule)
-    }
-
-    public static func parse(
-        _ line: UnsafeRawBufferPointer, _ rule: ProfileChange.ConflictRule
-    ) throws(CoreError) -> ProfileChange {
-        try ProfileInput(line, called: "the line").change(onConflict: rule)
+        LineSplitter.isBlank(line) ? nil : try ProfileInput(line: line).change(onConflict: rule)
     }
 }

@@ -7,9 +7,9 @@ public struct Assignment: Hashable, Sendable {
         case saved = 1
         /// Decided by this server.
         case bucketed = 2
-        /// Set by an admin. It stays until an admin removes it and never expires.
+        /// Set by an admin: a layer over the assignment beneath, until it expires or an admin removes it.
         case override = 3
-        /// Taken over from the user's anonymous profile.
+        /// Taken over from the user's anonymous profile; see ``TakeoverRules``.
         case merged = 4
 
         /// The name in the API and in the audit log.
@@ -24,22 +24,86 @@ public struct Assignment: Hashable, Sendable {
     }
 
     public var variationID: Identifier
-    public var source: Source
+    public let source: Source
     /// When the user first got this variation.
     public var assignedAt: Timestamp
     /// When the assignment was last saved.
     public var updatedAt: Timestamp
     /// When the assignment expires: the first moment at which it is gone. `nil` means never.
     public var expiresAt: Timestamp?
+    /// What an override has beyond this; `nil` for any other source.
+    public let layer: OverrideLayer?
 
+    /// - Parameter layer: ignored unless the source is ``Source/override``.
     public init(
-        variationID: Identifier, source: Source, assignedAt: Timestamp, updatedAt: Timestamp, expiresAt: Timestamp?
+        variationID: Identifier, source: Source, assignedAt: Timestamp, updatedAt: Timestamp, expiresAt: Timestamp?,
+        layer: OverrideLayer? = nil
     ) {
         self.variationID = variationID
         self.source = source
         self.assignedAt = assignedAt
         self.updatedAt = updatedAt
         self.expiresAt = expiresAt
+        self.layer = source == .override ? layer : nil
+    }
+}
+
+/// What an override has beyond an assignment. A class, so that the many assignments without one stay small.
+public final class OverrideLayer: Sendable {
+    /// The name of the admin who set the override.
+    public let author: String?
+    public let reason: String?
+    /// The assignment that the override covers: saves go on updating it, and it comes back when the override goes.
+    public let beneath: Assignment?
+
+    /// The maximum length of a reason in bytes.
+    public static let reasonLimit = 255
+
+    /// - Returns: `nil` if there is nothing to keep.
+    public init?(author: String?, reason: String?, beneath: Assignment?) {
+        guard author != nil || reason != nil || beneath != nil else { return nil }
+        self.author = author
+        self.reason = reason
+        self.beneath = beneath
+    }
+}
+
+extension OverrideLayer: Hashable {
+    public static func == (left: OverrideLayer, right: OverrideLayer) -> Bool {
+        left.author == right.author && left.reason == right.reason && left.beneath == right.beneath
+    }
+
+    public func hash(into hasher: inout Hasher) {
+        hasher.combine(author)
+        hasher.combine(reason)
+        hasher.combine(beneath)
+    }
+}
+
+extension Assignment {
+    /// The assignment without the override that covers it: beneath an override, or else itself.
+    public var withoutOverride: Assignment? { source == .override ? layer?.beneath : self }
+
+    /// Returns the override over another assignment.
+    func covering(_ beneath: Assignment?) -> Assignment {
+        Assignment(
+            variationID: variationID, source: source, assignedAt: assignedAt, updatedAt: updatedAt,
+            expiresAt: expiresAt, layer: OverrideLayer(author: layer?.author, reason: layer?.reason, beneath: beneath))
+    }
+
+    /// Returns what is left at a time: without an override that has expired, or an assignment beneath that has.
+    func visible(at now: Timestamp) -> Assignment? {
+        let isPresent = expiresAt.map { $0 > now } ?? true
+        guard let beneath = layer?.beneath else { return isPresent ? self : nil }
+        let rest = beneath.visible(at: now)
+        guard isPresent else { return rest }
+        return rest == nil ? covering(nil) : self
+    }
+
+    /// When the assignment or the one beneath expires, whichever is first.
+    var earliestExpiry: Timestamp? {
+        guard let beneath = layer?.beneath?.expiresAt else { return expiresAt }
+        return expiresAt.map { min($0, beneath) } ?? beneath
     }
 }
 

@@ -4,17 +4,23 @@ import JSON
 /// One user's assignments in the compact binary form that stores keep in a row and caches hold.
 ///
 /// ```
-/// version          1 byte, 1
+/// version          1 byte, 1; 2 if an entry has a layer
 /// count            varint, number of entries
 /// earliest expiry  varint, milliseconds since 1970; 0: no entry expires
 /// entries          ascending by the bytes of the experiment id, each:
-///     source and flag    1 byte, ``Assignment/Source``; bit 7: the entry expires
+///     source and flags   1 byte, ``Assignment/Source``; bit 7: the entry expires; bit 6: it has a layer
 ///     experiment id      varint length, UTF-8
 ///     variation id       varint length, UTF-8
 ///     assigned at        varint, zigzag, milliseconds since 1970
 ///     updated at         varint, zigzag, difference to assigned at
 ///     expires at         varint, zigzag, difference to updated at; only with bit 7
+///     layer              varint length, ``OverrideLayer``; only with bit 6, and only of an override:
+///         members            1 byte; bit 0: author, bit 1: reason, bit 2: beneath
+///         author, reason     varint length, UTF-8, each
+///         beneath            source and flag, variation id and times as above
 /// ```
+///
+/// A record without layers is the same in both versions.
 ///
 /// A record is always well formed: its bytes were encoded here or validated by ``init(checking:)``.
 public struct ProfileRecord: Sendable, Hashable {
@@ -22,7 +28,7 @@ public struct ProfileRecord: Sendable, Hashable {
     public let bytes: [UInt8]
     /// The number of entries, including expired ones.
     public let count: Int
-    /// When the first entry expires; `nil` if none does.
+    /// When the first entry, or an assignment beneath an override, expires; `nil` if none does.
     public let earliestExpiry: Timestamp?
     let entriesOffset: Int
 
@@ -37,7 +43,7 @@ public struct ProfileRecord: Sendable, Hashable {
 
     /// Validates bytes from outside, such as a database row.
     ///
-    /// - Throws: ``ProfileRecordDamage`` unless the bytes are a well-formed record of this version.
+    /// - Throws: ``ProfileRecordDamage`` unless the bytes are a well-formed record of a known version.
     public init(checking bytes: [UInt8]) throws(ProfileRecordDamage) {
         try self.init(header: bytes)
         try checkEntries()
@@ -69,7 +75,8 @@ public struct ProfileRecord: Sendable, Hashable {
     /// Whether there are no entries.
     public var isEmpty: Bool { count == 0 }
 
-    /// Returns the record without the entries that have expired.
+    /// Returns the record without what has expired: entries, and assignments beneath overrides. Beneath an override
+    /// that has expired, the assignment shows.
     ///
     /// - Returns: `nil` if all entries have expired, which means that there is no profile.
     public func visible(at now: Timestamp) -> ProfileRecord? {
@@ -97,6 +104,8 @@ extension ProfileRecord {
         public let assignedAt: Timestamp
         public let updatedAt: Timestamp
         public let expiresAt: Timestamp?
+        /// The range of the layer; empty if there is none.
+        let layer: Range<Int>
     }
 
     /// The entries of a record in the byte order of their experiment ids.
@@ -134,8 +143,17 @@ extension ProfileRecord {
     public func assignment(of entry: Entry) -> Assignment {
         Assignment(
             variationID: text(entry.variationID), source: entry.source, assignedAt: entry.assignedAt,
-            updatedAt: entry.updatedAt, expiresAt: entry.expiresAt
+            updatedAt: entry.updatedAt, expiresAt: entry.expiresAt, layer: layer(of: entry)
         )
+    }
+
+    private func layer(of entry: Entry) -> OverrideLayer? {
+        guard !entry.layer.isEmpty else { return nil }
+        // Cannot throw: the bytes were validated when the record was made.
+        guard let layer = try? ProfileRecordDecoder.layer(entry.layer, of: bytes) else { return nil }
+        return OverrideLayer(
+            author: layer.author.map { text($0).string }, reason: layer.reason.map { text($0).string },
+            beneath: layer.beneath.map(assignment(of:)))
     }
 
     /// Returns the entry of an experiment; `nil` if there is none.

@@ -16,6 +16,8 @@ public enum ProfileRecordDamage: Error, Hashable, Sendable {
     case unordered
     /// The header contradicts the entries.
     case wrongHeader
+    /// The layer of an entry is malformed, or the entry is no override.
+    case invalidLayer
 }
 
 /// Decodes the values of a ``ProfileRecord`` in sequence. It trusts no byte.
@@ -61,32 +63,67 @@ struct ProfileRecordDecoder {
         return position..<position + length
     }
 
-    mutating func entry() throws(ProfileRecordDamage) -> ProfileRecord.Entry {
-        let sourceAndFlag = try byte()
-        guard let source = Assignment.Source(rawValue: sourceAndFlag & 0x7F) else {
-            throw .unknownSource(sourceAndFlag & 0x7F)
-        }
-        let experimentID = try text()
+    /// - Parameter isBeneath: whether the entry is the assignment beneath an override, which has no experiment id and
+    ///   no layer.
+    mutating func entry(isBeneath: Bool = false) throws(ProfileRecordDamage) -> ProfileRecord.Entry {
+        let sourceAndFlags = try byte()
+        let number = sourceAndFlags & ~(ProfileRecord.expiresFlag | ProfileRecord.layerFlag)
+        guard let source = Assignment.Source(rawValue: number) else { throw .unknownSource(number) }
+        let experimentID = isBeneath ? position..<position : try text()
         let variationID = try text()
         let assignedAt = try signedNumber()
         let updatedAt = assignedAt &+ (try signedNumber())
-        let expires = sourceAndFlag & ProfileRecord.expiresFlag != 0
+        let expires = sourceAndFlags & ProfileRecord.expiresFlag != 0
         let expiresAt = expires ? updatedAt &+ (try signedNumber()) : nil
+        var layer = position..<position
+        if sourceAndFlags & ProfileRecord.layerFlag != 0 {
+            layer = try text()
+            guard !layer.isEmpty else { throw .invalidLayer }
+        }
         return ProfileRecord.Entry(
             experimentID: experimentID, variationID: variationID, source: source,
-            assignedAt: assignedAt, updatedAt: updatedAt, expiresAt: expiresAt
+            assignedAt: assignedAt, updatedAt: updatedAt, expiresAt: expiresAt, layer: layer
         )
+    }
+
+    /// The parts of an ``OverrideLayer``; texts are ranges of the bytes.
+    struct Layer {
+        var author: Range<Int>?
+        var reason: Range<Int>?
+        var beneath: ProfileRecord.Entry?
+    }
+
+    static func layer(_ range: Range<Int>, of bytes: [UInt8]) throws(ProfileRecordDamage) -> Layer {
+        var decoder = ProfileRecordDecoder(bytes, at: range.lowerBound)
+        let members = try decoder.byte()
+        guard (1...7).contains(members) else { throw .invalidLayer }
+        var layer = Layer()
+        if members & ProfileRecord.authorFlag != 0 { layer.author = try decoder.text() }
+        if members & ProfileRecord.reasonFlag != 0 { layer.reason = try decoder.text() }
+        if members & ProfileRecord.beneathFlag != 0 {
+            let beneath = try decoder.entry(isBeneath: true)
+            guard beneath.source != .override, beneath.layer.isEmpty else { throw .invalidLayer }
+            layer.beneath = beneath
+        }
+        guard decoder.position == range.upperBound else { throw .invalidLayer }
+        return layer
     }
 }
 
 extension ProfileRecord {
     static let version: UInt8 = 1
+    /// The version of a record with a layer.
+    static let layeredVersion: UInt8 = 2
     static let expiresFlag: UInt8 = 0x80
+    static let layerFlag: UInt8 = 0x40
+    static let authorFlag: UInt8 = 1
+    static let reasonFlag: UInt8 = 2
+    static let beneathFlag: UInt8 = 4
 
     init(header bytes: [UInt8]) throws(ProfileRecordDamage) {
         var decoder = ProfileRecordDecoder(bytes)
         let version = try decoder.byte()
-        guard version == Self.version else { throw .unknownVersion(version) }
+        guard version == Self.version || version == Self.layeredVersion else { throw .unknownVersion(version) }
         guard let count = Int(exactly: try decoder.number()), let expiry = Timestamp(exactly: try decoder.number())
         else { throw .numberOutOfRange }
         self.init(
@@ -99,17 +136,32 @@ extension ProfileRecord {
         var found = 0
         var earliest: Timestamp?
         var former: Range<Int>?
+        var hasLayers = false
         while !decoder.isAtEnd {
             let entry = try decoder.entry()
             guard isText(entry.experimentID), isText(entry.variationID) else { throw .invalidText }
+            if !entry.layer.isEmpty {
+                hasLayers = true
+                if let expiresAt = try checkLayer(of: entry) { earliest = min(earliest ?? expiresAt, expiresAt) }
+            }
             if let former, !bytes[former].lexicographicallyPrecedes(bytes[entry.experimentID]) { throw .unordered }
             former = entry.experimentID
             if let expiresAt = entry.expiresAt { earliest = min(earliest ?? expiresAt, expiresAt) }
             found += 1
         }
-        guard found == count, Self.storedExpiry(earliest) == Self.storedExpiry(earliestExpiry) else {
-            throw .wrongHeader
+        guard found == count, Self.storedExpiry(earliest) == Self.storedExpiry(earliestExpiry),
+            hasLayers == (bytes[0] == Self.layeredVersion)
+        else { throw .wrongHeader }
+    }
+
+    /// - Returns: when the assignment beneath expires.
+    private func checkLayer(of entry: Entry) throws(ProfileRecordDamage) -> Timestamp? {
+        guard entry.source == .override else { throw .invalidLayer }
+        let layer = try ProfileRecordDecoder.layer(entry.layer, of: bytes)
+        for text in [layer.author, layer.reason, layer.beneath?.variationID] {
+            if let text, !isText(text) { throw .invalidText }
         }
+        return layer.beneath?.expiresAt
     }
 
     private func isText(_ range: Range<Int>) -> Bool {
@@ -142,33 +194,49 @@ struct ProfileRecordEncoder {
         append(number: UInt64(bitPattern: (number << 1) ^ (number >> 63)))
     }
 
-    mutating func append(text: Identifier) {
-        append(number: UInt64(text.string.utf8.count))
-        bytes.append(contentsOf: text.string.utf8)
+    mutating func append(text: String) {
+        append(number: UInt64(text.utf8.count))
+        bytes.append(contentsOf: text.utf8)
     }
 
-    mutating func append(_ assignment: Assignment, in experimentID: Identifier) {
+    /// - Parameter experimentID: `nil` for the assignment beneath an override.
+    mutating func append(_ assignment: Assignment, in experimentID: Identifier?) {
         let flag = assignment.expiresAt == nil ? 0 : ProfileRecord.expiresFlag
-        append(byte: assignment.source.rawValue | flag)
-        append(text: experimentID)
-        append(text: assignment.variationID)
+        append(byte: assignment.source.rawValue | flag | (assignment.layer == nil ? 0 : ProfileRecord.layerFlag))
+        if let experimentID { append(text: experimentID.string) }
+        append(text: assignment.variationID.string)
         append(signedNumber: assignment.assignedAt)
         append(signedNumber: assignment.updatedAt &- assignment.assignedAt)
         if let expiresAt = assignment.expiresAt {
             append(signedNumber: expiresAt &- assignment.updatedAt)
         }
+        if let layer = assignment.layer { append(layer) }
+    }
+
+    private mutating func append(_ layer: OverrideLayer) {
+        var encoder = ProfileRecordEncoder(capacity: 64)
+        encoder.append(
+            byte: (layer.author == nil ? 0 : ProfileRecord.authorFlag)
+                | (layer.reason == nil ? 0 : ProfileRecord.reasonFlag)
+                | (layer.beneath == nil ? 0 : ProfileRecord.beneathFlag))
+        if let author = layer.author { encoder.append(text: author) }
+        if let reason = layer.reason { encoder.append(text: reason) }
+        if let beneath = layer.beneath { encoder.append(beneath, in: nil) }
+        append(number: UInt64(encoder.bytes.count))
+        bytes += encoder.bytes
     }
 }
 
 extension ProfileRecord {
     /// - Parameter entries: in the byte order of experiment ids, without duplicates.
     init(ascending entries: [ProfileDraft.Entry]) {
-        let earliest = Self.storedExpiry(entries.lazy.compactMap(\.assignment.expiresAt).min())
+        let earliest = Self.storedExpiry(entries.lazy.compactMap(\.assignment.earliestExpiry).min())
+        let hasLayers = entries.contains { $0.assignment.layer != nil }
         let texts = entries.reduce(0) {
             $0 + $1.experimentID.string.utf8.count + $1.assignment.variationID.string.utf8.count
         }
         var encoder = ProfileRecordEncoder(capacity: 16 + texts + 24 * entries.count)
-        encoder.append(byte: Self.version)
+        encoder.append(byte: hasLayers ? Self.layeredVersion : Self.version)
         encoder.append(number: UInt64(entries.count))
         encoder.append(number: UInt64(earliest))
         let offset = encoder.bytes.count

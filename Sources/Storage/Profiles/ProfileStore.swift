@@ -3,10 +3,14 @@ public import Bucketing
 /// A change of one user's profile, applied atomically.
 public struct ProfileChange: Sendable {
     public enum Operation: Sendable {
-        /// Replaces the map. Stored overrides stay.
+        /// Replaces the map. Stored overrides stay; what is beneath them is replaced.
         case replace(ExperimentBucketMap)
-        /// Sets the variation of each experiment in the map. Other experiments keep theirs, and stored overrides stay.
+        /// Sets the variation of each experiment in the map. Other experiments keep theirs. Stored overrides stay, and
+        /// what is beneath them is set.
         case save(ExperimentBucketMap, onConflict: ConflictRule)
+        /// Stores assignments and overrides as another database had them, by experiment, unless they have expired; then
+        /// saves a map of other experiments.
+        case restore([Identifier: Assignment], saving: ExperimentBucketMap, onConflict: ConflictRule)
         /// Stores decisions of this server, each unless the user has another variation by now.
         ///
         /// - Parameter decidedWith: the greatest datafile version, of all projects, that the decisions took into
@@ -15,9 +19,12 @@ public struct ProfileChange: Sendable {
         /// - Parameter beside: the user's anonymous profile, whose assignment counts where the user has none. The
         ///   change stores it as ``Assignment/Source/merged``, as it is at the commit; the anonymous profile stays.
         case assign([Proposal], decidedWith: Int64 = 0, beside: Identifier? = nil)
-        /// Sets a variation on behalf of an admin. It stays until an admin removes it.
-        case override(experimentID: Identifier, variationID: Identifier)
-        /// Removes one assignment, even an override, on behalf of an admin.
+        /// Sets a variation on behalf of an admin, over the assignment that the user has. It stays until it expires or
+        /// an admin removes it.
+        case override(
+            experimentID: Identifier, variationID: Identifier, reason: String? = nil, expiresAt: Timestamp? = nil)
+        /// Removes an override, so that the assignment beneath comes back, or else the assignment, on behalf of an
+        /// admin.
         case remove(experimentID: Identifier)
         /// Erases everything stored about the user.
         case erase
@@ -72,8 +79,20 @@ extension ProfileChange.Operation {
     public var isErasure: Bool {
         switch self {
         case .erase, .eraseKeepingTotals: true
-        case .replace, .save, .assign, .override, .remove: false
+        case .replace, .save, .restore, .assign, .override, .remove: false
         }
+    }
+
+    /// Whether the operation sets this override.
+    func restoresOverride(in experimentID: Identifier) -> Bool {
+        guard case .restore(let assignments, _, _) = self else { return false }
+        return assignments[experimentID]?.source == .override
+    }
+
+    /// Whether the operation sets overrides that another database had.
+    var restoresOverrides: Bool {
+        guard case .restore(let assignments, _, _) = self else { return false }
+        return assignments.values.contains { $0.source == .override }
     }
 }
 
@@ -158,9 +177,12 @@ public protocol ProfileStore: AnyObject {
 
     /// Applies changes in order. A refused change does not affect the others.
     ///
-    /// - Parameter completion: called with a result for each change in order, when all are durable or have failed.
+    /// - Parameters:
+    ///   - author: as in ``submit(_:by:_:)-(ProfileChange,_,_)``
+    ///   - completion: called with a result for each change in order, when all are durable or have failed.
     func submit(
-        _ changes: [ProfileChange], _ completion: @escaping ([Result<ProfileChangeResult, StorageError>]) -> Void)
+        _ changes: [ProfileChange], by author: Author?,
+        _ completion: @escaping ([Result<ProfileChangeResult, StorageError>]) -> Void)
 }
 
 extension ProfileStore {
@@ -168,6 +190,14 @@ extension ProfileStore {
     @inlinable
     public func submit(_ change: ProfileChange, _ completion: @escaping Completion<ProfileChangeResult>) {
         submit(change, by: nil, completion)
+    }
+
+    /// Applies changes that are not recorded in the audit log.
+    @inlinable
+    public func submit(
+        _ changes: [ProfileChange], _ completion: @escaping ([Result<ProfileChangeResult, StorageError>]) -> Void
+    ) {
+        submit(changes, by: nil, completion)
     }
 }
 

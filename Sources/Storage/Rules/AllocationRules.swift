@@ -50,9 +50,10 @@ enum AllocationRules {
 
     /// When the user got the variation; `nil` if the profile does not have it.
     private static func assignmentTime(_ exposure: Exposure, _ records: UserRecords) -> Timestamp? {
-        guard case .present(let profile) = records.profile, let assignment = profile[exposure.experimentID],
-            assignment.variationID == exposure.variationID
-        else { return nil }
-        return assignment.assignedAt
+        guard case .present(let profile) = records.profile, let assignment = profile[exposure.experimentID] else {
+            return nil
+        }
+        return [assignment, assignment.layer?.beneath].lazy.compactMap { $0 }
+            .first { $0.variationID == exposure.variationID }?.assignedAt
     }
 }

@@ -38,30 +38,43 @@ extension AuditEntry {
 }
 
 extension AuditNote {
-    /// Describes an admin's change of a profile; `nil` for the changes that app servers make.
-    init?(_ change: ProfileChange, from former: ProfileRecord?, to profile: ProfileRecord?) {
+    /// Describes an admin's change of a profile; there are no notes of the changes that app servers make.
+    static func notes(
+        _ change: ProfileChange, from former: ProfileRecord?, to profile: ProfileRecord?
+    ) -> [AuditNote] {
+        func note(_ action: AuditAction, _ experimentID: Identifier) -> AuditNote {
+            AuditNote(
+                action, of: experimentID.string, userID: change.userID, before: describe(former?[experimentID]),
+                after: describe(profile?[experimentID]))
+        }
         switch change.operation {
-        case .override(let experimentID, _):
-            self.init(
-                .overrideSet, of: experimentID.string, userID: change.userID,
-                before: Self.describe(former?[experimentID]),
-                after: Self.describe(profile?[experimentID]))
+        case .override(let experimentID, _, _, _):
+            return [note(.overrideSet, experimentID)]
+        case .restore(let assignments, _, _):
+            return assignments.filter { $0.value.source == .override && former?[$0.key] != profile?[$0.key] }
+                .keys.sorted().map { note(.overrideSet, $0) }
         case .remove(let experimentID):
-            self.init(
-                .assignmentRemove, of: experimentID.string, userID: change.userID,
-                before: Self.describe(former?[experimentID]))
+            return [note(.assignmentRemove, experimentID)]
         case .erase:
-            self.init(.profileErase, of: "")
+            return [AuditNote(.profileErase, of: "")]
         case .eraseKeepingTotals:
-            self.init(.profileErase, of: "", after: ["keep_totals": true])
+            return [AuditNote(.profileErase, of: "", after: ["keep_totals": true])]
         case .replace, .save, .assign:
-            return nil
+            return []
         }
     }
 
-    /// Describes the merge of an anonymous user: the assignments of the account that it changed, before and after.
-    init(_ merge: ProfileMerge, from former: ProfileRecord?, to profile: ProfileRecord?) {
-        var (before, after) = (JSONObject(), JSONObject())
+    /// Describes the merge of an anonymous user: the assignments of the account that it changed, before and after, and
+    /// the overrides that ended with the anonymous user.
+    init(
+        _ merge: ProfileMerge, from former: ProfileRecord?, to profile: ProfileRecord?,
+        ending anonymous: ProfileRecord?
+    ) {
+        var (before, after, ended) = (JSONObject(), JSONObject(), JSONObject())
+        for entry in (anonymous ?? .empty).entries where entry.source == .override {
+            guard let experimentID = anonymous?.experimentID(of: entry) else { continue }
+            ended[experimentID.string] = Self.describe(anonymous?[experimentID])
+        }
         for entry in (profile ?? .empty).entries {
             let experimentID = profile?.experimentID(of: entry) ?? ""
             let assignments = (former?[experimentID], profile?[experimentID])
@@ -69,9 +82,11 @@ extension AuditNote {
             if assignments.0 != nil { before[experimentID.string] = Self.describe(assignments.0) }
             after[experimentID.string] = Self.describe(assignments.1)
         }
+        var lost = JSONObject()
+        if !before.isEmpty { lost["assignments"] = .object(before) }
+        if !ended.isEmpty { lost["overrides_of_from"] = .object(ended) }
         self.init(
-            .profileMerge, of: "", userID: merge.userID,
-            before: before.isEmpty ? .null : ["assignments": .object(before)],
+            .profileMerge, of: "", userID: merge.userID, before: lost.isEmpty ? .null : .object(lost),
             after: [
                 "from": .string(merge.anonymousID.string),
                 "on_conflict": merge.conflictRule == .keep ? "keep" : "replace",
@@ -81,7 +96,14 @@ extension AuditNote {
 
     private static func describe(_ assignment: Assignment?) -> JSONValue {
         guard let assignment else { return .null }
-        return ["variation_id": .string(assignment.variationID.string), "source": .string(assignment.source.name)]
+        var description = JSONObject()
+        description["variation_id"] = .string(assignment.variationID.string)
+        description["source"] = .string(assignment.source.name)
+        if assignment.source == .override {
+            if let reason = assignment.layer?.reason { description["reason"] = .string(reason) }
+            if let expiresAt = assignment.expiresAt { description["expires_at"] = .string(expiresAt.rfc3339) }
+        }
+        return .object(description)
     }
 
     /// Describes a forced variation, or with `nil` its removal.

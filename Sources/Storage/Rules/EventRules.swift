@@ -89,7 +89,9 @@ public enum EventRules {
 
     /// Whether an admin has chosen the variation, in the profile or for a test.
     static func isForced(_ exposure: Exposure, _ records: UserRecords) -> Bool {
-        if case .present(let profile) = records.profile, profile[exposure.experimentID]?.source == .override {
+        if case .present(let profile) = records.profile,
+            profile[exposure.experimentID]?.visible(at: exposure.happenedAt)?.source == .override
+        {
             return true
         }
         return records.forcedVariations.contains {

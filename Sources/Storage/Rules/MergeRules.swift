@@ -1,15 +1,16 @@
 import Bucketing
 
-/// The rules of merging an anonymous user into an account, as at login. Nothing is counted twice, and nothing is lost:
+/// The rules of merging an anonymous user into an account, as at login. Nothing is counted twice, and nothing is lost but
+/// what only an admin may give (``TakeoverRules``):
 ///
-/// - Assignments: where both have one, the ``ProfileMerge/conflictRule`` decides, except that an override wins over any
-///   other assignment. What the account takes over becomes ``Assignment/Source/merged``, keeps its `assignedAt`, and is
-///   renewed as by a save; an override stays an override.
+/// - Assignments: where both have one, the ``ProfileMerge/conflictRule`` decides. What the account takes over becomes
+///   ``Assignment/Source/merged``, keeps its `assignedAt`, and is renewed as by a save.
+/// - Overrides: the account's stay, over what the account takes over. The anonymous user's end.
 /// - Exposures: for each experiment the earlier one counts. Different variations mean that the user was exposed to
 ///   several.
 /// - Goal events: the account gets all, except those whose sender's id it has already.
 /// - Attributes: by the conflict rule, each independently.
-/// - Variations forced for a test: the account's win.
+/// - Variations forced for a test: the account's stay, the anonymous user's end.
 /// - Entries of the audit log about the anonymous user become the account's.
 /// - Sticky documents stay as they are: the SDKs that use them look for each attribute's own.
 ///
@@ -52,10 +53,10 @@ public struct MergeRules: Sendable {
         let mergedAttributes = Self.attributes(
             attributes.own, attributes.other, merge.conflictRule, defined: account.definedAttributes)
         if let mergedAttributes, mergedAttributes != attributes.own { account.write(.putAttributes(mergedAttributes)) }
-        Self.mergeForcedVariations(of: anonymous, into: &account)
         account.write(.takeOver(anonymous.userID))
         Self.mergeEvents(of: anonymous, into: &account, &tallies)
-        account.write(.recordAudit(AuditNote(merge, from: former, to: profile), author))
+        let note = AuditNote(merge, from: former, to: profile, ending: storedAnonymous?.visible(at: now))
+        account.write(.recordAudit(note, author))
         if storedAnonymous != nil { anonymous.write(.deleteProfile(replacing: storedAnonymous)) }
         anonymous.write(.eraseOtherRecords)
         return ProfileMergeResult(
@@ -71,7 +72,7 @@ public struct MergeRules: Sendable {
         return first && second
     }
 
-    // MARK: Assignments, attributes, forced variations
+    // MARK: Assignments, attributes
 
     /// - Parameters: without what has expired.
     private func profile(
@@ -80,9 +81,9 @@ public struct MergeRules: Sendable {
         guard let anonymous else { return account }
         var draft = ProfileDraft(account, at: now, room: anonymous.count)
         for entry in anonymous.entries {
-            let other = anonymous.assignment(of: entry)
-            draft.update(anonymous.experimentID(of: entry)) { assignment in
-                if let own = assignment, !Self.wins(other, over: own, rule) { return }
+            guard let other = TakeoverRules.assignment(anonymous.assignment(of: entry)) else { continue }
+            draft.updateBeneath(anonymous.experimentID(of: entry)) { assignment, _ in
+                if let own = assignment, rule == .keep || own.variationID == other.variationID { return }
                 assignment = profiles.takenOver(other, at: now)
             }
         }
@@ -91,14 +92,6 @@ public struct MergeRules: Sendable {
             throw .tooManyAssignments(limit: profiles.assignmentLimit)
         }
         return merged
-    }
-
-    private static func wins(_ other: Assignment, over own: Assignment, _ rule: ProfileChange.ConflictRule) -> Bool {
-        switch (other.source == .override, own.source == .override) {
-        case (true, false): true
-        case (false, true): false
-        case (true, true), (false, false): rule == .replace && other.variationID != own.variationID
-        }
     }
 
     /// - Parameter defined: the schema's attributes. Values of a deleted one must not move to a user from whom they
@@ -116,19 +109,6 @@ public struct MergeRules: Sendable {
         return updates.isEmpty ? account : (account ?? .empty).applying(updates) { _ in }
     }
 
-    private static func mergeForcedVariations(of anonymous: UserRecords, into account: inout UserRecords) {
-        for variation in anonymous.forcedVariations {
-            let isOwn = account.forcedVariations.contains {
-                $0.sdkKey == variation.sdkKey && $0.experimentKey == variation.experimentKey
-            }
-            guard !isOwn else { continue }
-            var taken = variation
-            taken.userID = account.userID
-            account.forcedVariations.append(taken)
-            account.write(.putForcedVariation(taken))
-        }
-    }
-
     // MARK: Exposures and goal events
 
     private static func canMergeEvents(_ account: inout UserRecords, _ anonymous: inout UserRecords) -> Bool {
@@ -142,7 +122,7 @@ public struct MergeRules: Sendable {
 
     /// Removes both users from the tallies and adds the merged one.
     ///
-    /// - Parameter account: has the merged profile and forced variations.
+    /// - Parameter account: has the merged profile.
     private static func mergeEvents(
         of anonymous: UserRecords, into account: inout UserRecords, _ tallies: inout TallyChanges
     ) {

@@ -4,7 +4,8 @@ import Bucketing
 public struct ProfileRules: Sendable {
     /// The maximum number of assignments in a profile.
     public var assignmentLimit: Int
-    /// The lifetime of an assignment since it was last saved; `nil` means forever. Overrides never expire.
+    /// The lifetime of an assignment since it was last saved; `nil` means forever. An override expires only if its admin
+    /// has said when.
     public var assignmentTTL: Duration?
 
     public init(assignmentLimit: Int = 1_000, assignmentTTL: Duration? = nil) {
@@ -14,14 +15,16 @@ public struct ProfileRules: Sendable {
 
     /// Applies one change if its condition holds. The switches below say what becomes of each kind of change.
     ///
-    /// - Parameter anonymous: the profile of ``ProfileChange/Operation/assign(_:decidedWith:beside:)``, if there is
-    ///   one.
+    /// - Parameters:
+    ///   - anonymous: the profile of ``ProfileChange/Operation/assign(_:decidedWith:beside:)``, if there is one.
+    ///   - author: who sets an override.
     /// - Throws: ``StorageError/conditionFailed``, ``StorageError/tooManyAssignments(limit:)``
     public func apply(
-        _ change: ProfileChange, to stored: ProfileRecord?, beside anonymous: ProfileRecord? = nil, at now: Timestamp
+        _ change: ProfileChange, to stored: ProfileRecord?, beside anonymous: ProfileRecord? = nil,
+        by author: String? = nil, at now: Timestamp
     ) throws(StorageError) -> ProfileOutcome {
         if let condition = change.condition, !condition(stored?.visible(at: now)) { throw .conditionFailed }
-        return try apply(change.operation, to: stored, beside: anonymous, at: now)
+        return try apply(change.operation, to: stored, beside: anonymous, by: author, at: now)
     }
 
     /// Applies one operation.
@@ -29,11 +32,15 @@ public struct ProfileRules: Sendable {
     /// An assignment that is saved again with the same variation keeps its source and `assignedAt`. If assignments
     /// expire, it is renewed (`updatedAt`, `expiresAt`); otherwise it stays as it is and nothing is written.
     ///
+    /// An override is a layer. Saves change the assignment beneath, as if there were no override. Only a save of the
+    /// override's own variation says nothing about the assignment beneath: clients send back what they were shown. While
+    /// there is an override nothing is decided, so that decisions change nothing.
+    ///
     /// - Parameter stored: the stored record, including expired entries.
     /// - Throws: ``StorageError/tooManyAssignments(limit:)`` if the change makes the profile exceed the limit.
     public func apply(
         _ operation: ProfileChange.Operation, to stored: ProfileRecord?, beside anonymous: ProfileRecord? = nil,
-        at now: Timestamp
+        by author: String? = nil, at now: Timestamp
     ) throws(StorageError) -> ProfileOutcome {
         let before = stored?.visible(at: now)
         if operation.isErasure {
@@ -43,7 +50,7 @@ public struct ProfileRules: Sendable {
         let maximum = max(assignmentLimit, before?.count ?? 0)
         guard operation.minimumAssignments <= maximum else { throw .tooManyAssignments(limit: assignmentLimit) }
         var draft = ProfileDraft(before, at: now, room: operation.maximumNewAssignments)
-        edit(&draft, operation, beside: anonymous?.visible(at: now), at: now)
+        edit(&draft, operation, beside: anonymous?.visible(at: now), by: author, at: now)
         guard before != nil || !draft.isEmpty || operation.makesEmptyProfile else {
             return ProfileOutcome(
                 result: ProfileChangeResult(existed: false, changed: false, profile: nil), effect: .none)
@@ -61,26 +68,36 @@ public struct ProfileRules: Sendable {
 
     private func edit(
         _ draft: inout ProfileDraft, _ operation: ProfileChange.Operation, beside anonymous: ProfileRecord?,
-        at now: Timestamp
+        by author: String?, at now: Timestamp
     ) {
         switch operation {
         case .replace(let map):
-            draft.removeAll { experimentID, assignment in
-                assignment.source != .override && !map.contains(experimentID)
-            }
+            draft.removeBeneath { !map.contains($0) }
             save(map, onConflict: .replace, in: &draft, at: now)
         case .save(let map, let rule):
+            save(map, onConflict: rule, in: &draft, at: now)
+        case .restore(let assignments, let map, let rule):
+            for (experimentID, assignment) in assignments.sorted(by: { $0.key < $1.key }) {
+                restore(assignment, in: experimentID, onConflict: rule, in: &draft, at: now)
+            }
             save(map, onConflict: rule, in: &draft, at: now)
         case .assign(let proposals, _, _):
             for proposal in proposals {
                 assign(proposal, in: &draft, beside: anonymous, at: now)
             }
-        case .override(let experimentID, let variationID):
-            override(experimentID, with: variationID, in: &draft, at: now)
+        case .override(let experimentID, let variationID, let reason, let expiresAt):
+            draft.update(experimentID) { assignment in
+                let new = Assignment(
+                    variationID: variationID, source: .override,
+                    assignedAt: assignment?.variationID == variationID ? assignment?.assignedAt ?? now : now,
+                    updatedAt: now, expiresAt: expiresAt,
+                    layer: OverrideLayer(author: author, reason: reason, beneath: assignment?.withoutOverride))
+                if !Self.isRepeated(new, of: assignment) { assignment = new }
+            }
         case .remove(let experimentID):
-            draft.update(experimentID) { $0 = nil }
+            draft.update(experimentID) { $0 = $0?.layer?.beneath }
         case .erase, .eraseKeepingTotals:
-            draft.removeAll { _, _ in true }
+            draft = ProfileDraft(nil, at: now)
         }
     }
 
@@ -91,13 +108,13 @@ public struct ProfileRules: Sendable {
         // The entries are in order, so that those of a new profile are appended instead of inserted.
         for entry in map.entries {
             let variationID = entry.variationID
-            draft.update(entry.experimentID) { assignment in
+            draft.updateBeneath(entry.experimentID) { assignment, override in
+                let isShown = override?.variationID == variationID
                 guard let stored = assignment else {
-                    assignment = new(variationID, .saved, at: now)
+                    if !isShown { assignment = new(variationID, .saved, at: now) }
                     return
                 }
-                if stored.source == .override { return }
-                if stored.variationID != variationID {
+                if stored.variationID != variationID, !isShown {
                     if rule == .replace { assignment = new(variationID, .saved, at: now) }
                 } else if stored.expiresAt != nil || assignmentTTL != nil {
                     assignment?.updatedAt = now
@@ -116,8 +133,8 @@ public struct ProfileRules: Sendable {
                 guard stored.source != .override, stored.variationID == proposal.replacing,
                     stored.variationID != proposal.variationID
                 else { return }
-            } else if let other = anonymous?[proposal.experimentID],
-                other.source == .override || other.variationID != proposal.replacing
+            } else if let other = anonymous?[proposal.experimentID].flatMap(TakeoverRules.assignment),
+                other.variationID != proposal.replacing
             {
                 // The present assignment of the anonymous user wins over the earlier decision.
                 assignment = takenOver(other, at: now)
@@ -130,23 +147,32 @@ public struct ProfileRules: Sendable {
 
     /// Returns another user's assignment as it is stored in a profile that takes it over, which counts as saving it.
     func takenOver(_ other: Assignment, at now: Timestamp) -> Assignment {
-        let isOverride = other.source == .override
-        return Assignment(
-            variationID: other.variationID, source: isOverride ? .override : .merged, assignedAt: other.assignedAt,
-            updatedAt: now, expiresAt: isOverride ? nil : expiry(from: now))
+        Assignment(
+            variationID: other.variationID, source: .merged, assignedAt: other.assignedAt, updatedAt: now,
+            expiresAt: expiry(from: now))
     }
 
-    private func override(
-        _ experimentID: Identifier, with variationID: Identifier, in draft: inout ProfileDraft, at now: Timestamp
+    /// Whether an override says the same as the one that is stored; who says it does not matter.
+    private static func isRepeated(_ override: Assignment, of stored: Assignment?) -> Bool {
+        stored?.source == .override && stored?.variationID == override.variationID
+            && stored?.expiresAt == override.expiresAt && stored?.layer?.reason == override.layer?.reason
+    }
+
+    /// The conflict rule decides of the override and of the assignment beneath independently.
+    private func restore(
+        _ restored: Assignment, in experimentID: Identifier, onConflict rule: ProfileChange.ConflictRule,
+        in draft: inout ProfileDraft, at now: Timestamp
     ) {
+        guard let restored = restored.visible(at: now) else { return }
+        func chosen(_ stored: Assignment?, _ restored: Assignment?) -> Assignment? {
+            rule == .replace ? restored ?? stored : stored ?? restored
+        }
+        func override(_ assignment: Assignment?) -> Assignment? {
+            assignment?.source == .override ? assignment : nil
+        }
         draft.update(experimentID) { assignment in
-            let stored = assignment
-            let stays = stored?.variationID == variationID
-            if stays, stored?.source == .override { return }
-            assignment = Assignment(
-                variationID: variationID, source: .override, assignedAt: stays ? stored?.assignedAt ?? now : now,
-                updatedAt: now, expiresAt: nil
-            )
+            let beneath = chosen(assignment?.withoutOverride, restored.withoutOverride)
+            assignment = chosen(override(assignment), override(restored))?.covering(beneath) ?? beneath
         }
     }
 
@@ -168,7 +194,7 @@ extension ProfileChange.Operation {
     /// them.
     fileprivate var minimumAssignments: Int {
         switch self {
-        case .replace(let map), .save(let map, _): map.entries.count
+        case .replace(let map), .save(let map, _), .restore(_, let map, _): map.entries.count
         case .assign, .override, .remove, .erase, .eraseKeepingTotals: 0
         }
     }
@@ -176,6 +202,7 @@ extension ProfileChange.Operation {
     fileprivate var maximumNewAssignments: Int {
         switch self {
         case .replace(let map), .save(let map, _): map.entries.count
+        case .restore(let assignments, let map, _): assignments.count + map.entries.count
         case .assign(let proposals, _, _): proposals.count
         case .override: 1
         case .remove, .erase, .eraseKeepingTotals: 0
@@ -186,7 +213,7 @@ extension ProfileChange.Operation {
     fileprivate var makesEmptyProfile: Bool {
         switch self {
         case .replace, .save: true
-        case .assign, .override, .remove, .erase, .eraseKeepingTotals: false
+        case .restore, .assign, .override, .remove, .erase, .eraseKeepingTotals: false
         }
     }
 }
@@ -207,9 +234,16 @@ struct ProfileDraft {
     init(_ record: ProfileRecord?, at now: Timestamp, room: Int = 0) {
         entries.reserveCapacity((record?.count ?? 0) + room)
         guard let record else { return }
-        for entry in record.entries where entry.expiresAt.map({ $0 > now }) ?? true {
-            entries.append(
-                Entry(experimentID: record.experimentID(of: entry), assignment: record.assignment(of: entry)))
+        for entry in record.entries {
+            let assignment: Assignment?
+            if entry.layer.isEmpty {
+                let isPresent = entry.expiresAt.map { $0 > now } ?? true
+                assignment = isPresent ? record.assignment(of: entry) : nil
+            } else {
+                assignment = record.assignment(of: entry).visible(at: now)
+            }
+            guard let assignment else { continue }
+            entries.append(Entry(experimentID: record.experimentID(of: entry), assignment: assignment))
         }
     }
 
@@ -241,8 +275,26 @@ struct ProfileDraft {
         }
     }
 
-    mutating func removeAll(where isGone: (Identifier, Assignment) -> Bool) {
-        entries.removeAll { isGone($0.experimentID, $0.assignment) }
+    /// Passes the assignment in an experiment without the override that covers it, and the override, if there is one, to
+    /// a closure, which may change, set or remove the assignment.
+    mutating func updateBeneath(
+        _ experimentID: Identifier, _ change: (_ assignment: inout Assignment?, _ override: Assignment?) -> Void
+    ) {
+        update(experimentID) { assignment in
+            guard let override = assignment, override.source == .override else { return change(&assignment, nil) }
+            var beneath = override.layer?.beneath
+            change(&beneath, override)
+            assignment = override.covering(beneath)
+        }
+    }
+
+    /// Removes assignments by their experiments. Overrides stay, without the assignment beneath.
+    mutating func removeBeneath(where isGone: (Identifier) -> Bool) {
+        entries.removeAll { $0.assignment.source != .override && isGone($0.experimentID) }
+        for index in entries.indices where entries[index].assignment.layer?.beneath != nil {
+            guard isGone(entries[index].experimentID) else { continue }
+            entries[index].assignment = entries[index].assignment.covering(nil)
+        }
     }
 
     /// The index of the experiment, or where to insert it.

@@ -24,7 +24,7 @@ public struct StoreRules: Sendable {
         let excluded = Self.excluded(by: change.operation, records)
         guard EventRules.canExclude(excluded, &records) else { return nil }
         let stored = try Self.storedProfile(for: change.operation, records)
-        let outcome = try profiles.apply(change, to: stored, at: now)
+        let outcome = try profiles.apply(change, to: stored, by: author?.name, at: now)
         switch outcome.effect {
         case .none: break
         case .put(let record): records.write(.putProfile(record, replacing: stored))
@@ -36,15 +36,15 @@ public struct StoreRules: Sendable {
             let isEmpty = records.forcedVariations.isEmpty && records.exposures.isEmpty && !records.hasOtherRecords
             if !isEmpty { records.write(.eraseOtherRecords) }
             if records.hasStickyDocuments { records.write(.eraseStickyDocuments) }
-        case .override:
+        case .override, .restore:
             for stored in excluded { EventRules.exclude(stored, in: &records, &tallies) }
         case .replace, .save, .assign, .remove: break
         }
         // An erasure may have an effect that no profile shows, such as on a forced variation.
-        if let author, !records.writes.isEmpty,
-            let note = AuditNote(change, from: stored?.visible(at: now), to: outcome.result.profile)
-        {
-            records.write(.recordAudit(note, author))
+        if let author, !records.writes.isEmpty {
+            for note in AuditNote.notes(change, from: stored?.visible(at: now), to: outcome.result.profile) {
+                records.write(.recordAudit(note, author))
+            }
         }
         return outcome.result
     }
@@ -53,7 +53,8 @@ public struct StoreRules: Sendable {
         switch operation {
         case .erase, .eraseKeepingTotals:
             [.profile, .forcedVariations, .exposures, .otherRecords, .stickyDocuments]
-        case .override(let experimentID, _): [.profile, .exposure(experimentID: experimentID)]
+        case .override(let experimentID, _, _, _): [.profile, .exposure(experimentID: experimentID)]
+        case .restore: [.profile, .exposures]
         case .replace, .save, .assign, .remove: [.profile]
         }
     }
@@ -62,7 +63,8 @@ public struct StoreRules: Sendable {
     private static func excluded(by operation: ProfileChange.Operation, _ records: UserRecords) -> [StoredExposure] {
         switch operation {
         case .erase: records.exposures
-        case .override(let experimentID, _): records.exposure(to: experimentID).map { [$0] } ?? []
+        case .override(let experimentID, _, _, _): records.exposure(to: experimentID).map { [$0] } ?? []
+        case .restore: records.exposures.filter { operation.restoresOverride(in: $0.exposure.experimentID) }
         case .replace, .save, .assign, .remove, .eraseKeepingTotals: []
         }
     }
@@ -140,6 +142,7 @@ extension ProfileChange {
     public var concernsProfileOnly: Bool {
         switch operation {
         case .replace, .save, .assign: true
+        case .restore: !operation.restoresOverrides
         case .override, .remove, .erase, .eraseKeepingTotals: false
         }
     }

@@ -49,7 +49,7 @@ final class Retention: @unchecked Sendable {
             // Readiness and metrics report a failure; the next sweep tries again.
             guard case .success(let (expired, old)) = result else { return done(false) }
             writer.countDeleted(expiredAssignments: expired.assignments, auditEntries: old)
-            done(expired.found == batch && expired.assignments > 0 || old == batch)
+            done(expired.found == batch && expired.records > 0 || old == batch)
         }
     }
 
@@ -64,9 +64,9 @@ final class Retention: @unchecked Sendable {
 
     private static func deleteExpired(
         at now: Timestamp, limit: Int, in transaction: WriteTransaction
-    ) throws(SQLiteError) -> (found: Int, assignments: Int) {
+    ) throws(SQLiteError) -> (found: Int, records: Int, assignments: Int) {
         let rows = try ProfileRows.expired(at: now, limit: limit, on: transaction.connection)
-        var assignments = 0
+        var (records, assignments) = (0, 0)
         for (userID, bytes) in rows {
             // A damaged profile stays, so that reading it reports the damage.
             guard let record = try? ProfileRecord(checking: bytes) else { continue }
@@ -76,9 +76,10 @@ final class Retention: @unchecked Sendable {
             } else {
                 try transaction.deleteProfile(of: userID, replacing: record)
             }
+            records += 1
             assignments += record.count - (rest?.count ?? 0)
         }
-        return (rows.count, assignments)
+        return (rows.count, records, assignments)
     }
 }
 

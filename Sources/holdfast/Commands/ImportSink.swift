@@ -93,7 +93,7 @@ final class ImportedProfiles: ImportSink {
         places.wait()
         let lines = group.map(\.line)
         session.run { [changes = group.map(\.change), outcome, places] session in
-            session.submit(changes) { results in
+            session.submit(changes, by: .processUser) { results in
                 outcome.withLock { outcome in
                     for (line, result) in zip(lines, results) { outcome.count(result, of: line) }
                 }
@@ -173,7 +173,9 @@ final class ImportPreview: ImportSink {
             progress.add(1)
             let visible = stored?.visible(at: now)
             for entry in profile.assignments.entries {
-                count(entry, visible?[entry.experimentID], of: profile.userID, line: line)
+                count(
+                    entry, visible?[entry.experimentID], isOverride: profile.restoresOverride(in: entry.experimentID),
+                    of: profile.userID, line: line)
             }
         } catch {
             guard error.concernsOneUser else {
@@ -185,7 +187,7 @@ final class ImportPreview: ImportSink {
     }
 
     private func count(
-        _ entry: ExperimentBucketMap.Entry, _ stored: Assignment?, of userID: Identifier, line: Int
+        _ entry: ExperimentBucketMap.Entry, _ stored: Assignment?, isOverride: Bool, of userID: Identifier, line: Int
     ) {
         guard let stored else {
             counts.new += 1
@@ -193,7 +195,7 @@ final class ImportPreview: ImportSink {
         }
         if stored.variationID == entry.variationID {
             counts.unchanged += 1
-        } else if stored.source == .override {
+        } else if stored.source == .override, !isOverride {
             counts.overrides += 1
         } else if rule == .keep {
             counts.kept += 1

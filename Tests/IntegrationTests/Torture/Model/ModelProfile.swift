@@ -14,12 +14,23 @@ struct ModelProfile: Hashable, Sendable {
         var expiry: ClosedRange<UInt64>?
     }
 
+    /// What is beneath an override is an entry of its own, under this name.
+    static func beneath(_ experiment: String) -> String { "beneath " + experiment }
+
     static let absent = ModelProfile(exists: false)
 
     var exists = true
     var entries: [String: Entry] = [:]
 
-    var variations: [String: String] { entries.mapValues(\.variation) }
+    /// What is seen of the profile.
+    var shown: [String: Entry] { entries.filter { !$0.key.hasPrefix(Self.beneath("")) } }
+
+    var variations: [String: String] { shown.mapValues(\.variation) }
+
+    /// The name under which the assignment of an experiment is kept: beneath an override, if there is one.
+    func place(of experiment: String) -> String {
+        entries[experiment]?.source == .override ? Self.beneath(experiment) : experiment
+    }
 
     /// All that may be left of the profile for one who looks during this time.
     func afterExpiry(during time: ClosedRange<UInt64>) -> [ModelProfile] {

@@ -65,30 +65,32 @@ struct ProfileModel: Sendable {
         }
     }
 
-    /// The account's assignments win, except over an override.
+    /// The account's assignments win. Overrides stay where they are.
     private func merged(
         _ other: ModelProfile, into account: ModelProfile, _ time: ClosedRange<UInt64>
     ) -> ModelProfile {
         guard other.exists else { return account }
         var after = account
         after.exists = true
-        for (experiment, entry) in other.entries {
-            if let own = account.entries[experiment], own.source == .override || entry.source != .override { continue }
-            after.entries[experiment] = taken(entry, time)
+        for experiment in other.shown.keys {
+            let place = account.place(of: experiment)
+            guard account.entries[place] == nil, let entry = other.entries[other.place(of: experiment)] else {
+                continue
+            }
+            after.entries[place] = taken(entry, time)
         }
         return after
     }
 
     private func taken(_ entry: ModelProfile.Entry, _ time: ClosedRange<UInt64>) -> ModelProfile.Entry {
-        entry.source == .override
-            ? entry : .init(variation: entry.variation, source: .merged, expiry: expiry(from: time))
+        .init(variation: entry.variation, source: .merged, expiry: expiry(from: time))
     }
 
     private func assigned(
         _ experiment: String, among variations: [String], beside other: ModelProfile, on before: ModelProfile,
         _ time: ClosedRange<UInt64>
     ) -> [ModelProfile] {
-        guard before.entries[experiment] == nil, let entry = other.entries[experiment] else {
+        guard before.entries[experiment] == nil, let entry = other.entries[other.place(of: experiment)] else {
             return assigned(experiment, among: variations, lasting: variations, on: before, time)
         }
         var after = before
@@ -110,13 +112,18 @@ struct ProfileModel: Sendable {
             if case .keep = operation { keeps = true }
             save(map, keeps: keeps, in: &after, time)
         case .put(let map):
-            after.entries = after.entries.filter { $0.value.source == .override || map[$0.key] != nil }
+            for experiment in before.shown.keys where map[experiment] == nil {
+                after.entries[before.place(of: experiment)] = nil
+            }
             save(map, keeps: false, in: &after, time)
         case .override(let experiment, let variation):
             after.exists = true
+            if let covered = before.entries[experiment], covered.source != .override {
+                after.entries[ModelProfile.beneath(experiment)] = covered
+            }
             after.entries[experiment] = .init(variation: variation, source: .override, expiry: nil)
         case .remove(let experiment):
-            after.entries[experiment] = nil
+            after.entries[experiment] = after.entries.removeValue(forKey: ModelProfile.beneath(experiment))
         case .erase:
             after = .absent
         case .assign(let experiment, let variations, let lasting):
@@ -132,12 +139,17 @@ struct ProfileModel: Sendable {
     ) {
         profile.exists = true
         for (experiment, variation) in map {
-            let stored = profile.entries[experiment]
-            if stored?.source == .override { continue }
+            let place = profile.place(of: experiment)
+            let stored = profile.entries[place]
+            // Whoever sends back an override says only that what is beneath is still in use.
+            if place != experiment, profile.entries[experiment]?.variation == variation {
+                profile.entries[place]?.expiry = expiry(from: time)
+                continue
+            }
             if let stored, stored.variation != variation, keeps { continue }
             // Saved again with the same variation, it lives longer and came from where it came from.
             let source = stored?.variation == variation ? stored?.source ?? .saved : .saved
-            profile.entries[experiment] = .init(variation: variation, source: source, expiry: expiry(from: time))
+            profile.entries[place] = .init(variation: variation, source: source, expiry: expiry(from: time))
         }
     }
 
@@ -178,7 +190,7 @@ struct ProfileModel: Sendable {
         case .detail(nil):
             !after.exists
         case .detail(let detail?):
-            after.exists && after.entries.mapValues { .init(variation: $0.variation, source: $0.source) } == detail
+            after.exists && after.shown.mapValues { .init(variation: $0.variation, source: $0.source) } == detail
         case .variation(let variation):
             switch operation {
             case .assign(let experiment, let variations, let lasting):
@@ -195,7 +207,7 @@ struct ProfileModel: Sendable {
         case .refusal:
             true
         case .removal(let found):
-            before.variations != after.variations ? found : !found
+            before.entries != after.entries ? found : !found
         }
     }
 }
