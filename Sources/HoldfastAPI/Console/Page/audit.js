@@ -47,7 +47,7 @@ const instant = text => text ? new Date(text).toISOString() : null;
 
 /// `experiments` are the ones whose keys are shown instead of their ids.
 export const entryList = (entries, experiments) => h("ul.entries", entries.map(entry => h("li",
-	h("div.entry", h("span", h("strong", entry.author), " ", inWords(entry.action), " ", targetOf(entry, experiments), entry.user_id !== null && [" for ", link(to("users", entry.user_id), entry.user_id)]),
+	h("div.entry", h("span", h("strong", entry.author), " ", inWords(entry.action), " ", targetOf(entry, experiments), entry.user_id !== null && [" for ", link(to("users", entry.user_id), entry.user_id)], entry.after?.reason && `: “${entry.after.reason}”`),
 		h("span.faint", moment(entry.recorded_at))),
 	(entry.before ?? entry.after) !== null && lazily("Before and after", () => [sideBySide(entry.before, entry.after), h("p.note", exactTime(entry.recorded_at), " · request ", code(entry.request_id ?? "–"))]))));
 

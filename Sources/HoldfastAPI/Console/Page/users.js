@@ -67,7 +67,7 @@ function assignmentTable(context, id, state, refresh) {
 	const columns = [
 		["Experiment", r => r.experiment ? h("a.name", { href: to("experiments", r.experiment.key) }, r.experiment.key) : h("span", h("span.name", r.id), h("span.faint.small", " not in the datafile")), "wide"],
 		["Has", r => r.assignment ? h("strong", { title: r.assignment.variation_id }, variationName(r)) : h("span.faint", "nothing")],
-		["Source", r => r.assignment ? badge(r.assignment.source, r.assignment.source === "override" ? "warn" : "") : dash()],
+		["Source", r => r.assignment ? [badge(r.assignment.source, r.assignment.source === "override" ? "warn" : ""), originOf(r)] : dash()],
 		["Since", r => r.assignment ? moment(r.assignment.assigned_at) : dash()],
 		["Expires", r => !r.assignment ? dash() : r.assignment.expires_at ? moment(r.assignment.expires_at) : h("span.faint", "never")],
 		["Would get now", r => answerCell(r)],
@@ -94,6 +94,13 @@ function assignmentTable(context, id, state, refresh) {
 	};
 	draw(search);
 	return [rows.length > 25 && h("div.filters", searchField("Search the user’s experiments", search, text => { context.setQuery({ search: text }); draw(text); })), content];
+}
+
+/// Who set an override, why, and what it covers.
+function originOf({ experiment, assignment: { author, reason, beneath } }) {
+	const covered = beneath && (experiment?.variations.find(v => v.id === beneath.variation_id)?.key ?? beneath.variation_id);
+	const parts = [author && `by ${author}`, reason && `“${reason}”`, covered && `over ${covered}`].filter(Boolean);
+	return parts.length > 0 && h("div.faint.small", parts.join(", "));
 }
 
 const variationName = row => row.experiment?.variations.find(v => v.id === row.assignment.variation_id)?.key ?? (row.experiment ? "a removed variation" : row.assignment.variation_id);
@@ -146,18 +153,22 @@ async function override(id, row) {
 	const options = experiment ? experiment.variations.map(v => [v.id, v.key]) : [];
 	const input = experiment ? select(options, row.assignment?.variation_id ?? options[0]?.[0]) : h("input", { required: true, value: row.assignment?.variation_id ?? "" });
 	const choice = field("Variation", input, { pointer: "/variation_id" });
+	const reason = field("Reason", h("input"), { hint: "Optional; for the audit log and for whoever looks at the user.", pointer: "/reason" });
+	const end = field("Until", h("input", { type: "datetime-local" }), { hint: "Optional; otherwise until an admin removes the override.", pointer: "/expires_at" });
 	const name = experiment?.key ?? row.id;
+	const body = () => ({ variation_id: input.value, reason: reason.input.value.trim() || null, expires_at: end.input.value ? new Date(end.input.value).toISOString() : null });
 	return confirm(`Override ${name} for ${id}?`,
-		h("p", "The user gets this variation from now on, whatever apps save, until an admin removes the override. They no longer count in the results."), {
-			label: "Override", fields: [choice],
-			done: ({ data }) => `${id} now has ${data.variation_key ?? data.variation_id} in ${name}.`, action: () => api.call("PUT", experimentPath(id, name), { body: { variation_id: input.value }, sdkKey: experiment?.sdk_key }),
+		h("p", "The user gets this variation from now on, whatever apps save. Then they get back what they had. They no longer count in the results."), {
+			label: "Override", fields: [choice, reason, end],
+			done: ({ data }) => `${id} now has ${data.variation_key ?? data.variation_id} in ${name}.`, action: () => api.call("PUT", experimentPath(id, name), { body: body(), sdkKey: experiment?.sdk_key }),
 		});
 }
 
 async function remove(id, row) {
 	const name = row.experiment?.key ?? row.id;
 	return confirm(`Remove ${variationName(row)} from ${id}?`,
-		h("p", `The assignment in ${name} is deleted. At the next decision the user gets a variation by their hash again, if the experiment runs and its audience includes them.`), {
+		h("p", row.assignment.beneath ? `The override in ${name} is removed, and the user has again what it covers.`
+			: `The assignment in ${name} is deleted. At the next decision the user gets a variation by their hash again, if the experiment runs and its audience includes them.`), {
 			label: "Remove", danger: true, done: () => `Removed the assignment of ${id} in ${name}.`, action: () => api.call("DELETE", experimentPath(id, name), { sdkKey: row.experiment?.sdk_key }),
 		});
 }
