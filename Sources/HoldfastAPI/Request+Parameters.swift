@@ -38,7 +38,8 @@ extension Request {
             guard known.contains(item.name) else {
                 let list = known.sorted().map { "`\($0)`" }.joined(separator: ", ")
                 let names = known.isEmpty ? "" : " but \(list)"
-                throw CoreError(.invalid, "the query must have no parameters\(names); got `\(item.name)`")
+                let hint = Spelling.nearest(to: item.name, among: known).map { "; did you mean `\($0)`?" } ?? ""
+                throw CoreError(.invalid, "the query must have no parameters\(names); got `\(item.name)`\(hint)")
             }
             guard values.updateValue(item.value, forKey: item.name) == nil else {
                 throw CoreError(.invalid, "a query parameter must occur once; got `\(item.name)` twice")

@@ -22,12 +22,17 @@ extension WireProtocol {
     var pathPrefixes: [String] { [] }
 
     func credential(of request: borrowing Request) -> Substring? {
-        request.field("authorization").flatMap(bearerSecret)
+        tokenSecret(authorization: request.field("authorization"), apiKey: request.field("x-api-key"))
     }
 
     func response(to error: any Error) -> Response {
         Problem(error).response
     }
+}
+
+/// Returns the secret of a bearer token, or else of `X-API-Key`, which is all that some clients can send.
+func tokenSecret(authorization: String?, apiKey: String?) -> Substring? {
+    authorization.flatMap(bearerSecret) ?? apiKey.flatMap { $0.isEmpty ? nil : $0[...] }
 }
 
 /// Returns the secret of an `Authorization` field with a bearer token (RFC 6750 §2.1). The name of the scheme is

@@ -1,3 +1,4 @@
+public import Bucketing
 public import JSON
 public import Storage
 
@@ -66,6 +67,21 @@ public struct CoreError: Error, Sendable {
     /// Describes a name that has no definition here.
     public static func undefined(_ detail: String, at pointer: JSONPointer? = nil) -> CoreError {
         CoreError(.notFound, detail, at: pointer, concernsDefinitions: true)
+    }
+
+    /// Describes an experiment that a datafile does not have, with the key that was probably meant.
+    public static func undefinedExperiment(
+        _ name: Identifier, in datafile: Datafile, at pointer: JSONPointer? = nil
+    ) -> CoreError {
+        // Of an array, each element would be compared with all names.
+        let isInArray = pointer.map { $0.string.utf8.count { $0 == UInt8(ascii: "/") } > 1 } ?? false
+        let hint = isInArray ? "" : Spelling.hint(for: name, among: datafile.experiments.lazy.map(\.key))
+        return undefined("no experiment has the key or id '\(name)'\(hint)", at: pointer)
+    }
+
+    /// Describes a flag that a datafile does not have, with the key that was probably meant.
+    public static func undefinedFlag(_ key: Identifier, in datafile: Datafile) -> CoreError {
+        undefined("no flag has the key '\(key)'" + Spelling.hint(for: key, among: datafile.flags.lazy.map(\.key)))
     }
 
     /// Describes an operation that the store did not perform. The cause is left to the log and to readiness, because

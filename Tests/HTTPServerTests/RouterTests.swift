@@ -67,7 +67,7 @@ import Testing
                     PercentDecoding.decode(bytes[slice: parameters[$0]]) ?? "not UTF-8"
                 }
                 return .route(router.routes[route].pattern, values)
-            case .methodNotAllowed(let allowed, _):
+            case .methodNotAllowed(let allowed, _, _):
                 #expect(Set(allowed).count == allowed.count)
                 return .notAllowed(Set(allowed.map(\.name.description)))
             case .notFound:

@@ -51,6 +51,35 @@ import Testing
         #expect(try status(route, "") == 401)
     }
 
+    @Test(arguments: [
+        ("GET", "/v1/profiles/ada"), ("POST", "/ups/lookup"), ("POST", "/v1/decide"), ("GET", "/v1/config"),
+        ("POST", "/ofrep/v1/evaluate/flags"), ("POST", "/get_evaluations"), ("GET", "/datafiles/default.json"),
+        ("POST", "/sdk/v1/events"), ("GET", "/metrics"),
+    ])
+    func `Every protocol takes the secret in X-API-Key, too`(method: String, target: String) throws {
+        #expect(try server.request(method, target, "{}").status == 401)
+        #expect(try server.request(method, target, "{}", fields: ["X-API-Key: "]).status == 401)
+        let unknown = try server.request(method, target, "{}", fields: ["X-API-Key: nobody-has-this-secret"])
+        #expect([401, 403].contains(unknown.status))
+        let known = try server.request(method, target, "{}", fields: ["X-API-Key: write-secret-0123456789"])
+        #expect(![401, 403].contains(known.status), "\(known.text)")
+    }
+
+    // An operation that is admitted lacks the SDK key: 400.
+    @Test func `An operation of a batch has the key of the batch, or its own`() throws {
+        func statuses(_ headers: String) throws -> [Double?]? {
+            let operation =
+                #"{"operationID":"1","method":"GET","url":"/v1/config","headers":{\#(headers)}}"#
+            return try server.request(
+                "POST", "/v1/batch", #"{"operations":[\#(operation)]}"#,
+                fields: ["X-API-Key: write-secret-0123456789", "Content-Type: application/json"]
+            )["response"].array?.map { $0["status"].double }
+        }
+        #expect(try statuses("") == [400])
+        #expect(try statuses(#""X-API-Key":"nobody-has-this-secret""#) == [401])
+        #expect(try statuses(#""X-API-Key":"read-secret-0123456789""#) == [400])
+    }
+
     @Test func `A refusal says how to ask and not what the secret is`() throws {
         let unknown = try server.request("GET", "/v1/profiles/ada", token: "not-the-secret-of-anybody")
         #expect(unknown.status == 401)

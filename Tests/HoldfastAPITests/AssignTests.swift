@@ -20,10 +20,10 @@ import Testing
         #expect(Set(before.map { $0["variation_key"].string }) == ["control", "new"])
 
         #expect(try server.request("PUT", "/v1/experiments/checkout", AssignSamples.weights(0, 10_000)).status == 200)
-        #expect(try server.request("PUT", "/v1/experiments/checkout", #"{"status":"Paused"}"#).status == 200)
+        #expect(try server.request("PUT", "/v1/experiments/checkout", #"{"status":"paused"}"#).status == 200)
         let paused = try server.request("POST", "/v1/assign", AssignSamples.ask("user0"))
         #expect(paused["variation_id"].isNull)
-        #expect(try server.request("PUT", "/v1/experiments/checkout", #"{"status":"Running"}"#).status == 200)
+        #expect(try server.request("PUT", "/v1/experiments/checkout", #"{"status":"running"}"#).status == 200)
 
         for (user, former) in zip(users, before) {
             let now = try server.request("POST", "/v1/assign", AssignSamples.ask(user))
@@ -143,11 +143,10 @@ import Testing
         (#"{"variations":[{"key":"a","wieght":1}]}"#, "/variations/0/wieght"),
         (#"{"variations":["a"],"wieghts":[1]}"#, "/wieghts"),
         (#"{}"#, "/variations"),
-        (#"[]"#, ""),
     ])
     func `A wrong experiment is refused with the place`(body: String, pointer: String) throws {
         let response = try server.request("PUT", "/v1/experiments/checkout", body)
-        #expect(response.status == 400)
+        #expect(response.status == 422)
         #expect(response["pointer"].string == pointer)
         #expect(try server.request("GET", "/v1/experiments").status == 404)
         server.stop()
@@ -161,16 +160,16 @@ import Testing
         #expect(try put(#"{"variations":["a"]}"#, "If-None-Match: *").status == 201)
         #expect(try put(#"{"variations":["a"]}"#, "If-None-Match: *").status == 412)
         let tag = try #require(try server.request("GET", "/v1/experiments/checkout").field("etag"))
-        #expect(try put(#"{"status":"Running"}"#).field("etag") == tag)
-        #expect(try put(#"{"status":"Paused"}"#, "If-Match: \"0123456789abcdef\", \(tag)").status == 200)
-        #expect(try put(#"{"status":"Running"}"#, "If-Match: \(tag)").status == 412)
+        #expect(try put(#"{"status":"running"}"#).field("etag") == tag)
+        #expect(try put(#"{"status":"paused"}"#, "If-Match: \"0123456789abcdef\", \(tag)").status == 200)
+        #expect(try put(#"{"status":"running"}"#, "If-Match: \(tag)").status == 412)
         let deletion = try server.request("DELETE", "/v1/experiments/checkout", fields: ["If-Match: \(tag)"])
         #expect(deletion.status == 412)
         let current = try #require(try server.request("GET", "/v1/experiments/checkout").field("etag"))
         #expect(
-            try put(#"{"status":"Running"}"#, "If-None-Match: \"0123456789abcdef\"", "If-None-Match: \(current)").status
+            try put(#"{"status":"running"}"#, "If-None-Match: \"0123456789abcdef\"", "If-None-Match: \(current)").status
                 == 412)
-        #expect(try server.request("GET", "/v1/experiments/checkout")["status"] == "Paused")
+        #expect(try server.request("GET", "/v1/experiments/checkout")["status"] == "paused")
         #expect(try server.request("GET", "/v1/audit")["entries"].array?.count == 2)
 
         let key = "X-Optimizely-SDK-Key: default"

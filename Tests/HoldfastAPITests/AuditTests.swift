@@ -73,7 +73,7 @@ import Testing
         #expect(entries[1]["after"] == ["version": 2, "revision": "1"])
         #expect(entries[0]["before"]["experiment"]["variations"].array?.count == 2)
         #expect(entries[0]["after"]["version"] == 3 && entries[0]["after"]["revision"] == "2")
-        #expect(entries[0]["after"]["experiment"]["status"] == "Archived")
+        #expect(entries[0]["after"]["experiment"]["status"] == "archived")
         #expect(entries[6]["before"] == nil)
         #expect(entries[6]["after"]["experiment"]["id"] == "7")
         let metrics = try ask("GET", "/metrics").text

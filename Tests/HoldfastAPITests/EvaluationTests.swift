@@ -121,6 +121,11 @@ import Testing
             try evaluate("ada", more: more)["evaluations"].array?.map { $0["flag_key"].string }
         }
         #expect(try keys(#","flag_keys":["banner","unknown"]"#) == ["banner"])
+        let named = try server.request(
+            "POST", "/v1/evaluations", #"{"user_id":"ada","flag_keys":["unknown","banner","bannner"]}"#)
+        #expect(named["unknown_flag_keys"] == ["unknown", "bannner"])
+        let known = try evaluate("ada", more: #","flag_keys":["banner"]"#)
+        #expect(known.json.object?["unknown_flag_keys"] == nil)
         #expect(try server.request("GET", "/v1/profiles/ada").status == 404)
         #expect(try keys(#","tags":["web"]"#) == [])
         #expect(try keys(#","flag_keys":["banner","checkout"]"#) == ["checkout", "banner"])

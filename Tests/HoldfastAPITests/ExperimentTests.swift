@@ -55,7 +55,7 @@ import Testing
         #expect(resumed["traffic"].double == 33.33)
         let reweighted = try put(#"{"variations":[{"key":"control","weight":1},{"key":"new","weight":1}]}"#)
         #expect(reweighted["traffic"].double == 33.33)
-        #expect(try put(#"{"status":"Paused"}"#)["traffic"].double == 33.33)
+        #expect(try put(#"{"status":"paused"}"#)["traffic"].double == 33.33)
         #expect(try server.request("GET", "/v1/experiments/checkout")["traffic"].double == 33.33)
     }
 
@@ -99,9 +99,38 @@ import Testing
     ])
     func `Weights and traffic that mean nothing are refused`(body: String, pointer: String, detail: String) throws {
         let response = try put(body)
-        #expect(response.status == 400)
+        #expect(response.status == 422)
         #expect(response["pointer"].string == pointer)
         #expect(response["detail"].string?.hasPrefix(detail) == true, "\(response.text)")
+    }
+
+    @Test func `An experiment that is wrong stores nothing and names every wrong member`() throws {
+        let response = try put(
+            #"""
+            {"variants":["a"],"traffic":-1,"status":"on","enrollment":1,"group":7,"id":"a b","key":"other",
+            "audience":{"type":"custom_attribute","name":"a","match":"like","value":1},
+            "variations":["a",{"weight":1},{"key":"b","weight":"x"},"a"]}
+            """#)
+        #expect(response.status == 422)
+        #expect(
+            response["errors"].array?.map { $0["pointer"].string } == [
+                "/variants", "/key", "/id", "/status", "/traffic", "/enrollment", "/group", "/audience/match",
+                "/variations/1/key", "/variations/2/weight", "/variations/3",
+            ], "\(response.text)")
+        #expect(response["errors"].array?.first?["detail"].string?.hasSuffix("did you mean `variations`?") == true)
+        #expect(try server.request("GET", "/v1/experiments/checkout").status == 404)
+        #expect(try put("[]").status == 400)
+    }
+
+    @Test func `Weights are shown as they were given; equal parts without weights count as one each`() throws {
+        func weights(_ body: String) throws -> [Double?]? {
+            try put(body)["variations"].array?.map { $0["weight"].double }
+        }
+        #expect(try weights(#"{"variations":["a","b"]}"#) == [1, 1])
+        let given = #"{"variations":[{"key":"a","weight":2.5},{"key":"b","weight":1}],"traffic":0.07}"#
+        #expect(try weights(given) == [2.5, 1])
+        #expect(try weights(#"{"traffic":80,"enrollment":"closed"}"#) == [2.5, 1])
+        #expect(try weights(#"{"status":"archived"}"#) == [2.5, 1])
     }
 
     // MARK: Variations
@@ -141,7 +170,7 @@ import Testing
         let variation = try assign("ada")["variation_id"]
         _ = try server.request("POST", "/v1/exposures", #"{"user_id":"ada","experiment":"checkout"}"#)
         for _ in 0..<2 { #expect(try server.request("DELETE", "/v1/experiments/checkout").status == 204) }
-        #expect(try server.request("GET", "/v1/experiments/checkout")["status"] == "Archived")
+        #expect(try server.request("GET", "/v1/experiments/checkout")["status"] == "archived")
         #expect(try assign("bob")["variation_id"].isNull)
         let results = try server.request("GET", "/v1/experiments/checkout/results?goal=purchase")
         #expect(results.status == 200, "\(results.text)")
@@ -149,11 +178,25 @@ import Testing
         let refused = try put(#"{"variations":["red","blue"]}"#)
         #expect(refused.status == 409)
         #expect(refused["detail"].string?.contains("is archived") == true)
-        #expect(try put(#"{"status":"Running"}"#).status == 200)
+        #expect(try put(#"{"status":"running"}"#).status == 200)
         #expect(try assign("ada")["variation_id"] == variation)
         let actions = try server.request("GET", "/v1/audit?action=experiment.archive")["entries"].array
         #expect(actions?.count == 1)
         #expect(try server.request("DELETE", "/v1/experiments/unknown").status == 404)
+    }
+
+    @Test(arguments: [
+        ("Running", "running"), ("PAUSED", "paused"), ("Not started", "not_started"), ("not_started", "not_started"),
+        ("archived", "archived"),
+    ])
+    func `A status is accepted in any case, shown in lower case, and served to SDKs as Optimizely writes it`(
+        given: String, name: String
+    ) throws {
+        #expect(try put(#"{"variations":["a"],"status":"\#(given)"}"#)["status"].string == name)
+        let datafile = try server.request("GET", "/datafiles/default.json")
+        let status = try #require(datafile["experiments"].array?.first)["status"].string
+        #expect(status == name.prefix(1).uppercased() + name.dropFirst().replacing("_", with: " "))
+        #expect(try put(#"{"variations":["a"],"status":"off"}"#).status == 422)
     }
 
     // MARK: Overrides by key

@@ -98,9 +98,9 @@ import Testing
         #expect(names(overridden) == ["status", "forced_variation", "override"])
         #expect(steps(overridden).last?["variation_key"] == "control")
 
-        _ = try server.request("PUT", "/v1/experiments/checkout", #"{"status":"Paused"}"#)
+        _ = try server.request("PUT", "/v1/experiments/checkout", #"{"status":"paused"}"#)
         let paused = try explain("bob")
-        #expect(steps(paused).last == ["step": "status", "result": "not_running", "status": "Paused"])
+        #expect(steps(paused).last == ["step": "status", "result": "not_running", "status": "paused"])
         server.stop()
     }
 
@@ -156,7 +156,7 @@ import Testing
         // The clock of the server counts milliseconds.
         let between = Date().addingTimeInterval(0.01)
         while Date() < between.addingTimeInterval(0.01) {}
-        _ = try server.request("PUT", "/v1/experiments/checkout", #"{"status":"Paused"}"#)
+        _ = try server.request("PUT", "/v1/experiments/checkout", #"{"status":"paused"}"#)
         let format = Date.ISO8601FormatStyle(includingFractionalSeconds: true)
         let then = try explain("ada", "checkout", "?at=\(between.formatted(format))")
         #expect(then["datafile"]["active"] == false && first["datafile"]["active"] == true)
@@ -177,8 +177,14 @@ import Testing
             "checkout", "?at=yesterday", 400,
             "`at` must be an RFC 3339 time such as 2026-01-31T12:00:00Z; got 'yesterday'"
         ),
-        ("checkout", "?att=1", 400, "the query must have no parameters but `at`, `sdk_key`; got `att`"),
-        ("chekout", "", 404, "no experiment has the key or id 'chekout' in the datafile of version 1"),
+        (
+            "checkout", "?att=1", 400,
+            "the query must have no parameters but `at`, `sdk_key`; got `att`; did you mean `at`?"
+        ),
+        (
+            "chekout", "", 404,
+            "no experiment has the key or id 'chekout' in the datafile of version 1; did you mean 'checkout'?"
+        ),
         ("checkout", "?sdk_key=other", 404, "no datafile has the SDK key 'other'"),
     ])
     func `A wrong question is refused`(experiment: String, query: String, status: Int, detail: String) throws {

@@ -86,7 +86,7 @@ import Testing
         #expect(Set(reasons.keys) == ["experiment", "targeted", "default"], "\(reasons)")
         #expect((18...42).contains(reasons["experiment"] ?? 0))
         let experiment = try server.request("GET", "/v1/experiments/banner_experiment")
-        #expect(experiment["traffic"] == 50 && experiment["status"] == "Running")
+        #expect(experiment["traffic"] == 50 && experiment["status"] == "running")
         // Somebody who takes part goes on, whatever rule precedes.
         let enrolled = try #require(
             try (0..<60).map { "user\($0)" }.first { try evaluate($0)["reason"] == "sticky" })
@@ -114,12 +114,12 @@ import Testing
         #expect(try put(#"{"enabled":false}"#)["version"] == 2)
         let off = try server.request("GET", "/v1/flags/banner")
         #expect(off["rules"] == first["rules"] && off["enabled"] == false)
-        #expect(try server.request("GET", "/v1/experiments/test")["status"] == "Paused")
-        #expect(try server.request("PUT", "/v1/experiments/test", #"{"status":"Running"}"#).status == 409)
+        #expect(try server.request("GET", "/v1/experiments/test")["status"] == "paused")
+        #expect(try server.request("PUT", "/v1/experiments/test", #"{"status":"running"}"#).status == 409)
         #expect(try put("{}").text == off.text)
         #expect(try put(#"{"enabled":true,"description":null}"#)["description"] == "")
         #expect(try server.request("GET", "/v1/flags/banner")["rules"] == first["rules"])
-        #expect(try server.request("GET", "/v1/experiments/test")["status"] == "Running")
+        #expect(try server.request("GET", "/v1/experiments/test")["status"] == "running")
     }
 
     @Test func `An experiment of a rule keeps its users when weights change, a variation goes, and it comes back`()
@@ -133,11 +133,11 @@ import Testing
         #expect(try evaluate("ada")["value"] == true && evaluate("bob")["value"] == false)
         try put(#"{"rules":[]}"#)
         #expect(try evaluate("ada")["value"] == false)
-        #expect(try server.request("GET", "/v1/experiments/test")["status"] == "Archived")
+        #expect(try server.request("GET", "/v1/experiments/test")["status"] == "archived")
         let refused = try put(body(#""off":1,"on":0"#))
         #expect(refused.status == 409 && refused["pointer"] == "/rules/0/experiment/status", "\(refused.text)")
         let restored = try put(
-            #"{"rules":[{"key":"test","experiment":{"weights":{"off":1,"on":0},"status":"Running"}}]}"#)
+            #"{"rules":[{"key":"test","experiment":{"weights":{"off":1,"on":0},"status":"running"}}]}"#)
         #expect(restored["rules"].array?.first?["experiment"]["id"] == id)
         #expect(try evaluate("ada")["value"] == true)
     }
@@ -157,7 +157,7 @@ import Testing
         #expect(try server.request("GET", "/v1/experiments/test/results?goal=purchase").status == 200)
         #expect(try server.request("DELETE", "/v1/flags/banner").status == 204)
         #expect(try server.request("GET", "/v1/flags/banner").status == 404)
-        #expect(try server.request("GET", "/v1/experiments/test")["status"] == "Archived")
+        #expect(try server.request("GET", "/v1/experiments/test")["status"] == "archived")
         #expect(try server.request("GET", "/v1/experiments/test/results?goal=purchase").status == 200)
         #expect(try server.request("DELETE", "/v1/flags/banner").status == 404)
         let datafile = try server.request("GET", "/v1/datafile", fields: ["X-Optimizely-SDK-Key: default"])

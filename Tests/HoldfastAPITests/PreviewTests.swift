@@ -61,13 +61,13 @@ import Testing
 
     @Test func `A pause takes variations away, and a restart gives them back`() throws {
         try enroll(5)
-        let pause = try preview(#"{"status":"Paused"}"#)
+        let pause = try preview(#"{"status":"paused"}"#)
         #expect(pause["enrolled"]["lose"] == 5 && codes(pause) == ["paused"])
         #expect(pause["new_users"]["changed"] == 100.0)
-        _ = try server.request("PUT", "/v1/experiments/checkout", #"{"status":"Paused"}"#)
-        let restart = try preview(#"{"status":"Running"}"#)
+        _ = try server.request("PUT", "/v1/experiments/checkout", #"{"status":"paused"}"#)
+        let restart = try preview(#"{"status":"running"}"#)
         #expect(restart["enrolled"]["gain"] == 5 && codes(restart) == ["resumed"])
-        #expect(try codes(preview(#"{"status":"Archived"}"#)) == ["archived"])
+        #expect(try codes(preview(#"{"status":"archived"}"#)) == ["archived"])
     }
 
     @Test func `Audience and traffic are told of`() throws {

@@ -293,18 +293,18 @@ import Testing
             return [response["status"].string, response["revision"].string]
         }
         let first = try ServerProcess(database: database, datafile(revision: "7"))
-        #expect(try experiment(first) == ["Running", "7"])
-        #expect(try first.request("PUT", "/v1/experiments/checkout", #"{"status":"Paused"}"#).status == 200)
+        #expect(try experiment(first) == ["running", "7"])
+        #expect(try first.request("PUT", "/v1/experiments/checkout", #"{"status":"paused"}"#).status == 200)
         first.stop()
         let second = try ServerProcess(database: database, datafile(revision: "7"))
-        #expect(try experiment(second) == ["Paused", "8"])
+        #expect(try experiment(second) == ["paused", "8"])
         second.stop()
         let third = try ServerProcess(database: database, datafile(revision: "9"))
-        #expect(try experiment(third) == ["Running", "9"])
+        #expect(try experiment(third) == ["running", "9"])
         third.stop()
         // One that is taken back is another one than the one that was activated last.
         let fourth = try ServerProcess(database: database, datafile(revision: "7"))
-        #expect(try experiment(fourth) == ["Running", "7"])
+        #expect(try experiment(fourth) == ["running", "7"])
         fourth.stop()
     }
 

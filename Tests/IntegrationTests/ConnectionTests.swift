@@ -57,7 +57,7 @@ import Testing
         let server = try server()
         let client = try server.client()
         #expect(
-            try client.request("PUT", "/v1/experiments/checkout", #"{"variations":["a"],"status":"Paused"}"#).status
+            try client.request("PUT", "/v1/experiments/checkout", #"{"variations":["a"],"status":"paused"}"#).status
                 == 201)
         for (field, status) in [("If-Match: \"?\"", 412), ("X-Optimizely-SDK-Key: ?", 400)] {
             let client = try server.client()
@@ -65,7 +65,7 @@ import Testing
             try client.send(head.map { $0 == UInt8(ascii: "?") ? 0xFF : $0 })
             #expect(try client.receive().status == status)
         }
-        #expect(try client.request("GET", "/v1/experiments/checkout")["status"] == "Paused")
+        #expect(try client.request("GET", "/v1/experiments/checkout")["status"] == "paused")
         #expect(try client.request("GET", "/v1/audit")["entries"].array?.count == 1)
         server.stop()
     }

@@ -68,6 +68,32 @@ public final class Experiment: Sendable {
     }
 }
 
+/// A status that the API gives to an experiment. A datafile may have others, such as `Launched`.
+public enum ExperimentStatus: String, Sendable, CaseIterable {
+    case running = "Running"
+    case paused = "Paused"
+    case notStarted = "Not started"
+    case archived = "Archived"
+
+    /// The status as a datafile has it.
+    public var json: JSONValue { .string(rawValue) }
+
+    /// The name in the API.
+    public var name: String { Self.name(of: rawValue) }
+
+    /// Returns the name in the API of a status of a datafile: `Not started` is `not_started`.
+    public static func name(of status: String) -> String {
+        String(status.lowercased().map { $0 == " " ? "_" : $0 })
+    }
+
+    /// Finds a status by its name in the API or in a datafile, in upper or lower case; `nil` if there is none.
+    public init?(name: String) {
+        let name = Self.name(of: name)
+        guard let status = Self.allCases.first(where: { $0.name == name }) else { return nil }
+        self = status
+    }
+}
+
 /// The annotations of an experiment.
 public struct ExperimentAnnotations: Sendable {
     /// The key of the flag whose rule the experiment is; `nil` for other experiments.

@@ -82,7 +82,7 @@ extension DecisionStep {
             json.describe(holdout)
         case .status(let status, let isRunning):
             json["result"] = isRunning ? "running" : "not_running"
-            json["status"] = .string(status)
+            json["status"] = .string(ExperimentStatus.name(of: status))
         case .forcedVariation(let held), .override(let held), .whitelist(let held), .storedAssignment(let held):
             json["result"] = held.name == nil ? "none" : held.variation == nil ? "gone" : "applies"
             guard let name = held.name else { break }

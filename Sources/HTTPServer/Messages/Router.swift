@@ -48,8 +48,8 @@ public struct Route {
 public struct Router {
     enum Match {
         case route(Int, PathParameters)
-        /// The path exists. `route` is one of its routes.
-        case methodNotAllowed(allowed: [Method], route: Int)
+        /// The path exists. `route` is one of its routes; `instead` is the route that is probably meant.
+        case methodNotAllowed(allowed: [Method], route: Int, instead: Int?)
         case notFound
     }
 
@@ -139,7 +139,27 @@ public struct Router {
         let allowed = Method.allCases.filter { method in
             method == .options || search.refusals.contains { nodes[$0].route(for: method) != nil }
         }
-        return .methodNotAllowed(allowed: allowed, route: route)
+        let instead = search.refusals.lazy.compactMap { alternative(to: method, at: $0) }.first
+        return .methodNotAllowed(allowed: allowed, route: route, instead: instead)
+    }
+
+    /// Returns the route that a request with the wrong method probably means: the same method one part deeper, where an
+    /// element of the list is; or else a method that is often taken for it.
+    private func alternative(to method: Method, at node: Int) -> Int? {
+        let element = nodes[node].parameters.first { $0.suffix.isEmpty }?.node
+        if let route = element.flatMap({ nodes[$0].route(for: method) }) { return route }
+        let candidates: [Method] =
+            switch method {
+            case .get, .head: [.post]
+            case .post: [.put, .patch]
+            case .put: [.post, .patch]
+            case .patch: [.put, .post]
+            default: []
+            }
+        for node in [node, element].compactMap(\.self) {
+            if let route = candidates.lazy.compactMap({ nodes[node].route(for: $0) }).first { return route }
+        }
+        return nil
     }
 
     private func find(
@@ -188,7 +208,7 @@ extension Router.Match {
     /// The path that a refused request is for.
     func location(of head: RequestHead, in bytes: UnsafeRawBufferPointer) -> RequestFailure.Location {
         switch self {
-        case .route(let index, _), .methodNotAllowed(_, let index): .route(index)
+        case .route(let index, _), .methodNotAllowed(_, let index, _): .route(index)
         case .notFound: .path(String(decoding: bytes[slice: head.path], as: UTF8.self))
         }
     }
@@ -199,7 +219,7 @@ extension Application {
     func responseWithoutRoute(
         _ match: Router.Match, to head: RequestHead, in bytes: UnsafeRawBufferPointer
     ) -> Response {
-        guard case .methodNotAllowed(let allowed, _) = match else {
+        guard case .methodNotAllowed(let allowed, _, let instead) = match else {
             if head.method == .options, bytes[slice: head.path].equals("*") { return Response(.noContent) }
             let failure = RequestFailure(.notFound, "no resource has this path")
             return response(to: failure, at: match.location(of: head, in: bytes))
@@ -207,7 +227,11 @@ extension Application {
         let list = allowed.map(\.name.description).joined(separator: ", ")
         var response = Response(.noContent)
         if head.method != .options {
-            let failure = RequestFailure(.methodNotAllowed, "this path supports only \(list)")
+            let hint = instead.map { index in
+                let route = router.routes[index]
+                return "; did you mean \(route.method.name) \(route.pattern)?"
+            }
+            let failure = RequestFailure(.methodNotAllowed, "this path supports only \(list)\(hint ?? "")")
             response = self.response(to: failure, at: match.location(of: head, in: bytes))
         }
         response.fields.append(("Allow", list))

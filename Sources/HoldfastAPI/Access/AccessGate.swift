@@ -48,7 +48,8 @@ final class AccessGate {
 
     private func admit(secret: Substring?, to scope: APIRoute.Scope) throws(AccessRefusal) -> Admission {
         guard let secret else {
-            throw AccessRefusal(unauthorized("a token is required; send 'Authorization: Bearer SECRET'"))
+            throw AccessRefusal(
+                unauthorized("a token is required; send 'Authorization: Bearer SECRET' or 'X-API-Key: SECRET'"))
         }
         var found: Token?
         for token in tokens where token.hasSecret(secret.utf8) { found = token }

@@ -24,7 +24,9 @@ struct BucketeerProtocol: WireProtocol {
     }
 
     func credential(of request: borrowing Request) -> Substring? {
-        guard let value = request.field("authorization"), !value.isEmpty else { return nil }
+        guard let value = request.field("authorization"), !value.isEmpty else {
+            return tokenSecret(authorization: nil, apiKey: request.field("x-api-key"))
+        }
         return bearerSecret(value) ?? value[...]
     }
 

@@ -81,7 +81,7 @@ struct AssignEndpoints {
         do throws(CoreError) {
             let project = try projects.project(named: request.sdkKey)
             guard project.datafile.experiment(keyOrID: request.experiment) != nil else {
-                throw request.unknownExperiment
+                throw request.unknownExperiment(in: project.datafile)
             }
             let query = DecisionQuery(
                 for: request.user, beside: request.anonymousID, .experiment(request.experiment),
@@ -91,7 +91,7 @@ struct AssignEndpoints {
                 case .success(let decisions):
                     // A newer datafile may lack the experiment.
                     guard let decision = decisions.experiments.first else {
-                        return completion(.failure(request.unknownExperiment))
+                        return completion(.failure(request.unknownExperiment(in: decisions.project.datafile)))
                     }
                     completion(.success(Self.encode(decision)))
                 case .failure(let error):
@@ -153,7 +153,7 @@ private final class AssignRequest: Sendable {
         self.sdkKey = try object.optionalText("sdk_key", in: place) ?? sdkKey
     }
 
-    var unknownExperiment: CoreError {
-        .undefined("no experiment has the key or id '\(experiment)'", at: place.appending("experiment"))
+    func unknownExperiment(in datafile: Datafile) -> CoreError {
+        .undefinedExperiment(experiment, in: datafile, at: place.appending("experiment"))
     }
 }

@@ -19,7 +19,8 @@ struct AttributeEndpoints {
 
     func get(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         let name = try request.definedName()
-        guard let definition = projects.schema.attribute(name) else { throw Self.unknown(name) }
+        let schema = projects.schema
+        guard let definition = schema.attribute(name) else { throw .undefined(schema.unknownAttribute(name)) }
         call.respond(json: definition.json.encoded())
     }
 
@@ -56,14 +57,10 @@ struct AttributeEndpoints {
         store.removeAttribute(name, by: call.author(request)) { [catalog] result in
             switch result {
             case .success(true): catalog.respond(call, .noContent, nil)
-            case .success(false): call.fail(Self.unknown(name))
+            case .success(false): call.fail(CoreError.undefined(catalog.snapshot().schema.unknownAttribute(name)))
             case .failure(let error): call.fail(error)
             }
         }
-    }
-
-    private static func unknown(_ name: Identifier) -> CoreError {
-        .undefined("no attribute has the name '\(name)'")
     }
 
     private static func conflict(with stored: AttributeDefinition) -> CoreError {

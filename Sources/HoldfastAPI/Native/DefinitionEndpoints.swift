@@ -8,6 +8,8 @@ import Storage
 protocol DefinedElement: Sendable {
     associatedtype Definition: ElementDefinition
 
+    var key: Identifier { get }
+
     /// The name in responses and errors, such as `flag`. A list is the member with an `s` appended.
     static var noun: String { get }
     static var putAction: AuditAction { get }
@@ -84,6 +86,9 @@ struct DefinitionEndpoints<Element: DefinedElement> {
         let note = Self.note(Element.deleteAction, key, sdkKey)
         ProjectEditor(catalog).edit(sdkKey, note, by: call.author(request)) { editor, project throws(CoreError) in
             try preconditions.check(Self.entityTag(of: key, project))
+            guard let project, Element.find(Identifier(key), in: project.datafile) != nil else {
+                throw Self.unknown(key, in: project?.datafile)
+            }
             try Element.remove(key, from: &editor)
         } completion: { result in
             call.attempt {
@@ -139,12 +144,16 @@ struct DefinitionEndpoints<Element: DefinedElement> {
 
     private static func respond(_ status: Status, with key: String, of project: Project, _ call: Call) throws(CoreError)
     {
-        guard let element = Element.find(Identifier(key), in: project.datafile) else { throw unknown(key) }
+        guard let element = Element.find(Identifier(key), in: project.datafile) else {
+            throw unknown(key, in: project.datafile)
+        }
         call.respond(status, json: describe(element, project).encoded(), entityTag: project.entityTag)
     }
 
-    static func unknown(_ key: String) -> CoreError {
-        .undefined("no \(Element.noun) has the key '\(key)'")
+    static func unknown(_ key: String, in datafile: Datafile?) -> CoreError {
+        let known = datafile.map { Element.all(in: $0).lazy.map(\.key) }
+        let hint = known.map { Spelling.hint(for: Identifier(key), among: $0) } ?? ""
+        return .undefined("no \(Element.noun) has the key '\(key)'\(hint)")
     }
 
     private static func describe(_ element: Element, _ project: Project) -> JSONValue {
@@ -168,7 +177,7 @@ extension Experiment: DefinedElement {
     /// Archives the experiment: nobody is enrolled any more, assignments stay in the profiles, results stay readable.
     static func remove(_ key: String, from editor: inout DatafileEditor) throws(CoreError) {
         guard editor.experiment(key: Identifier(key)) != nil else {
-            throw DefinitionEndpoints<Experiment>.unknown(key)
+            throw DefinitionEndpoints<Experiment>.unknown(key, in: nil)
         }
         try ExperimentDefinition.archive(Identifier(key), in: &editor)
     }

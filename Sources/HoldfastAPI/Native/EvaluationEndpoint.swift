@@ -19,17 +19,19 @@ struct EvaluationEndpoint {
         if !call.isUpToDate, let key = input.flagKeys.first(where: { project.datafile.flag(key: $0) == nil }) {
             throw .undefined("no flag has the key '\(key)'")
         }
+        let flagKeys = input.flagKeys
         decisions.decide(input.query, in: project) { result in
             switch result {
             case .success(let decisions):
-                call.respond(json: Self.encode(decisions, of: input.query.user), unlessKnownAs: known)
+                call.respond(json: Self.encode(decisions, of: input.query.user, flagKeys), unlessKnownAs: known)
             case .failure(let error):
                 call.fail(error)
             }
         }
     }
 
-    private static func encode(_ decisions: Decisions, of user: User) -> [UInt8] {
+    /// - Parameter flagKeys: the flags that the request names.
+    private static func encode(_ decisions: Decisions, of user: User, _ flagKeys: [Identifier]) -> [UInt8] {
         let datafile = decisions.project.datafile
         var writer = JSONWriter()
         writer.beginObject()
@@ -39,6 +41,8 @@ struct EvaluationEndpoint {
         writer.beginArray()
         for decision in decisions.flags { append(FlagEvaluation(decision, datafile), to: &writer) }
         writer.endArray()
+        let unknown = flagKeys.filter { datafile.flag(key: $0) == nil }
+        if !unknown.isEmpty { writer.member("unknown_flag_keys", unknown.map(\.string)) }
         writer.endObject()
         return writer.finish()
     }
@@ -74,7 +78,7 @@ struct EvaluationEndpoint {
 private struct EvaluationRequest: Sendable {
     let query: DecisionQuery
     let sdkKey: String?
-    /// The flags that it names. Unknown ones are left out of the response.
+    /// The flags that it names. The response lists unknown ones as `unknown_flag_keys`.
     let flagKeys: [Identifier]
 
     private static let members = [

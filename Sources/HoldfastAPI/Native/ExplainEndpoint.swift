@@ -26,7 +26,7 @@ struct ExplainEndpoint {
         }
         let project = try projects.project(named: query["sdk_key"] ?? request.sdkKey)
         guard call.isUpToDate || time != nil || project.datafile.experiment(keyOrID: Identifier(name)) != nil else {
-            throw .undefined("no experiment has the key or id '\(name)'")
+            throw .undefinedExperiment(Identifier(name), in: project.datafile)
         }
         decisions.explain(
             Identifier(name), for: userID, in: project, at: time, showingValues: call.readsAttributes

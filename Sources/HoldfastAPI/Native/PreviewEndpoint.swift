@@ -21,7 +21,7 @@ struct PreviewEndpoint {
                         guard
                             let preview = ExperimentPreview(
                                 Identifier(input.key), from: draft.project?.datafile, to: draft.datafile)
-                        else { throw DefinitionEndpoints<Experiment>.unknown(input.key) }
+                        else { throw DefinitionEndpoints<Experiment>.unknown(input.key, in: draft.datafile) }
                         counter.count(preview) { result in
                             call.attempt {
                                 let description = preview.edited.description(

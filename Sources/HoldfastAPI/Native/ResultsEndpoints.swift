@@ -57,7 +57,7 @@ struct ResultsEndpoints {
         guard let key = request.parameter(0) else { throw CoreError(.invalid, "the key in the path must be UTF-8") }
         let name = Identifier(key)
         guard let experiment = project.datafile.experiment(keyOrID: name) else {
-            throw .undefined("no experiment has the key '\(key)'")
+            throw .undefinedExperiment(name, in: project.datafile)
         }
         return (project, experiment)
     }

@@ -111,7 +111,7 @@ struct SegmentEndpoints {
         session.removeSegment(name, by: author) { result in
             switch result {
             case .success(true): catalog.respond(call, .noContent, nil)
-            case .success(false): call.fail(unknown(name))
+            case .success(false): call.fail(CoreError.undefined(catalog.snapshot().schema.unknownSegment(name)))
             case .failure(let error): call.fail(error)
             }
         }
@@ -132,12 +132,9 @@ struct SegmentEndpoints {
 
     private func segment(_ request: borrowing Request) throws(CoreError) -> Segment {
         let name = try request.definedName()
-        guard let segment = projects.schema.segments[name] else { throw Self.unknown(name) }
+        let schema = projects.schema
+        guard let segment = schema.segments[name] else { throw .undefined(schema.unknownSegment(name)) }
         return segment
-    }
-
-    private static func unknown(_ name: Identifier) -> CoreError {
-        .undefined("no segment has the name '\(name)'")
     }
 }
 

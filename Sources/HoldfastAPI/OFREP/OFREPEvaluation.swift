@@ -26,11 +26,13 @@ struct OFREPEvaluation {
             let user = try request.withBody { bytes throws(OFREPError) in try OFREPContext.user(bytes) }
             let project = try project(request)
             let flagKey = Identifier(key)
-            guard project.datafile.flag(key: flagKey) != nil else { throw OFREPError.notFound(key) }
+            guard project.datafile.flag(key: flagKey) != nil else {
+                throw OFREPError.notFound(flagKey, in: project.datafile)
+            }
             let query = DecisionQuery(for: user, .flags([flagKey]), options: Self.options(request))
             evaluate(query, in: project, call, key: key) { decisions in
                 guard let decision = decisions.flags.first else {
-                    return call.respond(OFREPError.notFound(key).response)
+                    return call.respond(OFREPError.notFound(flagKey, in: decisions.project.datafile).response)
                 }
                 let evaluation = FlagEvaluation(decision, decisions.project.datafile)
                 guard evaluation.reason != .error else {

@@ -1,3 +1,4 @@
+import Bucketing
 import HTTPServer
 import HoldfastCore
 import JSON
@@ -27,8 +28,9 @@ struct OFREPProtocol: WireProtocol {
 
     /// A bearer token, an API key, or for the stream of changes the ticket in its URL.
     func credential(of request: borrowing Request) -> Substring? {
-        if let secret = request.field("authorization").flatMap(bearerSecret) { return secret }
-        if let key = request.field("x-api-key") { return key[...] }
+        if let secret = tokenSecret(authorization: request.field("authorization"), apiKey: request.field("x-api-key")) {
+            return secret
+        }
         guard request.path == Self.changesPath,
             let ticket = request.queryItems()?.first(where: { $0.name == OFREPChanges.ticketParameter })?.value
         else { return nil }
@@ -112,8 +114,8 @@ struct OFREPError: DefinitionError {
         self.init(.invalidContext, error.detail + place)
     }
 
-    static func notFound(_ key: String) -> OFREPError {
-        OFREPError(.flagNotFound, "no flag has the key '\(key)'", key: key)
+    static func notFound(_ key: Identifier, in datafile: Datafile) -> OFREPError {
+        OFREPError(.flagNotFound, CoreError.undefinedFlag(key, in: datafile).detail, key: key.string)
     }
 
     /// Writes the error, as a response or among the flags of one. All members are written, because providers read them

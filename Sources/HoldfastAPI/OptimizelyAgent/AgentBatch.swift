@@ -16,11 +16,12 @@ struct BatchEndpoint {
 
     func post(_ request: borrowing Request, _ call: Call) throws(AgentError) {
         let batch = try request.withBody { bytes throws(AgentError) in try self.batch(bytes) }
-        let (origin, authorization) = (RequestOrigin(request), request.field("authorization"))
+        let origin = RequestOrigin(request)
+        let own = tokenSecret(authorization: request.field("authorization"), apiKey: request.field("x-api-key"))
         let response = BatchResponse(batch, requestID: origin.id.description) { call.respond($0.httpResponse) }
         call.forEach(batch.indices) { index in
             guard !response.isFull else { return response.add(BatchResponse.notDone, at: index) }
-            perform(batch[index], authorization, origin, call) { response.add($0, at: index) }
+            perform(batch[index], own, origin, call) { response.add($0, at: index) }
         }
     }
 
@@ -50,10 +51,10 @@ struct BatchEndpoint {
     /// Performs one operation of a batch, with its own check of token and scope.
     ///
     /// - Parameters:
-    ///   - authorization: the batch's `Authorization`, for an operation without one.
+    ///   - own: the secret of the batch, for an operation without one.
     ///   - origin: the origin of the batch.
     private func perform(
-        _ requested: BatchOperation, _ authorization: String?, _ origin: RequestOrigin, _ call: Call,
+        _ requested: BatchOperation, _ own: Substring?, _ origin: RequestOrigin, _ call: Call,
         _ receiver: @escaping AgentResponse.Receiver
     ) {
         guard let target = TargetText(requested.url) else { return receiver(AgentResponse(.badRequest)) }
@@ -63,7 +64,9 @@ struct BatchEndpoint {
             return receiver(AgentResponse(.methodNotAllowed))
         }
         do throws(AgentError) {
-            let secret = (requested.header("authorization") ?? authorization).flatMap(bearerSecret)
+            let (authorization, apiKey) = (requested.header("authorization"), requested.header("x-api-key"))
+            let isOwn = authorization == nil && apiKey == nil
+            let secret = isOwn ? own : tokenSecret(authorization: authorization, apiKey: apiKey)
             let admission = try admit(secret, to: operation, of: origin)
             let caller = Caller(token: admission.token, requestID: origin.id)
             let request = try requested.request(
@@ -73,7 +76,7 @@ struct BatchEndpoint {
             guard error.concernsDefinitions, !call.isUpToDate else { return receiver(error.response) }
             call.updating(projects) { result in
                 switch result {
-                case .success(let call): perform(requested, authorization, origin, call, receiver)
+                case .success(let call): perform(requested, own, origin, call, receiver)
                 case .failure(let error): receiver(AgentError(error).response)
                 }
             }

@@ -10,9 +10,12 @@ public struct AttributeInput: Sendable {
     /// Whether a name or a value is refused because it is not defined.
     private var concernsDefinitions = false
     private let schema: AttributeSchema
+    /// Whether an error suggests names. Not those of an import, which compares each name of many lines with all.
+    private let suggestsNames: Bool
 
-    private init(_ schema: AttributeSchema) {
+    private init(_ schema: AttributeSchema, suggestsNames: Bool = true) {
         self.schema = schema
+        self.suggestsNames = suggestsNames
     }
 
     /// Parses `{"country":"de","age":30}`.
@@ -28,7 +31,7 @@ public struct AttributeInput: Sendable {
     ///
     /// - Throws: 422 with every wrong member as `errors`.
     public init(line: JSONObject, schema: AttributeSchema) throws(CoreError) {
-        self.init(schema)
+        self.init(schema, suggestsNames: false)
         if let values = line["attributes"] { set(values, at: ["attributes"]) }
         if let names = line["remove"] { remove(names, at: ["remove"]) }
         try check()
@@ -41,7 +44,8 @@ public struct AttributeInput: Sendable {
         self.init(schema)
         for name in names {
             guard let definition = schema.attribute(Identifier(name)) else {
-                throw CoreError(.unprocessable, "no attribute has the name '\(name)'", concernsDefinitions: true)
+                throw CoreError(
+                    .unprocessable, schema.unknownAttribute(Identifier(name)), concernsDefinitions: true)
             }
             updates[definition.number] = .remove
         }
@@ -93,7 +97,9 @@ public struct AttributeInput: Sendable {
     private mutating func definition(_ name: String, _ pointer: JSONPointer) -> AttributeDefinition? {
         if let definition = schema.attribute(Identifier(name)) { return definition }
         concernsDefinitions = true
-        refuse(pointer, "no attribute has the name '\(name)'")
+        refuse(
+            pointer,
+            suggestsNames ? schema.unknownAttribute(Identifier(name)) : "no attribute has the name '\(name)'")
         return nil
     }
 
@@ -105,6 +111,18 @@ public struct AttributeInput: Sendable {
         guard var error = CoreError(faults: faults, "nothing was stored") else { return }
         error.concernsDefinitions = concernsDefinitions
         throw error
+    }
+}
+
+extension AttributeSchema {
+    /// Says that there is no such attribute, with the name that was probably meant.
+    public func unknownAttribute(_ name: Identifier) -> String {
+        "no attribute has the name '\(name)'" + Spelling.hint(for: name, among: attributes.lazy.map(\.name))
+    }
+
+    /// Says that there is no such segment, with the name that was probably meant.
+    public func unknownSegment(_ name: Identifier) -> String {
+        "no segment has the name '\(name)'" + Spelling.hint(for: name, among: segments.keys.sorted())
     }
 }
 

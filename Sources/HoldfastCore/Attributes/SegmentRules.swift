@@ -35,7 +35,7 @@ public struct SegmentRules {
             return refuse(place.appending("name"), "`name` must be a string; got \(ConditionRules.found(leaf["name"]))")
         }
         guard let attribute = schema.attribute(Identifier(name)) else {
-            return refuse(place.appending("name"), "no attribute has the name '\(name)'")
+            return refuse(place.appending("name"), schema.unknownAttribute(Identifier(name)))
         }
         let match = leaf["match"] ?? .null
         let matchName = match.isNull ? "exact" : match.string ?? ""

@@ -56,7 +56,8 @@ extension StickyDecisionService {
                 .failure(
                     CoreError(
                         .notFound,
-                        "no experiment has the key or id '\(name)' in the datafile of version \(used.version)")))
+                        "no experiment has the key or id '\(name)' in the datafile of version \(used.version)"
+                            + Spelling.hint(for: name, among: used.datafile.experiments.lazy.map(\.key)))))
         }
         readStored(of: userID, project) { read in
             switch read {

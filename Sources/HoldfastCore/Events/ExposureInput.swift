@@ -27,8 +27,8 @@ public struct ExposureInput {
         do throws(CoreError) {
             let name = Identifier(try body.object.text("experiment", in: place))
             guard let found = project.datafile.experiment(keyOrID: name) else {
-                throw CoreError.undefined(
-                    "no experiment has the key or id '\(name)'", at: place.appending("experiment"))
+                throw CoreError.undefinedExperiment(
+                    name, in: project.datafile, at: place.appending("experiment"))
             }
             experiment = found
             variation = try Self.variation(body, of: found)

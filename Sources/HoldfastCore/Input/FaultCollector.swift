@@ -75,7 +75,7 @@ extension FaultCollector {
     fileprivate mutating func checkSegments(of audience: JSONValue?, _ schema: AttributeSchema, at place: JSONPointer) {
         guard let audience else { return }
         for name in schema.undefinedSegments(in: audience) {
-            add("no segment has the name '\(name)'", at: place.appending("audience"))
+            add(schema.unknownSegment(name), at: place.appending("audience"))
         }
     }
 }

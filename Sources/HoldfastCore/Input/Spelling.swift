@@ -1,10 +1,46 @@
+public import Bucketing
+
 /// Finds the name that a misspelt one probably means.
 public enum Spelling {
-    /// Returns the name with the fewest edits, at most one for every three letters; `nil` if no name is that near.
-    public static func nearest(to text: String, among names: [String]) -> String? {
-        let letters = letters(of: text)
-        let candidates = names.map { name in (name: name, edits: edits(letters, Self.letters(of: name))) }
-        return candidates.filter { $0.edits <= max(1, $0.name.utf8.count / 3) }.min { $0.edits < $1.edits }?.name
+    /// How many names are compared: an error must not take long.
+    private static let nameLimit = 1_000
+
+    /// Returns the name with the fewest edits, at most one for every three letters; else one that begins like the text.
+    /// `nil` if no name is that near.
+    public static func nearest(to text: String, among names: some Sequence<String>) -> String? {
+        let given = letters(of: text)
+        var rows = EditRows(given)
+        var nearest: (name: String, edits: Int)?
+        var alike: (name: String, shared: Int)?
+        for name in names.prefix(nameLimit) {
+            let letters = letters(of: name)
+            let limit = min(max(1, name.utf8.count / 3), (nearest?.edits ?? .max) - 1)
+            if let edits = rows.edits(to: letters, atMost: limit) {
+                if edits == 0 { return name }
+                nearest = (name, edits)
+            }
+            let shared = zip(given, letters).prefix { $0 == $1 }.count
+            if isAlike(given.count, letters.count, shared: shared), shared > alike?.shared ?? 0 {
+                alike = (name, shared)
+            }
+        }
+        return nearest?.name ?? alike?.name
+    }
+
+    /// Returns the end of an error that a name is unknown: the name that was probably meant, or nothing.
+    public static func hint(for text: String, among names: some Sequence<String>) -> String {
+        nearest(to: text, among: names).map { "; did you mean '\($0)'?" } ?? ""
+    }
+
+    /// As ``hint(for:among:)``, for keys and ids.
+    public static func hint(for name: Identifier, among names: some Sequence<Identifier>) -> String {
+        hint(for: name.string, among: names.lazy.map(\.string))
+    }
+
+    /// Whether one text is a beginning of the other (`navi`, `navigation`), or they share half of the longer one
+    /// (`variants`, `variations`).
+    private static func isAlike(_ count: Int, _ other: Int, shared: Int) -> Bool {
+        shared >= 3 && shared == min(count, other) || shared >= 4 && shared * 2 >= max(count, other)
     }
 
     /// Folds case and drops `_` and `-`, so that spellings of other languages match: `userId` is `user_id`.
@@ -14,21 +50,40 @@ public enum Spelling {
             .map { (UInt8(ascii: "A")...UInt8(ascii: "Z")).contains($0) ? $0 | 0x20 : $0 }
     }
 
-    /// Returns the optimal string alignment distance: insertions, deletions, replacements, and swaps of neighbours.
-    private static func edits(_ left: [UInt8], _ right: [UInt8]) -> Int {
-        var beforeLast: [Int] = []
-        var last = Array(0...right.count)
-        for (row, letter) in left.enumerated() {
-            var current = [row + 1]
-            for (column, other) in right.enumerated() {
-                var edits = min(last[column + 1] + 1, current[column] + 1, last[column] + (letter == other ? 0 : 1))
-                if row > 0, column > 0, letter == right[column - 1], left[row - 1] == other {
-                    edits = min(edits, beforeLast[column - 1] + 1)
-                }
-                current.append(edits)
-            }
-            (beforeLast, last) = (last, current)
+    /// Computes optimal string alignment distances from one text: insertions, deletions, replacements, and swaps of
+    /// neighbours. Keeps its three rows for all names.
+    private struct EditRows {
+        private let text: [UInt8]
+        private var beforeLast: [Int]
+        private var last: [Int]
+        private var current: [Int]
+
+        init(_ text: [UInt8]) {
+            self.text = text
+            beforeLast = Array(repeating: 0, count: text.count + 1)
+            last = beforeLast
+            current = beforeLast
         }
-        return last[right.count]
+
+        /// Returns the distance; `nil` if it exceeds the limit.
+        mutating func edits(to other: [UInt8], atMost limit: Int) -> Int? {
+            guard abs(text.count - other.count) <= limit else { return nil }
+            for column in last.indices { last[column] = column }
+            for (row, letter) in other.enumerated() {
+                current[0] = row + 1
+                for (column, own) in text.enumerated() {
+                    var edits = min(
+                        last[column + 1] + 1, current[column] + 1, last[column] + (letter == own ? 0 : 1))
+                    if row > 0, column > 0, letter == text[column - 1], other[row - 1] == own {
+                        edits = min(edits, beforeLast[column - 1] + 1)
+                    }
+                    current[column + 1] = edits
+                }
+                // No later row has fewer edits than the fewest of two neighbours.
+                guard min(current.min() ?? 0, last.min() ?? 0) <= limit else { return nil }
+                (beforeLast, last, current) = (last, current, beforeLast)
+            }
+            return last[text.count] <= limit ? last[text.count] : nil
+        }
     }
 }

@@ -8,7 +8,7 @@ extension ExperimentDefinition {
     ///
     /// - Parameter datafile: the compiled datafile before the edit.
     /// - Returns: whether the experiment is new.
-    /// - Throws: 400 if a new experiment has no variations, or two variations have the same id; 409 if the key belongs
+    /// - Throws: 422 if a new experiment has no variations, or two variations have the same id; 409 if the key belongs
     ///   to a delivery rule, the id belongs to another experiment, an id would change, the experiment is archived and
     ///   the definition has no status, or a flag defines what would change; 422 if the experiments of its group would
     ///   have more than 100% of the traffic.
@@ -32,13 +32,13 @@ extension ExperimentDefinition {
         guard former == nil || !experiment.isEmpty else {
             throw CoreError(.conflict, "'\(key)' is a delivery rule of a flag; change it in the datafile")
         }
-        guard former?.status != Self.archived || status != nil else {
+        guard former?.status != ExperimentStatus.archived.rawValue || status != nil else {
             throw CoreError(
                 .conflict, "the experiment '\(key)' is archived; set `status` to restore it",
                 at: ["status"])
         }
         guard former != nil || variations != nil else {
-            throw CoreError(.invalid, "a new experiment must have `variations`", at: ["variations"])
+            throw CoreError(.unprocessable, "a new experiment must have `variations`", at: ["variations"])
         }
         let id = try Self.id(former?.id, given: self.id, at: ["id"]) ?? Self.freshID()
         if let owner = datafile?.experiment(id: Identifier(id)), owner.key != Identifier(key) {
@@ -47,7 +47,7 @@ extension ExperimentDefinition {
         experiment["id"] = .string(id)
         experiment["key"] = .string(key)
         experiment["layerId"] = experiment["layerId"] ?? .string(id)
-        experiment["status"] = status.map { .string($0) } ?? experiment["status"] ?? "Running"
+        experiment["status"] = status?.json ?? experiment["status"] ?? "Running"
         experiment["forcedVariations"] = experiment["forcedVariations"] ?? [:]
         experiment["audienceIds"] = experiment["audienceIds"] ?? []
         if let variations { try apply(variations, to: &experiment, experimentID: id) }
@@ -94,7 +94,7 @@ extension ExperimentDefinition {
             let id =
                 try Self.id(former, given: variation.id, at: place) ?? DerivedID.of("\(experimentID)/\(variation.key)")
             guard ids.insert(Identifier(id)).inserted else {
-                throw CoreError(.invalid, "the ids of variations must differ; got '\(id)' twice", at: place)
+                throw CoreError(.unprocessable, "the ids of variations must differ; got '\(id)' twice", at: place)
             }
             object["id"] = .string(id)
             object["key"] = .string(variation.key)
@@ -223,7 +223,7 @@ extension Experiment {
             ]
         }
         return [
-            "id": .string(id.string), "key": .string(key.string), "status": .string(status),
+            "id": .string(id.string), "key": .string(key.string), "status": .string(ExperimentStatus.name(of: status)),
             "variations": .array(variations), "traffic": .shortest(traffic), "enrollment": .string(enrollment.rawValue),
             "group": groupName.map { .string($0) } ?? .null, "audience_conditions": audienceConditions,
             "traffic_allocation": trafficAllocation.json, "sdk_key": .string(sdkKey), "revision": .string(revision),
@@ -261,7 +261,7 @@ extension Experiment {
         let parts = ids.map { shares[$0] ?? 0 }
         let difference = (parts.max() ?? 0) - (parts.min() ?? 0)
         // Without traffic there are no shares to derive weights from, so all variations get the same.
-        if total == 0 || difference == 1 {
+        if total == 0 || difference <= 1 {
             return Dictionary(ids.map { ($0, 1) }, uniquingKeysWith: { first, _ in first })
         }
         return shares.mapValues { Double($0) }

@@ -1,10 +1,10 @@
-import Bucketing
+public import Bucketing
 public import JSON
 import Storage
 
 /// An experiment as an admin defines it with `PUT /v1/experiments/{key}`.
 ///
-/// `{"variations":["control","new"],"traffic":50,"status":"Running","audience":[…]}`, or with weights
+/// `{"variations":["control","new"],"traffic":50,"status":"running","audience":[…]}`, or with weights
 /// `{"variations":[{"key":"control","weight":3},{"key":"new","weight":1}]}`. Weights are relative: 1:1, 50:50 and
 /// 5000:5000 are the same. Without weights the variations get equal shares.
 public struct ExperimentDefinition: Sendable {
@@ -19,7 +19,7 @@ public struct ExperimentDefinition: Sendable {
     public var variations: [VariationDefinition]?
     /// The percentage of users who are enrolled, 0 to 100.
     var traffic: Double?
-    public var status: String?
+    public var status: ExperimentStatus?
     /// Conditions in the form of a datafile's audience; `null` admits everybody.
     public var audience: JSONValue?
     var enrollment: Enrollment?
@@ -36,41 +36,46 @@ public struct ExperimentDefinition: Sendable {
     /// The maximum number of variations.
     static let variationLimit = 1_000
     static let greatestWeight = 1_000_000.0
-    public static let archived = "Archived"
-    public static let statuses = ["Running", "Paused", "Not started", archived]
 
     init(key: String) {
         self.key = key
     }
 
+    static let members = ["key", "id", "variations", "traffic", "status", "enrollment", "group", "audience"]
+
+    /// - Throws: 400 if the value is not an object; 422 with every wrong member.
     public init(_ value: JSONValue, key: String) throws(CoreError) {
-        let object = try value.object(
-            "an experiment",
-            knowing: ["key", "id", "variations", "traffic", "status", "enrollment", "group", "audience"])
         self.key = key
-        if let given = try object.optionalText("key"), !given.utf8.elementsEqual(key.utf8) {
-            throw CoreError(.invalid, "`key` must be the key in the path, '\(key)'; got '\(given)'", at: ["key"])
+        guard value.object != nil else {
+            throw CoreError(.invalid, "an experiment must be an object; got \(value.kind)", at: [])
         }
-        id = try object.optionalText("id")
-        if let id { _ = try ProfileInput.checkExperimentID(id, at: ["id"]) }
-        status = try Self.status(of: object)
-        traffic = try object.optionalNumber("traffic", 0...100)
-        enrollment = try Self.enrollment(of: object)
-        group = try Self.group(of: object)
+        var faults = FaultCollector()
+        let object = faults.object(value, "an experiment", knowing: Self.members, at: []) ?? JSONObject()
+        if let given = faults.collect(try object.optionalText("key")), !given.utf8.elementsEqual(key.utf8) {
+            faults.add("`key` must be the key in the path, '\(key)'; got '\(given)'", at: ["key"])
+        }
+        id = faults.collect(try object.optionalText("id"))
+        if let id { _ = faults.collect(try ProfileInput.checkExperimentID(id, at: ["id"])) }
+        status = faults.collect(try Self.status(of: object))
+        traffic = faults.collect(try object.optionalNumber("traffic", 0...100))
+        enrollment = faults.collect(try Self.enrollment(of: object))
+        group = faults.collect(try Self.group(of: object))
         audience = object["audience"]
         if let audience, !audience.isNull {
-            let faults = AudienceRules.faults(in: audience, at: ["audience"])
-            if let error = CoreError(faults: faults, "nothing was stored") { throw error }
+            for fault in AudienceRules.faults(in: audience, at: ["audience"]) {
+                faults.add(fault.reason, at: fault.pointer)
+            }
         }
-        variations = try object["variations"].map(Self.variations)
+        variations = object["variations"].flatMap { Self.variations($0, &faults) }
+        try faults.check()
     }
 
-    static func status(of object: JSONObject, in place: JSONPointer = []) throws(CoreError) -> String? {
-        let status = try object.optionalText("status", in: place)
-        if let status, !statuses.contains(status) {
+    static func status(of object: JSONObject, in place: JSONPointer = []) throws(CoreError) -> ExperimentStatus? {
+        guard let text = try object.optionalText("status", in: place) else { return nil }
+        guard let status = ExperimentStatus(name: text) else {
+            let names = ExperimentStatus.allCases.map(\.name).joined(separator: ", ")
             throw CoreError(
-                .invalid, "`status` must be one of \(statuses.joined(separator: ", ")); got '\(status)'",
-                at: place.appending("status"))
+                .invalid, "`status` must be one of \(names); got '\(text)'", at: place.appending("status"))
         }
         return status
     }
@@ -93,38 +98,37 @@ public struct ExperimentDefinition: Sendable {
         return .named(try checkKey(name, at: place.appending("group")))
     }
 
-    private static func variations(_ value: JSONValue) throws(CoreError) -> [VariationDefinition] {
+    private static func variations(_ value: JSONValue, _ faults: inout FaultCollector) -> [VariationDefinition]? {
         let place: JSONPointer = ["variations"]
         guard let list = value.array, !list.isEmpty else {
             let found = value.array == nil ? value.kind : "an empty one"
-            throw CoreError(
-                .invalid, "`variations` must be an array of at least one variation; got \(found)", at: place)
+            faults.add("`variations` must be an array of at least one variation; got \(found)", at: place)
+            return nil
         }
         guard list.count <= variationLimit else {
-            throw CoreError(
-                .invalid, "`variations` must have at most \(variationLimit) elements; got \(list.count)", at: place)
+            faults.add("`variations` must have at most \(variationLimit) elements; got \(list.count)", at: place)
+            return nil
         }
         var variations: [VariationDefinition] = []
         var keys: Set<Identifier> = []
         for (index, element) in list.enumerated() {
-            let variation = try Self.variation(element, at: place.appending(index))
-            guard keys.insert(Identifier(variation.key)).inserted else {
-                throw CoreError(
-                    .invalid, "the keys of variations must differ; got '\(variation.key)' twice",
-                    at: place.appending(index))
+            let place = place.appending(index)
+            guard let variation = faults.collect(try Self.variation(element, at: place)) else { continue }
+            if !keys.insert(Identifier(variation.key)).inserted {
+                faults.add("the keys of variations must differ; got '\(variation.key)' twice", at: place)
             }
             variations.append(variation)
         }
         let weights = variations.compactMap(\.weight)
-        guard weights.isEmpty || weights.count == variations.count else {
-            throw CoreError(
-                .invalid,
+        // Of variations with faults nobody knows whether they have a weight.
+        guard variations.count == list.count, !weights.isEmpty else { return variations }
+        if weights.count < variations.count {
+            faults.add(
                 "either every variation must have a weight or none; got \(weights.count) of \(variations.count)",
                 at: place)
-        }
-        guard weights.isEmpty || weights.contains(where: { $0 > 0 }) else {
-            throw CoreError(
-                .invalid, "at least one weight must be greater than 0; to enroll nobody, set `traffic` to 0", at: place)
+        } else if !weights.contains(where: { $0 > 0 }) {
+            faults.add(
+                "at least one weight must be greater than 0; to enroll nobody, set `traffic` to 0", at: place)
         }
         return variations
     }

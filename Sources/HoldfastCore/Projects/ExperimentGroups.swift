@@ -62,7 +62,7 @@ extension ExperimentDefinition {
     /// Archives an experiment: nobody is enrolled any more, and its traffic is free for the others of its group.
     public static func archive(_ key: Identifier, in editor: inout DatafileEditor) throws(CoreError) {
         guard var experiment = editor.experiment(key: key) else { return }
-        experiment["status"] = .string(archived)
+        experiment["status"] = ExperimentStatus.archived.json
         editor.setExperiment(experiment)
         if let name = editor.group(ofExperiment: key).flatMap(name) { try allocate(name, in: &editor) }
     }
@@ -92,7 +92,8 @@ extension ExperimentDefinition {
             let traffic = experiment[Annotations.member]?.object?["traffic"]?.double ?? 0
             return Member(
                 id: experiment["id"]?.string ?? "", key: experiment["key"]?.string ?? "",
-                share: experiment["status"] == .string(archived) ? 0 : Int((min(max(traffic, 0), 100) * 100).rounded()))
+                share: experiment["status"] == ExperimentStatus.archived.json
+                    ? 0 : Int((min(max(traffic, 0), 100) * 100).rounded()))
         }
         guard !members.isEmpty else {
             return editor.remove(from: .groups, "id", group["id"]?.string ?? "")

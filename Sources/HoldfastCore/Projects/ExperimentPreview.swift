@@ -262,7 +262,7 @@ extension ExperimentPreview {
     private func statusWarnings(_ former: Experiment) -> [Warning] {
         if former.status == edited.status { return [] }
         if edited.isRunning { return [.resumed] }
-        if edited.status == ExperimentDefinition.archived { return [.archived] }
+        if edited.status == ExperimentStatus.archived.rawValue { return [.archived] }
         return former.isRunning ? [.paused] : []
     }
 

@@ -35,7 +35,7 @@ extension FlagDefinition {
             state.otherwise = (state.variations.first(where: isOff) ?? state.variations.first)?.key ?? ""
         }
         if !state.variations.isEmpty, !known.contains(Identifier(state.otherwise)) {
-            faults.add(Self.unknownOtherwise(state.otherwise), at: ["otherwise"])
+            faults.add(Self.unknownOtherwise(state.otherwise, known), at: ["otherwise"])
         }
         if let rules { state.rules = self.states(of: rules, former, editor, datafile, &faults) }
         checkVariations(of: state, known, datafile, &faults)
@@ -104,7 +104,7 @@ extension FlagDefinition {
                 used = experiment.variations.map { ($0.key.string, place) }
             }
             for (variation, place) in used where !known.contains(Identifier(variation)) {
-                faults.add(Self.unknownVariation(variation), at: place)
+                faults.add(Self.unknownVariation(variation, known), at: place)
             }
         }
     }

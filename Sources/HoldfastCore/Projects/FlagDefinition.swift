@@ -44,7 +44,7 @@ public struct FlagDefinition: Sendable {
         /// The variations that take part, the baseline first.
         var weights: [(key: String, weight: Double)]?
         var traffic: Double?
-        var status: String?
+        var status: ExperimentStatus?
         var enrollment: ExperimentDefinition.Enrollment?
         var group: ExperimentDefinition.GroupPlace?
     }
@@ -93,8 +93,8 @@ public struct FlagDefinition: Sendable {
         // What refers to a variation can be judged here if the body has all of them, and each has a key.
         let isWhole = variations != nil && variations?.count == object["variations"]?.array?.count
         let known = isWhole ? variations.map { Set($0.map { Identifier($0.key) }) } : nil
-        if let otherwise, known?.contains(Identifier(otherwise)) == false {
-            faults.add(Self.unknownOtherwise(otherwise), at: ["otherwise"])
+        if let otherwise, let known, !known.contains(Identifier(otherwise)) {
+            faults.add(Self.unknownOtherwise(otherwise, known), at: ["otherwise"])
         }
         rules = faults.list(object, "rules", 0...Self.ruleLimit, at: []).map { list in
             list.compactMap { element in
@@ -207,18 +207,23 @@ public struct FlagDefinition: Sendable {
         return Rule(key: key, audience: audience, choice: .delivery(variation: variation, traffic: traffic))
     }
 
-    static func unknownOtherwise(_ key: String) -> String { "`otherwise` must be a variation; got '\(key)'" }
+    static func unknownOtherwise(_ key: String, _ known: Set<Identifier>) -> String {
+        "`otherwise` must be a variation; got '\(key)'" + Spelling.hint(for: Identifier(key), among: known.sorted())
+    }
 
     /// Checks that the variations that a rule names are the flag's.
     private static func check(
         _ rule: Rule, _ known: Set<Identifier>, at place: JSONPointer, _ faults: inout FaultCollector
     ) {
         for (variation, place) in rule.choice.namedVariations(at: place) where !known.contains(Identifier(variation)) {
-            faults.add(unknownVariation(variation), at: place)
+            faults.add(unknownVariation(variation, known), at: place)
         }
     }
 
-    static func unknownVariation(_ key: String) -> String { "a rule must have variations of the flag; got '\(key)'" }
+    static func unknownVariation(_ key: String, _ known: Set<Identifier>) -> String {
+        "a rule must have variations of the flag; got '\(key)'"
+            + Spelling.hint(for: Identifier(key), among: known.sorted())
+    }
 
     private static func experiment(
         _ value: JSONValue, at place: JSONPointer, _ faults: inout FaultCollector

@@ -53,10 +53,11 @@ extension Flag {
         }
         // What runs again when the flag is enabled counts as running.
         let running = annotations.object?["off"]?.object?["running"]?.array ?? []
-        let status = running.contains(.string(experiment.id.string)) ? "Running" : experiment.status
+        let isWaiting = running.contains(.string(experiment.id.string))
+        let status = isWaiting ? ExperimentStatus.running.rawValue : experiment.status
         return [
             "id": .string(experiment.id.string), "weights": .object(weights), "traffic": .shortest(experiment.traffic),
-            "status": .string(status), "enrollment": .string(experiment.enrollment.rawValue),
+            "status": .string(ExperimentStatus.name(of: status)), "enrollment": .string(experiment.enrollment.rawValue),
             "group": experiment.groupName.map { .string($0) } ?? .null,
         ]
     }

@@ -101,10 +101,11 @@ extension ExperimentResults {
     private var goalWarning: Warning? {
         guard arms.allSatisfy({ $0.tally.goal.converted == 0 }) else { return nil }
         let others = otherGoals.map(\.string).joined(separator: ", ")
+        let hint = Spelling.hint(for: query.goal, among: otherGoals)
         return Warning(
             code: "no_conversions",
             message: "no exposed user has reached the goal '\(query.goal)'"
-                + (others.isEmpty ? "" : "; goals that were reached: \(others)"))
+                + (others.isEmpty ? "" : "; goals that were reached: \(others)") + hint)
     }
 
     /// Formats a p-value for people: `= 0.0123` or `< 0.0001`.

@@ -48,7 +48,7 @@ struct DemoTraffic: Sendable {
         try put("experiments/newsletter", ["variations": ["control", "popup"]])
         try put(
             "experiments/banner", ["variations": ["off", "on"], "audience": ["segment": "adults-abroad"]])
-        try put("experiments/onboarding", ["variations": ["short", "long"], "status": "Paused"])
+        try put("experiments/onboarding", ["variations": ["short", "long"], "status": "paused"])
         let now = systemWallClock()
         for first in stride(from: 0, to: Self.pastUsers, by: 100) {
             try visit(first..<first + 100) { _ in

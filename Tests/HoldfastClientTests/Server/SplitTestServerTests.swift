@@ -92,7 +92,7 @@ private enum UnknownTest: SplitTest {
         let (changes, continuation) = AsyncStream.makeStream(of: Set<String>.self)
         tests.addUpdateListener { continuation.yield($0) }
         #expect(await tests.fetchSplitTest(PaywallTest.self).isParticipating)
-        try await server.request("PUT", "/v1/experiments/paywall", #"{"status":"Paused"}"#)
+        try await server.request("PUT", "/v1/experiments/paywall", #"{"status":"paused"}"#)
         for await _ in changes { break }
         let paused = await tests.fetchSplitTest(PaywallTest.self)
         #expect(!paused.isParticipating && paused.error == nil)

@@ -79,9 +79,9 @@ def seed(server):
     server("PUT", "/v1/experiments/checkout", {"variations": ["control", "new"]})
     server("PUT", "/v1/experiments/search-ranking", {"variations": [{"key": "bm25", "weight": 1}, {"key": "vector", "weight": 1}, {"key": "hybrid", "weight": 2}], "traffic": 60})
     server("PUT", "/v1/experiments/banner", {"variations": ["off", "on"], "audience": {"segment": "adults"}})
-    server("PUT", "/v1/experiments/onboarding", {"variations": ["short", "long"], "status": "Paused"})
+    server("PUT", "/v1/experiments/onboarding", {"variations": ["short", "long"], "status": "paused"})
     server("PUT", "/v1/experiments/lossy", {"variations": ["control", "new"]})
-    server("PUT", "/v1/experiments/" + quote(EVIL, safe=""), {"variations": [EVIL, "b"], "status": "Paused"})
+    server("PUT", "/v1/experiments/" + quote(EVIL, safe=""), {"variations": [EVIL, "b"], "status": "paused"})
     users = [f"user-{index:04}" for index in range(1200)]
     now = datetime.now(timezone.utc)
     for experiment in ("checkout", "search-ranking", "lossy"):
@@ -490,7 +490,7 @@ def a_switch_pauses_and_changes_arrive_by_themselves(browser, servers):
     expect(console.dialog()).to_contain_text("nobody gets a variation")
     console.button("Pause", console.dialog()).click()
     expect(console.page.get_by_role("switch", name="switched is running")).to_have_attribute("aria-checked", "false")
-    assert console.server("GET", "/v1/experiments/switched")["status"] == "Paused"
+    assert console.server("GET", "/v1/experiments/switched")["status"] == "paused"
     console.server("PUT", "/v1/experiments/from-elsewhere", {"variations": ["a", "b"]})
     expect(console.row("from-elsewhere")).to_be_visible()
     console.close()

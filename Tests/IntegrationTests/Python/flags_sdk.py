@@ -102,7 +102,7 @@ STATES = [
     [
         ("flags/greeting", {"enabled": True}),
         ("experiments/checkout", {"variations": ["control", "new"]}),
-        ("experiments/one", {"status": "Paused"}),
+        ("experiments/one", {"status": "paused"}),
     ],
 ]
 

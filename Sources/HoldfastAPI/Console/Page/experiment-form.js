@@ -22,7 +22,7 @@ export async function show(context, key) {
 	const audienceField = Object.assign(h("div.field", conditions, h("p.error", { hidden: true })), { input: conditions, pointer: "/audience", isField: true });
 	conditions.setAttribute("tabindex", "-1");
 	const enrollment = field("Enrollment", select([["open", "Open"], ["closed", "Closed"]], original?.enrollment ?? "open"), { hint: "While it is closed, nobody new is enrolled; enrolled users stay.", pointer: "/enrollment" });
-	const status = field("Status", select([...new Set([original?.status ?? "Running", "Running", "Paused"])], original?.status ?? "Running"), { hint: "While it is paused nobody gets a variation.", pointer: "/status" });
+	const status = field("Status", select([...new Set([original?.status ?? "running", "running", "paused"])], original?.status ?? "running"), { hint: "While it is paused nobody gets a variation.", pointer: "/status" });
 	const group = field("Group", h("input", { value: original?.group ?? "" }), { hint: "Optional. Of experiments with the same group, a user takes part in one at most.", pointer: "/group" });
 	const fields = [keyField, variations, traffic, audienceField, enrollment, status, group];
 
@@ -39,7 +39,7 @@ export async function show(context, key) {
 	/// The members that differ from the stored ones; for a new experiment, from the defaults.
 	function changes() {
 		const now = read(), body = {};
-		const former = original ?? { traffic: 100, audience: null, enrollment: "open", status: "Running", group: null };
+		const former = original ?? { traffic: 100, audience: null, enrollment: "open", status: "running", group: null };
 		for (const name of Object.keys(now)) if (JSON.stringify(now[name]) !== JSON.stringify(former[name])) body[name] = now[name];
 		return body;
 	}

@@ -37,25 +37,25 @@ export function shares(experiment) {
 }
 
 const explanations = {
-	Paused: "While it is paused, nobody gets a variation. Assignments stay stored, and apply again when it runs.",
-	Running: "Users get variations again. Those who had one keep it.",
-	Archived: "Nobody gets a variation any more, and it leaves the list of active experiments. Assignments and results stay, and you can bring it back.",
+	paused: "While it is paused, nobody gets a variation. Assignments stay stored, and apply again when it runs.",
+	running: "Users get variations again. Those who had one keep it.",
+	archived: "Nobody gets a variation any more, and it leaves the list of active experiments. Assignments and results stay, and you can bring it back.",
 };
 
 /// Asks for confirmation, then changes the status. Resolves with whether it was changed.
 export async function setStatus(experiment, status) {
-	const verb = { Paused: "Pause", Running: experiment.status === "Archived" ? "Bring back" : "Resume", Archived: "Archive" }[status];
+	const verb = { paused: "Pause", running: experiment.status === "archived" ? "Bring back" : "Resume", archived: "Archive" }[status];
 	return confirm(`${verb} ${experiment.key}?`, h("p", explanations[status]), {
-		label: verb, danger: status === "Archived",
-		done: () => `${experiment.key} is ${status.toLowerCase()}.`,
-		action: () => status === "Archived" ? api.call("DELETE", api.path("experiments", experiment.key)) : save(experiment.key, { status }),
+		label: verb, danger: status === "archived",
+		done: () => `${experiment.key} is ${status}.`,
+		action: () => status === "archived" ? api.call("DELETE", api.path("experiments", experiment.key)) : save(experiment.key, { status }),
 	});
 }
 
-const pauseSwitch = (experiment, changed) => toggle(`${experiment.key} is running`, experiment.status === "Running", experiment.status === "Archived",
-	() => setStatus(experiment, experiment.status === "Running" ? "Paused" : "Running"), changed);
+const pauseSwitch = (experiment, changed) => toggle(`${experiment.key} is running`, experiment.status === "running", experiment.status === "archived",
+	() => setStatus(experiment, experiment.status === "running" ? "paused" : "running"), changed);
 
-const filters = [["active", "Active"], ["Running", "Running"], ["Paused", "Paused"], ["Not started", "Not started"], ["Archived", "Archived"], ["all", "All"]];
+const filters = [["active", "Active"], ["running", "Running"], ["paused", "Paused"], ["not_started", "Not started"], ["archived", "Archived"], ["all", "All"]];
 
 async function list(context) {
 	const { query } = context;
@@ -67,7 +67,7 @@ async function list(context) {
 
 	const visible = () => {
 		const text = (query.get("search") ?? "").toLowerCase(), filter = query.get("status") ?? "active";
-		return experiments.filter(e => (filter === "all" || (filter === "active" ? e.status !== "Archived" : e.status === filter))
+		return experiments.filter(e => (filter === "all" || (filter === "active" ? e.status !== "archived" : e.status === filter))
 			&& (e.key.toLowerCase().includes(text) || e.id === text)).reverse();
 	};
 
@@ -80,7 +80,7 @@ async function list(context) {
 	const row = [
 		["Experiment", e => h("a.name", { href: to("experiments", e.key) }, e.key), "wide"],
 		["Status", e => status(e.status)],
-		["Enrollment", e => e.status === "Archived" ? dash() : e.enrollment === "open" ? "open" : h("span.badge.warn", "closed")],
+		["Enrollment", e => e.status === "archived" ? dash() : e.enrollment === "open" ? "open" : h("span.badge.warn", "closed")],
 		["Variations", e => [shares(e), h("span.faint.small", plural(e.variations.length, "variation"))]],
 		["Traffic", e => `${decimal(e.traffic)}%`, "number"],
 		["Users", e => usersOf(e, "count"), "number"],

@@ -65,8 +65,8 @@ export function lazily(summary, make, kind = "details") {
 export const code = text => h("code", text);
 
 export function status(name) {
-	const kind = { Running: "good", Paused: "warn", "Not started": "idle", Archived: "idle", on: "good", off: "idle" }[name] ?? "idle";
-	return h("span", { class: `status ${kind}` }, name);
+	const kind = { running: "good", paused: "warn", on: "good" }[name] ?? "idle";
+	return h("span", { class: `status ${kind}` }, name.replaceAll("_", " "));
 }
 
 export const badge = (text, kind = "") => h("span", { class: `badge ${kind}` }, text);

@@ -80,7 +80,7 @@ export async function show(context, key) {
 		above: link(to("experiments"), "Experiments"), below: [status(experiment.status), " ", experiment.enrollment === "closed" && badge("enrollment closed", "warn")],
 		actions: [
 			h("a.button.primary", { href: to("experiments", key, "edit") }, "Edit"),
-			...(experiment.status === "Archived" ? [["Bring back", "Running"]] : [experiment.status === "Running" ? ["Pause", "Paused"] : ["Run", "Running"], ["Archive", "Archived"]])
+			...(experiment.status === "archived" ? [["Bring back", "running"]] : [experiment.status === "running" ? ["Pause", "paused"] : ["Run", "running"], ["Archive", "archived"]])
 				.map(([label, status]) => doing(label, () => setStatus(experiment, status), context.reload)),
 			link(`#/audit?target=${encodeURIComponent(key)}`, h("span.button.quiet", "History")),
 		],

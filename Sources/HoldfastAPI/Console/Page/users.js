@@ -60,7 +60,7 @@ function assignmentTable(context, id, state, refresh) {
 	const byID = new Map(state.experiments.map(e => [e.id, e]));
 	const has = Object.entries(map).map(([experiment, assignment]) => ({ id: experiment, experiment: byID.get(experiment), assignment }));
 	has.sort((a, b) => (a.experiment?.key ?? `~${a.id}`).localeCompare(b.experiment?.key ?? `~${b.id}`));
-	const others = state.experiments.filter(e => e.status === "Running" && !map[e.id]).map(experiment => ({ id: experiment.id, experiment }));
+	const others = state.experiments.filter(e => e.status === "running" && !map[e.id]).map(experiment => ({ id: experiment.id, experiment }));
 	const rows = [...has, ...others];
 	if (rows.length === 0) return empty("No experiment yet", "Create one, and see here what this user would get.", null, newLink("experiments", "experiment"));
 	const answers = new Map();
