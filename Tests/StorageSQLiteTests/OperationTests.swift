@@ -103,6 +103,42 @@ extension SQLiteStoreTests {
             #expect(try RawDatabase(path).value("SELECT group_concat(user_id) FROM profiles") == "damaged,u0")
         }
 
+        @Test("Retention keeps what is beneath an override that has expired, and an override over what has")
+        func retentionOfLayers() async throws {
+            let clock = ManualClock()
+            let store = try SQLiteStore.make(
+                in: directory, rules: ProfileRules(assignmentTTL: .seconds(60)), clock: clock
+            ) {
+                $0.settings.retentionInterval = 0.02
+                $0.settings.retentionBatch = 1
+            }
+            defer { store.close() }
+            let database = try RawDatabase(path)
+            func awaitRecord(_ record: ProfileRecord, of user: String) async throws {
+                let hex = record.bytes.map { ($0 < 16 ? "0" : "") + String($0, radix: 16, uppercase: true) }.joined()
+                while try database.value("SELECT hex(record) FROM profiles WHERE user_id = '\(user)'") != hex {
+                    try await Task.sleep(for: .milliseconds(1))
+                }
+            }
+            var beneath: ProfileRecord?
+            for (user, lifetime) in [("short", 30_000 as Timestamp), ("long", 90_000)] {
+                beneath = try await store.apply(.replace(["e": "v"]), to: Identifier(user)).profile
+                try await store.apply(
+                    .override(experimentID: "e", variationID: "forced", expiresAt: clock.now + lifetime),
+                    to: Identifier(user))
+            }
+            let override = Assignment(
+                variationID: "forced", source: .override, assignedAt: clock.now, updatedAt: clock.now,
+                expiresAt: clock.now + 90_000)
+            clock.advance(by: .seconds(30))
+            try await awaitRecord(try #require(beneath), of: "short")
+            clock.advance(by: .seconds(30))
+            try await awaitRecord(ProfileRecord(["e": override]), of: "long")
+            clock.advance(by: .seconds(30))
+            while store.metrics().profiles > 0 { try await Task.sleep(for: .milliseconds(1)) }
+            #expect(try database.value("SELECT count(*) FROM profiles") == "0")
+        }
+
         @Test("A store that leaves retention to others deletes nothing in the background")
         func leavesRetentionToOthers() async throws {
             let clock = ManualClock()

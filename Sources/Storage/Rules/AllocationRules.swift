@@ -53,7 +53,8 @@ enum AllocationRules {
         guard case .present(let profile) = records.profile, let assignment = profile[exposure.experimentID] else {
             return nil
         }
-        return [assignment, assignment.layer?.beneath].lazy.compactMap { $0 }
-            .first { $0.variationID == exposure.variationID }?.assignedAt
+        if assignment.variationID == exposure.variationID { return assignment.assignedAt }
+        let beneath = assignment.withoutOverride
+        return beneath?.variationID == exposure.variationID ? beneath?.assignedAt : nil
     }
 }
