@@ -10,6 +10,7 @@ public final class Services: Sendable {
     public let store: any Store
     public let projects: ProjectCatalog
     public let events: EventQueue
+    let reporter: EventReporter
     public let access: AccessControl
     public let refusals: RefusalLog
     public let readiness: Readiness
@@ -25,6 +26,7 @@ public final class Services: Sendable {
     let reportedEvaluations = ReportedEvaluations()
     public let changes: ChangeFeed
     let knownExposures = KnownExposures()
+    let removals: RemovalWatch
     let previews: PreviewCounter
     /// Where results are computed, one at a time, while event loops go on.
     let computations = DispatchQueue(label: "computations", qos: .userInitiated)
@@ -62,6 +64,8 @@ public final class Services: Sendable {
         self.projects = projects
         previews = PreviewCounter(projects)
         self.events = events
+        reporter = EventReporter(events, projects)
+        removals = RemovalWatch(projects, knownExposures)
         self.access = access
         refusals = RefusalLog(logger, access: access, proxies: options.trustedProxies)
         self.build = build

@@ -59,6 +59,22 @@ public struct ProjectState: Sendable {
     }
 }
 
+/// A user of whom nothing was left at a time: erased, or merged into another user.
+public struct UserRemoval: Sendable, Hashable {
+    /// The ``ErasureRules/hash(_:)`` or the ``ErasureRules/mergeHash(_:)`` of the user.
+    public var mark: Int64
+    /// In a unit of the store, by its own clock.
+    public var time: Int64
+
+    public init(mark: Int64, time: Int64) {
+        self.mark = mark
+        self.time = time
+    }
+
+    /// The ``ErasureRules/hash(_:)`` that the user may have: one of the two is the user's.
+    public var userHashes: [Int64] { [mark, ~mark] }
+}
+
 /// Stores datafiles and forced variations, for all processes that share the store.
 public protocol ProjectStore: AnyObject {
     /// Reads the state of all projects if it has changed. It is small and rarely changes, so that its users keep it in
@@ -70,6 +86,11 @@ public protocol ProjectStore: AnyObject {
     ///   - completion: called with `nil` if nothing has changed.
     func projects(
         ifChangedSince changes: Int64, datafilesAfter version: Int64, _ completion: @escaping Completion<ProjectState?>)
+
+    /// Reads the users who were erased or merged lately, by any process; some of them more than once.
+    ///
+    /// - Parameter time: the greatest known ``UserRemoval/time``; only later ones need to be read.
+    func removals(after time: Int64, _ completion: @escaping Completion<[UserRemoval]>)
 
     /// Reads the last datafiles of a project, newest first, without their content.
     func datafileHistory(sdkKey: String, limit: Int, _ completion: @escaping Completion<[StoredDatafile]>)

@@ -23,6 +23,8 @@ public final class ReadOnlyStore: Store {
         }
     }
 
+    public var rules: ProfileRules { base.rules }
+
     public func watchProjects(_ changed: @escaping @Sendable () -> Void) -> (any ProjectWatch)? {
         base.watchProjects(changed)
     }
@@ -169,6 +171,10 @@ private final class ReadOnlySession: StoreSession {
         ifChangedSince changes: Int64, datafilesAfter version: Int64, _ completion: @escaping Completion<ProjectState?>
     ) {
         base.projects(ifChangedSince: changes, datafilesAfter: version, completion)
+    }
+
+    func removals(after time: Int64, _ completion: @escaping Completion<[UserRemoval]>) {
+        base.removals(after: time, completion)
     }
 
     func datafileHistory(sdkKey: String, limit: Int, _ completion: @escaping Completion<[StoredDatafile]>) {

@@ -3,6 +3,9 @@
 /// To add a store, conform to this protocol and ``StoreSession``, apply the rules in `Rules/`, and run the contract
 /// suites in `Tests/TestSupport` against it.
 public protocol Store: AnyObject, Sendable {
+    /// The rules that the store applies to profiles.
+    var rules: ProfileRules { get }
+
     /// Opens a session.
     ///
     /// - Parameter executor: where the session is used and where its completions are called.

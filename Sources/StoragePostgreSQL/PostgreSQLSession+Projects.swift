@@ -44,6 +44,13 @@ extension PostgreSQLSession {
         }
     }
 
+    func removals(after time: Int64, _ completion: @escaping Completion<[UserRemoval]>) {
+        let longest = store.configuration.statementTimeout
+        scan(ErasureRows.after(.integer(time), .double(longest)), completion) { rows in
+            rows.indices.map { UserRemoval(mark: rows.integer($0, 0), time: rows.integer($0, 1)) }
+        }
+    }
+
     func datafileHistory(sdkKey: String, limit: Int, _ completion: @escaping Completion<[StoredDatafile]>) {
         scan(DatafileRows.history(.text(sdkKey), .integer(limit)), completion) { rows in
             rows.indices.map { DatafileRows.decode(rows, $0) }

@@ -94,7 +94,7 @@ extension PostgreSQLSession {
             else { return false }
             if case .failure = result { round.refused() }
             if change.operation.isErasure, case .success = result, let user = round.user(change.userID) {
-                round.erased(user)
+                round.removed(user, ErasureRules.hash(user.userID))
             }
             outcome.result = result
             return true
@@ -127,7 +127,9 @@ extension PostgreSQLSession {
                     try rules.apply(merge, by: author, to: &account, &anonymous, at: round.now, &tallies)
                 })
             guard let result else { return false }
-            if case .success(let merged) = result, merged.changed { round.user(merge.anonymousID)?.deleteRow() }
+            if case .success(let merged) = result, merged.changed, let user = round.user(merge.anonymousID) {
+                round.removed(user, ErasureRules.mergeHash(user.userID))
+            }
             if case .failure = result { round.refused() }
             outcome.result = result
             return true
@@ -282,7 +284,7 @@ extension PostgreSQLSession {
         guard !events.isEmpty else { return completion(.success([])) }
         let outcomes = events.map { _ in Outcome<EventOutcome>() }
         submit(
-            PendingChange(.records, zip(events, outcomes).map { Self.step($0, $1) }) { failure in
+            PendingChange(.records, zip(events, outcomes).map { step($0, $1) }) { failure in
                 completion(
                     Result { () throws(StorageError) in
                         if let failure { throw failure }
@@ -293,15 +295,16 @@ extension PostgreSQLSession {
             })
     }
 
-    private static func step(_ received: ReceivedEvent, _ outcome: Outcome<EventOutcome>) -> ChangeStep {
+    private func step(_ received: ReceivedEvent, _ outcome: Outcome<EventOutcome>) -> ChangeStep {
         let event = received.event
+        let rules = store.settings.rules
         return ChangeStep(event.userID) { round in
             let wasErased = round.wasErased(event.userID, since: received.receivedAt)
             if wasErased == true {
                 outcome.result = .success(.stored)
                 return true
             }
-            let result = round.apply(to: event.userID) { EventRules.apply(event, to: &$0, &$1) }
+            let result = round.apply(to: event.userID) { EventRules.apply(event, to: &$0, &$1, rules, at: round.now) }
             guard wasErased != nil, let result else { return false }
             outcome.result = result
             return true

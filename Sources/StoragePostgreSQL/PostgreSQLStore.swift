@@ -20,6 +20,7 @@ public final class PostgreSQLStore: Store {
 
     let configuration: PostgreSQLConfiguration
     var settings: StoreSettings { configuration.settings }
+    public var rules: ProfileRules { settings.rules }
     let connector: Connector
     private let state = Mutex(State())
     /// Checked by each operation.

@@ -25,6 +25,12 @@ extension SQLiteSession {
             }, completion)
     }
 
+    func removals(after time: Int64, _ completion: @escaping Completion<[UserRemoval]>) {
+        scan(
+            with: store.projectReader,
+            { connection throws(SQLiteError) in try ErasureRows.all(after: time, on: connection) }, completion)
+    }
+
     func datafileHistory(sdkKey: String, limit: Int, _ completion: @escaping Completion<[StoredDatafile]>) {
         scan(
             with: store.projectReader,

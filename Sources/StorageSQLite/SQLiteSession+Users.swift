@@ -29,10 +29,12 @@ extension SQLiteSession {
                 try transaction.expectNotErased(merge.userID)
                 try transaction.expectNotErased(merge.anonymousID)
                 let now = clock()
-                return try transaction.apply(to: merge.userID, merge.anonymousID, at: now) {
+                let result = try transaction.apply(to: merge.userID, merge.anonymousID, at: now) {
                     account, anonymous, tallies throws(StorageError) in
                     try rules.apply(merge, by: author, to: &account, &anonymous, at: now, &tallies)
                 }
+                if result.changed { transaction.merged(merge.anonymousID) }
+                return result
             }, completion)
     }
 
@@ -123,6 +125,7 @@ extension SQLiteSession {
 
     func record(_ events: [ReceivedEvent], _ completion: @escaping Completion<[EventOutcome]>) {
         let clock = store.settings.clock
+        let rules = store.settings.rules
         write(
             { transaction in
                 let now = clock()
@@ -134,7 +137,9 @@ extension SQLiteSession {
                         outcomes.append(.stored)
                     } else {
                         outcomes.append(
-                            try transaction.apply(to: event.userID, at: now) { EventRules.apply(event, to: &$0, &$1) })
+                            try transaction.apply(to: event.userID, at: now) {
+                                EventRules.apply(event, to: &$0, &$1, rules, at: now)
+                            })
                     }
                 }
                 return outcomes

@@ -4,6 +4,7 @@ public import Storage
 public final class SQLiteStore: Store {
     let configuration: SQLiteConfiguration
     var settings: StoreSettings { configuration.settings }
+    public var rules: ProfileRules { settings.rules }
     let file: DatabaseFile
     let writer: Writer
     let projectReader: BackgroundReader

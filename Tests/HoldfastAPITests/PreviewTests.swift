@@ -112,6 +112,7 @@ import Testing
             try server.request("PUT", "/v1/profiles/ada/experiments/7", #"{"variation_id":"72"}"#).status == 200)
         let exposure = #"{"user_id":"eve","experiment":"checkout","variation_key":"new"}"#
         #expect(try server.request("POST", "/v1/exposures", exposure).status == 200)
+        #expect(try server.request("DELETE", "/v1/profiles/eve/experiments/7").status == 204)
         let preview = try preview(#"{"traffic":0}"#)
         #expect(
             preview["enrolled"] == ["users": 1, "keep": 1, "change": 0, "lose": 0, "gain": 0, "exposed": 1])

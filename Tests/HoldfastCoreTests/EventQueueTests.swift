@@ -196,6 +196,23 @@ import Testing
         #expect(answers.texts == ["a: 1", "b: 1", "erasure: 0"])
     }
 
+    @Test func `The exposures of a user who is forgotten are new, and those of others stay known`() {
+        let known = KnownExposures(capacity: 100)
+        func insert(_ user: Identifier, at now: Timestamp = 0) -> Bool {
+            known.insert(user, "e", "a", isForced: false, at: now)
+        }
+        #expect(!insert("u") && !insert("v"))
+        for time in [1, 30_000, 60_000, 60_001] as [Timestamp] {
+            known.forget([ErasureRules.hash("u")])
+            #expect(!insert("u", at: time))
+            #expect(insert("u", at: time))
+        }
+        #expect(insert("v", at: 60_001))
+        // The number of the user is dropped after the exposures that were added before it.
+        #expect(!insert("u", at: 180_002))
+        #expect(insert("u", at: 180_003))
+    }
+
     @Test func `An exposure is known once it was seen, until another variation or a minute or two later`() {
         let known = KnownExposures(capacity: 100)
         func insert(_ user: Identifier, _ variation: Identifier = "a", forced: Bool = false, at now: Timestamp = 0)
@@ -211,5 +228,7 @@ import Testing
         #expect(!insert("u", at: 120_001))
         known.removeAll()
         #expect(!insert("u", at: 120_002))
+        // After a long pause nothing is known, not even for the rest of a generation.
+        #expect(!insert("u", at: 600_000))
     }
 }

@@ -64,6 +64,7 @@ private final class SilentStore: Store {
     private let count = Atomic(0)
     let failure = Mutex<StorageError?>(nil)
 
+    var rules: ProfileRules { store.rules }
     var writeFailure: StorageError? { failure.withLock { $0 } }
 
     var probes: Int { count.load(ordering: .sequentiallyConsistent) }

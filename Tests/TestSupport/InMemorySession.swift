@@ -230,6 +230,10 @@ final class InMemorySession: StoreSession {
         }
     }
 
+    func removals(after time: Int64, _ completion: @escaping Completion<[UserRemoval]>) {
+        read(completion) { tables in tables.removals.filter { $0.time > time } }
+    }
+
     func datafileHistory(sdkKey: String, limit: Int, _ completion: @escaping Completion<[StoredDatafile]>) {
         read(completion) { tables in
             tables.datafiles.reversed().filter { $0.sdkKey == sdkKey }.prefix(limit).map { datafile in

@@ -44,6 +44,7 @@ public final class InMemoryStore: Store {
         }
     }
 
+    public let rules: ProfileRules
     let clock: WallClock
     let timing: Timing
     private let state: Mutex<State>
@@ -53,6 +54,7 @@ public final class InMemoryStore: Store {
         rules: ProfileRules = ProfileRules(), datafileHistory: Int = 100, timing: Timing = .immediate,
         clock: @escaping WallClock = systemWallClock
     ) {
+        self.rules = rules
         self.clock = clock
         self.timing = timing
         var state = State(tables: InMemoryTables(rules: rules, datafileHistory: datafileHistory))

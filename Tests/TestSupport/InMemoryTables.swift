@@ -15,6 +15,7 @@ struct InMemoryTables {
     private(set) var definitions: [AttributeDefinition] = []
     private(set) var segments: [Identifier: Segment] = [:]
     private(set) var projectChanges: Int64 = 0
+    private(set) var removals: [UserRemoval] = []
     var metrics = StoreMetrics()
     private var totals: [Identifier: [UserRecords.TotalKey: UserGoal]] = [:]
     private var users: [TallyChanges.Users: UserCounts] = [:]
@@ -73,9 +74,11 @@ struct InMemoryTables {
             return outcome.result
         }
         let rules = StoreRules(profiles: rules)
-        return try apply(to: change.userID, at: now) { records, tallies throws(StorageError) in
+        let result = try apply(to: change.userID, at: now) { records, tallies throws(StorageError) in
             try rules.apply(change, by: author, to: &records, at: now, &tallies)
         }
+        if change.operation.isErasure { removed(ErasureRules.hash(change.userID)) }
+        return result
     }
 
     mutating func apply(
@@ -90,6 +93,7 @@ struct InMemoryTables {
                 for write in account.writes { perform(write, of: merge.userID, at: now) }
                 for write in anonymous.writes { perform(write, of: merge.anonymousID, at: now) }
                 add(tallies)
+                if result.changed { removed(ErasureRules.mergeHash(merge.anonymousID)) }
                 return result
             }
             for part in account.takeMissing() { read(part, into: &account) }
@@ -97,8 +101,13 @@ struct InMemoryTables {
         }
     }
 
+    private mutating func removed(_ mark: Int64) {
+        removals.append(UserRemoval(mark: mark, time: Int64(removals.count) + 1))
+    }
+
     mutating func apply(_ event: UserEvent, at now: Timestamp) -> EventOutcome {
-        apply(to: event.userID, at: now) { EventRules.apply(event, to: &$0, &$1) }
+        let rules = rules
+        return apply(to: event.userID, at: now) { EventRules.apply(event, to: &$0, &$1, rules, at: now) }
     }
 
     mutating func force(_ variation: ForcedVariation, isRemoved: Bool, by author: Author, at now: Timestamp)
@@ -190,6 +199,7 @@ struct InMemoryTables {
             }
         case .goalEvent(let senderID): records.hasGoalEvent = events.contains { $0.senderID == senderID }
         case .periods(let experimentID): records.periods = periods[experimentID] ?? []
+        case .newestDatafile: records.newestDatafile = datafiles.last?.version ?? 0
         }
     }
 
@@ -198,6 +208,7 @@ struct InMemoryTables {
         switch write {
         case .putProfile(let record, _): setProfile(record, of: userID)
         case .deleteProfile: setProfile(nil, of: userID)
+        case .expectNewestDatafile: break
         case .putForcedVariation(let variation):
             remove(variation)
             forcedVariations.append(variation)

@@ -196,6 +196,10 @@ extension Store {
         try read { $0.projects(ifChangedSince: changes, datafilesAfter: version, $1) }
     }
 
+    public func removals(after time: Int64) throws(StorageError) -> [UserRemoval] {
+        try read { $0.removals(after: time, $1) }
+    }
+
     public func projectChanges() throws(StorageError) -> Int64 {
         try projects()?.changes ?? -1
     }

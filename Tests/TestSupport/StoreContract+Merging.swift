@@ -101,7 +101,7 @@ extension StoreContract {
             let first = try await context.store.merge("anonymous", into: "account")
             context.clock.advance(by: .seconds(1))
             let second = try await context.store.merge("anonymous", into: "account")
-            #expect(!second.changed && second.profile == first.profile && second.takenExposures.isEmpty)
+            #expect(!second.changed && second.profile == first.profile)
         },
         StoreContract("A merge of two unknown users makes no profile") { context in
             let merged = try await context.store.merge("anonymous", into: "account")
@@ -137,8 +137,7 @@ extension StoreContract {
                 exposure("account", at: 100), exposure("anonymous", at: 50), goal("account", 3, at: 70),
                 goal("anonymous", 4, at: 20), goal("anonymous", 5, at: 120),
             ])
-            let merged = try await context.store.merge("anonymous", into: "account")
-            #expect(merged.takenExposures.map(\.happenedAt) == [noon + 50])
+            _ = try await context.store.merge("anonymous", into: "account")
             let tally = try #require(try tallies(context).first)
             #expect((tally.counted, tally.crossed, tally.goal.converted, tally.goal.events) == (1, 0, 1, 2))
             #expect((tally.goal.x.value, tally.goal.y.value) == (4, 8))

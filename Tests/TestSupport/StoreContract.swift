@@ -38,7 +38,8 @@ public struct StoreContract: Sendable, CustomTestStringConvertible {
     /// The cases of all facets.
     public static let all = profiles + merging + stickyDocuments + attributes + events + projects + audit
 
-    public static let profiles = saving + overriding + restoring + assigning + erasing + expiring + reading + failing
+    public static let profiles =
+        saving + overriding + restoring + assigning + enrolling + erasing + expiring + reading + failing
 
     public func run(_ make: Factory) async throws {
         let clock = ManualClock()

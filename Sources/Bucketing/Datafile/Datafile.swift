@@ -35,6 +35,7 @@ public final class Datafile: Sendable {
     let hasLargeAudiences: Bool
     /// The running global holdouts, in the order of the datafile.
     let globalHoldouts: [Holdout]
+    private let deliveryRules: Set<Identifier>
     private let holdoutsByRule: [Identifier: [Holdout]]
     private let experimentsByKey: [Identifier: Experiment]
     private let experimentsByID: [Identifier: Experiment]
@@ -72,6 +73,7 @@ public final class Datafile: Sendable {
         mentions = parts.mentions
         hasLargeAudiences = parts.hasLargeAudiences
         globalHoldouts = holdouts.filter { $0.isRunning && $0.includedRules == nil }
+        deliveryRules = Set(rollouts.lazy.flatMap(\.rules).map(\.id))
         holdoutsByRule = Self.byRule(holdouts.filter(\.isRunning))
         experimentsByKey = Dictionary(experiments.map { ($0.key, $0) }, uniquingKeysWith: { $1 })
         experimentsByID = Dictionary(experiments.map { ($0.id, $0) }, uniquingKeysWith: { $1 })
@@ -101,6 +103,11 @@ extension Datafile {
 
     public func experiment(id: Identifier) -> Experiment? {
         experimentsByID[id]
+    }
+
+    /// Whether an experiment is a delivery rule of a flag, whose variations are not stored.
+    public func isDeliveryRule(_ experimentID: Identifier) -> Bool {
+        deliveryRules.contains(experimentID)
     }
 
     public func event(key: Identifier) -> Event? {

@@ -53,6 +53,8 @@ public final class Experiment: Sendable {
 
     public var isRunning: Bool { status == "Running" }
 
+    public var isArchived: Bool { status == ExperimentStatus.archived.rawValue }
+
     /// Whether no audience restricts who may take part.
     public var isForEverybody: Bool { audience == nil }
 

@@ -32,7 +32,7 @@ extension DecisionRun {
     /// 3. the whitelist,
     /// 4. the stored assignment (1 to 4 are ``heldVariation(of:)``),
     /// 5. the audience, which excludes users,
-    /// 6. bucketing, whose result becomes the stored assignment.
+    /// 6. bucketing, whose result becomes the stored assignment, unless the profile is full.
     ///
     /// Forced decisions of the request and holdouts take precedence over all of them, and are up to the caller.
     func evaluate(_ experiment: Experiment) -> Outcome {
@@ -69,6 +69,12 @@ extension DecisionRun {
         }
         reasons.addDetail("User \"\(user.id)\" is in variation \"\(variation.key)\" of experiment \(experiment.key).")
         if storesNewVariation {
+            guard staleVariationID != nil || hasRoom(for: experiment) else {
+                record(.fullProfile)
+                reasons.add(
+                    "The profile of user \"\(user.id)\" is full: it has no room for experiment \"\(experiment.key)\".")
+                return .none
+            }
             keep(
                 NewAssignment(
                     experimentID: experiment.id, variationID: variation.id, staleVariationID: staleVariationID))

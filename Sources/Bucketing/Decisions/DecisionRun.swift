@@ -71,6 +71,11 @@ final class DecisionRun {
         return stored?.assignment(experimentID: experiment.id)
     }
 
+    /// Whether the user's profile has room for an assignment in an experiment in which the user has none.
+    func hasRoom(for experiment: Experiment) -> Bool {
+        stored?.hasRoom(for: experiment.id) ?? true
+    }
+
     func keep(_ assignment: NewAssignment) {
         newAssignments.append(assignment)
         // Later decisions of the run find a borrowed variation where this one found it.

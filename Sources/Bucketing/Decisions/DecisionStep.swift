@@ -20,6 +20,8 @@ public enum DecisionStep: Sendable {
     /// The group chose one of its experiments for the user.
     case group(Group, BucketStep, isChosen: Bool)
     case bucketing(BucketStep, Variation?)
+    /// The profile has no room for an assignment, so that the user does not take part.
+    case fullProfile
     /// A contextual bandit would have to be asked, which this server does not do.
     case prediction
 
@@ -62,6 +64,7 @@ extension DecisionStep {
         case .closedEnrollment: "enrollment"
         case .group: "group"
         case .bucketing: "bucketing"
+        case .fullProfile: "profile"
         case .prediction: "prediction"
         }
     }
@@ -108,6 +111,8 @@ extension DecisionStep {
             json["result"] = variation == nil ? "outside_traffic" : "in_variation"
             if let variation { json.describe(variation) }
             json.describe(bucket)
+        case .fullProfile:
+            json["result"] = "full"
         case .prediction:
             json["result"] = "not_available"
         }

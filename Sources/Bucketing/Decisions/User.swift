@@ -86,6 +86,9 @@ public protocol StoredAssignments: Sendable {
     /// Returns the assignment in the user's profile.
     func assignment(experimentID: Identifier) -> StoredAssignment?
 
+    /// Whether an assignment in an experiment in which the user has none can be stored.
+    func hasRoom(for experimentID: Identifier) -> Bool
+
     /// The ids of the variations that are forced on the user for a test, by experiment id. They take precedence over
     /// the profile.
     var forcedVariations: [Identifier: Identifier]? { get }
@@ -96,6 +99,8 @@ public protocol StoredAssignments: Sendable {
 }
 
 extension StoredAssignments {
+    public func hasRoom(for experimentID: Identifier) -> Bool { true }
+
     public var forcedVariations: [Identifier: Identifier]? { nil }
 
     public var attributes: (any AttributeSource)? { nil }

@@ -34,7 +34,7 @@ struct BucketeerEventEndpoint {
         }
         let now = systemWallClock()
         let items = Join(
-            list.count, completion: BucketeerEventRecording(queue: services.events, call: call).record)
+            list.count, completion: BucketeerEventRecording(reporter: services.reporter, call: call).record)
         call.forEach(list.indices) { [ids] index in
             take(list[index], id: ids[index], now: now, call) { items.set($0, at: index) }
         }
@@ -215,7 +215,7 @@ private enum BucketeerEventItem: Sendable {
 
 /// Records the events of one request, and responds.
 private struct BucketeerEventRecording: Sendable {
-    let queue: EventQueue
+    let reporter: EventReporter
     let call: Call
 
     func record(_ items: [BucketeerEventItem]) {
@@ -232,7 +232,7 @@ private struct BucketeerEventRecording: Sendable {
         }
         let response: JSONValue = ["errors": .object(errors)]
         guard !events.isEmpty else { return call.respond(json: response.encoded()) }
-        queue.record(events) { [call] result in
+        reporter.record(events) { [call] result in
             switch result {
             case .success: call.respond(json: response.encoded())
             case .failure(let error): call.respond(BucketeerError(error).response)

@@ -13,7 +13,7 @@ struct EventEndpoints {
     /// Takes one goal event or an array of them, and responds when they are durable. In an array, a refused event does
     /// not affect the others.
     func postEvents(_ request: borrowing Request, _ call: Call) throws(CoreError) {
-        try take(request, call, knowing: GoalEvent.members) { body, items, index throws(EventRefusal) in
+        try take(request, call, knowing: GoalEvent.members) { body, items, index, _ throws(EventRefusal) in
             do throws(CoreError) {
                 let event = try GoalEvent(body)
                 if let sdkKey = try body.sdkKey() { _ = try projects.project(named: sdkKey) }
@@ -26,8 +26,12 @@ struct EventEndpoints {
 
     /// Takes one exposure or an array of them, as ``postEvents(_:_:)`` does.
     func postExposures(_ request: borrowing Request, _ call: Call) throws(CoreError) {
-        try take(request, call, knowing: ExposureInput.members) { body, items, index throws(EventRefusal) in
+        try take(request, call, knowing: ExposureInput.members) { body, items, index, call throws(EventRefusal) in
             let exposure = try ExposureInput(body, projects)
+            if exposure.project.forcesVariations(on: exposure.userID) {
+                // Another process may have removed the forced variation, or erased the user.
+                do throws(CoreError) { try call.requireUpToDate() } catch { throw EventRefusal(error) }
+            }
             guard exposure.needsProfile else {
                 return items.set(EventItem(event: .success(.exposure(try exposure.exposure(nil)))), at: index)
             }
@@ -55,7 +59,7 @@ struct EventEndpoints {
     ) throws(CoreError) {
         let list = try ReportList(request, limit: services.options.elementLimit)
         let (sdkKey, now) = (request.sdkKey, systemWallClock())
-        let recording = EventRecording(queue: services.events, call: call, list: list)
+        let recording = EventRecording(reporter: services.reporter, call: call, list: list)
         let items = Join(list.elements.count, completion: recording.record)
         call.forEach(list.elements.indices) { index in
             do throws(CoreError) {
@@ -69,13 +73,13 @@ struct EventEndpoints {
     }
 
     /// Sets an item, at once or later, unless the event is refused.
-    private typealias Parse = (EventInput, Join<EventItem>, Int) throws(EventRefusal) -> Void
+    private typealias Parse = (EventInput, Join<EventItem>, Int, Call) throws(EventRefusal) -> Void
 
     private func take(
         _ input: EventInput, _ items: Join<EventItem>, _ index: Int, _ call: Call, _ parse: @escaping Parse
     ) {
         do throws(EventRefusal) {
-            try parse(input, items, index)
+            try parse(input, items, index, call)
         } catch {
             guard error.error.concernsDefinitions, !call.isUpToDate else {
                 return items.set(EventItem(event: .failure(error)), at: index)
@@ -134,13 +138,13 @@ struct EventItem: Sendable {
 
 /// Records the events of one request, and responds.
 private struct EventRecording: Sendable {
-    let queue: EventQueue
+    let reporter: EventReporter
     let call: Call
     let list: ReportList
 
     func record(_ items: [EventItem]) {
         if !list.isArray, case .failure(let refusal)? = items.first?.event { return call.fail(refusal.error) }
-        queue.record(items.compactMap { try? $0.event.get() }) { result in
+        reporter.record(items.compactMap { try? $0.event.get() }) { result in
             switch result {
             case .success(let outcomes):
                 var outcomes = outcomes.makeIterator()

@@ -101,7 +101,7 @@ struct ProfileEndpoints {
         events.afterWaiting { [knownExposures, catalog] in
             call.onEventLoop {
                 store.submit(change, by: author) { result in
-                    knownExposures.removeAll()
+                    knownExposures.forget([ErasureRules.hash(userID)])
                     if case .failure(let error) = result { return call.fail(error) }
                     // This process must not use a forced variation of the user any more, either.
                     catalog.respond(call, .noContent, nil)

@@ -25,7 +25,7 @@ struct ProfileMerger: @unchecked Sendable {
         store.merge(merge, by: author) { [services] result in
             switch result {
             case .success(let merged):
-                services.knownExposures.remove(merged.takenExposures)
+                services.knownExposures.forget([ErasureRules.hash(merge.anonymousID)])
                 completion(.success(merged))
             case .failure(let error):
                 var error = CoreError(error)

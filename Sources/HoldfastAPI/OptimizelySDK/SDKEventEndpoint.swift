@@ -100,7 +100,7 @@ private final class SDKEventRecording {
     private func record(_ rest: ArraySlice<UserEvent>, _ response: Response) {
         // Safe: used on the loop's thread only.
         nonisolated(unsafe) let (recording, response) = (self, response)
-        services.events.record(Array(rest.prefix(Self.transaction))) { [call] result in
+        services.reporter.record(Array(rest.prefix(Self.transaction))) { [call] result in
             call.onEventLoop {
                 let others = rest.dropFirst(Self.transaction)
                 switch result {

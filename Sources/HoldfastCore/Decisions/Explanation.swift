@@ -59,11 +59,14 @@ extension StickyDecisionService {
                         "no experiment has the key or id '\(name)' in the datafile of version \(used.version)"
                             + Spelling.hint(for: name, among: used.datafile.experiments.lazy.map(\.key)))))
         }
-        readStored(of: userID, project) { read in
+        readStored(of: userID, project) { [projects] read in
             switch read {
             case .failure(let error): completion(.failure(CoreError(error)))
             case .success(let (profile, attributes)):
-                let stored = StickyAssignments(profile, userID, project, attributes: attributes)
+                let full = ProfileChange.Proposal(experimentID: experiment.id, variationID: "")
+                let stored = StickyAssignments(
+                    profile, userID, project, attributes: attributes,
+                    refused: Set(projects.catalog.rules.refused([full], in: profile)))
                 let (decision, steps) = DecisionService(datafile: used.datafile).explain(
                     experiment, for: User(id: userID), stored: stored, showingValues: showsValues)
                 completion(

@@ -1,7 +1,6 @@
 public import Bucketing
 import JSON
 public import Storage
-internal import Synchronization
 
 /// Records the exposures that this server's decisions cause. Decisions do not wait for it. For a user who stays in one
 /// variation, only the first exposure is written.
@@ -15,7 +14,13 @@ public struct ExposureRecorder: Sendable {
     }
 
     /// Queues an exposure for each impression of an experiment, unless it is known already.
-    public func record(_ impressions: [Impression], of user: User, in project: Project) {
+    ///
+    /// - Parameter enrolled: the experiments in which the decisions have enrolled the user. These exposures are new: if
+    ///   one seems known, another process has erased or merged the user.
+    func record(
+        _ impressions: [Impression], of user: User, enrolledIn enrolled: some Sequence<Identifier>,
+        in project: Project
+    ) {
         guard !impressions.isEmpty else { return }
         let now = systemWallClock()
         var exposures: [Exposure] = []
@@ -24,11 +29,12 @@ public struct ExposureRecorder: Sendable {
         for impression in impressions {
             // Decisions without an experiment: a delivery to everyone else, or a flag without a
             // variation.
-            guard !impression.experimentID.string.isEmpty, !impression.variationID.string.isEmpty,
-                !known.insert(
-                    user.id, impression.experimentID, impression.variationID, isForced: impression.source.isChosen,
-                    at: now)
-            else { continue }
+            guard !impression.experimentID.string.isEmpty, !impression.variationID.string.isEmpty else { continue }
+            let isKnown = known.insert(
+                user.id, impression.experimentID, impression.variationID, isForced: impression.source.isChosen, at: now)
+            guard !isKnown || enrolled.contains(impression.experimentID) else {
+                continue
+            }
             exposures.append(Self.exposure(impression, of: user.id, attributes, project, now))
         }
         events.add(exposures) { [known] in known.removeAll() }
@@ -68,85 +74,6 @@ extension DecisionSource {
         switch self {
         case .forced, .override, .whitelist: true
         case .stored, .bucketed, .holdout, .none: false
-        }
-    }
-}
-
-/// A cache of the exposures that this process recently sent to the store, so that repeated exposures cost it no work.
-/// It may forget an exposure, and forgets each one after a while. It never reports an unsent exposure as known, except
-/// in a collision of 64-bit hashes.
-public final class KnownExposures: Sendable {
-    private struct State {
-        var recent: Set<Int> = []
-        var former: Set<Int> = []
-        /// When `recent` becomes `former`.
-        var rotation: Timestamp = 0
-    }
-
-    private let state = Mutex(State())
-    /// The maximum number of exposures in one generation; two generations are kept.
-    private let capacity: Int
-
-    /// The length of a generation in milliseconds. An exposure is remembered for one to two generations. During that
-    /// time, exposures of a user whom another process has erased are not recorded again.
-    private static let generation: Timestamp = 60_000
-
-    public init(capacity: Int = 131_072) {
-        self.capacity = capacity
-    }
-
-    /// Remembers an exposure.
-    ///
-    /// - Returns: whether it was already known.
-    public func insert(
-        _ userID: Identifier, _ experimentID: Identifier, _ variationID: Identifier, isForced: Bool, at now: Timestamp
-    ) -> Bool {
-        let hash = Self.hash(userID, experimentID, variationID, isForced: isForced)
-        return state.withLock { state in
-            // The second condition is true if the clock was set back; otherwise the generation would last too long.
-            if now >= state.rotation || now < state.rotation - Self.generation || state.recent.count >= capacity {
-                swap(&state.recent, &state.former)
-                state.recent.removeAll(keepingCapacity: true)
-                state.rotation = now + Self.generation
-            }
-            return state.former.contains(hash) || !state.recent.insert(hash).inserted
-        }
-    }
-
-    private static func hash(
-        _ userID: Identifier, _ experimentID: Identifier, _ variationID: Identifier, isForced: Bool
-    ) -> Int {
-        var hasher = Hasher()
-        hasher.combine(userID)
-        hasher.combine(UInt8.max)
-        hasher.combine(experimentID)
-        hasher.combine(UInt8.max)
-        hasher.combine(variationID)
-        hasher.combine(isForced)
-        return hasher.finalize()
-    }
-
-    /// Forgets exposures that were moved to another user.
-    public func remove(_ exposures: [Exposure]) {
-        guard !exposures.isEmpty else { return }
-        let hashes = exposures.flatMap { exposure in
-            [false, true].map {
-                Self.hash(exposure.userID, exposure.experimentID, exposure.variationID, isForced: $0)
-            }
-        }
-        state.withLock { state in
-            for hash in hashes {
-                state.recent.remove(hash)
-                state.former.remove(hash)
-            }
-        }
-    }
-
-    /// Forgets everything; called when exposures were not stored, or were erased.
-    public func removeAll() {
-        state.withLock { state in
-            state.recent.removeAll(keepingCapacity: true)
-            state.former.removeAll(keepingCapacity: true)
         }
     }
 }

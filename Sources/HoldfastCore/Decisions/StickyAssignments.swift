@@ -11,13 +11,18 @@ public struct StickyAssignments: StoredAssignments {
     private let index: AssignmentIndex?
     /// The profile whose assignments count where the user has none; `nil` if there is none.
     private let borrowed: AssignmentIndex?
+    /// The experiments for which the profile has no room.
+    private let refused: Set<Identifier>
 
-    /// - Parameter anonymous: the user's anonymous profile.
+    /// - Parameters:
+    ///   - anonymous: the user's anonymous profile.
+    ///   - refused: the experiments for which the profile has no room.
     init(
         _ profile: ProfileRecord?, beside anonymous: ProfileRecord? = nil, _ userID: Identifier, _ project: Project,
-        attributes: StoredAttributes? = nil
+        attributes: StoredAttributes? = nil, refused: Set<Identifier> = []
     ) {
         self.profile = profile
+        self.refused = refused
         self.attributes = attributes
         index = profile.flatMap { $0.count > AssignmentIndex.walkable ? AssignmentIndex($0) : nil }
         borrowed = anonymous.map { AssignmentIndex($0) }
@@ -31,10 +36,16 @@ public struct StickyAssignments: StoredAssignments {
             return StoredAssignment(
                 variationID: profile.variationID(of: entry), isOverride: entry.source == .override)
         }
-        guard let borrowed, let entry = borrowed.entry(for: experimentID),
+        guard let borrowed, hasRoom(for: experimentID), let entry = borrowed.entry(for: experimentID),
             let taken = TakeoverRules.assignment(borrowed.profile.assignment(of: entry))
         else { return nil }
         return StoredAssignment(variationID: taken.variationID, isBorrowed: true)
+    }
+}
+
+extension StickyAssignments {
+    public func hasRoom(for experimentID: Identifier) -> Bool {
+        refused.isEmpty || !refused.contains(experimentID)
     }
 }
 

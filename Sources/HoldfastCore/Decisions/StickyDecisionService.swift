@@ -16,11 +16,18 @@ public final class StickyDecisionService {
     /// A query with its completion. A class, because each step of a decision passes it on.
     private final class Request: Sendable {
         let query: DecisionQuery
+        /// The experiments that the user's profile has turned out to have no room for.
+        let refused: Set<Identifier>
         let completion: Completion
 
-        init(_ query: DecisionQuery, _ completion: @escaping Completion) {
+        init(_ query: DecisionQuery, refused: Set<Identifier> = [], _ completion: @escaping Completion) {
             self.query = query
+            self.refused = refused
             self.completion = completion
+        }
+
+        func refusing(_ experimentIDs: [Identifier]) -> Request {
+            Request(query, refused: refused.union(experimentIDs), completion)
         }
     }
 
@@ -49,7 +56,12 @@ public final class StickyDecisionService {
 
     /// - Parameter completion: called with the decisions, on the event loop.
     public func decide(_ query: DecisionQuery, in project: Project, completion: @escaping Completion) {
-        readAttributes(Request(query, completion), project, attempts: Self.attempts)
+        let request = Request(query, completion)
+        guard project.forcesVariations(on: query.user.id) else {
+            return readAttributes(request, project, attempts: Self.attempts)
+        }
+        // Another process may have erased the user, and with the user the forced variation.
+        decideWithNewestDatafile(request, project, attempts: Self.attempts)
     }
 
     private func readAttributes(_ request: Request, _ project: Project, attempts: Int) {
@@ -102,13 +114,20 @@ public final class StickyDecisionService {
         beside anonymous: ProfileRecord? = nil, attempts: Int
     ) {
         let stored = StickyAssignments(
-            profile, beside: anonymous, request.query.user.id, project, attributes: attributes)
+            profile, beside: anonymous, request.query.user.id, project, attributes: attributes,
+            refused: request.refused)
         let result = request.query.decide(in: project, stored)
         if result.hasStaleAssignment, attempts == Self.attempts {
             return decideWithNewestDatafile(request, project, attempts: attempts - 1)
         }
-        let proposals = request.query.storesAssignments ? proposals(for: result.newAssignments, in: project) : []
+        let proposals = proposals(for: result.newAssignments, in: project)
         guard !proposals.isEmpty else { return finish(request, result) }
+        guard request.query.storesAssignments else {
+            let refused = projects.catalog.rules.refused(proposals, in: profile)
+            guard !refused.isEmpty else { return finish(request, result) }
+            return decide(
+                request.refusing(refused), project, attributes, profile, beside: anonymous, attempts: attempts)
+        }
         guard attempts > 0, !project.isSuperseded else { return request.completion(.failure(.staleDatafile)) }
         let change = ProfileChange(
             userID: request.query.user.id,
@@ -116,7 +135,9 @@ public final class StickyDecisionService {
         session.submit(change) { [self] stored in
             switch stored {
             case .success(let now) where Self.holds(now.profile, proposals):
-                finish(request, result)
+                finish(request, result, storing: proposals)
+            case .success(let now) where !now.refused.isEmpty:
+                readProfile(request.refusing(now.refused), project, attributes, attempts: attempts - 1)
             case .success where request.query.anonymousID != nil:
                 // The anonymous profile may have changed, too.
                 readProfile(request, project, attributes, attempts: attempts - 1)
@@ -133,11 +154,17 @@ public final class StickyDecisionService {
     }
 
     /// Counts the final decisions, records the user's exposures, and calls the completion.
-    private func finish(_ request: Request, _ result: DecisionResult<Decisions>) {
+    ///
+    /// - Parameter stored: the assignments that this request has stored.
+    private func finish(
+        _ request: Request, _ result: DecisionResult<Decisions>, storing stored: [ProfileChange.Proposal] = []
+    ) {
         let decisions = result.value
         for decision in decisions.flags { metrics.count(decision.source) }
         for decision in decisions.experiments { metrics.count(decision.source) }
-        exposures.record(result.impressions, of: request.query.user, in: decisions.project)
+        exposures.record(
+            result.impressions, of: request.query.user, enrolledIn: stored.lazy.map(\.experimentID),
+            in: decisions.project)
         request.completion(.success(decisions))
     }
 

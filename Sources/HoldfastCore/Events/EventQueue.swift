@@ -228,6 +228,8 @@ public struct EventStatistics: Sendable {
     mutating func count(_ outcome: EventOutcome, _ event: UserEvent) {
         switch (outcome, event) {
         case (.repeated, _): repeated &+= 1
+        // Its sender tries again.
+        case (.outdated, _): break
         case (.stored, .exposure): storedExposures &+= 1
         case (.stored, .goal): storedGoals &+= 1
         }

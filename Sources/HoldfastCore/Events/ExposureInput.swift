@@ -95,6 +95,9 @@ public struct ExposureInput {
         return Exposure(
             userID: userID, experimentID: experiment.id, experimentKey: experiment.key, variationID: variation.id,
             happenedAt: happenedAt, isForced: held?.source.isChosen ?? false, sdkKey: project.sdkKey,
-            payload: payload.finish(), active: project.allocation(experimentID: experiment.id))
+            payload: payload.finish(), active: project.allocation(experimentID: experiment.id),
+            enrollsWith: self.variation.flatMap {
+                project.enrollingVersion(experimentID: experiment.id, variationID: $0.id)
+            })
     }
 }

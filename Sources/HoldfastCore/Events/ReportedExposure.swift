@@ -60,6 +60,7 @@ public struct ReportedExposure {
             userID: userID, experimentID: experimentID, experimentKey: experiment?.key ?? reportedKey ?? experimentID,
             variationID: variationID, happenedAt: happenedAt, isForced: isForced,
             sdkKey: project?.sdkKey ?? (projects.count == 1 ? projects[0].sdkKey : ""), payload: payload,
-            active: project?.allocation(experimentID: experimentID))
+            active: project?.allocation(experimentID: experimentID),
+            enrollsWith: project?.enrollingVersion(experimentID: experimentID, variationID: variationID))
     }
 }

@@ -77,6 +77,11 @@ public final class Project: Sendable {
         askedAttributes = schema.attributes(for: former.datafile.mentions)
     }
 
+    /// Whether a variation is forced on the user for a test, as far as this process knows.
+    public func forcesVariations(on userID: Identifier) -> Bool {
+        !forcedVariations.isEmpty && forcedVariations[userID] != nil
+    }
+
     /// Returns the allocation of an experiment, for exposures that are decided with this datafile.
     ///
     /// - Returns: `nil` if the datafile does not have the experiment.
@@ -84,6 +89,21 @@ public final class Project: Sendable {
         datafile.experiment(id: experimentID).map {
             AllocationPeriod(number: version, sdkKey: sdkKey, since: storedAt, allocation: $0.plannedAllocation)
         }
+    }
+
+    /// Returns the version of the definitions with which an exposure to a variation enrolls a user who has no
+    /// assignment.
+    ///
+    /// - Returns: `nil` if it enrolls nobody: the variation does not exist, or the experiment is not running or closed.
+    func enrollingVersion(experimentID: Identifier, variationID: Identifier) -> Int64? {
+        guard !isSuperseded, let experiment = datafile.experiment(id: experimentID), experiment.isRunning,
+            !experiment.annotations.isClosed, !datafile.isDeliveryRule(experimentID),
+            experiment.variation(id: variationID) != nil,
+            // An earlier release may have stored the datafile.
+            ProfileInput.isVariationID(variationID.string.utf8),
+            (try? ProfileInput.checkExperimentID(experimentID.string, at: nil)) != nil
+        else { return nil }
+        return catalogVersion
     }
 
     /// FNV-1a.
@@ -176,8 +196,7 @@ public enum SDKKey {
 extension Datafile {
     /// The experiments without the delivery rules of flags, which the Agent does not count as experiments either.
     public var experimentsBesideRules: [Experiment] {
-        let rules = Set(rollouts.flatMap(\.rules).map(\.id))
-        return experiments.filter { !rules.contains($0.id) }
+        experiments.filter { !isDeliveryRule($0.id) }
     }
 
     /// Returns the experiment with a key, or else with an id.
@@ -187,8 +206,6 @@ extension Datafile {
 
     /// Returns the experiment with a key, unless it is a delivery rule.
     public func agentExperiment(key: Identifier) -> Experiment? {
-        guard let experiment = experiment(key: key) else { return nil }
-        let isDeliveryRule = rollouts.contains { $0.rules.contains { $0.id == experiment.id } }
-        return isDeliveryRule ? nil : experiment
+        experiment(key: key).flatMap { isDeliveryRule($0.id) ? nil : $0 }
     }
 }

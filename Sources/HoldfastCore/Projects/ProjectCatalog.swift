@@ -19,6 +19,8 @@ public final class ProjectCatalog: Sendable {
     }
 
     public let logger: Logger
+    /// Those of the store, which learn here which experiments are archived.
+    let rules: ProfileRules
     private let current = Mutex(Snapshot())
     /// Rises with each new snapshot, so that event loops need the lock only then.
     private let generation = Atomic<UInt64>(1)
@@ -55,6 +57,7 @@ public final class ProjectCatalog: Sendable {
     /// - Throws: `StorageError` when the store cannot be read.
     public init(store: any Store, logger: Logger) throws(StorageError) {
         self.logger = logger
+        rules = store.rules
         updates = try BackgroundSession(store, label: "project-catalog")
         definitions = try BackgroundSession(store, label: "definitions")
         try updateAndWait()
@@ -184,9 +187,20 @@ public final class ProjectCatalog: Sendable {
                 project, forced: forced[project.sdkKey] ?? [], schema: next.schema, catalogVersion: next.version,
                 isSuperseded: next.superseded.contains(project.sdkKey))
         }
+        rules.archived.set(Self.archived(in: next.projects.values.map(\.datafile)))
         current.withLock { [next] in $0 = next }
         generation.add(1, ordering: .releasing)
         for changed in observers.withLock({ $0 }) { changed() }
+    }
+
+    /// The experiments that are archived in each project that has them.
+    private static func archived(in datafiles: [Datafile]) -> Set<Identifier> {
+        var archived: Set<Identifier> = []
+        var others: Set<Identifier> = []
+        for experiment in datafiles.lazy.flatMap(\.experiments) {
+            if experiment.isArchived { archived.insert(experiment.id) } else { others.insert(experiment.id) }
+        }
+        return archived.subtracting(others)
     }
 
     public func snapshot() -> Snapshot {

@@ -14,11 +14,14 @@ public struct Exposure: Sendable, Equatable {
     public var payload: [UInt8]
     /// The allocation in the datafile that the exposure was decided with; `nil` for one that was read from a store.
     public var active: AllocationPeriod?
+    /// For an exposure that enrolls a user who has no assignment: the greatest datafile version, of all projects, that
+    /// the variation was found with. `nil` for one that enrolls nobody.
+    public var enrollsWith: Int64?
 
     public init(
         userID: Identifier, experimentID: Identifier, experimentKey: Identifier, variationID: Identifier,
         happenedAt: Timestamp, isForced: Bool, sdkKey: String, payload: [UInt8] = Array("{}".utf8),
-        active: AllocationPeriod? = nil
+        active: AllocationPeriod? = nil, enrollsWith: Int64? = nil
     ) {
         self.userID = userID
         self.experimentID = experimentID
@@ -29,6 +32,7 @@ public struct Exposure: Sendable, Equatable {
         self.sdkKey = sdkKey
         self.payload = payload
         self.active = active
+        self.enrollsWith = enrollsWith
     }
 }
 
@@ -129,6 +133,9 @@ public enum EventOutcome: Sendable {
     case stored
     /// The event was known already. Nothing was written.
     case repeated
+    /// The exposure would enroll the user with definitions that are not the newest any more. Nothing was written; the
+    /// caller should look the variation up again.
+    case outdated
 }
 
 /// Stores exposures and goal events, and keeps the tallies of variations up to date as they arrive.
@@ -138,7 +145,8 @@ public enum EventOutcome: Sendable {
 /// comparison, those before it; see ``EventRules``.
 public protocol EventStore: AnyObject {
     /// Stores events in order, in one transaction. Events of a user whom another process has erased since they were
-    /// received are dropped: they count as stored before the erasure.
+    /// received are dropped: they count as stored before the erasure. Events that are ``EventOutcome/outdated`` do not
+    /// affect the others.
     ///
     /// - Parameter completion: called with the outcome of each event once all are durable, or once all have failed.
     func record(_ events: [ReceivedEvent], _ completion: @escaping Completion<[EventOutcome]>)

@@ -11,7 +11,8 @@ public struct ProfileChange: Sendable {
         /// Stores assignments and overrides as another database had them, by experiment, unless they have expired; then
         /// saves a map of other experiments.
         case restore([Identifier: Assignment], saving: ExperimentBucketMap, onConflict: ConflictRule)
-        /// Stores decisions of this server, each unless the user has another variation by now.
+        /// Stores decisions of this server, each unless the user has another variation by now, or the profile has no
+        /// room for it.
         ///
         /// - Parameter decidedWith: the greatest datafile version, of all projects, that the decisions took into
         ///   account. If a newer one is active at the commit, nothing is stored and the change fails with
@@ -119,8 +120,6 @@ public struct ProfileMergeResult: Sendable {
     public var changed: Bool
     /// The account's profile after the merge; `nil` if there is none.
     public var profile: ProfileRecord?
-    /// The exposures that were the anonymous user's.
-    public var takenExposures: [Exposure]
 }
 
 /// The result of a change, once it is durable.
@@ -131,11 +130,14 @@ public struct ProfileChangeResult: Sendable {
     public var changed: Bool
     /// The profile after the change; `nil` if there is none.
     public var profile: ProfileRecord?
+    /// The experiments whose proposals were not stored because the profile has no room for them.
+    public var refused: [Identifier]
 
-    public init(existed: Bool, changed: Bool, profile: ProfileRecord?) {
+    public init(existed: Bool, changed: Bool, profile: ProfileRecord?, refused: [Identifier] = []) {
         self.existed = existed
         self.changed = changed
         self.profile = profile
+        self.refused = refused
     }
 }
 

@@ -22,14 +22,58 @@ public enum EventRules {
 
     /// Applies an event.
     ///
+    /// - Parameter profiles: the rules by which an exposure enrolls a user.
     /// - Returns: `nil` if `records` lacks something; nothing has changed then.
     public static func apply(
-        _ event: UserEvent, to records: inout UserRecords, _ tallies: inout TallyChanges
+        _ event: UserEvent, to records: inout UserRecords, _ tallies: inout TallyChanges, _ profiles: ProfileRules,
+        at now: Timestamp
     ) -> EventOutcome? {
         switch event {
-        case .exposure(let exposure): apply(exposure, to: &records, &tallies)
-        case .goal(let event): apply(event, to: &records, &tallies)
+        case .goal(let event): return apply(event, to: &records, &tallies)
+        case .exposure(let exposure):
+            switch enrollment(exposure, profiles, &records, at: now) {
+            case .lacksRecords: return nil
+            case .outdated: return .outdated
+            case .none: return apply(exposure, to: &records, &tallies)
+            case .enrolls(let profile, let version):
+                let former = records.profile
+                // The allocation period of the exposure depends on the assignment.
+                records.profile = .present(profile)
+                guard let outcome = apply(exposure, to: &records, &tallies) else {
+                    records.profile = former
+                    return nil
+                }
+                records.write(.putProfile(profile, replacing: try? former.get()))
+                records.write(.expectNewestDatafile(version))
+                return outcome
+            }
         }
+    }
+
+    // MARK: Enrollment
+
+    private enum Enrollment {
+        case lacksRecords
+        case outdated
+        case none
+        /// The profile with the new assignment, and the version of the datafile that has the variation.
+        case enrolls(ProfileRecord, Int64)
+    }
+
+    /// Whether an exposure enrolls the user: it names a variation, chance chose it, and the user has no assignment.
+    private static func enrollment(
+        _ exposure: Exposure, _ profiles: ProfileRules, _ records: inout UserRecords, at now: Timestamp
+    ) -> Enrollment {
+        guard let version = exposure.enrollsWith, !exposure.isForced else { return .none }
+        guard records.has([.profile, .forcedVariations]) else { return .lacksRecords }
+        // The exposure of a user with a damaged profile counts nevertheless.
+        if case .damaged = records.profile { return .none }
+        let profile = profiles.enrolled(
+            exposure.variationID, in: exposure.experimentID, since: exposure.happenedAt, try? records.profile.get(),
+            at: now)
+        guard !isForced(exposure, records), let profile else { return .none }
+        guard records.has([.newestDatafile]) else { return .lacksRecords }
+        return records.newestDatafile == version ? .enrolls(profile, version) : .outdated
     }
 
     // MARK: Goal events
@@ -73,13 +117,13 @@ public enum EventRules {
             var exposure = exposure
             exposure.isForced = exposure.isForced || isForced(exposure, records)
             let period = AllocationRules.period(of: exposure, in: &records)
-            exposure.active = nil
+            (exposure.active, exposure.enrollsWith) = (nil, nil)
             put(StoredExposure(number: 0, exposure: exposure, isCrossed: false, period: period), in: &records, &tallies)
             return .stored
         }
         var next = stored
         if exposure.happenedAt < stored.exposure.happenedAt { next.exposure = exposure }
-        next.exposure.active = nil
+        (next.exposure.active, next.exposure.enrollsWith) = (nil, nil)
         next.exposure.isForced = stored.exposure.isForced || exposure.isForced
         next.isCrossed = stored.isCrossed || exposure.variationID != stored.exposure.variationID
         let isSame = next.exposure == stored.exposure && next.isCrossed == stored.isCrossed

@@ -39,7 +39,7 @@ public struct MergeRules: Sendable {
         let isKnown =
             storedAnonymous != nil || !anonymous.forcedVariations.isEmpty || !anonymous.exposures.isEmpty
             || anonymous.hasOtherRecords
-        guard isKnown else { return ProfileMergeResult(changed: false, profile: former, takenExposures: []) }
+        guard isKnown else { return ProfileMergeResult(changed: false, profile: former) }
         guard Self.canMergeEvents(&account, &anonymous) else { return nil }
         let attributes = (own: try account.attributes.get(), other: try anonymous.attributes.get())
         guard attributes.other == nil || account.has([.definedAttributes]) else { return nil }
@@ -59,8 +59,7 @@ public struct MergeRules: Sendable {
         account.write(.recordAudit(note, author))
         if storedAnonymous != nil { anonymous.write(.deleteProfile(replacing: storedAnonymous)) }
         anonymous.write(.eraseOtherRecords)
-        return ProfileMergeResult(
-            changed: true, profile: profile, takenExposures: anonymous.exposures.map(\.exposure))
+        return ProfileMergeResult(changed: true, profile: profile)
     }
 
     /// Whether both have been read; what is missing of both is read at once.
@@ -88,9 +87,7 @@ public struct MergeRules: Sendable {
             }
         }
         let merged = draft.record
-        guard merged.count <= max(profiles.assignmentLimit, account?.count ?? 0) else {
-            throw .tooManyAssignments(limit: profiles.assignmentLimit)
-        }
+        try profiles.expectRoom(for: merged, replacing: account)
         return merged
     }
 

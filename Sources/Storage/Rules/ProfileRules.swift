@@ -7,6 +7,8 @@ public struct ProfileRules: Sendable {
     /// The lifetime of an assignment since it was last saved; `nil` means forever. An override expires only if its admin
     /// has said when.
     public var assignmentTTL: Duration?
+    /// The experiments whose assignments do not count against the limit. Copies of these rules share them.
+    public let archived = ArchivedExperiments()
 
     public init(assignmentLimit: Int = 1_000, assignmentTTL: Duration? = nil) {
         self.assignmentLimit = assignmentLimit
@@ -47,28 +49,30 @@ public struct ProfileRules: Sendable {
             let result = ProfileChangeResult(existed: before != nil, changed: before != nil, profile: nil)
             return ProfileOutcome(result: result, effect: stored == nil ? .none : .delete)
         }
-        let maximum = max(assignmentLimit, before?.count ?? 0)
-        guard operation.minimumAssignments <= maximum else { throw .tooManyAssignments(limit: assignmentLimit) }
+        try expectRoom(for: operation.minimumAssignments, in: before)
         var draft = ProfileDraft(before, at: now, room: operation.maximumNewAssignments)
-        edit(&draft, operation, beside: anonymous?.visible(at: now), by: author, at: now)
+        var refused: [Identifier] = []
+        if case .assign(let proposals, _, _) = operation {
+            refused = assign(proposals, in: &draft, replacing: before, beside: anonymous?.visible(at: now), at: now)
+        } else {
+            edit(&draft, operation, by: author, at: now)
+        }
         guard before != nil || !draft.isEmpty || operation.makesEmptyProfile else {
             return ProfileOutcome(
-                result: ProfileChangeResult(existed: false, changed: false, profile: nil), effect: .none)
+                result: ProfileChangeResult(existed: false, changed: false, profile: nil, refused: refused),
+                effect: .none)
         }
         let after = draft.record
-        guard after.count <= maximum else {
-            throw .tooManyAssignments(limit: assignmentLimit)
-        }
+        try expectRoom(for: after, replacing: before)
         let changed = after != before
         return ProfileOutcome(
-            result: ProfileChangeResult(existed: before != nil, changed: changed, profile: after),
+            result: ProfileChangeResult(existed: before != nil, changed: changed, profile: after, refused: refused),
             effect: changed ? .put(after) : .none
         )
     }
 
     private func edit(
-        _ draft: inout ProfileDraft, _ operation: ProfileChange.Operation, beside anonymous: ProfileRecord?,
-        by author: String?, at now: Timestamp
+        _ draft: inout ProfileDraft, _ operation: ProfileChange.Operation, by author: String?, at now: Timestamp
     ) {
         switch operation {
         case .replace(let map):
@@ -81,10 +85,7 @@ public struct ProfileRules: Sendable {
                 restore(assignment, in: experimentID, onConflict: rule, in: &draft, at: now)
             }
             save(map, onConflict: rule, in: &draft, at: now)
-        case .assign(let proposals, _, _):
-            for proposal in proposals {
-                assign(proposal, in: &draft, beside: anonymous, at: now)
-            }
+        case .assign: break
         case .override(let experimentID, let variationID, let reason, let expiresAt):
             draft.update(experimentID) { assignment in
                 let new = Assignment(
@@ -124,7 +125,7 @@ public struct ProfileRules: Sendable {
         }
     }
 
-    private func assign(
+    func assign(
         _ proposal: ProfileChange.Proposal, in draft: inout ProfileDraft, beside anonymous: ProfileRecord?,
         at now: Timestamp
     ) {
@@ -182,7 +183,7 @@ public struct ProfileRules: Sendable {
         )
     }
 
-    private func expiry(from now: Timestamp) -> Timestamp? {
+    func expiry(from now: Timestamp) -> Timestamp? {
         guard let assignmentTTL else { return nil }
         let (sum, overflow) = now.addingReportingOverflow(assignmentTTL.wholeMilliseconds)
         return overflow ? .max : sum
@@ -248,6 +249,7 @@ struct ProfileDraft {
     }
 
     var isEmpty: Bool { entries.isEmpty }
+    var count: Int { entries.count }
     var record: ProfileRecord { ProfileRecord(ascending: entries) }
 
     /// Passes the assignment in an experiment to a closure, which may change, set or remove it.

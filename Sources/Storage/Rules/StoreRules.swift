@@ -113,11 +113,16 @@ public struct StoreRules: Sendable {
     }
 }
 
-/// What stores remember of erased users, for a while: a process may have received changes of a user before another one
-/// erased the user, and must not store them afterwards.
+/// What stores remember of users who were erased, or merged into another, for a while. A process may have received
+/// changes of a user before another one erased the user, and must not store them afterwards; and it must forget which
+/// exposures of either it has recorded.
 public enum ErasureRules {
     /// How long an erasure is remembered, in seconds. Changes that have waited longer are not stored.
     public static let memory = 3_600.0
+
+    /// Marks a user who was merged into another, among the hashes of erased users. The user's waiting changes are
+    /// stored.
+    public static func mergeHash(_ userID: Identifier) -> Int64 { ~hash(userID) }
 
     /// A hash of the user's id that is the same in all processes. It does not reveal the user.
     public static func hash(_ userID: Identifier) -> Int64 {

@@ -32,6 +32,8 @@ public struct UserRecords: Sendable {
         case goalEvent(senderID: Identifier)
         /// The allocation periods of an experiment, which all users share.
         case periods(experimentID: Identifier)
+        /// The version of the newest datafile of all projects.
+        case newestDatafile
     }
 
     /// A stored record: a profile, including what has expired in it, or attributes.
@@ -82,6 +84,8 @@ public struct UserRecords: Sendable {
     /// A write that a rule asks for.
     public enum Write: Sendable {
         case putProfile(ProfileRecord, replacing: ProfileRecord?)
+        /// Fails the transaction unless the datafile of this version is still the newest at the commit.
+        case expectNewestDatafile(Int64)
         case deleteProfile(replacing: ProfileRecord?)
         case putForcedVariation(ForcedVariation)
         case deleteForcedVariation(ForcedVariation)
@@ -119,6 +123,8 @@ public struct UserRecords: Sendable {
     public var hasGoalEvent = false
     /// Of one experiment, in any order.
     public var periods: [AllocationPeriod] = []
+    /// 0 if there is no datafile.
+    public var newestDatafile: Int64 = 0
 
     /// The writes of the rule that was applied, in order.
     public private(set) var writes: [Write] = []

@@ -239,6 +239,14 @@ enum ErasureRows {
         SELECT user_hash, $2, clock_timestamp() FROM unnest($1::bigint[]) AS user_hash
         ON CONFLICT (user_hash) DO UPDATE SET eraser = excluded.eraser, erased_at = excluded.erased_at
         """)
+    /// Selects removals after a time, in microseconds, and those of some seconds before it: their transactions may have
+    /// been committed later.
+    static let after = Statement(
+        "erasures_after",
+        """
+        SELECT user_hash, (extract(epoch FROM erased_at) * 1000000)::bigint FROM erasures
+        WHERE erased_at > to_timestamp($1::bigint / 1000000.0::float8) - make_interval(secs => $2)
+        """)
     static let prune = Statement(
         "prune_erasures", "DELETE FROM erasures WHERE erased_at < clock_timestamp() - make_interval(secs => $1)")
 }

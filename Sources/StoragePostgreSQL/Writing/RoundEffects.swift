@@ -6,7 +6,8 @@ struct RoundEffects {
     var tallies = TallyChanges()
     /// The newest datafile that the changes depend on.
     var newestDatafile: Int64?
-    var erasedUsers: [Identifier] = []
+    /// The marks of users who were erased or merged.
+    var removals: [Int64] = []
     private(set) var auditEntries: [AuditEntry] = []
     /// In the order in which they arrived.
     private var exposures: [StoredExposure] = []
@@ -29,7 +30,7 @@ struct RoundEffects {
 
     /// Whether there is nothing to write.
     var isEmpty: Bool {
-        tallies.isEmpty && erasedUsers.isEmpty && auditEntries.isEmpty && exposures.isEmpty && goalEvents.isEmpty
+        tallies.isEmpty && removals.isEmpty && auditEntries.isEmpty && exposures.isEmpty && goalEvents.isEmpty
             && !changesProjects && periods.isEmpty && takenOver.isEmpty && stickyErasures.isEmpty
     }
 
@@ -38,6 +39,7 @@ struct RoundEffects {
         let userID = user.userID
         switch write {
         case .putProfile, .deleteProfile, .putTotal, .deleteTotals, .putAttributes: break
+        case .expectNewestDatafile(let version): newestDatafile = version
         case .putPeriod(let period, let experimentID):
             let isKnown = periods.contains { $0.experimentID == experimentID && $0.period.number == period.number }
             if !isKnown { periods.append((experimentID, period)) }
@@ -98,7 +100,7 @@ struct RoundEffects {
         add(goalEvents, GoalEventRows.insert)
         if !tallies.isEmpty { queries.append(TallyRows.insert(tallies)) }
         add(auditEntries, AuditRows.insert)
-        add(Set(erasedUsers.map(ErasureRules.hash)).sorted()) { ErasureRows.insert(.integers($0), .integer(server)) }
+        add(Set(removals).sorted()) { ErasureRows.insert(.integers($0), .integer(server)) }
         if changesProjects { queries += [ProjectStateRow.changed(), ProjectStateRow.notify()] }
         return queries
     }

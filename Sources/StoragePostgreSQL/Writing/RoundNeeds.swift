@@ -31,6 +31,7 @@ struct RoundNeeds {
         switch part {
         case .profile, .attributes: break
         case .definedAttributes: definedAttributes = true
+        case .newestDatafile: newestDatafile = true
         case .periods(let experimentID): periods.insert(experimentID)
         case .otherRecords: otherRecords.insert(userID)
         case .stickyDocuments: stickyDocuments.insert(userID)

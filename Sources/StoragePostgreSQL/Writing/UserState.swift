@@ -102,7 +102,7 @@ final class UserState {
         case .profile: records.profile = profile
         case .attributes: records.attributes = .init(attributes, of: userID)
         // The round itself provides what all users share.
-        case .definedAttributes, .periods: break
+        case .definedAttributes, .periods, .newestDatafile: break
         case .otherRecords:
             guard readOtherRecords != nil else { return false }
             records.hasOtherRecords = hasOtherRecords || attributes != nil || !goalEvents.isEmpty
@@ -173,7 +173,7 @@ final class UserState {
         case .putAttributes(let record): set(record.isEmpty ? nil : record)
         // The other user's events are unknown here: a merge has a transaction of its own.
         case .takeOver: needsGuard = true
-        case .putPeriod, .eraseStickyDocuments: break
+        case .putPeriod, .eraseStickyDocuments, .expectNewestDatafile: break
         case .eraseOtherRecords: eraseOtherRecords()
         case .recordAudit: hasOtherRecords = true
         }

@@ -95,10 +95,10 @@ final class WriteRound {
         return waited > ErasureRules.memory || erasedFor <= waited
     }
 
-    /// Records the erasure of a user, even if nothing was stored: events of the user may wait in another server.
-    func erased(_ user: UserState) {
+    /// Records an erasure or merge, even if nothing was stored: events of the user may wait in another server.
+    func removed(_ user: UserState, _ mark: Int64) {
         user.deleteRow()
-        effects.erasedUsers.append(user.userID)
+        effects.removals.append(mark)
     }
 
     /// Applies a rule to a user's records.
@@ -179,6 +179,10 @@ final class WriteRound {
         case .periods(let experimentID):
             guard let known = readPeriods[experimentID] else { return false }
             records.periods = known + effects.periods.filter { $0.experimentID == experimentID }.map(\.period)
+            return true
+        case .newestDatafile:
+            guard let newestDatafileVersion else { return false }
+            records.newestDatafile = newestDatafileVersion
             return true
         default: return user.fill(part, &records)
         }

@@ -62,6 +62,7 @@ extension WriteTransaction {
         case .goalEvent(let senderID):
             records.hasGoalEvent = try GoalEventRows.exists(userID, senderID: senderID, on: connection)
         case .periods(let experimentID): records.periods = try allocationPeriods(of: experimentID)
+        case .newestDatafile: records.newestDatafile = try newestDatafile()
         }
     }
 
@@ -90,6 +91,8 @@ extension WriteTransaction {
     private func perform(_ write: UserRecords.Write, of userID: Identifier, at now: Timestamp) throws(SQLiteError) {
         switch write {
         case .putProfile(let record, let stored): try put(record, for: userID, replacing: stored)
+        // Nobody else writes before the commit.
+        case .expectNewestDatafile: break
         case .deleteProfile(let stored): try deleteProfile(of: userID, replacing: stored)
         case .putForcedVariation(let variation): try ForcedVariationRows.put(variation, in: self)
         case .deleteForcedVariation(let variation): try ForcedVariationRows.delete(variation, in: self)

@@ -50,11 +50,24 @@ struct Erasures {
 
 /// The `erasures` table.
 enum ErasureRows {
-    static func insert(_ userID: Identifier, at time: UInt64, on connection: Connection) throws(SQLiteError) {
+    /// - Parameter mark: see ``UserRemoval/mark``.
+    static func insert(_ mark: Int64, at time: UInt64, on connection: Connection) throws(SQLiteError) {
         try connection.statement("INSERT OR REPLACE INTO erasures (user_hash, erased_at) VALUES (?1, ?2)").run {
-            $0.bind(ErasureRules.hash(userID), at: 1)
+            $0.bind(mark, at: 1)
             $0.bind(Int64(clamping: time), at: 2)
         }
+    }
+
+    /// Returns what was committed after a time that was read before. Later transactions have later times.
+    static func all(after time: Int64, on connection: Connection) throws(SQLiteError) -> [UserRemoval] {
+        try connection.statement("SELECT user_hash, erased_at FROM erasures WHERE erased_at > ?1 AND erased_at <= ?2")
+            .all {
+                $0.bind(time, at: 1)
+                // Later times are from before the machine was restarted.
+                $0.bind(Int64(clamping: DispatchTime.now().uptimeNanoseconds), at: 2)
+            } row: {
+                UserRemoval(mark: $0.integer(0), time: $0.integer(1))
+            }
     }
 
     /// Returns the newest time. Times later than `limit` are from before the machine was restarted.

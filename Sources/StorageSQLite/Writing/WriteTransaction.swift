@@ -9,7 +9,8 @@ final class WriteTransaction {
     private let erasures: Erasures
     /// When the current change was submitted, in monotonic nanoseconds.
     var submittedAt: UInt64 = 0
-    private var erasedUsers: [Identifier] = []
+    /// The marks of the users who were erased or merged.
+    private var removals: [Int64] = []
     /// The changes of users in this transaction, in order.
     private(set) var userChanges = UserChanges()
     /// The hashes of users who had no profile before.
@@ -126,17 +127,23 @@ final class WriteTransaction {
 
     /// Notes the erasure of a user, even if nothing was stored: another process may have writes waiting.
     func erased(_ userID: Identifier) {
-        erasedUsers.append(userID)
+        removals.append(ErasureRules.hash(userID))
         hasWritten = true
     }
 
-    /// Records the erasures, so that all processes drop waiting changes of the erased users.
+    /// Notes that a user was merged into another.
+    func merged(_ userID: Identifier) {
+        removals.append(ErasureRules.mergeHash(userID))
+    }
+
+    /// Records erasures and merges, so that all processes drop waiting changes of the erased users, and forget what
+    /// they know of all.
     ///
-    /// - Returns: the time of the erasure; `nil` if nobody was erased.
+    /// - Returns: their time; `nil` if there were none.
     func recordErasures() throws(SQLiteError) -> UInt64? {
-        guard !erasedUsers.isEmpty else { return nil }
+        guard !removals.isEmpty else { return nil }
         let now = DispatchTime.now().uptimeNanoseconds
-        for userID in erasedUsers { try ErasureRows.insert(userID, at: now, on: connection) }
+        for mark in removals { try ErasureRows.insert(mark, at: now, on: connection) }
         return now
     }
 

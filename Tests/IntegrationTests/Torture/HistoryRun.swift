@@ -141,6 +141,7 @@ final class HistoryRun {
         if let wrong = load.counts.wrong.first { throw TestFailure(wrong) }
         experimentChanges += clients.flatMap(\.experimentHistory)
         try check(clients.flatMap(\.history))
+        try TotalsCheck(server: servers[0]).check()
         if setting.kills { servers.append(try start()) }
     }
 
@@ -159,6 +160,17 @@ final class HistoryRun {
             try checkers[users]?.check(events)
             checked += events.count
         }
+    }
+
+    /// Erases all users on one server, and checks that the others have nothing left of them either.
+    func eraseAll() throws {
+        for (index, user) in users.enumerated() {
+            let response = try servers[index % servers.count].request("DELETE", "/v1/profiles/\(user)")
+            guard [204, 404].contains(response.status) || response.status == 200 else {
+                throw TestFailure("erasure: \(response.text)")
+            }
+        }
+        for server in servers { try TotalsCheck(server: server).expectNothing(of: users) }
     }
 
     func stop() {

@@ -15,6 +15,7 @@ import Testing
         let run = try HistoryRun(setting, in: directory, seed: TortureSettings.seed)
         do {
             for _ in TortureSettings.rounds(short: 1) { try run.round(operations: 800) }
+            try run.eraseAll()
             run.stop()
         } catch {
             Issue.record("HOLDFAST_TORTURE_SEED=\(TortureSettings.seed), \(setting), round \(run.rounds): \(error)")
@@ -26,7 +27,7 @@ import Testing
         let runs = try (0..<2).map { number in
             let server = try ServerProcess(database: directory.file("\(number).db"))
             try DatafileExperiment.make(on: [server])
-            let client = LoadClient(number: 0, seed: 7, users: ["ada", "bob"], insists: false, limit: 300)
+            let client = LoadClient(number: 0, seed: 7, users: ["ada", "bob"], insists: false, limit: 340)
             Load(of: [client], on: [server.port]).waitForEnd()
             return client.history.map { ($0.user, $0.operation, $0.observation) }
         }

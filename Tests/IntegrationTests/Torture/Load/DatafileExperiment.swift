@@ -12,6 +12,15 @@ struct DatafileExperiment: Sendable {
         DatafileExperiment(key: "beta", id: "9002", variations: ["90021", "90022"]),
     ]
 
+    static func key(of id: String) -> String {
+        all.first { $0.id == id }?.key ?? id
+    }
+
+    /// The id of a variation by its key.
+    static func variation(ofKey key: String) -> String {
+        String(key.dropFirst())
+    }
+
     /// Activates all, and waits until each server on the database knows them.
     static func make(on servers: [ServerProcess]) throws {
         for experiment in all {

@@ -67,6 +67,8 @@ final class LoadClient: @unchecked Sendable {
     private func workOnce(on connection: HTTPClient, in load: Load) throws {
         if generator.chance(25) {
             try importUsers(on: connection, in: load)
+        } else if generator.chance(50) {
+            try reachGoal(on: connection, in: load)
         } else if generator.chance(experimentChanges.thousandths) {
             try changeExperiment(on: connection, in: load)
         } else if merges, generator.chance(200) {
@@ -129,6 +131,17 @@ final class LoadClient: @unchecked Sendable {
             load.count { $0.refused += 1 }
             if !insists || load.isOver { return try waitUntilReady(connection, in: load) }
             usleep(3_000)
+        }
+    }
+
+    /// Reports that a user reached the goal of ``TotalsCheck``, sometimes twice; no profile shows it.
+    private func reachGoal(on connection: HTTPClient, in load: Load) throws {
+        let id = "c\(number)g\(generator.element(of: Array(0..<50)))"
+        let body =
+            "{\"id\":\"\(id)\",\"user_id\":\"\(generator.element(of: users))\",\"goal\":\"\(TotalsCheck.goal)\"}"
+        let response = try connection.request("POST", "/v1/events", body)
+        guard [200, 503].contains(response.status) else {
+            throw WrongResponse(description: "goal: \(response.status) \(response.text)")
         }
     }
 

@@ -20,6 +20,16 @@ extension Operation {
         case .erase: ("DELETE", path, nil)
         case .assign(let experiment, _, _):
             ("POST", "/v1/assign", "{\"user_id\":\"\(user)\",\"experiment\":\"\(experiment)\"}")
+        case .evaluate(let experiment, _, _):
+            (
+                "POST", "/ofrep/v1/evaluate/flags/\(DatafileExperiment.key(of: experiment))",
+                "{\"context\":{\"targetingKey\":\"\(user)\"}}"
+            )
+        case .expose(let experiment, let variation, _, _):
+            (
+                "POST", "/v1/exposures",
+                "{\"user_id\":\"\(user)\",\"experiment\":\"\(experiment)\",\"variation_id\":\"\(variation)\"}"
+            )
         case .assignBeside(let anonymous, let experiment, _):
             (
                 "POST", "/v1/assign",
@@ -48,8 +58,12 @@ extension Operation {
         case (.override, 200), (.assign, 200), (.assignBeside, 200):
             guard let variation = response["variation_id"].string else { break }
             return .variation(variation)
+        case (.evaluate, 200):
+            guard let key = response["variant"].string else { break }
+            return .variation(DatafileExperiment.variation(ofKey: key))
+        case (.expose, 200): return .acknowledgement
         // A server need not know yet of a variation that has come back.
-        case (.override, 422): return .refusal
+        case (.override, 422), (.expose, 422): return .refusal
         case (.remove, 204): return .removal(found: true)
         case (.remove, 404): return .removal(found: false)
         case (.erase, 204): return .acknowledgement

@@ -31,7 +31,9 @@ struct OperationGenerator {
 
     mutating func operation() -> Operation {
         switch Int.random(in: 0..<100, using: &random) {
-        case ..<30: .save(map())
+        case ..<20: .save(map())
+        case ..<25: expose()
+        case ..<30: evaluate()
         case ..<38: .keep(map())
         case ..<46: .put(map())
         case ..<54: override()
@@ -67,6 +69,17 @@ struct OperationGenerator {
         }
         count += 1
         return (element(of: Self.free), "c\(client)n\(count)")
+    }
+
+    private mutating func expose() -> Operation {
+        let experiment = element(of: Self.known)
+        return .expose(
+            experiment: experiment.id, variation: element(of: experiment.variations), among: experiment.variations)
+    }
+
+    private mutating func evaluate() -> Operation {
+        let experiment = element(of: Self.known)
+        return .evaluate(experiment: experiment.id, among: experiment.variations)
     }
 
     private mutating func override() -> Operation {

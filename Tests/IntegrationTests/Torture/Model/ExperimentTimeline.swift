@@ -45,10 +45,31 @@ struct ExperimentTimeline: Sendable {
 
     /// The operation with the variations that its experiment may have had during this time.
     func refined(_ operation: Operation, during time: ClosedRange<UInt64>) -> Operation {
-        guard case .assign(let experiment, _, _) = operation, let all = periods[experiment] else { return operation }
+        guard let experiment = operation.dependsOnVariations, let all = periods[experiment] else { return operation }
         let possible = all.filter { $0.start <= time.upperBound && $0.end >= time.lowerBound }
         let among = possible.reduce(into: Set<String>()) { $0.formUnion($1.variations) }
         let lasting = possible.reduce(among) { $0.intersection($1.variations) }
-        return .assign(experiment: experiment, among: among.sorted(), lasting: lasting.sorted())
+        return operation.refined(among: among.sorted(), lasting: lasting.sorted())
+    }
+}
+
+extension Operation {
+    /// The experiment whose variations say what the operation may do; `nil` if none does.
+    fileprivate var dependsOnVariations: String? {
+        switch self {
+        case .assign(let experiment, _, _), .evaluate(let experiment, _, _), .expose(let experiment, _, _, _):
+            experiment
+        default: nil
+        }
+    }
+
+    fileprivate func refined(among: [String], lasting: [String]) -> Operation {
+        switch self {
+        case .assign(let experiment, _, _): .assign(experiment: experiment, among: among, lasting: lasting)
+        case .evaluate(let experiment, _, _): .evaluate(experiment: experiment, among: among, lasting: lasting)
+        case .expose(let experiment, let variation, _, _):
+            .expose(experiment: experiment, variation: variation, among: among, lasting: lasting)
+        default: self
+        }
     }
 }

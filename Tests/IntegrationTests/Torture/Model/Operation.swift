@@ -12,6 +12,10 @@ enum Operation: Hashable, Sendable {
     ///   - among: the variations that the experiment may have had meanwhile.
     ///   - lasting: those that it had all the while, so that nobody is moved from them; `nil`: all of `among`.
     case assign(experiment: String, among: [String], lasting: [String]? = nil)
+    /// Like `assign`, by an evaluation of the experiment's flag, which also records an exposure.
+    case evaluate(experiment: String, among: [String], lasting: [String]? = nil)
+    /// Reports an exposure to a variation, which enrolls a user who has none while the experiment has the variation.
+    case expose(experiment: String, variation: String, among: [String], lasting: [String]? = nil)
     /// Beside the profile of an anonymous user, whose variation counts for a user without one.
     case assignBeside(String, experiment: String, among: [String])
     /// Joins an anonymous user.

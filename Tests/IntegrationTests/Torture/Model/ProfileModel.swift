@@ -126,8 +126,14 @@ struct ProfileModel: Sendable {
             after.entries[experiment] = after.entries.removeValue(forKey: ModelProfile.beneath(experiment))
         case .erase:
             after = .absent
-        case .assign(let experiment, let variations, let lasting):
+        case .assign(let experiment, let variations, let lasting),
+            .evaluate(let experiment, let variations, let lasting):
             return assigned(experiment, among: variations, lasting: lasting ?? variations, on: before, time)
+        case .expose(let experiment, let variation, let variations, let lasting):
+            guard before.entries[experiment] == nil, variations.contains(variation) else { return [before] }
+            after.exists = true
+            after.entries[experiment] = .init(variation: variation, source: .saved, expiry: expiry(from: time))
+            return (lasting ?? variations).contains(variation) ? [after] : [before, after]
         case .assignBeside, .merge:
             return []
         }
@@ -193,7 +199,8 @@ struct ProfileModel: Sendable {
             after.exists && after.shown.mapValues { .init(variation: $0.variation, source: $0.source) } == detail
         case .variation(let variation):
             switch operation {
-            case .assign(let experiment, let variations, let lasting):
+            case .assign(let experiment, let variations, let lasting),
+                .evaluate(let experiment, let variations, let lasting):
                 after.entries[experiment].map { entry in
                     // Whose override is none of the experiment's variations gets one of them, and keeps the override.
                     entry.variation == variation

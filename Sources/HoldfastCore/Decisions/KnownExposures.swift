@@ -1,0 +1,166 @@
+public import Bucketing
+internal import Dispatch
+public import Storage
+internal import Synchronization
+
+/// A cache of the exposures that this process recently sent to the store, so that repeated exposures cost it no work.
+/// It may forget an exposure, and forgets each one after a while. It never reports an unsent exposure as known, except
+/// in a collision of 64-bit hashes.
+///
+/// When a user is erased, or merged into another, the user's exposures are forgotten: in this process at once, in others
+/// by a ``RemovalWatch``.
+public final class KnownExposures: Sendable {
+    /// What was added in a span of time.
+    private struct Generation {
+        var exposures: Set<Int> = []
+        /// Numbers that are part of the hashes of users' exposures since the users were forgotten, by the hash of the
+        /// user. A number is kept longer than the exposures that were added before it.
+        var forgotten: [Int64: Int] = [:]
+
+        mutating func removeAll() {
+            exposures.removeAll(keepingCapacity: true)
+            forgotten.removeAll(keepingCapacity: true)
+        }
+    }
+
+    private struct State {
+        var recent = Generation()
+        var former = Generation()
+        /// When `recent` becomes `former`.
+        var rotation: Timestamp = 0
+        /// The last number of a forgotten user.
+        var lastNumber = 0
+
+        mutating func rotate(at now: Timestamp, _ span: Timestamp) {
+            // After a long pause the recent ones are as old as those that are dropped.
+            if now >= rotation + span { recent.removeAll() }
+            swap(&recent, &former)
+            recent.removeAll()
+            rotation = now + span
+        }
+    }
+
+    private let state = Mutex(State())
+    /// The maximum number of exposures in one generation; two generations are kept.
+    private let capacity: Int
+
+    /// The length of a generation in milliseconds. An exposure is remembered for one to two generations.
+    private static let generation: Timestamp = 60_000
+
+    public init(capacity: Int = 131_072) {
+        self.capacity = capacity
+    }
+
+    /// Remembers an exposure.
+    ///
+    /// - Returns: whether it was already known.
+    public func insert(
+        _ userID: Identifier, _ experimentID: Identifier, _ variationID: Identifier, isForced: Bool, at now: Timestamp
+    ) -> Bool {
+        let exposure = Self.hash(userID, experimentID, variationID, isForced: isForced)
+        return state.withLock { state in
+            // The second condition is true if the clock was set back; otherwise the generation would last too long.
+            if now >= state.rotation || now < state.rotation - Self.generation
+                || state.recent.exposures.count >= capacity || state.recent.forgotten.count >= capacity
+            {
+                state.rotate(at: now, Self.generation)
+            }
+            var hash = exposure
+            if !state.recent.forgotten.isEmpty || !state.former.forgotten.isEmpty {
+                let user = ErasureRules.hash(userID)
+                hash ^= Self.spread(state.recent.forgotten[user] ?? state.former.forgotten[user] ?? 0)
+            }
+            return state.former.exposures.contains(hash) || !state.recent.exposures.insert(hash).inserted
+        }
+    }
+
+    private static func hash(
+        _ userID: Identifier, _ experimentID: Identifier, _ variationID: Identifier, isForced: Bool
+    ) -> Int {
+        var hasher = Hasher()
+        hasher.combine(userID)
+        hasher.combine(UInt8.max)
+        hasher.combine(experimentID)
+        hasher.combine(UInt8.max)
+        hasher.combine(variationID)
+        hasher.combine(isForced)
+        return hasher.finalize()
+    }
+
+    /// A hash of a number; 0 for 0.
+    private static func spread(_ number: Int) -> Int { number &* -0x61C8_8646_80B5_83EB }
+
+    /// Forgets the exposures of users.
+    ///
+    /// - Parameter userHashes: see ``ErasureRules/hash(_:)``.
+    public func forget(_ userHashes: some Sequence<Int64>) {
+        state.withLock { state in
+            for user in userHashes {
+                state.lastNumber += 1
+                state.recent.forgotten[user] = state.lastNumber
+            }
+        }
+    }
+
+    /// Forgets everything; called when exposures were not stored.
+    public func removeAll() {
+        state.withLock { state in
+            state.recent.removeAll()
+            state.former.removeAll()
+        }
+    }
+}
+
+/// Makes a process forget the exposures of users whom any process erases or merges into others.
+public final class RemovalWatch: Sendable {
+    private let known: KnownExposures
+    private let session: BackgroundSession
+    private let last = Mutex(Last())
+
+    private struct Last {
+        var time: Int64 = 0
+        /// What was read last, which may be read again.
+        var removals: Set<UserRemoval> = []
+
+        /// - Returns: what was not read before.
+        mutating func take(_ read: [UserRemoval]) -> [UserRemoval] {
+            let new = read.filter { !removals.contains($0) }
+            removals = Set(read)
+            time = max(time, read.lazy.map(\.time).max() ?? time)
+            return new
+        }
+    }
+
+    /// How often the store is asked.
+    private static let interval = DispatchTimeInterval.milliseconds(250)
+
+    /// Asks until the watch is released.
+    public init(_ catalog: ProjectCatalog, _ known: KnownExposures) {
+        self.known = known
+        session = catalog.updates
+        watch()
+    }
+
+    private func watch() {
+        DispatchQueue.global(qos: .userInitiated).asyncAfter(deadline: .now() + Self.interval) { [weak self] in
+            self?.update { [weak self] result in
+                if case .failure(.closed) = result { return }
+                // After a failure, what was removed meanwhile is read by a later query.
+                self?.watch()
+            }
+        }
+    }
+
+    /// Asks the store once.
+    public func update(_ completion: @escaping @Sendable (Result<Void, StorageError>) -> Void) {
+        let time = last.withLock(\.time)
+        session.run { [self] session in
+            session.removals(after: time) { [self] result in
+                if case .success(let read) = result {
+                    known.forget(last.withLock { $0.take(read) }.flatMap(\.userHashes))
+                }
+                completion(result.map { _ in })
+            }
+        }
+    }
+}

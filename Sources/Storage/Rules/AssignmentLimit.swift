@@ -1,0 +1,104 @@
+public import Bucketing
+internal import Synchronization
+
+/// The experiments whose assignments do not count against ``ProfileRules/assignmentLimit``: users keep them, so that
+/// results stay readable and an experiment may be unarchived. Whoever knows the definitions keeps the set up to date.
+public final class ArchivedExperiments: Sendable {
+    private let ids = Mutex<Set<Identifier>>([])
+
+    public init() {}
+
+    public func set(_ experimentIDs: Set<Identifier>) {
+        ids.withLock { $0 = experimentIDs }
+    }
+
+    var current: Set<Identifier> { ids.withLock { $0 } }
+}
+
+extension ProfileRules {
+    /// - Parameter count: a lower bound of the number of assignments after a change.
+    /// - Throws: ``StorageError/tooManyAssignments(limit:)`` if there are certainly too many.
+    func expectRoom(for count: Int, in before: ProfileRecord?) throws(StorageError) {
+        let most = max(assignmentLimit, before?.count ?? 0)
+        guard count <= most || count - archived.current.count <= most else {
+            throw .tooManyAssignments(limit: assignmentLimit)
+        }
+    }
+
+    /// A profile that exceeds the limit, because the limit was lowered or experiments were unarchived, must not grow.
+    ///
+    /// - Throws: ``StorageError/tooManyAssignments(limit:)``
+    func expectRoom(for after: ProfileRecord, replacing before: ProfileRecord?) throws(StorageError) {
+        guard after.count > assignmentLimit else { return }
+        let archived = archived.current
+        guard counted(after, archived) <= max(assignmentLimit, counted(before, archived)) else {
+            throw .tooManyAssignments(limit: assignmentLimit)
+        }
+    }
+
+    private func counted(_ record: ProfileRecord?, _ archived: Set<Identifier>) -> Int {
+        guard let record else { return 0 }
+        guard !archived.isEmpty else { return record.count }
+        return record.entries.count { !archived.contains(record.experimentID(of: $0)) }
+    }
+
+    /// Stores the proposals for which there is room, in order.
+    ///
+    /// - Returns: the experiments of the others.
+    func assign(
+        _ proposals: [ProfileChange.Proposal], in draft: inout ProfileDraft, replacing before: ProfileRecord?,
+        beside anonymous: ProfileRecord?, at now: Timestamp
+    ) -> [Identifier] {
+        var refused: [Identifier] = []
+        var room = Int.max
+        if draft.count + proposals.count > assignmentLimit {
+            room = max(0, assignmentLimit - counted(before, archived.current))
+        }
+        for proposal in proposals {
+            if room == 0, before?.entry(for: proposal.experimentID) == nil {
+                refused.append(proposal.experimentID)
+                continue
+            }
+            let count = draft.count
+            assign(proposal, in: &draft, beside: anonymous, at: now)
+            if draft.count > count, room != .max { room -= 1 }
+        }
+        return refused
+    }
+
+    /// Returns the experiments of proposals that a profile has no room for.
+    package func refused(_ proposals: [ProfileChange.Proposal], in profile: ProfileRecord?) -> [Identifier] {
+        guard (profile?.count ?? 0) + proposals.count > assignmentLimit else { return [] }
+        var proposals = proposals
+        // Whether the anonymous user's assignment is still there does not matter to the room.
+        for index in proposals.indices { proposals[index].isBorrowed = false }
+        // Nor does the time: what is assigned here is discarded.
+        var draft = ProfileDraft(profile, at: .min, room: proposals.count)
+        return assign(proposals, in: &draft, replacing: profile, beside: nil, at: .min)
+    }
+
+    /// Returns a profile in which a user takes part in one more experiment, as an app server reported it.
+    ///
+    /// - Parameter time: since when the user has the variation.
+    /// - Returns: `nil` if the user has an assignment already, or the profile has no room.
+    func enrolled(
+        _ variationID: Identifier, in experimentID: Identifier, since time: Timestamp, _ stored: ProfileRecord?,
+        at now: Timestamp
+    ) -> ProfileRecord? {
+        let before = stored?.visible(at: now)
+        guard before?.entry(for: experimentID) == nil else { return nil }
+        var draft = ProfileDraft(before, at: now, room: 1)
+        draft.update(experimentID) { assignment in
+            assignment = Assignment(
+                variationID: variationID, source: .saved, assignedAt: min(time, now), updatedAt: now,
+                expiresAt: expiry(from: now))
+        }
+        let after = draft.record
+        do throws(StorageError) {
+            try expectRoom(for: after, replacing: before)
+            return after
+        } catch {
+            return nil
+        }
+    }
+}
