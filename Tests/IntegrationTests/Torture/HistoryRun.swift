@@ -126,7 +126,10 @@ final class HistoryRun {
                 limit: operations / setting.clients, changesVariations: setting.changesVariations,
                 merges: setting.merges,
                 // PostgreSQL may still commit what a dead server asked of it.
-                cutsEndOperations: setting.database.isSQLite)
+                cutsEndOperations: setting.database.isSQLite,
+                // A response does not say whether the exposure found an assignment that was about to expire: with many
+                // of these at the same time, the check would not end.
+                exposes: setting.timeToLive == nil)
         }
         let load = Load(of: clients, on: servers.map(\.port))
         if setting.kills {

@@ -8,11 +8,14 @@ struct OperationGenerator {
     private static let known = DatafileExperiment.all
 
     private let client: Int
+    /// Whether exposures are reported.
+    private let exposes: Bool
     private var random: SeededGenerator
     private var count = 0
 
-    init(client: Int, seed: UInt64) {
+    init(client: Int, seed: UInt64, exposes: Bool) {
         self.client = client
+        self.exposes = exposes
         random = SeededGenerator(seed: seed &* 1_000_003 &+ UInt64(client))
     }
 
@@ -32,7 +35,7 @@ struct OperationGenerator {
     mutating func operation() -> Operation {
         switch Int.random(in: 0..<100, using: &random) {
         case ..<20: .save(map())
-        case ..<25: expose()
+        case ..<25: exposes ? expose() : .save(map())
         case ..<30: evaluate()
         case ..<38: .keep(map())
         case ..<46: .put(map())
