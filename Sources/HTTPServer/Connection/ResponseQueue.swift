@@ -182,8 +182,8 @@ struct ResponseQueue: ~Copyable {
 }
 
 /// What is kept of a request until its response is complete.
-struct PendingRequest {
-    var id: RequestID
+package struct PendingRequest {
+    package var id: RequestID
     var method: Method
     var isVersion11: Bool
     var keepsAlive: Bool
@@ -191,7 +191,7 @@ struct PendingRequest {
     var ifMatch: String?
     var ifNoneMatch: String?
     /// The index in the route table; `nil` if no route matched.
-    var route: Int?
+    package var route: Int?
     /// Monotonic nanoseconds at which the request was complete, or its head if its body is streamed.
     var startedAt: UInt64
     /// The request target; kept only for an access log.
@@ -203,7 +203,7 @@ struct PendingRequest {
     /// The caller's name as the application set it; kept only for an access log.
     var caller: String?
     /// Header fields that the response gets in addition to its own.
-    var fields: [(name: StaticString, value: String)] = []
+    package var fields: [(name: StaticString, value: String)] = []
 
     var isHead: Bool { method == .head }
 
@@ -215,7 +215,7 @@ struct PendingRequest {
 
     /// Whether the response must be 412, because the representation is not one that `If-Match` lists
     /// (RFC 9110 §13.1.1). This condition precedes those that lead to 304 (§13.2.2).
-    func excludes(_ response: borrowing Response) -> Bool {
+    package func excludes(_ response: borrowing Response) -> Bool {
         guard let ifMatch, let tag = response.entityTag, [.ok, .notModified].contains(response.status) else {
             return false
         }
@@ -229,7 +229,7 @@ extension PendingRequest {
     ///   - route: the index in the route table; `nil` if none matched.
     ///   - time: the start in monotonic nanoseconds.
     @inline(__always)
-    init(
+    package init(
         _ head: RequestHead, in bytes: UnsafeRawBufferPointer, id: RequestID, route: Int?, keepsAlive: Bool,
         at time: UInt64, for application: any Application
     ) {
@@ -250,7 +250,7 @@ extension PendingRequest {
     /// A request that is refused before its head is complete.
     ///
     /// - Parameter fields: of the response.
-    init(refused id: RequestID, at time: UInt64, fields: [(name: StaticString, value: String)]) {
+    package init(refused id: RequestID, at time: UInt64, fields: [(name: StaticString, value: String)]) {
         self.init(id: id, method: .get, isVersion11: true, keepsAlive: false, route: nil, startedAt: time)
         self.fields = fields
     }
@@ -259,7 +259,7 @@ extension PendingRequest {
 extension Application {
     /// Returns the fields of the response to a request whose head is known, at least its beginning.
     @inline(__always)
-    func fields(
+    package func fields(
         of head: RequestHead, in bytes: UnsafeRawBufferPointer, route: Int?
     ) -> [(name: StaticString, value: String)] {
         readsOrigin ? fields(origin: head.joinedValue(of: "origin", in: bytes), route: route) : []

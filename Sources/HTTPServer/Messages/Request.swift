@@ -10,6 +10,19 @@ public struct Request: ~Copyable {
     /// The address that the request came from: the client's, or a proxy's.
     public let peer: IPAddress
 
+    @inline(__always)
+    package init(
+        head: RequestHead, bytes: UnsafeRawBufferPointer, bodyRange: Range<Int>, parameters: PathParameters,
+        id: RequestID, peer: IPAddress
+    ) {
+        self.head = head
+        self.bytes = bytes
+        self.bodyRange = bodyRange
+        self.parameters = parameters
+        self.id = id
+        self.peer = peer
+    }
+
     public var method: Method { head.method }
 
     /// The path, percent-encoded.
@@ -78,7 +91,7 @@ public struct RequestCopy: Sendable {
 }
 
 /// The positions of the path parameters.
-struct PathParameters {
+package struct PathParameters {
     static let maximum = 4
 
     private(set) var count = 0

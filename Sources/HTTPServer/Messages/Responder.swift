@@ -6,6 +6,12 @@ public struct Responder: @unchecked Sendable {
     let sequence: UInt64
 
     @inline(__always)
+    package init(target: any ResponseTarget, sequence: UInt64) {
+        self.target = target
+        self.sequence = sequence
+    }
+
+    @inline(__always)
     public func send(_ response: Response) {
         if target.loop.isCurrent {
             target.respond(response, to: sequence)
@@ -60,6 +66,11 @@ public struct StreamWriter: @unchecked Sendable {
     let target: any ResponseTarget
     let sequence: UInt64
 
+    package init(target: any ResponseTarget, sequence: UInt64) {
+        self.target = target
+        self.sequence = sequence
+    }
+
     public func write(_ bytes: [UInt8]) {
         send(.write(bytes))
     }
@@ -86,14 +97,14 @@ public struct StreamWriter: @unchecked Sendable {
 }
 
 /// What happens to a streamed response.
-enum StreamEvent {
+package enum StreamEvent {
     case write([UInt8])
     case finish
     case fail(Response)
 }
 
-/// Where responses go: a ``Connection``, or a ``ResponseCollector``. Except for `loop`, used on its event loop only.
-protocol ResponseTarget: AnyObject {
+/// Where responses go: a ``Connection``, or what stands for one in tests. Except for `loop`, used on its event loop only.
+package protocol ResponseTarget: AnyObject {
     var loop: EventLoop { get }
     var isClosed: Bool { get }
     func respond(_ response: Response, to sequence: UInt64)
@@ -115,7 +126,7 @@ public enum RequestID: Sendable, CustomStringConvertible {
     case generated(loop: UInt32, count: UInt64)
 
     /// Accepts 1 to 128 visible ASCII characters.
-    init?(_ value: UnsafeRawBufferPointer) {
+    package init?(_ value: UnsafeRawBufferPointer) {
         guard (1...128).contains(value.count), value.allSatisfy(ByteClass.isVisible) else { return nil }
         self = .given(String(decoding: value, as: UTF8.self))
     }

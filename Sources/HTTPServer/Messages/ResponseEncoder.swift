@@ -1,7 +1,7 @@
 import Glibc
 
 /// Encodes responses as bytes (RFC 9112 §4 to §7).
-enum ResponseEncoder {
+package enum ResponseEncoder {
     /// How the client finds the end of the body.
     enum Framing {
         case length
@@ -81,7 +81,7 @@ enum ResponseEncoder {
         return framing
     }
 
-    static func sendsBody(of response: borrowing Response, to request: borrowing PendingRequest) -> Bool {
+    package static func sendsBody(of response: borrowing Response, to request: borrowing PendingRequest) -> Bool {
         !request.isHead && !response.status.forbidsBody && !isNotModified(response, request)
     }
 
@@ -109,7 +109,7 @@ enum ResponseEncoder {
     }
 
     /// Returns the status that is sent: 304 if the client's `If-None-Match` lists the entity tag.
-    static func status(of response: borrowing Response, to request: borrowing PendingRequest) -> Status {
+    package static func status(of response: borrowing Response, to request: borrowing PendingRequest) -> Status {
         isNotModified(response, request) ? .notModified : response.status
     }
 

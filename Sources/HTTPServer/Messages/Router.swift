@@ -46,7 +46,7 @@ public struct Route {
 
 /// Finds the route of a request. Built once from the route table as a flat tree of path parts.
 public struct Router {
-    enum Match {
+    package enum Match {
         case route(Int, PathParameters)
         /// The path exists. `route` is one of its routes; `instead` is the route that is probably meant.
         case methodNotAllowed(allowed: [Method], route: Int, instead: Int?)
@@ -125,7 +125,7 @@ public struct Router {
     }
 
     /// Finds the route. A literal part takes precedence over a parameter if it serves the method.
-    func match(_ method: Method, path: Range<Int>, in bytes: UnsafeRawBufferPointer) -> Match {
+    package func match(_ method: Method, path: Range<Int>, in bytes: UnsafeRawBufferPointer) -> Match {
         var rest = path
         if !path.isEmpty {
             guard bytes[path.lowerBound] == UInt8(ascii: "/") else { return .notFound }
@@ -200,7 +200,7 @@ public struct Router {
 
 extension Router.Match {
     /// The index of the matched route, if any.
-    var route: Int? {
+    package var route: Int? {
         if case .route(let index, _) = self { return index }
         return nil
     }
@@ -216,7 +216,7 @@ extension Router.Match {
 
 extension Application {
     /// Returns the response to a request that no route serves: 404, 405, or 204 for `OPTIONS`.
-    func responseWithoutRoute(
+    package func responseWithoutRoute(
         _ match: Router.Match, to head: RequestHead, in bytes: UnsafeRawBufferPointer
     ) -> Response {
         guard case .methodNotAllowed(let allowed, _, let instead) = match else {
@@ -239,7 +239,7 @@ extension Application {
     }
 
     /// Returns the response to a request whose `If-Match` does not list the entity tag of what it asks for.
-    func preconditionFailed(_ route: Int?) -> Response {
+    package func preconditionFailed(_ route: Int?) -> Response {
         response(
             to: RequestFailure(.preconditionFailed, "If-Match must list the current entity tag"),
             at: route.map { .route($0) } ?? .none)

@@ -1,7 +1,7 @@
 /// The request line and the header fields of one request, as positions in the bytes that they were parsed from.
-struct RequestHead {
+package struct RequestHead {
     /// A field line; the value without the white space around it.
-    struct Field {
+    package struct Field {
         var name: Range<Int>
         var value: Range<Int>
     }
@@ -13,9 +13,9 @@ struct RequestHead {
         case chunked
     }
 
-    var method: Method = .get
+    package var method: Method = .get
     /// The path and the query of the target without the `?`, both percent-encoded. An empty path means `/`.
-    var path: Range<Int> = 0..<0
+    package var path: Range<Int> = 0..<0
     var query: Range<Int> = 0..<0
     /// Whether the version is HTTP/1.1 or a later 1.x; else it is HTTP/1.0.
     var isVersion11 = true
@@ -23,9 +23,9 @@ struct RequestHead {
     var keepsAlive = true
     var body: BodyLength = .none
     var expectsContinue = false
-    var fields: [Field] = []
+    package var fields: [Field] = []
     /// Bytes of the whole head, with its empty line.
-    var length = 0
+    package var length = 0
 
     /// Returns path and query as the client sent them.
     func target(in bytes: UnsafeRawBufferPointer) -> String {
@@ -35,7 +35,7 @@ struct RequestHead {
     /// Returns the value of the first field of this name.
     ///
     /// - Parameter name: in lower case.
-    func value(of name: StaticString, in bytes: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer? {
+    package func value(of name: StaticString, in bytes: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer? {
         for field in fields where isNamed(field, name, bytes) { return bytes[slice: field.value] }
         return nil
     }

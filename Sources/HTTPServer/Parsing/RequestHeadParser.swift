@@ -5,7 +5,7 @@ import Glibc
 ///
 /// Bytes may arrive in any pieces. `scanned` is the position up to which line ends were searched, so a head sent byte by
 /// byte costs no more than one sent at once.
-struct RequestHeadParser {
+package struct RequestHeadParser {
     /// Limit of the request line and all field lines in bytes.
     let maximumLength: Int
     /// Limit of the number of field lines.
@@ -14,12 +14,12 @@ struct RequestHeadParser {
     private var scanned = 0
     private var lineStart = 0
     /// What has been parsed so far.
-    private(set) var head = RequestHead()
+    package private(set) var head = RequestHead()
     private var hasRequestLine = false
     private var hostCount = 0
     private var framing = FramingFields()
 
-    init(maximumLength: Int, maximumFields: Int) {
+    package init(maximumLength: Int, maximumFields: Int) {
         self.maximumLength = maximumLength
         self.maximumFields = maximumFields
     }
@@ -44,7 +44,7 @@ struct RequestHeadParser {
     ///
     /// - Parameter bytes: all bytes so far, from the start of the head.
     /// - Returns: the complete head; `nil` if more bytes are needed.
-    mutating func parse(_ bytes: UnsafeRawBufferPointer) throws(RequestFailure) -> RequestHead? {
+    package mutating func parse(_ bytes: UnsafeRawBufferPointer) throws(RequestFailure) -> RequestHead? {
         if !hasRequestLine, lineStart == 0, let first = bytes.first,
             first != ByteClass.carriageReturn, !ByteClass.isToken(first)
         {

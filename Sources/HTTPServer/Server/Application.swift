@@ -51,7 +51,7 @@ public struct RequestFailure: Error, Sendable, Equatable {
     /// What is required and what was found, for the author of the client.
     public let detail: String
 
-    init(_ status: Status, _ detail: String) {
+    package init(_ status: Status, _ detail: String) {
         self.status = status
         self.detail = detail
     }
@@ -66,7 +66,7 @@ public struct RequestFailure: Error, Sendable, Equatable {
         case none
     }
 
-    static func bodyTooLarge(limit: Int) -> RequestFailure {
+    package static func bodyTooLarge(limit: Int) -> RequestFailure {
         RequestFailure(.contentTooLarge, "the body must be at most \(limit) bytes long")
     }
 }

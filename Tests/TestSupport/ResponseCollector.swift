@@ -1,5 +1,6 @@
-/// Collects the response to a request that has no connection, such as an operation of a batch or a request of a test.
-/// Confined to its event loop's thread.
+public import HTTPServer
+
+/// Collects the response to a request that has no connection. Confined to its event loop's thread.
 public final class ResponseCollector {
     public let loop: EventLoop
     private let request: PendingRequest
@@ -78,7 +79,7 @@ public final class ResponseCollector {
 }
 
 extension ResponseCollector: ResponseTarget {
-    func respond(_ response: Response, to sequence: UInt64) {
+    package func respond(_ response: Response, to sequence: UInt64) {
         guard !isClosed, streaming == nil else { return }
         let response = request.excludes(response) ? application.preconditionFailed(request.route) : response
         switch response.body {
@@ -93,15 +94,15 @@ extension ResponseCollector: ResponseTarget {
         }
     }
 
-    func continueStream(_ event: StreamEvent, of sequence: UInt64) {
+    package func continueStream(_ event: StreamEvent, of sequence: UInt64) {
         guard !isClosed, let response = streaming else { return }
         switch event {
         case .write(let bytes):
             hasBegun = true
             body += bytes
             // Each piece is a job of its own, so that other requests are served in between.
-            let handover = Handover(value: self)
-            loop.submit { handover.value.pull() }
+            nonisolated(unsafe) let collector = self
+            loop.submit { collector.pull() }
         case .finish:
             complete(response, body: body)
         case .fail(let failure):
@@ -111,7 +112,7 @@ extension ResponseCollector: ResponseTarget {
         }
     }
 
-    func resumeReading() {
+    package func resumeReading() {
         while let upload, let piece = nextPiece() {
             guard piece.withUnsafeBytes(upload.receiver.received) else { return }
         }
@@ -120,7 +121,7 @@ extension ResponseCollector: ResponseTarget {
         receiver?.ended()
     }
 
-    func setCaller(_ name: String, of sequence: UInt64) {}
+    package func setCaller(_ name: String, of sequence: UInt64) {}
 }
 
 @available(*, unavailable) extension ResponseCollector: Sendable {}
