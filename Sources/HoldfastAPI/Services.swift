@@ -72,8 +72,12 @@ public final class Services: Sendable {
         self.logger = logger
         self.options = options
         readiness = Readiness(store: store)
-        changes = ChangeFeed(
-            projects, access: access, limit: options.changeStreams, heartbeat: options.changeHeartbeat)
+        let changes = ChangeFeed(
+            projects, limit: options.changeStreams, heartbeat: options.changeHeartbeat,
+            together: { EventLoop.coalescingWakeUps($0) })
+        self.changes = changes
+        // A stream whose token was revoked ends.
+        access.observe { [weak changes] in changes?.notify(.change) }
     }
 
     /// The server whose event loops `GET /metrics` asks for their metrics.

@@ -59,8 +59,9 @@ struct OFREPChanges {
         let project = try projects.project(named: query["sdk_key"])
         let known = (request.field("last-event-id") ?? query[Self.versionParameter]).flatMap { Int64($0) }
         call.respond(
-            changes: try feed.open(
-                sdkKey: project.sdkKey, by: call.admission, format: .refetchEvaluation, knownVersion: known))
+            changes: try feed.open(sdkKey: project.sdkKey, knownVersion: known) {
+                ChangeStream($0, .refetchEvaluation, call.admission)
+            })
     }
 }
 
