@@ -166,6 +166,7 @@ let package = Package(
             name: "HoldfastAPITests",
             dependencies: [
                 "HoldfastAPI", "HoldfastCore", "HTTPServer", "Bucketing", "JSON", "Storage", "APITestSupport",
+                "TestSupport",
             ],
             exclude: ["Golden"],
             swiftSettings: strict

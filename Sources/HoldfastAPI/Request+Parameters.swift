@@ -57,6 +57,15 @@ extension Request {
         }
     }
 
+    /// Returns the `moves` of the query: whether a change may move users who take part, by default not.
+    func movePolicy() throws(CoreError) -> ProjectEditor.MovePolicy {
+        guard let text = try query(knowing: ["moves"])["moves"] else { return .refuse }
+        guard let policy = ProjectEditor.MovePolicy(rawValue: text) else {
+            throw CoreError(.invalid, "`moves` must be 'allow' or 'refuse'; got '\(text)'")
+        }
+        return policy
+    }
+
     /// Returns the `limit` of a query, by default unlimited.
     static func limit(_ query: [String: String]) throws(CoreError) -> Int {
         guard let text = query["limit"] else { return .max }

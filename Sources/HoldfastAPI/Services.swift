@@ -27,7 +27,6 @@ public final class Services: Sendable {
     public let changes: ChangeFeed
     let knownExposures = KnownExposures()
     let removals: RemovalWatch
-    let previews: PreviewCounter
     /// Where results are computed, one at a time, while event loops go on.
     let computations = DispatchQueue(label: "computations", qos: .userInitiated)
 
@@ -62,7 +61,6 @@ public final class Services: Sendable {
     ) {
         self.store = store
         self.projects = projects
-        previews = PreviewCounter(projects)
         self.events = events
         reporter = EventReporter(events, projects)
         removals = RemovalWatch(projects, knownExposures)

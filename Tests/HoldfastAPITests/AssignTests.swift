@@ -38,7 +38,7 @@ import Testing
         _ = try server.request("PUT", "/v1/experiments/checkout", AssignSamples.definition)
         _ = try server.request("PUT", "/v1/experiments/checkout", AssignSamples.weights(10_000, 0))
         #expect(try server.request("POST", "/v1/assign", AssignSamples.ask("ada"))["variation_key"] == "control")
-        let changed = try server.request("PUT", "/v1/experiments/checkout", #"{"variations":["new"]}"#)
+        let changed = try server.request("PUT", "/v1/experiments/checkout?moves=allow", #"{"variations":["new"]}"#)
         #expect(changed.status == 200, "\(changed.text)")
         let now = try server.request("POST", "/v1/assign", AssignSamples.ask("ada"))
         #expect(now["variation_key"] == "new")

@@ -139,7 +139,9 @@ import Testing
         let both = try put(#"{"variations":["control","new"]}"#)
         _ = try put(#"{"variations":[{"key":"control","weight":0},{"key":"new","weight":1}]}"#)
         #expect(try assign("ada")["variation_key"] == "new")
-        let alone = try put(#"{"variations":["control"]}"#)
+        #expect(try put(#"{"variations":["control"]}"#).status == 409)
+        let alone = try server.request(
+            "PUT", "/v1/experiments/checkout?moves=allow", #"{"variations":["control"]}"#)
         #expect(Self.ids(alone) == ["control": Self.ids(both)["control"]])
         let back = try put(#"{"variations":["control","new"]}"#)
         #expect(Self.ids(back) == Self.ids(both))

@@ -131,7 +131,7 @@ import Testing
         #expect(try evaluate("ada")["value"] == true)
         try put(body(#""off":1,"on":0"#))
         #expect(try evaluate("ada")["value"] == true && evaluate("bob")["value"] == false)
-        try put(#"{"rules":[]}"#)
+        try server.request("PUT", "/v1/flags/banner?moves=allow", #"{"rules":[]}"#)
         #expect(try evaluate("ada")["value"] == false)
         #expect(try server.request("GET", "/v1/experiments/test")["status"] == "archived")
         let refused = try put(body(#""off":1,"on":0"#))
@@ -149,7 +149,7 @@ import Testing
         #expect(
             try server.request("GET", "/v1/flags/banner")["rules"].array?.first?["experiment"]["traffic"] == 0)
         for (body, pointer) in [
-            (#"{"variations":["on","maybe"]}"#, "/variations/1"), (#"{"audience":null}"#, "/audience"),
+            (#"{"variations":["on","maybe"]}"#, "/variations/1"), (#"{"audience":\#(Self.germans)}"#, "/audience"),
         ] {
             let refused = try server.request("PUT", "/v1/experiments/test", body)
             #expect(refused.status == 409 && refused["pointer"].string == pointer, "\(refused.text)")

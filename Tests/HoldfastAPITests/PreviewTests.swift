@@ -53,7 +53,10 @@ import Testing
         #expect(removal["enrolled"]["keep"].integer == Int64(control))
         #expect(removal["enrolled"]["change"].integer == Int64(40 - control))
         #expect(codes(removal) == ["variation_removed"])
-        #expect(try server.request("PUT", "/v1/experiments/checkout", #"{"variations":["control"]}"#).status == 200)
+        #expect(
+            removal["moves"]["users"] == removal["enrolled"]["change"] && removal["moves"]["other_experiment"] == 0)
+        let target = "/v1/experiments/checkout?moves=allow"
+        #expect(try server.request("PUT", target, #"{"variations":["control"]}"#).status == 200)
         let back = try preview(#"{"variations":["control","new"]}"#)
         #expect(back["enrolled"]["change"].integer == Int64(40 - control))
         #expect(codes(back) == ["variation_added"])

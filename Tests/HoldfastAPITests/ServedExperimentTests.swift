@@ -35,7 +35,8 @@ import Testing
         #expect(
             flag["variations"].encoded()
                 == Array(#"[{"key":"control","value":"control"},{"key":"new","value":"new"}]"#.utf8))
-        _ = try server.request("PUT", "/v1/experiments/checkout", #"{"variations":["control","other"],"traffic":0}"#)
+        let body = #"{"variations":["control","other"],"traffic":0}"#
+        #expect(try server.request("PUT", "/v1/experiments/checkout?moves=allow", body).status == 200)
         let nobody = try #require(try evaluations("dee").first)
         #expect(nobody["value"].isNull && nobody["reason"] == "default" && nobody["variation_key"].isNull)
         _ = try server.request("DELETE", "/v1/experiments/checkout")
@@ -68,9 +69,9 @@ import Testing
         #expect(tagged.status == 200 && tagged["tags"] == ["web"] && tagged["description"] == "d")
         #expect(try evaluations("ada", #","tags":["web","ios"]"#).map { $0["flag_key"] } == ["checkout"])
         #expect(try evaluations("ada").map { $0["tags"] } == [["web"], []])
-        _ = try server.request("PUT", "/v1/experiments/checkout", #"{"variations":["control"]}"#)
+        _ = try server.request("PUT", "/v1/experiments/checkout?moves=allow", #"{"variations":["control"]}"#)
         #expect(try server.request("GET", "/v1/flags/checkout")["tags"] == ["web"])
-        for member in [#""rules":[]"#, #""enabled":false"#, #""type":"string""#, #""otherwise":"new""#] {
+        for member in [#""rules":[]"#, #""enabled":false"#, #""type":"boolean""#, #""otherwise":"new""#] {
             let refused = try server.request("PUT", "/v1/flags/checkout", "{\(member)}")
             #expect(refused.status == 409, "\(refused.text)")
             #expect(refused["detail"].string?.contains("PUT /v1/experiments/checkout") == true)
@@ -78,14 +79,35 @@ import Testing
         #expect(try server.request("DELETE", "/v1/flags/checkout").status == 409)
     }
 
-    @Test func `A flag of the same key stays what it is`() throws {
-        _ = try server.request("PUT", "/v1/flags/checkout", #"{"type":"boolean"}"#)
-        #expect(
-            try server.request("PUT", "/v1/experiments/checkout", #"{"variations":["control","new"]}"#).status == 201)
-        #expect(try server.request("GET", "/v1/flags/checkout")["defined_by"] == "flag")
-        #expect(try evaluations("ada").map { $0["value"] } == [false])
-        #expect(try server.request("DELETE", "/v1/flags/checkout").status == 204)
-        #expect(try server.request("GET", "/v1/flags/checkout")["defined_by"] == "experiment")
+    @Test func `A key has one owner, a flag or an experiment`() throws {
+        _ = try server.request("PUT", "/v1/flags/dark", #"{"type":"boolean","rules":[{"key":"test","experiment":{}}]}"#)
+        _ = try server.request("PUT", "/v1/experiments/search", #"{"variations":["old","new"]}"#)
+        for (target, body) in [
+            ("experiments/dark", #"{"variations":["control","new"]}"#), ("flags/search", #"{"type":"boolean"}"#),
+            ("flags/test", #"{"type":"boolean"}"#),
+        ] {
+            let refused = try server.request("PUT", "/v1/\(target)", body)
+            #expect(refused.status == 409, "\(refused.text)")
+            #expect(refused["detail"].string?.contains("choose another key") == true, "\(refused.text)")
+        }
+        let rule = #"{"type":"boolean","rules":[{"key":"dark","experiment":{}}]}"#
+        #expect(try server.request("PUT", "/v1/flags/other", rule)["pointer"] == "/rules/0/key")
+        // A flag's own rule may have its key.
+        #expect(try server.request("PUT", "/v1/flags/light", rule.replacing("dark", with: "light")).status == 201)
+        #expect(try server.request("PUT", "/v1/experiments/light", #"{"traffic":50}"#).status == 200)
+        #expect(try server.request("DELETE", "/v1/flags/dark").status == 204)
+        #expect(try server.request("GET", "/v1/flags/dark").status == 404)
+        #expect(try server.request("PUT", "/v1/experiments/dark", #"{"variations":["a","b"]}"#).status == 201)
+    }
+
+    @Test func `After a flag, an experiment of its key that an earlier release allowed does not take its place`() throws
+    {
+        let datafile = Self.datafile.replacing(#""key":"alone""#, with: #""key":"plain""#)
+        #expect(try server.request("PUT", "/v1/datafile", datafile).status == 201)
+        #expect(try server.request("PUT", "/v1/experiments/plain", #"{"traffic":50}"#).status == 200)
+        #expect(try server.request("DELETE", "/v1/flags/plain").status == 204)
+        #expect(try server.request("GET", "/v1/flags/plain").status == 404)
+        #expect(try server.request("PUT", "/v1/experiments/checkout", #"{"variations":["a"]}"#).status == 409)
     }
 
     @Test func `Experiments of an uploaded datafile are no flags, and its flags are read like others`() throws {

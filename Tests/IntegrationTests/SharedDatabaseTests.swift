@@ -268,7 +268,7 @@ import Testing
     /// Adds a variation that every new user gets.
     private func giveAll(to variation: String, _ client: HTTPClient) throws {
         let definition = "{\"variations\":[{\"key\":\"control\",\"weight\":0},{\"key\":\"\(variation)\",\"weight\":1}]}"
-        #expect(try client.request("PUT", "/v1/experiments/checkout", definition).status == 200)
+        #expect(try client.request("PUT", "/v1/experiments/checkout?moves=allow", definition).status == 200)
     }
 
     private func assign(_ user: String, _ client: HTTPClient) throws -> TestResponse {

@@ -33,8 +33,12 @@ package struct AttributeCondition: Sendable {
 
     func evaluate(for user: User, _ reasons: inout Reasons) -> Bool? {
         switch kind {
-        case .test(let test): return evaluate(test, user)
-        case .qualified(let segment): return user.qualifiedSegments.contains(segment)
+        case .test(let test):
+            if user.hasUnknownAttributes, isMissing(for: user) { return nil }
+            return evaluate(test, user)
+        case .qualified(let segment):
+            let isQualified = user.qualifiedSegments.contains(segment)
+            return !isQualified && user.hasUnknownAttributes ? nil : isQualified
         case .unknownType(let type):
             reasons.add("unable to evaluate condition of type \"\(type)\"")
             return nil

@@ -76,7 +76,7 @@ extension Condition {
         case .audience(let id, let condition): Self.audience(id, condition, user, &reasons)
         case .missingAudience(let id): Self.missingAudience(id, &reasons)
         case .segment(let name): Self.segment(name, user, &reasons)
-        case .outsideSegment(let name): Self.segment(name, user, &reasons) != true
+        case .outsideSegment(let name): Self.outsideSegment(name, user, &reasons)
         case .cached(let subject, let condition):
             if let cache = user.conditionCache {
                 cache.result(of: subject, &reasons) { condition.evaluate(for: user, &$0) }
@@ -134,5 +134,10 @@ extension Condition {
             return nil
         }
         return segment.condition.evaluate(for: user, &reasons)
+    }
+
+    private static func outsideSegment(_ name: Identifier, _ user: User, _ reasons: inout Reasons) -> Bool? {
+        let isInside = segment(name, user, &reasons)
+        return isInside == nil && user.hasUnknownAttributes ? nil : isInside != true
     }
 }

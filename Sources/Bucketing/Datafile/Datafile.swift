@@ -41,6 +41,7 @@ public final class Datafile: Sendable {
     private let experimentsByID: [Identifier: Experiment]
     private let flagsByKey: [Identifier: Flag]
     private let eventsByKey: [Identifier: Event]
+    private let audiencesByID: [Identifier: Audience]
 
     /// Compiles a datafile.
     ///
@@ -79,6 +80,7 @@ public final class Datafile: Sendable {
         experimentsByID = Dictionary(experiments.map { ($0.id, $0) }, uniquingKeysWith: { $1 })
         flagsByKey = Dictionary(flags.map { ($0.key, $0) }, uniquingKeysWith: { $1 })
         eventsByKey = Dictionary(events.map { ($0.key, $0) }, uniquingKeysWith: { $1 })
+        audiencesByID = Dictionary(audiences.map { ($0.id, $0) }, uniquingKeysWith: { $1 })
     }
 
     private static func byRule(_ holdouts: [Holdout]) -> [Identifier: [Holdout]] {
@@ -112,6 +114,20 @@ extension Datafile {
 
     public func event(key: Identifier) -> Event? {
         eventsByKey[key]
+    }
+
+    /// Returns the conditions of who may take part in an experiment, with each audience in the place of its id; `null` if
+    /// everybody may.
+    public func audience(of experiment: Experiment) -> JSONValue {
+        if experiment.isForEverybody { return .null }
+        // A list of one audience is how the API writes the conditions that it was given.
+        if let list = experiment.audienceConditions.array, list.count == 1 { return resolved(list[0]) }
+        return resolved(experiment.audienceConditions)
+    }
+
+    private func resolved(_ conditions: JSONValue) -> JSONValue {
+        if let list = conditions.array { return .array(list.map(resolved)) }
+        return conditions.string.flatMap { audiencesByID[Identifier($0)] }?.conditions ?? conditions
     }
 
     /// Returns the running local holdouts of a rule.

@@ -186,6 +186,11 @@ extension DecisionRun {
         return false
     }
 
+    /// Whether an audience certainly does not admit the user; not if that is unknown.
+    func excludes(_ audience: Condition?) -> Bool {
+        audience?.evaluate(for: user, &reasons) == false
+    }
+
     /// A contextual bandit needs a prediction service, and there is none here. Users outside its traffic are not
     /// affected.
     private func unavailablePrediction(of experiment: Experiment) -> Outcome {

@@ -91,6 +91,30 @@ public struct DecisionService: Sendable {
         return (variation, outcome.source)
     }
 
+    /// Returns the variation that a user without one would be enrolled in, as far as that is known here: an audience that
+    /// depends on attributes which only requests bring counts as one that admits the user.
+    ///
+    /// - Parameter stored: has the stored attributes.
+    /// - Returns: `nil` if the experiment is not running, or does not take the user.
+    public func possibleEnrollment(
+        of experiment: Experiment, for userID: Identifier, stored: any StoredAssignments
+    ) -> Variation? {
+        guard experiment.isRunning else { return nil }
+        var user = User(id: userID)
+        user.hasUnknownAttributes = true
+        let run = experimentRun(user, stored, [])
+        // Bucketing is the cheaper of the two.
+        guard let variation = run.bucket(into: experiment) else { return nil }
+        return run.excludes(experiment.audience) ? nil : variation
+    }
+
+    /// Returns the variation at the user's bucket value, whoever is admitted.
+    ///
+    /// - Returns: `nil` if the traffic leaves the user out.
+    public func bucketedVariation(of experiment: Experiment, for userID: Identifier) -> Variation? {
+        experimentRun(User(id: userID), nil, []).bucket(into: experiment)
+    }
+
     /// Creates a run for one experiment, whose reasons are more detailed than those of a flag.
     private func experimentRun(
         _ user: User, _ stored: (any StoredAssignments)?, _ options: DecideOptions

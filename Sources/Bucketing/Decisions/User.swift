@@ -7,6 +7,9 @@ public struct User: Sendable {
     public var attributes: JSONObject
     /// The stored attributes; `nil` if nothing is stored, or no audience needs it.
     var storedAttributes: (any AttributeSource)?
+    /// Whether the user may have further attributes and segments, which requests bring. Then a condition on one that is
+    /// not known here is unknown, even one that is about its existence.
+    var hasUnknownAttributes = false
     /// The segments that `qualified` conditions look for.
     public var qualifiedSegments: [Identifier]
     /// The variations that the request forces. The last one counts if several have the same flag and rule.

@@ -12,38 +12,52 @@ struct DatafileEndpoints {
 
     /// Activates a datafile after checking it as a whole; an unusable one changes nothing. The SDK key is that of the
     /// header, else the datafile's own, else `default`.
-    func put(_ request: borrowing Request, _ call: Call) {
+    func put(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         let content = request.withBody { Array($0) }
         let named = request.sdkKey
+        let moves = try request.movePolicy()
         let preconditions = Preconditions(request)
         let author = call.author(request)
-        services.projects.inBackground { [catalog = services.projects] session in
-            call.attempt { try Self.put(content, named, preconditions, author, catalog, session, call) }
+        services.projects.inBackground { [catalog = services.projects] _ in
+            call.attempt {
+                let datafile = try Project.accept(content)
+                let sdkKey = try SDKKey.check(named ?? datafile.sdkKey ?? ProjectView.defaultKey)
+                let former = catalog.snapshot().projects[sdkKey]
+                try preconditions.check(former?.entityTag)
+                @Sendable func store() {
+                    Self.put(content, datafile, sdkKey, replacing: former, preconditions, author, catalog, call)
+                }
+                guard let former else { return store() }
+                PreviewCounter(catalog).check(former, to: datafile, moves) { result in
+                    call.attempt {
+                        try result.get()
+                        store()
+                    }
+                }
+            }
         }
     }
 
     private static func put(
-        _ content: [UInt8], _ named: String?, _ preconditions: Preconditions, _ author: Author,
-        _ catalog: ProjectCatalog, _ session: any StoreSession, _ call: Call
-    ) throws(CoreError) {
-        let datafile = try Project.accept(content)
-        let sdkKey = try SDKKey.check(named ?? datafile.sdkKey ?? ProjectView.defaultKey)
-        let former = catalog.snapshot().projects[sdkKey]
-        try preconditions.check(former?.entityTag)
-        session.putDatafile(
-            content, sdkKey: sdkKey, revision: datafile.revision,
-            replacing: preconditions.isEmpty ? nil : former?.version ?? 0,
-            note: AuditNote(.datafilePut, of: sdkKey), by: author
-        ) { result in
-            switch result {
-            case .success(nil):
-                call.fail(
-                    CoreError(
-                        .preconditionFailed,
-                        "the datafile was changed during the request; nothing was stored; try again"))
-            case .success(let stored):
-                catalog.respond(call, former == nil ? .created : .ok, summary(stored, datafile))
-            case .failure(let error): call.fail(error)
+        _ content: [UInt8], _ datafile: Datafile, _ sdkKey: String, replacing former: Project?,
+        _ preconditions: Preconditions, _ author: Author, _ catalog: ProjectCatalog, _ call: Call
+    ) {
+        catalog.inBackground { session in
+            session.putDatafile(
+                content, sdkKey: sdkKey, revision: datafile.revision,
+                replacing: preconditions.isEmpty ? nil : former?.version ?? 0,
+                note: AuditNote(.datafilePut, of: sdkKey), by: author
+            ) { result in
+                switch result {
+                case .success(nil):
+                    call.fail(
+                        CoreError(
+                            .preconditionFailed,
+                            "the datafile was changed during the request; nothing was stored; try again"))
+                case .success(let stored):
+                    catalog.respond(call, former == nil ? .created : .ok, summary(stored, datafile))
+                case .failure(let error): call.fail(error)
+                }
             }
         }
     }

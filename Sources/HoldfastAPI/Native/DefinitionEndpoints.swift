@@ -25,7 +25,9 @@ protocol DefinedElement: Sendable {
     static func remove(_ key: String, from editor: inout DatafileEditor) throws(CoreError)
 
     /// The element as `GET` presents it.
-    func description(sdkKey: String, revision: String) -> JSONValue
+    ///
+    /// - Parameter datafile: the one that has the element.
+    func description(in datafile: Datafile, sdkKey: String) -> JSONValue
 }
 
 /// The body of a `PUT`: an element as an admin defines it.
@@ -63,12 +65,13 @@ struct DefinitionEndpoints<Element: DefinedElement> {
     func put(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         try call.requireUpToDate()
         let input = try PutRequest(request, projects)
+        let moves = try request.movePolicy()
         let author = call.author(request)
         catalog.inBackground { [catalog] _ in
             call.attempt {
                 let change = try Self.change(input, catalog.snapshot().schema)
                 let note = Self.note(Element.putAction, input.key, input.sdkKey)
-                ProjectEditor(catalog).edit(input.sdkKey, note, by: author, change) { result in
+                ProjectEditor(catalog).edit(input.sdkKey, note, by: author, moves: moves, change) { result in
                     call.attempt {
                         let (project, status) = try result.get()
                         try Self.respond(status, with: input.key, of: project, call)
@@ -83,8 +86,10 @@ struct DefinitionEndpoints<Element: DefinedElement> {
         let key = try request.key()
         let sdkKey = try projects.sdkKeyToChange(request.sdkKey)
         let preconditions = Preconditions(request)
+        let moves = try request.movePolicy()
         let note = Self.note(Element.deleteAction, key, sdkKey)
-        ProjectEditor(catalog).edit(sdkKey, note, by: call.author(request)) { editor, project throws(CoreError) in
+        ProjectEditor(catalog).edit(sdkKey, note, by: call.author(request), moves: moves) {
+            editor, project throws(CoreError) in
             try preconditions.check(Self.entityTag(of: key, project))
             guard let project, Element.find(Identifier(key), in: project.datafile) != nil else {
                 throw Self.unknown(key, in: project?.datafile)
@@ -115,14 +120,23 @@ struct DefinitionEndpoints<Element: DefinedElement> {
 
     /// Returns the change that a request asks for. Its outcome is the status of the response.
     ///
-    /// - Throws: 400 or 422 if the body is wrong. The change itself throws 412 if a condition does not hold, and what
-    ///   ``ElementDefinition/apply(to:_:)`` throws.
+    /// - Throws: 400 if the body is not JSON. The change itself throws 400 or 422 if the body is wrong, 412 if a
+    ///   condition does not hold, and what ``ElementDefinition/apply(to:_:)`` throws.
     static func change(_ input: PutRequest, _ schema: AttributeSchema) throws(CoreError) -> ProjectEditor.Change<Status>
     {
-        let definition = try Element.Definition(JSONInput.parse(input.content), key: input.key)
-        try definition.checkSegments(schema)
+        let body = try JSONInput.parse(input.content)
         return { editor, project throws(CoreError) in
+            let shown = project.flatMap { project in
+                Element.find(Identifier(input.key), in: project.datafile)
+                    .map { DefinitionChanges(of: $0.description(in: project.datafile, sdkKey: project.sdkKey)) }
+            }
+            if let shown { try shown.checkProject(of: body) }
+            let changes = shown?.members(of: body) ?? body
+            let definition = try Element.Definition(changes, key: input.key)
+            try definition.checkSegments(schema)
             try input.preconditions.check(entityTag(of: input.key, project))
+            // A body of what `GET` shows asks for nothing, not even of an archived experiment.
+            if changes.object?.isEmpty == true, body.object?.isEmpty == false { return .ok }
             return try definition.apply(to: &editor, project?.datafile) ? .created : .ok
         }
     }
@@ -137,7 +151,7 @@ struct DefinitionEndpoints<Element: DefinedElement> {
         ProjectEditor.Note(action, of: key) { datafile in
             guard let datafile, let element = Element.find(Identifier(key), in: datafile) else { return .null }
             var object = JSONObject()
-            object[Element.noun] = element.description(sdkKey: sdkKey, revision: datafile.revision)
+            object[Element.noun] = element.description(in: datafile, sdkKey: sdkKey)
             return .object(object)
         }
     }
@@ -157,7 +171,7 @@ struct DefinitionEndpoints<Element: DefinedElement> {
     }
 
     private static func describe(_ element: Element, _ project: Project) -> JSONValue {
-        element.description(sdkKey: project.sdkKey, revision: project.datafile.revision)
+        element.description(in: project.datafile, sdkKey: project.sdkKey)
     }
 }
 

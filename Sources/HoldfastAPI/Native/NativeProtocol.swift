@@ -30,7 +30,7 @@ struct NativeProtocol: WireProtocol {
         let datafile = DatafileEndpoints(services: services, store: session, projects: projects)
         let experiment = DefinitionEndpoints<Experiment>(catalog: services.projects, projects: projects)
         let flag = DefinitionEndpoints<Flag>(catalog: services.projects, projects: projects)
-        let preview = PreviewEndpoint(catalog: services.projects, projects: projects, counter: services.previews)
+        let preview = PreviewEndpoint(catalog: services.projects, projects: projects)
         let results = ResultsEndpoints(services: services, store: session, projects: projects)
         let event = EventEndpoints(services: services, store: session, projects: projects)
         let userEvents = UserEventEndpoints(store: session)
@@ -90,7 +90,7 @@ struct NativeProtocol: WireProtocol {
             APIRoute(.post, "/v1/profiles/attributes", scope: .token(.client), streamed: userAttributes.importLines),
             APIRoute(.get, "/v1/segments", scope: .token(.read), segment.list),
             APIRoute(.get, "/v1/segments/{name}", scope: .token(.read), readsQuery: true, segment.get),
-            APIRoute(.put, "/v1/segments/{name}", scope: .token(.admin), segment.put),
+            APIRoute(.put, "/v1/segments/{name}", scope: .token(.admin), readsQuery: true, segment.put),
             APIRoute(.delete, "/v1/segments/{name}", scope: .token(.admin), segment.delete),
             APIRoute(.get, "/v1/segments/{name}/users", scope: .token(.attributes), readsQuery: true, segment.users),
             APIRoute(.post, "/v1/audiences/size", scope: .token(.admin), respondsLater: true, audience.size),
@@ -101,7 +101,8 @@ struct NativeProtocol: WireProtocol {
             APIRoute(.post, "/v1/evaluations", scope: .token(.client), evaluation.post),
             APIRoute(.post, "/v1/evaluations/counts", scope: .token(.client), evaluationCount.post),
             APIRoute(.get, "/v1/changes", scope: .anyToken, readsQuery: true, changes.get),
-            APIRoute(.put, "/v1/datafile", scope: .token(.admin), isConditional: true, datafile.put),
+            APIRoute(
+                .put, "/v1/datafile", scope: .token(.admin), isConditional: true, readsQuery: true, datafile.put),
             APIRoute(
                 .get, "/v1/datafile/history", scope: .token(.read), respondsLater: true, readsQuery: true,
                 datafile.history),
@@ -109,8 +110,12 @@ struct NativeProtocol: WireProtocol {
                 .get, "/v1/datafile/history/{version}", scope: .token(.admin), respondsLater: true, datafile.version),
             APIRoute(.get, "/v1/experiments", scope: .token(.read), experiment.list),
             APIRoute(.get, "/v1/experiments/{key}", scope: .token(.read), experiment.get),
-            APIRoute(.put, "/v1/experiments/{key}", scope: .token(.admin), isConditional: true, experiment.put),
-            APIRoute(.delete, "/v1/experiments/{key}", scope: .token(.admin), isConditional: true, experiment.delete),
+            APIRoute(
+                .put, "/v1/experiments/{key}", scope: .token(.admin), isConditional: true, readsQuery: true,
+                experiment.put),
+            APIRoute(
+                .delete, "/v1/experiments/{key}", scope: .token(.admin), isConditional: true, readsQuery: true,
+                experiment.delete),
             APIRoute(
                 .post, "/v1/experiments/{key}/preview", scope: .token(.admin), isConditional: true, preview.post),
             APIRoute(
@@ -125,8 +130,10 @@ struct NativeProtocol: WireProtocol {
 
             APIRoute(.get, "/v1/flags", scope: .token(.read), flag.list),
             APIRoute(.get, "/v1/flags/{key}", scope: .token(.read), flag.get),
-            APIRoute(.put, "/v1/flags/{key}", scope: .token(.admin), isConditional: true, flag.put),
-            APIRoute(.delete, "/v1/flags/{key}", scope: .token(.admin), isConditional: true, flag.delete),
+            APIRoute(
+                .put, "/v1/flags/{key}", scope: .token(.admin), isConditional: true, readsQuery: true, flag.put),
+            APIRoute(
+                .delete, "/v1/flags/{key}", scope: .token(.admin), isConditional: true, readsQuery: true, flag.delete),
 
             APIRoute(.post, "/v1/exposures", scope: .token(.client), event.postExposures),
             APIRoute(.get, "/v1/exposures", scope: .token(.admin), readsQuery: true, event.exportExposures),

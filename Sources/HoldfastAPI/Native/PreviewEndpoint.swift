@@ -7,12 +7,11 @@ import JSON
 struct PreviewEndpoint {
     let catalog: ProjectCatalog
     let projects: ProjectView
-    let counter: PreviewCounter
 
     func post(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         try call.requireUpToDate()
         let input = try DefinitionEndpoints<Experiment>.PutRequest(request, projects)
-        catalog.inBackground { [catalog, counter] _ in
+        catalog.inBackground { [catalog] _ in
             call.attempt {
                 let change = try DefinitionEndpoints<Experiment>.change(input, catalog.snapshot().schema)
                 ProjectEditor(catalog).preview(input.sdkKey, change) { result in
@@ -22,10 +21,10 @@ struct PreviewEndpoint {
                             let preview = ExperimentPreview(
                                 Identifier(input.key), from: draft.project?.datafile, to: draft.datafile)
                         else { throw DefinitionEndpoints<Experiment>.unknown(input.key, in: draft.datafile) }
-                        counter.count(preview) { result in
+                        PreviewCounter(catalog).count(preview, from: draft.project, to: draft.datafile) { result in
                             call.attempt {
                                 let description = preview.edited.description(
-                                    sdkKey: input.sdkKey, revision: draft.datafile.revision)
+                                    in: draft.datafile, sdkKey: input.sdkKey)
                                 call.respond(json: preview.json(try result.get(), after: description).encoded())
                             }
                         }
@@ -61,7 +60,7 @@ extension ExperimentPreview {
                 "change": .integer(Int64(enrolled.change)), "lose": .integer(Int64(enrolled.lose)),
                 "gain": .integer(Int64(enrolled.gain)), "exposed": .integer(Int64(counts.exposed)),
             ],
-            "warnings": .array(warnings),
+            "moves": counts.moves.json, "warnings": .array(warnings),
         ]
     }
 }

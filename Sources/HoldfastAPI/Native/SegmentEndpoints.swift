@@ -11,6 +11,8 @@ struct SegmentEndpoints {
     let store: any AttributeStore
     let projects: ProjectView
 
+    /// The members that only `?size=true` shows.
+    private static let counts = ["size", "examined"]
     /// Segments that may be defined.
     private static let limit = 1_000
 
@@ -45,26 +47,51 @@ struct SegmentEndpoints {
         try call.requireUpToDate()
         let name = try request.definedName()
         let content = request.withBody { Array($0) }
+        let moves = try request.movePolicy()
         let author = call.author(request)
-        services.projects.inBackground { [services] session in
-            call.attempt { try Self.put(name, content, author, services, session, call) }
+        services.projects.inBackground { [catalog = services.projects] _ in
+            call.attempt {
+                let snapshot = catalog.snapshot()
+                let schema = snapshot.schema
+                let body = try JSONInput.parse(content)
+                if let stored = schema.segments[name]?.json,
+                    let changes = DefinitionChanges(of: .object(stored)).members(of: body).object,
+                    changes.allSatisfy({ Self.counts.contains($0.key) }), body.object?["conditions"] != nil
+                {
+                    return call.respond(json: JSONValue.object(stored).encoded())
+                }
+                let segment = try Self.segment(name, body, schema)
+                guard schema.segments.count < Self.limit || schema.segments[name] != nil else {
+                    throw CoreError(.conflict, "at most \(Self.limit) segments may be defined")
+                }
+                Self.check(segment, Array(snapshot.projects.values)[...], moves, catalog, call) {
+                    Self.put(segment, author, catalog, call)
+                }
+            }
         }
     }
 
-    private static func put(
-        _ name: Identifier, _ content: [UInt8], _ author: Author, _ services: Services, _ session: any StoreSession,
-        _ call: Call
-    ) throws(CoreError) {
-        let catalog = services.projects
-        let schema = catalog.snapshot().schema
-        let segment = try segment(name, JSONInput.parse(content), schema)
-        guard schema.segments.count < limit || schema.segments[name] != nil else {
-            throw CoreError(.conflict, "at most \(limit) segments may be defined")
+    /// Refuses other conditions that can move users of a project, one project after the other.
+    private static func check(
+        _ segment: Segment, _ projects: ArraySlice<Project>, _ moves: ProjectEditor.MovePolicy,
+        _ catalog: ProjectCatalog, _ call: Call, _ completion: @escaping @Sendable () -> Void
+    ) {
+        guard let project = projects.first else { return completion() }
+        PreviewCounter(catalog).check(project, to: project.datafile, changing: segment, moves) { result in
+            call.attempt {
+                try result.get()
+                check(segment, projects.dropFirst(), moves, catalog, call, completion)
+            }
         }
-        session.putSegment(segment, by: author) { result in
-            switch result {
-            case .success(let isNew): catalog.respond(call, isNew ? .created : .ok, .object(segment.json))
-            case .failure(let error): call.fail(error)
+    }
+
+    private static func put(_ segment: Segment, _ author: Author, _ catalog: ProjectCatalog, _ call: Call) {
+        catalog.inBackground { session in
+            session.putSegment(segment, by: author) { result in
+                switch result {
+                case .success(let isNew): catalog.respond(call, isNew ? .created : .ok, .object(segment.json))
+                case .failure(let error): call.fail(error)
+                }
             }
         }
     }
@@ -73,7 +100,7 @@ struct SegmentEndpoints {
     private static func segment(
         _ name: Identifier, _ body: JSONValue, _ schema: AttributeSchema
     ) throws(CoreError) -> Segment {
-        let object = try body.object("a segment", knowing: ["name", "conditions"])
+        let object = try body.object("a segment", knowing: ["name", "conditions"], ignoring: counts)
         if let given = try object.optionalText("name"), !given.utf8.elementsEqual(name.string.utf8) {
             throw CoreError(.invalid, "`name` must be the name in the path, '\(name)'; got '\(given)'", at: ["name"])
         }

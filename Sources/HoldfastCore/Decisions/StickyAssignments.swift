@@ -29,6 +29,18 @@ public struct StickyAssignments: StoredAssignments {
         forcedVariations = project.forcedVariations.isEmpty ? nil : project.forcedVariations[userID]
     }
 
+    /// What is stored about a user, for counts of users.
+    ///
+    /// - Parameter forced: the ids of forced variations, by experiment id.
+    init(_ profile: ProfileRecord, forced: [Identifier: Identifier]?, attributes: StoredAttributes?) {
+        self.profile = profile
+        self.attributes = attributes
+        index = nil
+        borrowed = nil
+        refused = []
+        forcedVariations = forced
+    }
+
     public func assignment(experimentID: Identifier) -> StoredAssignment? {
         if let profile,
             let entry = index == nil ? profile.entry(for: experimentID) : index?.entry(for: experimentID)

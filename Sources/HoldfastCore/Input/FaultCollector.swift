@@ -20,15 +20,16 @@ struct FaultCollector {
         }
     }
 
-    /// Returns the value as an object; each member that is not known is a fault.
-    mutating func object(_ value: JSONValue, _ name: String, knowing known: [String], at place: JSONPointer)
-        -> JSONObject?
-    {
+    /// Returns the value as an object; each member that is neither known nor to be ignored is a fault.
+    mutating func object(
+        _ value: JSONValue, _ name: String, knowing known: [String], ignoring shown: [String] = [],
+        at place: JSONPointer
+    ) -> JSONObject? {
         guard let object = value.object else {
             add("\(name) must be an object; got \(value.kind)", at: place)
             return nil
         }
-        for member in object where !known.contains(member.key) {
+        for member in object where !known.contains(member.key) && !shown.contains(member.key) {
             var single = JSONObject()
             single[member.key] = member.value
             _ = collect(try JSONValue.object(single).object(name, knowing: known, at: place))

@@ -9,14 +9,15 @@ extension JSONValue {
     /// - Parameters:
     ///   - name: the name of the object in an error.
     ///   - known: the members that it may have.
+    ///   - shown: further members, which a response has and a request may repeat; they are ignored.
     /// - Throws: 400 if the value is not an object or has other members.
     public func object(
-        _ name: String, knowing known: [String], at place: JSONPointer = []
+        _ name: String, knowing known: [String], ignoring shown: [String] = [], at place: JSONPointer = []
     ) throws(CoreError) -> JSONObject {
         guard let object else {
             throw CoreError(.invalid, "\(name) must be an object; got \(kind)", at: place)
         }
-        for member in object where !known.contains(member.key) {
+        for member in object where !known.contains(member.key) && !shown.contains(member.key) {
             let hint = Spelling.nearest(to: member.key, among: known).map { "; did you mean `\($0)`?" } ?? ""
             let list = known.map { "`\($0)`" }.joined(separator: ", ")
             let found = member.key.shortened(to: CoreError.longestQuote)

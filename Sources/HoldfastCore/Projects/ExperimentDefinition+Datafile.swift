@@ -9,13 +9,14 @@ extension ExperimentDefinition {
     /// - Parameter datafile: the compiled datafile before the edit.
     /// - Returns: whether the experiment is new.
     /// - Throws: 422 if a new experiment has no variations, or two variations have the same id; 409 if the key belongs
-    ///   to a delivery rule, the id belongs to another experiment, an id would change, the experiment is archived and
-    ///   the definition has no status, or a flag defines what would change; 422 if the experiments of its group would
-    ///   have more than 100% of the traffic.
+    ///   to a delivery rule or a flag, the id belongs to another experiment, an id would change, the experiment is
+    ///   archived and the definition has no status, or a flag defines what would change; 422 if the experiments of its
+    ///   group would have more than 100% of the traffic.
     @discardableResult
     public func apply(to editor: inout DatafileEditor, _ datafile: Datafile?) throws(CoreError) -> Bool {
         let flag = try flagOfRule(in: editor)
         let isNew = datafile?.experiment(key: Identifier(key)) == nil
+        if isNew { try checkNoFlag(in: editor) }
         try applyWithoutFlag(to: &editor, datafile)
         if let flag {
             flag.giveValues(toExperiment: Identifier(key), in: &editor)
@@ -23,6 +24,15 @@ extension ExperimentDefinition {
             ServedExperiments.mark(Identifier(key), isNew: isNew, in: &editor)
         }
         return isNew
+    }
+
+    /// A new experiment is served as a flag of its key, so no other flag may have the key.
+    private func checkNoFlag(in editor: DatafileEditor) throws(CoreError) {
+        guard editor.element(of: .flags, "key", key) != nil else { return }
+        throw CoreError(
+            .conflict,
+            "an experiment must have a key that no flag has; the flag '\(key)' has it: choose another key, or make the "
+                + "experiment a rule of the flag with PUT /v1/flags/\(key)", at: [])
     }
 
     /// Creates or updates the experiment as ``apply(to:_:)`` does, whatever flag it belongs to.
@@ -210,7 +220,9 @@ extension Project {
 
 extension Experiment {
     /// The response of `GET /v1/experiments/{key}`.
-    public func description(sdkKey: String, revision: String) -> JSONValue {
+    ///
+    /// - Parameter datafile: the one that has the experiment.
+    public func description(in datafile: Datafile, sdkKey: String) -> JSONValue {
         let shares = shares
         let weights = relativeWeights
         // In a group, the shares divide the experiment's part of the users.
@@ -225,9 +237,23 @@ extension Experiment {
         return [
             "id": .string(id.string), "key": .string(key.string), "status": .string(ExperimentStatus.name(of: status)),
             "variations": .array(variations), "traffic": .shortest(traffic), "enrollment": .string(enrollment.rawValue),
-            "group": groupName.map { .string($0) } ?? .null, "audience_conditions": audienceConditions,
-            "traffic_allocation": trafficAllocation.json, "sdk_key": .string(sdkKey), "revision": .string(revision),
+            "group": groupName.map { .string($0) } ?? .null, "audience": audience(in: datafile),
+            "audience_conditions": audienceConditions, "traffic_allocation": trafficAllocation.json,
+            "sdk_key": .string(sdkKey), "revision": .string(datafile.revision),
         ]
+    }
+
+    /// The audience as it was given: of a flag's rule, without the audiences of earlier deliveries that the datafile
+    /// excludes.
+    private func audience(in datafile: Datafile) -> JSONValue {
+        if let flag = annotations.flagKey.flatMap({ datafile.flag(key: $0) }),
+            let annotations = flag.annotations.object,
+            let state = FlagState(annotations: annotations, key: flag.key.string),
+            let rule = state.rules.first(where: { Identifier($0.key) == key })
+        {
+            return rule.audience ?? .null
+        }
+        return datafile.audience(of: self)
     }
 
     /// The percentage of users who are enrolled, 0 to 100; while enrollment is closed, who will be when it is open.

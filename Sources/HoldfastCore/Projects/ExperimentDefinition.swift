@@ -50,7 +50,9 @@ public struct ExperimentDefinition: Sendable {
             throw CoreError(.invalid, "an experiment must be an object; got \(value.kind)", at: [])
         }
         var faults = FaultCollector()
-        let object = faults.object(value, "an experiment", knowing: Self.members, at: []) ?? JSONObject()
+        let shown = ["audience_conditions", "traffic_allocation", "sdk_key", "revision"]
+        let object =
+            faults.object(value, "an experiment", knowing: Self.members, ignoring: shown, at: []) ?? JSONObject()
         if let given = faults.collect(try object.optionalText("key")), !given.utf8.elementsEqual(key.utf8) {
             faults.add("`key` must be the key in the path, '\(key)'; got '\(given)'", at: ["key"])
         }
@@ -140,7 +142,7 @@ public struct ExperimentDefinition: Sendable {
         guard value.object != nil else {
             throw CoreError(.invalid, "a variation must be a key or an object; got \(value.kind)", at: place)
         }
-        let object = try value.object("a variation", knowing: ["key", "id", "weight"], at: place)
+        let object = try value.object("a variation", knowing: ["key", "id", "weight"], ignoring: ["share"], at: place)
         var variation = VariationDefinition(
             key: try checkKey(try object.text("key", in: place), at: place.appending("key")))
         variation.id = try object.optionalText("id", in: place)

@@ -1,6 +1,6 @@
 public import Bucketing
 import JSON
-public import Storage
+import Storage
 
 /// What a change of an experiment would do to users.
 public struct ExperimentPreview: Sendable {
@@ -16,6 +16,8 @@ public struct ExperimentPreview: Sendable {
     /// `nil` if the change creates the experiment.
     public let former: Experiment?
     public let edited: Experiment
+    private let formerDatafile: Datafile?
+    private let editedDatafile: Datafile
     /// How the audience changes; `nil` if it does not, or the experiment is new.
     private let audienceWarning: Warning?
     /// The new users who would get another variation, in the order of the variations.
@@ -26,11 +28,11 @@ public struct ExperimentPreview: Sendable {
         guard let experiment = edited.experiment(key: key) else { return nil }
         self.edited = experiment
         self.former = former?.experiment(key: key)
+        formerDatafile = former
+        editedDatafile = edited
         audienceWarning =
             if let former, let before = self.former {
-                Self.audienceWarning(
-                    before: former.resolved(before.audienceConditions),
-                    after: edited.resolved(experiment.audienceConditions))
+                Self.audienceWarning(before: former.audience(of: before), after: edited.audience(of: experiment))
             } else {
                 nil
             }
@@ -140,35 +142,29 @@ public struct ExperimentPreview: Sendable {
     ///
     /// Users whose variation is gone are bucketed, as if the audience admitted them and their bucketing id were the user
     /// id.
-    public func count(_ profile: ProfileRecord, of userID: Identifier, in enrolled: inout Enrolled) {
-        guard let assignment = profile[edited.id] else { return }
+    ///
+    /// - Parameter stored: the user's data before and after the change.
+    public func count(_ userID: Identifier, _ stored: StickyAssignments, in enrolled: inout Enrolled) {
+        guard stored.profile?[edited.id] != nil else { return }
         enrolled.users += 1
-        let now = former.flatMap { Self.variation(of: userID, assignment, in: $0) }
-        switch (now, Self.variation(of: userID, assignment, in: edited)) {
+        switch (
+            variation(of: userID, stored, in: former, of: formerDatafile),
+            variation(of: userID, stored, in: edited, of: editedDatafile)
+        ) {
         case (nil, _?): enrolled.gain += 1
         case (_?, nil): enrolled.lose += 1
         case (let now, let next): if now == next { enrolled.keep += 1 } else { enrolled.change += 1 }
         }
     }
 
-    private static func variation(
-        of userID: Identifier, _ assignment: Assignment, in experiment: Experiment
+    private func variation(
+        of userID: Identifier, _ stored: StickyAssignments, in experiment: Experiment?, of datafile: Datafile?
     ) -> Identifier? {
-        guard experiment.isRunning else { return nil }
-        let stored = experiment.variation(id: assignment.variationID)?.id
-        if assignment.source == .override, let stored { return stored }
-        if let key = experiment.forcedVariations[userID], let variation = experiment.variation(key: key) {
-            return variation.id
-        }
-        if let stored { return stored }
-        if let group = experiment.exclusionGroup {
-            let chosen = Bucketer.bucket(
-                bucketingID: userID, parentID: group.id, trafficAllocation: group.trafficAllocation)
-            guard chosen.entityID == experiment.id else { return nil }
-        }
-        let bucketed = Bucketer.bucket(
-            bucketingID: userID, parentID: experiment.id, trafficAllocation: experiment.trafficAllocation)
-        return bucketed.entityID.flatMap { experiment.variation(id: $0)?.id }
+        guard let datafile, let experiment, experiment.isRunning else { return nil }
+        let decisions = DecisionService(datafile: datafile)
+        return
+            (decisions.heldVariation(of: experiment, for: userID, stored: stored)?.variation
+            ?? decisions.bucketedVariation(of: experiment, for: userID))?.id
     }
 }
 
@@ -248,10 +244,9 @@ extension ExperimentPreview {
 
     /// - Parameters:
     ///   - before: the conditions of the audience now.
-    ///   - after: those after the change; empty or null admits everybody.
+    ///   - after: those after the change; null admits everybody.
     private static func audienceWarning(before: JSONValue, after: JSONValue) -> Warning? {
-        func admitsAll(_ conditions: JSONValue) -> Bool { conditions.isNull || conditions.array?.isEmpty ?? false }
-        switch (admitsAll(before), admitsAll(after)) {
+        switch (before.isNull, after.isNull) {
         case (true, true): return nil
         case (true, false): return .audienceNarrowed
         case (false, true): return .audienceWidened
@@ -272,16 +267,5 @@ extension ExperimentPreview {
         let sum = shares.values.reduce(0, +)
         // Rounding of the allocation is no change of weights.
         return shares.mapValues { sum > 0 ? Int((Double($0) / Double(sum) * 1_000).rounded()) : 0 }
-    }
-}
-
-extension Datafile {
-    /// Replaces the ids of audiences in conditions by what they stand for.
-    fileprivate func resolved(_ conditions: JSONValue) -> JSONValue {
-        if let list = conditions.array { return .array(list.map(resolved)) }
-        guard let id = conditions.string, let audience = audiences.last(where: { $0.id.string == id }) else {
-            return conditions
-        }
-        return audience.conditions
     }
 }

@@ -9,10 +9,11 @@ extension FlagDefinition {
     ///
     /// - Parameter datafile: the compiled datafile before the edit.
     /// - Returns: whether the flag is new.
-    /// - Throws: 409 if the flag comes from a datafile or an experiment and the definition has more than it allows, or
-    ///   an experiment is archived and the definition does not restore it; 422 with every wrong member.
+    /// - Throws: 409 if the flag comes from a datafile or an experiment and the definition has more than it allows, an
+    ///   experiment has the key of a new flag, or an experiment is archived and the definition does not restore it; 422 with every wrong member.
     public func apply(to editor: inout DatafileEditor, _ datafile: Datafile?) throws(CoreError) -> Bool {
         guard var flag = editor.element(of: .flags, "key", key) else {
+            try checkNoExperiment(in: editor)
             try define(FlagState(key: key, type: try requiredType()), &editor, datafile)
             return true
         }
@@ -32,6 +33,18 @@ extension FlagDefinition {
             try annotate(flag, isEnabled: isEnabled ?? !wasOff, &editor)
         }
         return false
+    }
+
+    /// A key has one owner: an experiment of the key would be something else in results, exposures and the API.
+    private func checkNoExperiment(in editor: DatafileEditor) throws(CoreError) {
+        guard let experiment = editor.experiment(key: Identifier(key)) else { return }
+        let owner = experiment[Annotations.member]?.object?["flag"]?.string
+        // It was a rule of a flag of this key, which has been deleted since.
+        if owner == key { return }
+        let place = owner.map { "a rule of the flag '\($0)'" } ?? "an experiment"
+        throw CoreError(
+            .conflict, "a flag must have a key that no experiment has; \(place) has '\(key)': choose another key",
+            at: [])
     }
 
     private func requiredType() throws(CoreError) -> Variable.Kind {
@@ -55,7 +68,8 @@ extension FlagDefinition {
             place = "with PUT /v1/datafile, because the flag comes from a datafile"
         }
         if let member = defined.first(where: \.1)?.0 {
-            throw CoreError(.conflict, "`\(member)` must be changed \(place)", at: [member])
+            throw CoreError(
+                .conflict, "`\(member)` must be changed \(place); for another flag choose another key", at: [member])
         }
         if let description { annotations["description"] = description.isEmpty ? nil : .string(description) }
         if let tags { annotations["tags"] = .array(tags.map { .string($0) }) }
@@ -238,6 +252,7 @@ extension FlagDefinition {
         }
         turnOn(&flag, in: &editor)
         editor.remove(from: .flags, "key", key)
+        ServedExperiments.release(Identifier(key), in: &editor)
         let others = editor.elements(of: .flags)
         for id in flag["experimentIds"]?.array ?? []
         where !others.contains(where: { $0["experimentIds"]?.array?.contains(id) ?? false }) {

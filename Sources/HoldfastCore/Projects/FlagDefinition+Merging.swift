@@ -69,7 +69,7 @@ extension FlagDefinition {
             }
             if !isFree(ruleKey, isDelivery: delivery != nil, former, editor, datafile) {
                 faults.add(
-                    "the key of a rule must be free in the project; an experiment or a rule has '\(ruleKey)'",
+                    "the key of a rule must be free in the project; an experiment, a rule or a flag has '\(ruleKey)'",
                     at: place.appending("key"))
             }
             states.append(FlagState.Rule(key: ruleKey, audience: rule.audience, delivery: delivery))
@@ -85,8 +85,11 @@ extension FlagDefinition {
         if let experiment = editor.experiment(key: Identifier(ruleKey)) {
             return !isDelivery && experiment[Annotations.member]?.object?["flag"] == .string(key)
         }
-        return datafile?.experiment(key: Identifier(ruleKey)) == nil
-            || former.rules.contains { $0.delivery != nil && Identifier($0.key) == Identifier(ruleKey) }
+        if former.rules.contains(where: { $0.delivery != nil && Identifier($0.key) == Identifier(ruleKey) }) {
+            return true
+        }
+        let isOfFlag = ruleKey != key && editor.element(of: .flags, "key", ruleKey) != nil
+        return datafile?.experiment(key: Identifier(ruleKey)) == nil && (isDelivery || !isOfFlag)
     }
 
     /// Checks that each rule's variations are the flag's: also those of rules that stay as they are.

@@ -71,7 +71,10 @@ public struct FlagDefinition: Sendable {
             throw CoreError(.invalid, "a flag must be an object; got \(value.kind)", at: [])
         }
         var faults = FaultCollector()
-        let object = faults.object(value, "a flag", knowing: Self.members, at: []) ?? JSONObject()
+        let object =
+            faults.object(
+                value, "a flag", knowing: Self.members, ignoring: ["defined_by", "version", "sdk_key", "revision"],
+                at: []) ?? JSONObject()
         if let given = faults.collect(try object.optionalText("key")), !given.utf8.elementsEqual(key.utf8) {
             faults.add("`key` must be the key in the path, '\(key)'; got '\(given)'", at: ["key"])
         }

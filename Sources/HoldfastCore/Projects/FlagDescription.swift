@@ -3,7 +3,10 @@ public import JSON
 
 extension Flag {
     /// The response of `GET /v1/flags/{key}`.
-    public func description(sdkKey: String, revision: String) -> JSONValue {
+    ///
+    /// - Parameter datafile: the one that has the flag.
+    public func description(in datafile: Datafile, sdkKey: String) -> JSONValue {
+        let revision = datafile.revision
         let annotations = annotations.object ?? JSONObject()
         let state = FlagState(annotations: annotations, key: key.string)
         var object = JSONObject()

@@ -27,6 +27,8 @@ public final class ProjectCatalog: Sendable {
     private let observers = Mutex<[@Sendable () -> Void]>([])
     private let refreshes = Mutex(Refreshes())
     private let edits = Mutex(Edits())
+    /// How many counts of users are in progress.
+    let counting = Atomic<Int>(0)
 
     /// The callers that wait for the next read, and whether a read is in progress.
     private struct Refreshes {

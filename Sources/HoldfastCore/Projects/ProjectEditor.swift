@@ -28,6 +28,12 @@ public struct ProjectEditor: Sendable {
         }
     }
 
+    /// Whether a change may move users who take part.
+    public enum MovePolicy: String, Sendable, CaseIterable {
+        case refuse
+        case allow
+    }
+
     private let catalog: ProjectCatalog
     /// The number of times that an edit is applied again, because of other processes, before it fails with 409.
     private static let retries = 50
@@ -38,36 +44,52 @@ public struct ProjectEditor: Sendable {
 
     /// Edits a datafile, or creates it if the project has none. A change that makes no difference stores nothing.
     ///
+    /// A change that can move users who take part is refused with 409 unless it is allowed to. The stored users are
+    /// counted before the change is stored; a user who is enrolled after the count has passed is not protected.
+    ///
     /// - Parameter completion: called on any thread with the project as this edit left it, without later edits of
     ///   others.
     public func edit<Outcome: Sendable>(
-        _ sdkKey: String, _ note: Note, by author: Author, _ change: @escaping Change<Outcome>,
+        _ sdkKey: String, _ note: Note, by author: Author, moves: MovePolicy, _ change: @escaping Change<Outcome>,
         completion: @escaping @Sendable (Result<(Project, Outcome), CoreError>) -> Void
     ) {
-        let turn = Edit(sdkKey: sdkKey, note: note, author: author, change: change) { [catalog] result in
-            completion(result)
-            catalog.endEdit()
-        }
-        catalog.beginEdit { edit(turn, retries: Self.retries) }
+        begin(
+            Edit(
+                sdkKey: sdkKey, note: note, author: author, moves: moves, change: change, catalog: catalog,
+                completion: completion))
     }
 
     private struct Edit<Outcome: Sendable>: Sendable {
         let sdkKey: String
         let note: Note
         let author: Author
+        let moves: MovePolicy
         let change: Change<Outcome>
+        let catalog: ProjectCatalog
         let completion: @Sendable (Result<(Project, Outcome), CoreError>) -> Void
+        /// The version of the project from which the change moves nobody; `nil` before users were counted.
+        var countedVersion: Int64?
+
+        /// Completes the edit, and lets the next one begin.
+        func end(_ result: Result<(Project, Outcome), CoreError>) {
+            completion(result)
+            catalog.endEdit()
+        }
+    }
+
+    private func begin<Outcome>(_ turn: Edit<Outcome>) {
+        catalog.beginEdit { edit(turn, retries: Self.retries) }
     }
 
     private func edit<Outcome>(_ edit: Edit<Outcome>, retries: Int) {
         // Another process may have stored a newer datafile than this one knows.
         catalog.refresh { result in
-            if case .failure(let error) = result { return edit.completion(.failure(CoreError(error))) }
+            if case .failure(let error) = result { return edit.end(.failure(CoreError(error))) }
             catalog.inBackground { session in
                 do throws(CoreError) {
                     try apply(edit, to: catalog.snapshot().projects[edit.sdkKey], session, retries: retries)
                 } catch {
-                    edit.completion(.failure(error))
+                    edit.end(.failure(error))
                 }
             }
         }
@@ -122,8 +144,12 @@ public struct ProjectEditor: Sendable {
         let (outcome, edited, content) = try Self.draft(edit.sdkKey, edit.change, of: project)
         guard let content else {
             // Only a change of a stored datafile can make no difference.
-            if let project { edit.completion(.success((project, outcome))) }
+            if let project { edit.end(.success((project, outcome))) }
             return
+        }
+        if let project, edit.moves == .refuse, edit.countedVersion != project.version {
+            let moves = DefinitionMoves(from: project, to: edited)
+            if !moves.isEmpty { return refuseOrRepeat(edit, moves, of: project, retries: retries) }
         }
         let note = AuditNote(
             edit.note.action, of: edit.note.subject, before: edit.note.describe(project?.datafile),
@@ -133,16 +159,36 @@ public struct ProjectEditor: Sendable {
             note: note, by: edit.author
         ) { result in
             switch result {
-            case .failure(let error): edit.completion(.failure(CoreError(error)))
+            case .failure(let error): edit.end(.failure(CoreError(error)))
             case .success(nil) where retries == 0:
-                edit.completion(
+                edit.end(
                     .failure(CoreError(.conflict, "others are changing the datafile; nothing was stored; try again")))
             case .success(nil): self.edit(edit, retries: retries - 1)
             case .success(let stored?):
                 // The response must not precede the change in this process.
                 catalog.refresh { result in
-                    edit.completion(result.map { (Project(stored, edited), outcome) }.mapError { CoreError($0) })
+                    edit.end(result.map { (Project(stored, edited), outcome) }.mapError { CoreError($0) })
                 }
+            }
+        }
+    }
+
+    /// Counts the users whom an edit would move, and makes the edit again if there are none.
+    private func refuseOrRepeat<Outcome>(
+        _ edit: Edit<Outcome>, _ moves: DefinitionMoves, of project: Project, retries: Int
+    ) {
+        // Other edits need not wait for the first count. If one of them is quicker, they wait for the second.
+        let keepsTurn = edit.countedVersion != nil
+        if !keepsTurn { catalog.endEdit() }
+        PreviewCounter(catalog).count(moves) { result in
+            do throws(CoreError) {
+                let counts = try result.get().moves
+                guard counts.isEmpty else { throw counts.refusal }
+                var counted = edit
+                counted.countedVersion = project.version
+                if keepsTurn { self.edit(counted, retries: retries) } else { begin(counted) }
+            } catch {
+                if keepsTurn { edit.end(.failure(error)) } else { edit.completion(.failure(error)) }
             }
         }
     }

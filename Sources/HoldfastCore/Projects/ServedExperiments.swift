@@ -17,6 +17,17 @@ enum ServedExperiments {
         editor.setExperiment(experiment)
     }
 
+    /// Marks the experiment of a key as one that is no flag. Earlier releases let a flag and an experiment have one key:
+    /// without the flag, apps that ask for the key must not get the variation of an experiment.
+    static func release(_ key: Identifier, in editor: inout DatafileEditor) {
+        guard var experiment = editor.experiment(key: key) else { return }
+        var annotations = experiment[Annotations.member]?.object ?? JSONObject()
+        guard annotations["flag"] == nil else { return }
+        annotations["served"] = false
+        experiment[Annotations.member] = .object(annotations)
+        editor.setExperiment(experiment)
+    }
+
     private static func isUsed(_ experiment: JSONObject, in editor: DatafileEditor) -> Bool {
         guard let id = experiment["id"] else { return false }
         return editor.elements(of: .flags).contains { flag in
@@ -92,7 +103,7 @@ enum ServedExperiments {
     /// experiment, in projects that the API made, whose account is named like the project.
     private static func isServed(_ experiment: JSONObject, isOwnProject: Bool) -> Bool {
         if let annotations = experiment[Annotations.member]?.object {
-            if annotations["served"] == true { return true }
+            if let isServed = annotations["served"]?.bool { return isServed }
             if annotations["flag"] != nil { return false }
         }
         return isOwnProject && experiment["layerId"] == experiment["id"]

@@ -33,6 +33,30 @@ import Testing
         }
     }
 
+    @Test func `Whom an experiment may enroll is known but for attributes that requests bring`() throws {
+        func experiment(_ members: KeyValuePairs<String, JSONValue>) throws -> (DecisionService, Experiment) {
+            let audiences = ["exists", "exact"].map { match -> JSONValue in
+                [
+                    "id": .string(match), "name": "A",
+                    "conditions": ["type": "custom_attribute", "name": "a", "match": .string(match), "value": 1],
+                ]
+            }
+            let service = try Fixture.service([
+                "typedAudiences": .array(audiences), "experiments": [Fixture.experiment("e", id: "10", members)],
+            ])
+            return (service, try #require(service.datafile.experiment(key: "e")))
+        }
+        for audience: JSONValue in ["exists", "exact"] {
+            let (service, experiment) = try experiment(["audienceIds": [audience]])
+            #expect(service.possibleEnrollment(of: experiment, for: "u", stored: Self.nothingStored)?.key == "on")
+            #expect(service.variation(of: experiment, for: user, stored: Self.nothingStored).variation == nil)
+        }
+        for members: KeyValuePairs<String, JSONValue> in [["status": "Paused"], ["trafficAllocation": []]] {
+            let (service, experiment) = try experiment(members)
+            #expect(service.possibleEnrollment(of: experiment, for: "u", stored: Self.nothingStored) == nil)
+        }
+    }
+
     @Test func `An unknown flag has no decision`() throws {
         let service = try Fixture.service([:])
         #expect(service.decide("flag", for: user) == nil)

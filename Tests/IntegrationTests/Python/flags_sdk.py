@@ -131,7 +131,7 @@ def main():
     profiles = HoldfastProfiles(URL)
     for number, state in enumerate(STATES):
         for path, body in state:
-            call("PUT", "/v1/" + path, body)
+            call("PUT", f"/v1/{path}?moves=allow", body)
         # With stored assignments, and as a server without any would decide.
         for service, options in [(profiles, []), (None, ["IGNORE_USER_PROFILE_SERVICE"])]:
             instance = sdk(service)

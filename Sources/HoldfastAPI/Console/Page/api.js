@@ -16,6 +16,7 @@ export class Problem extends Error {
 		this.status = status;
 		this.request = request;
 		this.pointer = body?.pointer ?? null;
+		this.moves = body?.moves;
 		this.errors = body?.errors ?? (this.pointer === null ? [] : [{ pointer: this.pointer, detail: this.message }]);
 	}
 }

@@ -30,19 +30,6 @@ export function inWords(value, isInner = false) {
 	return match === "exists" ? `${value.name} has a value` : `${value.name} ${matches[match] ?? match} ${JSON.stringify(value.value)}`;
 }
 
-/// Replaces the ids of a datafile's audiences by their conditions.
-export function resolve(conditions, datafile) {
-	if (typeof conditions === "string") {
-		if (["and", "or", "not"].includes(conditions)) return conditions;
-		const audience = [...(datafile.typedAudiences ?? []), ...(datafile.audiences ?? [])].find(a => a.id === conditions);
-		if (!audience) return conditions;
-		return typeof audience.conditions === "string" ? JSON.parse(audience.conditions) : audience.conditions;
-	}
-	if (!isGroup(conditions)) return conditions;
-	const resolved = conditions.map(c => resolve(c, datafile));
-	return resolved.length === 1 && !["and", "or", "not"].includes(resolved[0]) ? resolved[0] : resolved;
-}
-
 /// The attributes and segments to choose from; empty if the token may not read them.
 export async function vocabulary() {
 	const load = name => api.get(`/v1/${name}`, null, { silent: true }).then(d => d[name], () => []);

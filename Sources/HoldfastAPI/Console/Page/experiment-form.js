@@ -5,15 +5,15 @@ import * as api from "./api.js";
 import { banner, button, create, empty, field, iconButton, link, message, page, saveUnlessChanged, section, select, showProblem, submitButton, to } from "./parts.js";
 import { decimal, integer, percent, sentence } from "./format.js";
 import { swatch } from "./charts.js";
-import { conditionsForm, inWords, resolve, vocabulary } from "./conditions.js";
+import { conditionsForm, inWords, vocabulary } from "./conditions.js";
 import { load } from "./experiments.js";
 
 /// `key` is `null` for a new experiment.
 export async function show(context, key) {
 	const stored = key === null ? null : await load(key);
 	const experiment = stored?.data;
-	const [words, audience] = await Promise.all([vocabulary(), experiment ? audienceOf(experiment) : null]);
-	const original = experiment ? definition(experiment, audience) : null;
+	const words = await vocabulary();
+	const original = experiment ? definition(experiment) : null;
 
 	const keyField = field("Key", h("input", { value: key ?? "", required: true, maxlength: 255, "data-focus": key === null }), { hint: "Apps ask for the experiment by its key. It cannot be changed later.", pointer: "/key" });
 	const variations = variationsEditor(original?.variations ?? [{ key: "control", weight: 50 }, { key: "new", weight: 50 }]);
@@ -76,7 +76,7 @@ export async function show(context, key) {
 		pressed.disabled = true;
 		try {
 			const path = api.path("experiments", name);
-			const done = original ? await saveUnlessChanged("experiment", path, body, { etag: stored.etag, original, load: () => load(name), define: async data => definition(data, await audienceOf(data)) })
+			const done = original ? await saveUnlessChanged("experiment", path, body, { etag: stored.etag, original, load: () => load(name), define: definition })
 				: await create("PUT", "experiment", path, { ...body, key: name });
 			if (!done) return;
 			context.isChanged = () => false;
@@ -104,23 +104,15 @@ export async function show(context, key) {
 }
 
 /// The members that the form edits, in a fixed order, so that definitions can be compared.
-function definition(experiment, audience) {
+function definition(experiment) {
 	const total = experiment.variations.reduce((sum, v) => sum + v.weight, 0) || 1;
 	return {
-		variations: experiment.variations.map(v => ({ key: v.key, weight: hundredth(v.weight / total * 100) })), traffic: experiment.traffic, audience,
+		variations: experiment.variations.map(v => ({ key: v.key, weight: hundredth(v.weight / total * 100) })), traffic: experiment.traffic, audience: experiment.audience,
 		enrollment: experiment.enrollment, status: experiment.status, group: experiment.group ?? null,
 	};
 }
 
 const hundredth = value => Math.round(value * 100) / 100;
-
-async function audienceOf(experiment) {
-	const conditions = experiment.audience_conditions;
-	if (!conditions || conditions.length === 0) return null;
-	try {
-		return resolve(conditions, await api.get("/v1/datafile", null, { sdkKey: experiment.sdk_key, silent: true }));
-	} catch { return conditions; }
-}
 
 function describe(body, original) {
 	const split = list => list.map(v => `${v.key} ${decimal(v.weight)}%`).join(", ");
@@ -133,9 +125,10 @@ function describe(body, original) {
 }
 
 /// The server's preview of the changes.
-function effects({ creates, new_users: newUsers, enrolled, warnings }) {
+function effects({ creates, new_users: newUsers, enrolled, moves, warnings }) {
 	const share = value => `${decimal(value)}%`;
 	return [warnings.map(w => banner("warn", sentence(w.message))),
+		moves.users + moves.other_experiment > 0 && banner("warn", `${integer(moves.users)} users who take part would get another variation, and ${integer(moves.other_experiment)} the same one from another experiment.`),
 		creates ? h("p.note", "It is new, so nothing changes for any user.") : h("ul.changes",
 			h("li", h("strong", "New users "), newUsers.changed > 0 ? `${share(newUsers.changed)} would get something else than now: ${newUsers.moves.map(m => `${share(m.share)} ${m.to ?? "nothing"} instead of ${m.from ?? "nothing"}`).join(", ")}.` : "get the same as now."),
 			h("li", h("strong", "Enrolled users "), `${integer(enrolled.keep)} of ${integer(enrolled.users)} keep their variation, ${integer(enrolled.change)} get another, ${integer(enrolled.lose)} lose it${enrolled.gain ? `, ${integer(enrolled.gain)} get it back` : ""}.`))];

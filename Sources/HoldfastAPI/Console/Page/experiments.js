@@ -2,7 +2,7 @@
 
 import { h, replace } from "./dom.js";
 import * as api from "./api.js";
-import { choose, confirm, dash, found, invitation, newLink, page, searchField, status, to, toggle } from "./parts.js";
+import { change, choose, confirm, dash, found, invitation, newLink, page, searchField, status, to, toggle } from "./parts.js";
 import { decimal, integer, none, plural } from "./format.js";
 import { sparkline, tint } from "./charts.js";
 
@@ -26,7 +26,7 @@ export const all = async options => {
 export const resultsOf = (key, query, options) => api.get(api.path("experiments", key, "results"), { ...query, by: "day", mde: 0.05 }, options);
 
 export const load = key => api.call("GET", api.path("experiments", key));
-const save = (key, body) => api.call("PUT", api.path("experiments", key), { body });
+const save = (key, body) => change(api.path("experiments", key), { body });
 
 /// The shares of the variations as one bar.
 export function shares(experiment) {

@@ -2,7 +2,7 @@
 
 import { h, replace } from "./dom.js";
 import * as api from "./api.js";
-import { badge, banner, button, card, confirm, confirmDelete, create, doing, field, found, invitation, iconButton, link, newLink, page, saveUnlessChanged, searchField, section, select, sideBySide, status, submitButton, table, to, toggle } from "./parts.js";
+import { badge, banner, button, card, change, confirm, confirmDelete, create, doing, field, found, invitation, iconButton, link, newLink, page, saveUnlessChanged, searchField, section, select, sideBySide, status, submitButton, table, to, toggle } from "./parts.js";
 import { conditionsForm, vocabulary } from "./conditions.js";
 
 export async function show(context) {
@@ -45,7 +45,7 @@ async function list(context) {
 
 const turn = flag => confirm(`Turn ${flag.enabled ? "off" : "on"} ${flag.key}?`, h("p", flag.enabled ? "Everybody gets the value of “otherwise”, and its experiments pause. Users keep their assignments." : "Its rules apply again."), {
 	label: flag.enabled ? "Turn off" : "Turn on", done: () => `${flag.key} is ${flag.enabled ? "off" : "on"}.`,
-	action: () => api.call("PUT", api.path("flags", flag.key), { body: { enabled: !flag.enabled } }),
+	action: () => change(api.path("flags", flag.key), { body: { enabled: !flag.enabled } }),
 });
 
 function view(flag) {
@@ -113,7 +113,7 @@ async function edit(context, stored, etag) {
 		keep();
 		const body = structuredClone({ ...definition(flag), variations: flag.variations.map(({ key, value }) => ({ key, value })),
 			rules: flag.rules.map(({ read, check, ...rule }) => { if (!rule.audience) delete rule.audience; return rule; }) });
-		for (const rule of body.rules) if (rule.experiment) for (const [k, weight] of Object.entries(rule.experiment.weights)) if (!keys().includes(k) || weight === 0) delete rule.experiment.weights[k];
+		for (const rule of body.rules) if (rule.experiment) for (const k of Object.keys(rule.experiment.weights)) if (!keys().includes(k)) delete rule.experiment.weights[k];
 		return body;
 	}
 

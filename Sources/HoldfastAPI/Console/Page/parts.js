@@ -208,6 +208,15 @@ export async function confirm(title, text, { label, danger = false, action, done
 	return response;
 }
 
+/// Changes a definition; asks before it moves users who take part.
+export async function change(path, options) {
+	try { return await api.call("PUT", path, options); } catch (error) {
+		if (!error.moves || !await dialog("Move users?", close => [h("p", error.message),
+			h("div.buttons", button("Cancel", () => close()), button("Move them", () => close(true), "danger"))])) throw error;
+		return api.call("PUT", path, { ...options, query: { moves: "allow" } });
+	}
+}
+
 /// Saves an element of the project, unless somebody else has changed it since `original` was read. The ETag is that of
 /// the whole project, so after a change of other elements the request is sent again with the newest. If the element
 /// itself has changed, the user chooses. `load` reads it with its ETag, `define` picks what the form edits.
@@ -216,7 +225,7 @@ export async function confirm(title, text, { label, danger = false, action, done
 export async function saveUnlessChanged(noun, path, body, { etag, original, load, define }) {
 	for (;;) {
 		try {
-			return await api.call("PUT", path, { body, ifMatch: etag });
+			return await change(path, { body, ifMatch: etag });
 		} catch (error) {
 			if (error.status !== 412) throw error;
 			const newest = await load(), now = await define(newest.data);

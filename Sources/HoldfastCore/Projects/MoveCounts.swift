@@ -1,0 +1,103 @@
+import Bucketing
+public import JSON
+
+/// How many users who take part a change of definitions can move.
+///
+/// The stored users are counted at the moment the count reaches them, so those who are enrolled meanwhile may be missing.
+public struct MoveCounts: Sendable {
+    /// Users who would get another variation.
+    public private(set) var users = 0
+    /// Users who would keep their variation's key, but get it from another experiment.
+    public private(set) var otherExperiment = 0
+    private var moves: [DefinitionMoves.Move: Int] = [:]
+
+    public var isEmpty: Bool { users == 0 && otherExperiment == 0 }
+
+    mutating func count(_ movesOfUser: [DefinitionMoves.Move]) {
+        guard !movesOfUser.isEmpty else { return }
+        if movesOfUser.contains(where: \.changesVariation) { users += 1 } else { otherExperiment += 1 }
+        for move in movesOfUser { moves[move, default: 0] += 1 }
+    }
+
+    /// The moves with their counts, the most frequent first.
+    private var list: [(key: DefinitionMoves.Move, value: Int)] {
+        moves.sorted { ($1.value, $0.key.experiment, $0.key.name) < ($0.value, $1.key.experiment, $1.key.name) }
+    }
+
+    /// As the response of a preview and an error have it.
+    public var json: JSONValue {
+        let causes = list.map { move, count -> JSONValue in
+            var object = JSONObject()
+            object["experiment"] = .string(move.experiment.string)
+            object["cause"] = .string(move.cause.name)
+            if let subject = move.cause.subject { object["by"] = .string(subject.string) }
+            object["changes_variation"] = .bool(move.changesVariation)
+            object["users"] = .integer(Int64(count))
+            return .object(object)
+        }
+        return [
+            "users": .integer(Int64(users)), "other_experiment": .integer(Int64(otherExperiment)),
+            "causes": .array(causes),
+        ]
+    }
+
+    /// What a change is refused with unless its author allows moves.
+    var refusal: CoreError {
+        var causes: [String] = []
+        for (move, _) in list.prefix(3) {
+            let text = move.cause.description(ofUsersOf: move.experiment)
+            if !causes.contains(text) { causes.append(text) }
+        }
+        let all = users + otherExperiment
+        let who = all == 1 ? "1 user who takes part" : "\(all) users who take part"
+        let result =
+            otherExperiment == 0
+            ? "to another variation"
+            : "(\(users) to another variation, \(otherExperiment) to the same one of another experiment)"
+        var error = CoreError(
+            .conflict,
+            "the change can move \(who) \(result): \(causes.joined(separator: "; ")). Nothing was stored; to move them, "
+                + "repeat the request with ?moves=allow")
+        error.members = [("moves", json)]
+        return error
+    }
+}
+
+extension DefinitionMoves.Move {
+    /// For a stable order.
+    fileprivate var name: String { "\(cause.name) \(cause.subject?.string ?? "") \(changesVariation)" }
+}
+
+extension DefinitionMoves.Cause {
+    fileprivate var name: String {
+        switch self {
+        case .earlierExperiment: "earlier_experiment"
+        case .variationRemoved: "variation_removed"
+        case .ruleRemoved: "rule_removed"
+        case .experimentRemoved: "experiment_removed"
+        case .whitelist: "whitelist"
+        }
+    }
+
+    /// The experiment or the variation that the cause is about.
+    fileprivate var subject: Identifier? {
+        switch self {
+        case .earlierExperiment(let key), .variationRemoved(let key): key
+        case .ruleRemoved, .experimentRemoved, .whitelist: nil
+        }
+    }
+
+    /// Says why users are moved, and what to do instead.
+    fileprivate func description(ofUsersOf experiment: Identifier) -> String {
+        switch self {
+        case .earlierExperiment(let key):
+            "'\(key)' decides before '\(experiment)' and would take them, so place it behind '\(experiment)'"
+        case .variationRemoved(let key):
+            "'\(experiment)' would lose the variation '\(key)', so give it the weight 0 instead"
+        case .ruleRemoved:
+            "the flag would lose the rule '\(experiment)', so keep the rule and set its `status` instead"
+        case .experimentRemoved: "'\(experiment)' would be gone, so keep it and set its `status` instead"
+        case .whitelist: "the datafile forces another variation of '\(experiment)' on them"
+        }
+    }
+}
