@@ -186,3 +186,15 @@ struct Caller {
 
     static func mayNameAnyUser(_ token: Token?) -> Bool { token?.scope.allows(.read) ?? true }
 }
+
+extension ProjectView {
+    /// Returns the project of a request for flags that names none; `nil` if the server has no project and so no flags.
+    func project(ofAny call: Call) throws(CoreError) -> Project? {
+        do throws(CoreError) {
+            return try project(named: nil)
+        } catch {
+            guard error.kind == .notFound, call.isUpToDate else { throw error }
+            return nil
+        }
+    }
+}

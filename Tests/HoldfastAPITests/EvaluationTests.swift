@@ -93,6 +93,19 @@ import Testing
         server.stop()
     }
 
+    @Test func `A server without any project has no flags, but a project that is named must exist`() throws {
+        let empty = try startTestServer()
+        let body = #"{"user_id":"ada","flag_keys":["checkout"]}"#
+        let none = try empty.request("POST", "/v1/evaluations", body)
+        #expect(none.text == #"{"user_id":"ada","revision":"0","evaluations":[],"unknown_flag_keys":["checkout"]}"#)
+        let tag = try #require(none.field("etag"))
+        #expect(try empty.request("POST", "/v1/evaluations", body, fields: ["If-None-Match: \(tag)"]).status == 304)
+        let named = try empty.request("POST", "/v1/evaluations", #"{"user_id":"ada","sdk_key":"shop"}"#)
+        #expect(named.status == 404)
+        empty.stop()
+        server.stop()
+    }
+
     @Test func `Reasons are told when they are asked for`() throws {
         #expect(try evaluate("ada")["evaluations"].array?[0]["reasons"].isNull == true)
         let told = try evaluate("ada", more: #","include_reasons":true"#)

@@ -18,7 +18,7 @@ struct BucketeerEvaluationEndpoints {
         let input = try request.withBody { bytes throws(CoreError) in
             try BucketeerEvaluationRequest(JSONInput.parse(bytes))
         }
-        guard let project = try project(call) else {
+        guard let project = try projects.project(ofAny: call) else {
             return call.respond(json: Self.encode([], id: Self.noEvaluations, isChanged: false))
         }
         let known = input.evaluationsID
@@ -47,7 +47,7 @@ struct BucketeerEvaluationEndpoints {
         let key = Identifier(input.featureID)
         var notFound = BucketeerError(.notFound, "no flag has the key '\(input.featureID)' and the tag '\(input.tag)'")
         notFound.concernsDefinitions = true
-        guard let project = try project(call), let flag = project.datafile.flag(key: key),
+        guard let project = try projects.project(ofAny: call), let flag = project.datafile.flag(key: key),
             input.tag.isEmpty || flag.isTagged(input.tag)
         else { throw notFound }
         decide(.flags([key]), for: input.user(project.schema), in: project) { result in
@@ -66,16 +66,6 @@ struct BucketeerEvaluationEndpoints {
             case .failure(let error):
                 call.respond(BucketeerError(error).response)
             }
-        }
-    }
-
-    /// - Returns: `nil` if the server has none.
-    private func project(_ call: Call) throws(CoreError) -> Project? {
-        do throws(CoreError) {
-            return try projects.project(named: nil)
-        } catch {
-            guard error.kind == .notFound, call.isUpToDate else { throw error }
-            return nil
         }
     }
 

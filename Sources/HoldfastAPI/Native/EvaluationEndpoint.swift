@@ -15,11 +15,16 @@ struct EvaluationEndpoint {
         let input = try request.withBody { bytes throws(CoreError) in
             try EvaluationRequest(JSONInput.parse(bytes), call)
         }
-        let project = try projects.project(named: input.sdkKey ?? request.sdkKey)
+        let flagKeys = input.flagKeys
+        let sdkKey = input.sdkKey ?? request.sdkKey
+        guard
+            let project = try sdkKey == nil ? projects.project(ofAny: call) : projects.project(named: sdkKey)
+        else {
+            return call.respond(json: Self.encode(nil, of: input.query.user, flagKeys), unlessKnownAs: known)
+        }
         if !call.isUpToDate, let key = input.flagKeys.first(where: { project.datafile.flag(key: $0) == nil }) {
             throw .undefined("no flag has the key '\(key)'")
         }
-        let flagKeys = input.flagKeys
         decisions.decide(input.query, in: project) { result in
             switch result {
             case .success(let decisions):
@@ -30,18 +35,23 @@ struct EvaluationEndpoint {
         }
     }
 
-    /// - Parameter flagKeys: the flags that the request names.
-    private static func encode(_ decisions: Decisions, of user: User, _ flagKeys: [Identifier]) -> [UInt8] {
-        let datafile = decisions.project.datafile
+    /// - Parameters:
+    ///   - decisions: `nil` if the server has no project, and so no flags.
+    ///   - flagKeys: the flags that the request names.
+    private static func encode(_ decisions: Decisions?, of user: User, _ flagKeys: [Identifier]) -> [UInt8] {
         var writer = JSONWriter()
         writer.beginObject()
         writer.member("user_id", user.id.string)
-        writer.member("revision", datafile.revision)
+        writer.member("revision", decisions?.project.datafile.revision ?? "0")
         writer.key("evaluations")
         writer.beginArray()
-        for decision in decisions.flags { append(FlagEvaluation(decision, datafile), to: &writer) }
+        if let decisions {
+            for decision in decisions.flags {
+                append(FlagEvaluation(decision, decisions.project.datafile), to: &writer)
+            }
+        }
         writer.endArray()
-        let unknown = flagKeys.filter { datafile.flag(key: $0) == nil }
+        let unknown = flagKeys.filter { decisions?.project.datafile.flag(key: $0) == nil }
         if !unknown.isEmpty { writer.member("unknown_flag_keys", unknown.map(\.string)) }
         writer.endObject()
         return writer.finish()
