@@ -184,6 +184,7 @@ let package = Package(
         .testTarget(
             name: "HoldfastOptimizelyTests", dependencies: ["HoldfastOptimizely", "HoldfastClient"],
             swiftSettings: strict),
+        .testTarget(name: "HoldfastMacroUseTests", dependencies: ["HoldfastClient"], swiftSettings: strict),
         .target(name: "FaultyDisk", path: "Tests/FaultyDisk"),
         .target(name: "SetClock", path: "Tests/SetClock"),
         .testTarget(

@@ -8,7 +8,7 @@ enum Misuse: DiagnosticMessage {
     case notAStruct(RemoteValueKind)
     case noStringRawValue(String)
     case noCases(String)
-    case ownCases(String)
+    case noBoolCases(String)
     case noVariant(String)
     case storedProperties(String)
     case twoDefaults(RemoteValueKind)
@@ -25,8 +25,8 @@ enum Misuse: DiagnosticMessage {
             "'\(name)' must have raw values of type String"
         case .noCases(let name):
             "'\(name)' must have a case; the first one is the default"
-        case .ownCases(let name):
-            "'\(name)' must have no cases; the macro adds 'enabled' and 'disabled'"
+        case .noBoolCases(let name):
+            "'\(name)' must have the cases 'enabled' and 'disabled'"
         case .noVariant(let name):
             "'\(name)' must contain an 'enum Variant: String' with the variants"
         case .storedProperties(let name):
@@ -37,8 +37,8 @@ enum Misuse: DiagnosticMessage {
             "@RemoteValuesNamespace requires an enum"
         case .unknownShape:
             """
-            not a remote value: expected an enum with String cases, an empty enum, a struct with an 'enum Variant', \
-            or an empty struct
+            not a remote value: expected an enum with String cases, an enum with the cases 'enabled' and 'disabled', \
+            a struct with an 'enum Variant', or an empty struct
             """
         }
     }
@@ -81,6 +81,24 @@ extension FixIt {
         return FixIt(
             message: Correction(message: "replace '\(old.text)' with '\(new.text)'", id: "replace"),
             changes: [.replace(oldNode: Syntax(old), newNode: Syntax(new))])
+    }
+
+    /// Adds the cases of a bool value to an enum without cases; `nil` for another.
+    static func addingBoolCases(to type: EnumDeclSyntax) -> FixIt? {
+        guard !type.hasCases else { return nil }
+        var block = type.memberBlock
+        let outer = Trivia(pieces: type.leadingTrivia.reversed().prefix { $0.isSpaceOrTab }.reversed())
+        let indentation = block.members.first?.leadingTrivia ?? .newline + outer + .spaces(4)
+        let cases: DeclSyntax = "case enabled, disabled"
+        block.members.insert(
+            MemberBlockItemSyntax(decl: cases.with(\.leadingTrivia, indentation)), at: block.members.startIndex)
+        block.leftBrace.trailingTrivia = []
+        if !block.rightBrace.leadingTrivia.contains(where: \.isNewline) {
+            block.rightBrace.leadingTrivia = .newline + outer
+        }
+        return FixIt(
+            message: Correction(message: "add 'case enabled, disabled'", id: "addCases"),
+            changes: [.replace(oldNode: Syntax(type.memberBlock), newNode: Syntax(block))])
     }
 
     /// Adds `: String` to an enum that inherits nothing; `nil` for another.

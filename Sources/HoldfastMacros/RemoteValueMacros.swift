@@ -58,14 +58,19 @@ enum StringRemoteValueMacro: RemoteValueMacro {
     }
 }
 
-/// `@BoolRemoteValue(enabledByDefault: true) enum StoriesEnabled {}`
+/// `@BoolRemoteValue(enabledByDefault: true) enum StoriesEnabled { case enabled, disabled }`
+///
+/// It does not add the cases: other files would take an enum that is written without cases for one without values, and
+/// debug builds of them crash.
 enum BoolRemoteValueMacro: RemoteValueMacro, MemberMacro {
     static let kind = RemoteValueKind.bool
     static let conformances = ["CaseIterable", "BoolEnumRemoteValue"]
 
     static func check(_ declaration: some DeclGroupSyntax, _ attribute: AttributeSyntax) throws {
         let type = try declaration.requireEnum(kind, attribute)
-        guard !type.hasCases else { throw Misuse.ownCases(type.name.text).at(type.name) }
+        guard type.hasBoolCases else {
+            throw Misuse.noBoolCases(type.name.text).at(type.name, FixIt.addingBoolCases(to: type))
+        }
         try type.checkDefault(kind, attribute)
     }
 
@@ -73,14 +78,10 @@ enum BoolRemoteValueMacro: RemoteValueMacro, MemberMacro {
         of node: AttributeSyntax, providingMembersOf declaration: some DeclGroupSyntax,
         conformingTo protocols: [TypeSyntax], in context: some MacroExpansionContext
     ) throws -> [DeclSyntax] {
-        guard fits(declaration, node) else { return [] }
-        var members: [DeclSyntax] = ["case enabled", "case disabled"]
-        if let enabled = node.argument(labelled: "enabledByDefault") {
-            members.append(
-                "\(raw: declaration.memberAccess)static var `default`: Self { \(enabled.trimmed) ? .enabled : .disabled }"
-            )
-        }
-        return members
+        guard fits(declaration, node), let enabled = node.argument(labelled: "enabledByDefault") else { return [] }
+        return [
+            "\(raw: declaration.memberAccess)static var `default`: Self { \(enabled.trimmed) ? .enabled : .disabled }"
+        ]
     }
 }
 

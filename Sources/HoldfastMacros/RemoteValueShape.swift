@@ -15,7 +15,8 @@ enum RemoteValueKind: String, CaseIterable {
         if let type = declaration.as(EnumDeclSyntax.self) {
             if type.hasStringRawValue, type.hasCases {
                 self = .string
-            } else if type.isEmpty {
+            } else if type.hasBoolCases || type.isEmpty {
+                // The macro asks for the cases of an empty enum.
                 self = .bool
             } else {
                 return nil
@@ -58,6 +59,13 @@ extension DeclGroupSyntax {
     var isEmpty: Bool { !hasStoredProperties && !hasCases && nestedTypes.isEmpty }
 
     var hasCases: Bool { memberBlock.members.contains { $0.decl.is(EnumCaseDeclSyntax.self) } }
+
+    /// Whether its cases are those of a bool value.
+    var hasBoolCases: Bool {
+        let elements = memberBlock.members.compactMap { $0.decl.as(EnumCaseDeclSyntax.self) }.flatMap(\.elements)
+        return elements.map(\.name.text).sorted() == ["disabled", "enabled"]
+            && elements.allSatisfy { $0.parameterClause == nil }
+    }
 
     var hasStoredProperties: Bool {
         memberBlock.members.contains { member in

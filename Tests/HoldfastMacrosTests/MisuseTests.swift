@@ -34,12 +34,23 @@ struct MisuseTests {
             attribute: "@BoolRemoteValue", declaration: "class A {\n}",
             message: "@BoolRemoteValue requires an enum", fix: ("replace 'class' with 'enum'", "enum A {\n}")),
         Misuse(
-            attribute: "@BoolRemoteValue", declaration: "enum A {\n    case on\n}",
-            message: "'A' must have no cases; the macro adds 'enabled' and 'disabled'", line: 2, column: 6),
+            attribute: "@BoolRemoteValue", declaration: "enum A {\n    case enabled, off\n}",
+            message: "'A' must have the cases 'enabled' and 'disabled'", line: 2, column: 6),
+        Misuse(
+            attribute: "@BoolRemoteValue", declaration: "enum A {}",
+            message: "'A' must have the cases 'enabled' and 'disabled'", line: 2, column: 6,
+            fix: ("add 'case enabled, disabled'", "enum A {\n    case enabled, disabled\n}")),
+        Misuse(
+            attribute: "@BoolRemoteValue", declaration: "enum A {\n    static let `default` = Self.enabled\n}",
+            message: "'A' must have the cases 'enabled' and 'disabled'", line: 2, column: 6,
+            fix: (
+                "add 'case enabled, disabled'",
+                "enum A {\n    case enabled, disabled\n    static let `default` = Self.enabled\n}"
+            )),
         Misuse(
             attribute: "@BoolRemoteValue(enabledByDefault: true)",
-            declaration: "enum A {\n    static let `default`: Self = .enabled\n}",
-            message: "remove either this property or the argument 'enabledByDefault' of @BoolRemoteValue", line: 3,
+            declaration: "enum A {\n    case enabled, disabled\n    static let `default`: Self = .enabled\n}",
+            message: "remove either this property or the argument 'enabledByDefault' of @BoolRemoteValue", line: 4,
             column: 5),
         Misuse(
             attribute: "@BaselineStringRemoteValue", declaration: "enum A {\n}",
@@ -81,8 +92,8 @@ struct MisuseTests {
             diagnostics: [
                 DiagnosticSpec(
                     message: """
-                        not a remote value: expected an enum with String cases, an empty enum, a struct with an \
-                        'enum Variant', or an empty struct
+                        not a remote value: expected an enum with String cases, an enum with the cases 'enabled' \
+                        and 'disabled', a struct with an 'enum Variant', or an empty struct
                         """, line: 3, column: 5, severity: .warning)
             ])
     }

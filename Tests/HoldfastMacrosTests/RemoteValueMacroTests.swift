@@ -40,19 +40,17 @@ struct RemoteValueMacroTests {
                 """)
     }
 
-    @Test func `An empty enum becomes a bool value`() {
+    @Test func `An enum with the two cases becomes a bool value`() {
         expectExpansion(
             of: """
                 @BoolRemoteValue
                 enum StoriesEnabled {
+                    case enabled, disabled
                 }
                 """,
             is: """
                 enum StoriesEnabled {
-
-                    case enabled
-
-                    case disabled
+                    case enabled, disabled
                 }
 
                 extension StoriesEnabled: CaseIterable, BoolEnumRemoteValue {
@@ -65,14 +63,14 @@ struct RemoteValueMacroTests {
             of: """
                 @BoolRemoteValue(enabledByDefault: true)
                 public enum StoriesEnabled {
+                    case disabled
+                    case enabled
                 }
                 """,
             is: """
                 public enum StoriesEnabled {
-
-                    case enabled
-
                     case disabled
+                    case enabled
 
                     public static var `default`: Self {
                         true ? .enabled : .disabled
@@ -156,6 +154,7 @@ struct RemoteValueMacroTests {
                         case x, y
                     }
                     enum CEnabled {
+                        case enabled, disabled
                     }
                     struct AEnabled {
                     }
@@ -170,10 +169,7 @@ struct RemoteValueMacroTests {
                         case x, y
                     }
                     enum CEnabled {
-
-                        case enabled
-
-                        case disabled
+                        case enabled, disabled
                     }
                     struct AEnabled {
 

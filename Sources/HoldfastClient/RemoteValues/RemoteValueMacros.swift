@@ -11,15 +11,17 @@
     @attached(extension, conformances: CaseIterable, StringInitializableRemoteValue)
     public macro StringRemoteValue() = #externalMacro(module: "HoldfastMacros", type: "StringRemoteValueMacro")
 
-    /// Makes an empty enum a ``BoolEnumRemoteValue`` with the cases `enabled` and `disabled`.
+    /// Makes an enum with the cases `enabled` and `disabled` a ``BoolEnumRemoteValue``.
     ///
     /// ```swift
     /// @BoolRemoteValue
-    /// enum StoriesEnabled {}
+    /// enum StoriesEnabled {
+    ///     case enabled, disabled
+    /// }
     /// ```
     ///
     /// - Parameter enabledByDefault: the default, unless the enum declares a `static let default`.
-    @attached(member, names: named(enabled), named(disabled), named(`default`))
+    @attached(member, names: named(`default`))
     @attached(extension, conformances: CaseIterable, BoolEnumRemoteValue)
     public macro BoolRemoteValue(enabledByDefault: Bool = false) =
         #externalMacro(module: "HoldfastMacros", type: "BoolRemoteValueMacro")
@@ -59,7 +61,7 @@
     /// | nested type | macro |
     /// | --- | --- |
     /// | enum with string cases | ``StringRemoteValue()`` |
-    /// | empty enum | ``BoolRemoteValue(enabledByDefault:)`` |
+    /// | enum with the cases `enabled` and `disabled` | ``BoolRemoteValue(enabledByDefault:)`` |
     /// | struct with an enum `Variant` | ``BaselineStringRemoteValue()`` |
     /// | empty struct | ``BaselineBoolRemoteValue(enabledByDefault:)`` |
     ///
@@ -69,7 +71,9 @@
     ///     enum OnboardingType: String {
     ///         case short, long
     ///     }
-    ///     enum StoriesEnabled {}
+    ///     enum StoriesEnabled {
+    ///         case enabled, disabled
+    ///     }
     /// }
     /// ```
     @attached(memberAttribute)

@@ -10,7 +10,9 @@ enum PaywallType: String {
 }
 
 @BoolRemoteValue
-enum StoriesEnabled {}
+enum StoriesEnabled {
+    case enabled, disabled
+}
 
 @BaselineStringRemoteValue
 struct OnboardingType {
@@ -33,7 +35,9 @@ enum Values {
     enum PlayerType: String {
         case small, large
     }
-    enum CommentsEnabled {}
+    enum CommentsEnabled {
+        case enabled, disabled
+    }
     struct SearchType {
         enum Variant: String {
             case list, grid

@@ -16,15 +16,20 @@ enum Macro {
     }
 
     @BoolRemoteValue
-    enum AFeatureEnabled {}
+    enum AFeatureEnabled {
+        case enabled, disabled
+    }
 
     @BoolRemoteValue
     enum BFeatureEnabled {
+        case enabled, disabled
         static let `default`: Self = .enabled
     }
 
     @BoolRemoteValue(enabledByDefault: true)
-    enum CFeatureEnabled {}
+    enum CFeatureEnabled {
+        case enabled, disabled
+    }
 
     @BaselineStringRemoteValue
     struct StringBaselineTest {
@@ -121,7 +126,9 @@ enum Inferred {
     // An explicit macro overrides the inferred one.
     @BaselineBoolRemoteValue(enabledByDefault: true)
     struct BFeatureEnabled {}
-    enum CFeatureEnabled {}
+    enum CFeatureEnabled {
+        case enabled, disabled
+    }
     enum OnboardingType: String {
         case x, y, z
     }

@@ -24,7 +24,7 @@ private enum ShopKey: String, CaseIterable, RemoteKey {
         init(name: String) { self.name = name }
     }
 
-    @BoolRemoteValue(enabledByDefault: true) enum ShowsPrices {}
+    @BoolRemoteValue(enabledByDefault: true) enum ShowsPrices { case enabled, disabled }
 
     @StringRemoteValue enum Theme: String { case plain, dark }
 
