@@ -180,7 +180,7 @@ let package = Package(
         .testTarget(
             name: "HoldfastClientTests",
             dependencies: ["HoldfastClient", "holdfast", "client-process", "ProcessTestSupport"],
-            swiftSettings: strict),
+            exclude: ["StandIns"], swiftSettings: strict),
         .testTarget(
             name: "HoldfastOptimizelyTests", dependencies: ["HoldfastOptimizely", "HoldfastClient"],
             swiftSettings: strict),

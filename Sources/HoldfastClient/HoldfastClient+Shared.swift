@@ -5,13 +5,16 @@ extension HoldfastClient {
     private static let current = Mutex<HoldfastClient?>(nil)
 
     /// Whether ``shared`` may be used.
-    public static var isStarted: Bool { current.withLock { $0 != nil } }
+    public static var isStarted: Bool { sharedIfStarted != nil }
+
+    /// ``shared``, or `nil` if it may not be used.
+    public static var sharedIfStarted: HoldfastClient? { current.withLock { $0 } }
 
     /// The client that ``start(configuration:user:transport:clock:)`` created.
     ///
     /// - Precondition: a client was started and not destroyed.
     public static var shared: HoldfastClient {
-        guard let client = current.withLock({ $0 }) else {
+        guard let client = sharedIfStarted else {
             preconditionFailure("HoldfastClient.start or HoldfastClient.initialize must be called first")
         }
         return client

@@ -1,4 +1,5 @@
 import Foundation
+import Synchronization
 
 /// A connection to a Holdfast server: evaluates flags for one user and reports exposures and goals.
 ///
@@ -19,7 +20,11 @@ import Foundation
 public final class HoldfastClient: Sendable {
     let core: ClientCore
     let flags: FlagSource
+    let attributeDefinitions: AttributeDefinitions
     private let fetches: SingleFlight<HoldfastError?>
+    private let attributes = Mutex<SentAttributes?>(nil)
+    /// Observers of the app's life cycle.
+    let observers = OwnedTokens()
 
     /// Opens the cache and the event queue, and starts to deliver events of earlier runs.
     ///
@@ -34,11 +39,30 @@ public final class HoldfastClient: Sendable {
     ) throws(HoldfastError) {
         core = try ClientCore(configuration, transport: transport ?? URLSessionTransport(), clock: clock)
         flags = FlagSource(core: core)
+        attributeDefinitions = AttributeDefinitions(core: core)
         fetches = SingleFlight { [flags] in await flags.fetch() }
+        // Before the first delivery, which may settle what is remembered as sent.
+        if !core.waiting(.attributes).isEmpty { _ = sentAttributes }
+        core.startDelivering()
+        if configuration.followsLifecycle { followSystem() }
     }
 
     deinit {
         destroy()
+    }
+
+    /// What all ``AttributeService`` of the client have sent; read from disk when it is first needed.
+    var sentAttributes: SentAttributes {
+        attributes.withLock { attributes in
+            if let attributes { return attributes }
+            let new = SentAttributes(core: core) { [flags, fetches] userID in
+                // The user may be in other audiences now.
+                guard flags.user?.id.hasSameBytes(as: userID) == true else { return }
+                Task { await fetches.run() }
+            }
+            attributes = new
+            return new
+        }
     }
 
     /// The configuration of the client.
@@ -103,13 +127,18 @@ public final class HoldfastClient: Sendable {
 
     func fetchInBackground() {
         Task { [fetches] in await fetches.run() }
+        listen()
+    }
+
+    /// Listens for changes of flags if the configuration says so.
+    func listen() {
         flags.startListening { [fetches] in await fetches.run() }
     }
 
     /// - Returns: the error of the fetch, or ``HoldfastError/timedOut``.
     func firstFetch(_ timeout: Duration) async -> HoldfastError? {
         let outcome = await value(within: timeout, core.clock) { [fetches] in await fetches.run() }
-        flags.startListening { [fetches] in await fetches.run() }
+        listen()
         guard let outcome else { return Task.isCancelled ? .cancelled : .timedOut }
         return outcome
     }
@@ -191,31 +220,9 @@ public final class HoldfastClient: Sendable {
         flags.observe(listener)
     }
 
-    /// Fetches the flags and sends queued events, for a background task of the operating system.
-    ///
-    /// - Parameter timeout: longest time for the flags.
-    /// - Throws: the first error; both are tried.
-    public func refreshInBackground(timeout: Duration = .seconds(25)) async throws(HoldfastError) {
-        var failure: HoldfastError?
-        do throws(HoldfastError) { try await fetchEvaluations(timeout: timeout) } catch { failure = error }
-        do throws(HoldfastError) { try await flush() } catch { failure = failure ?? error }
-        if let failure { throw failure }
-    }
-
-    /// Call when the app enters the background: polls less often, stops listening for changes, writes caches, and sends
-    /// queued events.
-    public func enterBackground() {
-        guard flags.setBackground(true) else { return }
-        core.save()
-        flags.stopListening()
-        flags.reportCounts()
-        Task { [core] in try? await core.flush() }
-    }
-
-    /// Call when the app enters the foreground: polls at the usual interval, at once if overdue, and listens for changes.
-    public func enterForeground() {
-        guard flags.setBackground(false) else { return }
-        flags.startListening { [fetches] in await fetches.run() }
+    /// Calls a function when the client is destroyed, at once if it was.
+    func observeEnd(_ listener: @escaping @Sendable () -> Void) -> ListenerToken {
+        flags.observeEnd(listener)
     }
 
     // MARK: Reporting

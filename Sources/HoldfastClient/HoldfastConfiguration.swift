@@ -28,6 +28,9 @@ public struct HoldfastConfiguration: Sendable {
     /// Whether the client keeps a connection open in the foreground over which the server announces changed flags
     /// (`GET /v1/changes`). Polling continues either way.
     public var listensToChanges = true
+    /// Whether the client notices by itself when the app enters the background and the foreground. An app that turns it
+    /// off calls ``HoldfastClient/enterBackground()`` and ``HoldfastClient/enterForeground()``.
+    public var followsLifecycle = true
     /// Whether the first evaluation of a flag under test reports an exposure.
     public var reportsExposures = true
     /// Whether the client reports how often each flag was evaluated with which result, with each poll and flush.

@@ -49,7 +49,6 @@ final class ClientCore: Sendable {
                 afterSending: { logins.wake() })
         }
         self.deliveries = deliveries
-        for schedule in deliveries.values { start { await schedule.run() } }
         if let logger = configuration.logger { notices.observe { $0.log(to: logger) } }
         logLosses()
     }
@@ -67,6 +66,11 @@ final class ClientCore: Sendable {
         if losses.end > 0 {
             log(.warning, "the file of the queue ended with an incomplete event", ["bytes": "\(losses.end)"])
         }
+    }
+
+    /// Starts to deliver events, at once those of earlier runs.
+    func startDelivering() {
+        for schedule in deliveries.values { start { await schedule.run() } }
     }
 
     var isDestroyed: Bool { lock.withLock { $0 == nil } }
@@ -158,8 +162,9 @@ final class ClientCore: Sendable {
     /// The outer lists are sent in parallel, the kinds of an inner list in sequence: an exposure may refer to the
     /// variation that an earlier save stores.
     private static let orderOfFlush: [[EventKind]] = [
-        [.attributes], [.save, .replacingSave, .exposure], [.goal], [.evaluationCounts],
+        [.attributes], kindsWithExposures, [.goal], [.evaluationCounts],
     ]
+    private static let kindsWithExposures: [EventKind] = [.save, .replacingSave, .exposure]
 
     /// Sends all queued events.
     ///
@@ -189,6 +194,17 @@ final class ClientCore: Sendable {
         // Last: a login waits for older events of all other kinds.
         let loginFailure = await deliveries[.login]?.flush()
         return failure ?? loginFailure
+    }
+
+    /// Sends queued exposures that name a variation by its key, as those of groups that were drawn on the device do. The
+    /// server keeps such a group for a user who has none, so it must know the group before it evaluates the user.
+    func sendNamedVariations() async {
+        let isWanted = queue.containsUntried(.exposure) { payload in
+            guard case .exposure(let exposure)? = HoldfastEvent(.exposure, payload) else { return false }
+            return exposure.variationKey != nil
+        }
+        guard isWanted else { return }
+        for kind in Self.kindsWithExposures { _ = await deliveries[kind]?.send() }
     }
 
     /// Returns the anonymous user whose login as this user is still queued; `nil` if there is none.

@@ -1,8 +1,8 @@
 import Foundation
 import Synchronization
 
-/// Schedules the delivery of one kind of events: when a batch is full, else after the flush interval; after a failure,
-/// after the back-off or the server's `Retry-After`.
+/// Schedules the delivery of one kind of events: at once what an earlier run has left, then when a batch is full, else
+/// after the flush interval; after a failure, after the back-off or the server's `Retry-After`.
 final class DeliverySchedule: Sendable {
     private let kind: EventKind
     private let queue: DurableQueue
@@ -11,6 +11,8 @@ final class DeliverySchedule: Sendable {
     private let batchSize: Int
     private let flushInterval: Duration
     private let clock: any HoldfastClock
+    /// Whether an earlier run has left events.
+    private let hasFormerEvents: Bool
     private let changed = Signal()
     private let recovered = Signal()
     /// Whether the last attempt to send has failed.
@@ -29,6 +31,7 @@ final class DeliverySchedule: Sendable {
         self.clock = clock
         batchSize = configuration.batchSize
         flushInterval = configuration.flushInterval
+        hasFormerEvents = queue.untriedCount(of: kind) > 0
         let delivery = Delivery(
             kind: kind, queue: queue, server: server, batchSize: configuration.batchSize, notices: notices, clock: clock
         )
@@ -52,21 +55,29 @@ final class DeliverySchedule: Sendable {
         if !isCollecting.load(ordering: .relaxed) || queue.untriedCount(of: kind) >= batchSize { changed.ring() }
     }
 
+    /// Sends all events that are due now.
+    ///
+    /// - Returns: the reason why due events are still queued.
+    @discardableResult
+    func send() async -> Delivery.Failure? { await sending.run() }
+
     /// Sends all queued events now, including postponed ones.
     ///
     /// - Returns: the reason why events are still queued.
     func flush() async -> HoldfastError? {
         delivery.resumePostponed()
-        return await sending.run()?.error ?? queue.reasonToWait(of: kind)
+        return await send()?.error ?? queue.reasonToWait(of: kind)
     }
 
     /// Delivers events as they become due, until the task is cancelled.
     func run() async {
         var backoff = Backoff()
+        var isDue = hasFormerEvents
         while !Task.isCancelled {
-            await untilDue()
+            if !isDue { await untilDue() }
+            isDue = false
             // New events do not end the back-off, because the server is still unreachable; a flush that succeeds does.
-            while !Task.isCancelled, let failure = await sending.run() {
+            while !Task.isCancelled, let failure = await send() {
                 await recovered.wait(atMost: backoff.failed(retryAfter: failure.retryAfter), clock) { [isFailing] in
                     !isFailing.isSet
                 }

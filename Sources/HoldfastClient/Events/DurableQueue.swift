@@ -92,6 +92,11 @@ final class DurableQueue: Sendable {
         state.withLock { state in state.lanes[kind].map { $0.events.count - $0.postponedCount } ?? 0 }
     }
 
+    /// Whether an event of a kind that has not been sent yet has such a payload.
+    func containsUntried(_ kind: EventKind, where fits: ([UInt8]) -> Bool) -> Bool {
+        lane(kind).events.contains { $0.postponement == nil && fits($0.payload) }
+    }
+
     /// Adds an event. A full queue drops its oldest postponed events. Logins find room beyond the limits, and are not
     /// dropped: without them the server does not know whose all other events are.
     ///

@@ -43,7 +43,7 @@ public enum VariationReason: String, Sendable, Hashable, CaseIterable, Codable {
     case bucketed
     /// The user is held out of experiments.
     case holdout
-    /// A delivery rule.
+    /// A delivery rule, also the one for everybody else.
     case rollout
     /// The flag is turned off for everybody: the user has no variation.
     case disabled
@@ -64,12 +64,23 @@ public enum VariationReason: String, Sendable, Hashable, CaseIterable, Codable {
 
 extension VariationReason {
     /// - Parameters:
-    ///   - source: the source of the decision.
-    ///   - reason: the server's reason, which tells a flag that is off from one of which no rule applied.
-    init(source: String, reason: String?, hasVariation: Bool) {
+    ///   - reason: the server's reason; `nil` in a response of an earlier release.
+    ///   - source: the source of the variation, which does not tell deliveries from experiments.
+    init(_ reason: String?, source: String, hasVariation: Bool) {
+        switch reason {
+        case "targeted": self = .rollout
+        case "default": self = hasVariation ? .rollout : .noRule
+        case "experiment": self = .bucketed
+        case "sticky": self = .stored
+        case "forced", "override", "whitelist", "holdout", "disabled": self = reason.flatMap(Self.init) ?? .unknown
+        default: self.init(source: source, hasVariation: hasVariation)
+        }
+    }
+
+    private init(source: String, hasVariation: Bool) {
         switch source {
         case "none" where hasVariation: self = .rollout
-        case "none": self = reason == "disabled" ? .disabled : .noRule
+        case "none": self = .noRule
         case "forced", "override", "whitelist", "stored", "bucketed", "holdout":
             self = Self(rawValue: source) ?? .unknown
         default: self = .unknown

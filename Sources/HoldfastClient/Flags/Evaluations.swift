@@ -164,7 +164,7 @@ extension EvaluationDetails {
         isEnabled = entry.enabled
         ruleKey = entry.ruleKey
         reason = VariationReason(
-            source: entry.source ?? "none", reason: entry.reason, hasVariation: entry.variationKey != nil)
+            entry.reason, source: entry.source ?? "none", hasVariation: entry.variationKey != nil)
         messages = entry.reasons ?? []
     }
 

@@ -74,6 +74,11 @@ final class FlagSource: Sendable {
         fetchListeners.add(listener)
     }
 
+    /// Adds a listener that is called when the client is destroyed, at once if it was.
+    func observeEnd(_ listener: @escaping @Sendable () -> Void) -> ListenerToken {
+        listeners.add({ _ in }, end: listener)
+    }
+
     /// Adds a listener that is called when the server has another datafile.
     func observeRevisions(_ listener: @escaping @Sendable () -> Void) -> ListenerToken {
         revisionListeners.add { _ in listener() }
@@ -190,6 +195,7 @@ final class FlagSource: Sendable {
     ///
     /// - Returns: the error, if it failed.
     func fetch() async -> HoldfastError? {
+        await core.sendNamedVariations()
         let (user, anonymousID, known) = state.withLock { ($0.user, $0.anonymousID, evaluations) }
         guard let user else { return .notInitialized }
         let start = core.clock.now

@@ -13,12 +13,17 @@ public protocol RemoteConfigKeeper: Sendable {
     /// Calls a function whenever values have changed other than by ``fetch()``. By default never.
     func observe(_ listener: @escaping @Sendable () -> Void) -> ListenerToken
 
+    /// Calls a function when the values will not change any more, at once if that is so already. By default never.
+    func observeEnd(_ listener: @escaping @Sendable () -> Void) -> ListenerToken
+
     /// The app has read a value. By default does nothing.
     func didRead(_ name: String)
 }
 
 extension RemoteConfigKeeper {
     public func observe(_ listener: @escaping @Sendable () -> Void) -> ListenerToken { ListenerToken {} }
+
+    public func observeEnd(_ listener: @escaping @Sendable () -> Void) -> ListenerToken { ListenerToken {} }
 
     public func didRead(_ name: String) {}
 }
@@ -69,7 +74,7 @@ public final class InMemoryRemoteConfigKeeper: RemoteConfigKeeper {
 /// | `checkout.title` | the variable `title` of the flag `checkout`, unless there is a flag `checkout.title` |
 ///
 /// A flag that has no value for the user is a missing key; one that is turned off has its off value. Reading a value of an experiment reports the exposure, once. The client
-/// keeps the values on disk and announces changes.
+/// keeps the values on disk and announces changes until it is destroyed.
 public struct HoldfastRemoteConfigKeeper: RemoteConfigKeeper {
     private let client: HoldfastClient
 
@@ -90,6 +95,11 @@ public struct HoldfastRemoteConfigKeeper: RemoteConfigKeeper {
 
     public func observe(_ listener: @escaping @Sendable () -> Void) -> ListenerToken {
         client.observeFlags { _ in listener() }
+    }
+
+    /// The client was destroyed.
+    public func observeEnd(_ listener: @escaping @Sendable () -> Void) -> ListenerToken {
+        client.observeEnd(listener)
     }
 
     public func didRead(_ name: String) {

@@ -25,6 +25,7 @@ open class RemoteConfigService: @unchecked Sendable {
     public init(keeper: any RemoteConfigKeeper) {
         self.keeper = keeper
         registration.add(keeper.observe { [changes] in changes.notify(()) })
+        registration.add(keeper.observeEnd { [changes] in changes.end() })
     }
 
     deinit {
@@ -48,7 +49,8 @@ open class RemoteConfigService: @unchecked Sendable {
         return value
     }
 
-    /// Returns the value of a key now and after each change. The stream ends with the service.
+    /// Returns the value of a key now and after each change. The stream ends with the service, and when the keeper's values
+    /// will not change any more, as after ``HoldfastClient/destroy()``.
     public func remoteValues<Value: RemoteValue>(
         for key: some RemoteKey, as type: Value.Type = Value.self
     ) -> AsyncStream<Value> {
@@ -74,7 +76,11 @@ open class RemoteConfigService: @unchecked Sendable {
             if new.source == .remote { self.keeper.didRead(key.name) }
             continuation.yield(new.value)
         }
-        let token = changes.add({ _ in next.run() }) { continuation.finish() }
+        let token = changes.add({ _ in next.run() }) {
+            // Also of a keeper that has ended before: its last value.
+            next.run()
+            continuation.finish()
+        }
         continuation.onTermination = { _ in token.cancel() }
         next.run()
         return stream

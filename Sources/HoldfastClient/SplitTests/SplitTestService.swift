@@ -12,7 +12,8 @@ import Synchronization
 ///
 /// The first fetch of a test in a run asks the server, which gives a user the same group on all devices. If the server does
 /// not respond within the time limit the group of the storage is used, and if there is none, one is drawn, with equal
-/// chances. A drawn group is kept: the hit reports it to the server, whose own assignment is not used then.
+/// chances. A drawn group is kept: the hit reports it to the server, which keeps it for a user who has no group there. Until
+/// the server has it, only an admin's override replaces a drawn group that the user has seen.
 ///
 /// The user is the client's: the anonymous one until a login, then the account, which keeps the group that the anonymous
 /// user was shown unless the server has another one for it. After ``HoldfastClient/logout(attributes:timeout:)`` the next
@@ -33,6 +34,23 @@ public final class SplitTestService: SplitTestServiceProtocol {
         var definition: SplitTestDefinition
         var userID: Key
         var assignment: Assignment
+    }
+
+    /// A group of the server.
+    private struct ServerGroup {
+        /// `nil` for a user who does not take part.
+        var group: String?
+        /// Source of the server's decision.
+        var source: String
+
+        /// - Parameter drawn: a group that was drawn on the device.
+        func replaces(drawn: String, wasHit: Bool) -> Bool {
+            switch source {
+            case "override", "whitelist", "forced": true
+            case "stored": group == drawn || !wasHit
+            default: false
+            }
+        }
     }
 
     private struct FetchID: Hashable {
@@ -248,10 +266,10 @@ public final class SplitTestService: SplitTestServiceProtocol {
         }
     }
 
-    /// - Returns: the server's group, or `nil` for a user who does not take part; `nil` altogether without a server.
+    /// - Returns: `nil` without a server.
     private func askServer(
         _ definition: SplitTestDefinition, _ user: SplitTestUser
-    ) async -> Result<String?, SplitTestError>? {
+    ) async -> Result<ServerGroup, SplitTestError>? {
         guard let client else { return nil }
         // A drawn group stays: the server is only asked whether the test runs, and stores no assignment.
         let isDrawn = storing.withLock { _ in (try? groups.group(of: definition, for: user))?.isLocal == true }
@@ -269,8 +287,9 @@ public final class SplitTestService: SplitTestServiceProtocol {
         }
         switch outcome {
         case .success(let assignment)?:
-            guard assignment.source != "holdout", let key = assignment.variationKey else { return .success(nil) }
-            return definition.isGroup(key) ? .success(key) : .failure(.unknownGroup(key))
+            let key = assignment.source == "holdout" ? nil : assignment.variationKey
+            if let key, !definition.isGroup(key) { return .failure(.unknownGroup(key)) }
+            return .success(ServerGroup(group: key, source: assignment.source))
         case .failure(let error)?:
             switch error {
             case .refused, .unauthorized, .unknownProject, .invalidArgument: return .failure(.refused(error))
@@ -288,18 +307,26 @@ public final class SplitTestService: SplitTestServiceProtocol {
     }
 
     private func decide(
-        _ definition: SplitTestDefinition, _ user: SplitTestUser, _ response: Result<String?, SplitTestError>?
+        _ definition: SplitTestDefinition, _ user: SplitTestUser, _ response: Result<ServerGroup, SplitTestError>?
     ) throws -> Assignment {
         let kept = try groups.group(of: definition, for: user)
         var failure: SplitTestError?
         switch response {
-        case .success(nil)?:
-            // A paused test goes on later: a drawn group is only known here.
-            if kept?.isLocal != true { try groups.keep(nil, isLocal: false, of: definition, for: user) }
-            return Assignment(source: .none)
-        case .success(let group?)?:
-            if let kept, kept.isLocal { return Assignment(group: kept.group, source: .local) }
-            if kept?.group != group { try groups.keep(group, isLocal: false, of: definition, for: user) }
+        case .success(let server)?:
+            guard let group = server.group else {
+                // A paused test goes on later: a drawn group is only known here.
+                if kept?.isLocal != true { try groups.keep(nil, isLocal: false, of: definition, for: user) }
+                return Assignment(source: .none)
+            }
+            if let kept, kept.isLocal {
+                let wasHit = try groups.storage.string(forKey: groups.hitKey(definition, user)) == kept.group
+                guard server.replaces(drawn: kept.group, wasHit: wasHit) else {
+                    return Assignment(group: kept.group, source: .local)
+                }
+            }
+            if kept?.group != group || kept?.isLocal == true {
+                try groups.keep(group, isLocal: false, of: definition, for: user)
+            }
             return Assignment(group: group, source: .server)
         case .failure(let error)?:
             failure = error

@@ -48,6 +48,45 @@ import Testing
         withExtendedLifetime(service) {}
     }
 
+    @Test func `What one service has changed, another one of the client sends again`() async throws {
+        let directory = try TemporaryDirectory()
+        let test = try Client(directory: directory)
+        let (first, second) = (AttributeService(client: test.client), AttributeService(client: test.client))
+        try first.update(attributes: ["age": 30], userID: "ada")
+        try second.update(attributes: ["age": 31], userID: "ada")
+        try first.update(attributes: ["age": 30], userID: "ada")
+        try second.update(attributes: ["age": 30], userID: "ada")
+        try second.delete(attributes: ["age"], userID: "ada")
+        try first.update(attributes: ["age": 30], userID: "ada")
+        #expect(first.attributes(userID: "ada") == ["age": 30] && second.attributes(userID: "ada") == ["age": 30])
+        try await test.client.flush()
+        #expect(
+            try sent(test).map { $0["attributes"]?["age"] ?? $0["remove"] ?? .null } == [30, 31, 30, ["age"], 30])
+        test.client.destroy()
+        // The record that stays is that of both.
+        let later = try Client(directory: directory)
+        try AttributeService(client: later.client).update(attributes: ["age": 30], userID: "ada")
+        #expect(later.client.waitingEvents == 0)
+        later.client.destroy()
+    }
+
+    @Test func `A value of an earlier run that is refused before there is a service may be sent again`() async throws {
+        let directory = try TemporaryDirectory()
+        let first = try Client(directory: directory)
+        try AttributeService(client: first.client).update(attributes: ["country": "xx"], userID: "ada")
+        first.client.destroy()
+        let second = try Client(
+            directory: directory,
+            server: StubServer { _ throws(HoldfastError) in
+                .json(#"{"imported":0,"refused":1,"errors":[{"line":1,"detail":"no country"}]}"#)
+            })
+        try await second.client.flush()
+        #expect(second.client.queueMetrics.refused == 1)
+        try AttributeService(client: second.client).update(attributes: ["country": "xx"], userID: "ada")
+        #expect(second.client.waitingEvents == 1)
+        second.client.destroy()
+    }
+
     @Test func `A refused value is reported, and may be sent again`() async throws {
         let test = try Client(
             server: StubServer { call throws(HoldfastError) in

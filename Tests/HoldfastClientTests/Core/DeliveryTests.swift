@@ -36,6 +36,20 @@ import Testing
         #expect(test.client.waitingEvents == 0)
     }
 
+    @Test func `Events of an earlier run are sent at the start, and new ones with the next batch`() async throws {
+        let first = try Client()
+        track(first, 0..<3)
+        first.client.destroy()
+        let second = try Client(directory: first.directory)
+        await second.server.untilCalled("/v1/events")
+        #expect(try goals(second.server.calls("/v1/events")[0]).count == 3)
+        try await second.client.flush()
+        track(second, 3..<4)
+        await second.clock.untilSleeping(for: .seconds(30))
+        #expect(second.server.calls("/v1/events").count == 1)
+        second.client.destroy()
+    }
+
     @Test func `A full group is sent at once`() async throws {
         let test = try Client { $0.batchSize = 3 }
         track(test, 0..<3)

@@ -44,6 +44,28 @@ import Testing
         await reading.value
     }
 
+    @Test func `A stream of remote values ends with the client, and still has the last value`() async throws {
+        enum Key: String, RemoteKey {
+            case title = "checkout.title"
+            var valueType: any RemoteValue.Type { Title.self }
+        }
+        struct Title: StringInitializableRemoteValue {
+            static let `default` = Title(name: "")
+            let name: String
+            init(name: String) { self.name = name }
+        }
+        let test = try Client()
+        try await test.client.initialize(user: HoldfastUser(id: "ada"))
+        let service = RemoteConfigService(keeper: HoldfastRemoteConfigKeeper(client: test.client))
+        let before = service.remoteValues(for: Key.title, as: Title.self)
+        test.client.destroy()
+        for values in [before, service.remoteValues(for: Key.title, as: Title.self)] {
+            var names: [String] = []
+            for await value in values { names.append(value.name) }
+            #expect(names == ["Pay"])
+        }
+    }
+
     @Test func `A client that was destroyed is not kept by listeners that own it`() async throws {
         weak var released: HoldfastClient?
         do {
@@ -72,7 +94,8 @@ import Testing
         try await test.client.flush()
         service = nil
         profiles = nil
-        #expect(!test.clock.sleeping.contains(.seconds(30)))
+        // What was sent of attributes belongs to the client.
+        #expect(test.clock.sleeping.count { $0 == .seconds(30) } == 1)
         #expect(AttributeService(client: test.client).attributes(userID: "ada") == ["age": 40])
         let next = UserProfileService(client: test.client)
         #expect(next.lookup(userID: "ada")?.experimentBucketMap == ["1": "a"])

@@ -111,8 +111,22 @@ import Testing
         let banner = try #require(test.client.evaluationDetails(flagKey: "banner"))
         #expect(banner.reason == .noRule && banner.variationValue == nil && banner.messages == ["why"])
         #expect(test.client.evaluationDetails(flagKey: "nothing") == nil)
-        #expect(VariationReason(source: "none", reason: "targeted", hasVariation: true) == .rollout)
-        #expect(VariationReason(source: "something new", reason: nil, hasVariation: true) == .unknown)
+    }
+
+    /// Reason, source, whether there is a variation. The server's reason tells more than the source; a response of an early
+    /// release has none.
+    @Test(
+        arguments: [
+            ("targeted", "bucketed", true, .rollout), ("default", "bucketed", true, .rollout),
+            ("default", "none", false, .noRule), ("disabled", "none", false, .disabled),
+            ("experiment", "bucketed", true, .bucketed), ("sticky", "stored", true, .stored),
+            ("override", "override", true, .override), ("whitelist", "whitelist", true, .whitelist),
+            ("forced", "forced", true, .forced), ("holdout", "holdout", true, .holdout),
+            ("something new", "bucketed", true, .bucketed), (nil, "stored", true, .stored),
+            (nil, "none", true, .rollout), (nil, "none", false, .noRule), (nil, "something new", true, .unknown),
+        ] as [(String?, String, Bool, VariationReason)])
+    func `The reason is the server's`(reason: String?, source: String, hasVariation: Bool, expected: VariationReason) {
+        #expect(VariationReason(reason, source: source, hasVariation: hasVariation) == expected)
     }
 
     @Test func `Reasons are requested if the app is configured so`() async throws {

@@ -179,6 +179,53 @@ import Testing
         client.destroy()
     }
 
+    @Test func `A flag's reason tells deliveries from experiments`() async throws {
+        try await server.request("PUT", "/v1/attributes/country", #"{"type":"country"}"#)
+        let forGermans = #"{"type":"custom_attribute","name":"country","match":"exact","value":"de"}"#
+        try await server.request(
+            "PUT", "/v1/flags/delivered",
+            #"{"type":"boolean","rules":[{"variation":"on","audience":\#(forGermans)}],"otherwise":"off"}"#)
+        try await server.request("PUT", "/v1/flags/for-all", #"{"type":"boolean","otherwise":"on"}"#)
+        try await server.request("PUT", "/v1/flags/off", #"{"type":"boolean","enabled":false}"#)
+        try await server.request(
+            "PUT", "/v1/flags/tested", #"{"type":"boolean","rules":[{"experiment":{"weights":{"on":1,"off":1}}}]}"#)
+        try await server.request("PUT", "/v1/experiments/checkout", #"{"variations":["control","new"]}"#)
+        try await server.request("PUT", "/v1/experiments/closed", #"{"variations":["control","new"],"traffic":0}"#)
+        let client = try server.client(in: directory)
+        try await client.initialize(user: Self.ada, timeout: .seconds(60))
+        func reasons() -> [String: VariationReason] {
+            Dictionary(uniqueKeysWithValues: client.allEvaluationDetails.map { ($0.flagKey, $0.reason) })
+        }
+        #expect(
+            reasons() == [
+                "delivered": .rollout, "for-all": .rollout, "off": .disabled, "tested": .bucketed,
+                "checkout": .bucketed, "closed": .noRule,
+            ])
+        try await client.fetchEvaluations()
+        #expect(reasons()["tested"] == .stored && reasons()["checkout"] == .stored)
+        #expect(reasons()["delivered"] == .rollout)
+        client.destroy()
+    }
+
+    @Test func `A server with attributes and without flags has no flags, which is no error`() async throws {
+        try await server.request("PUT", "/v1/attributes/age", #"{"type":"number"}"#)
+        let log = Log<String>()
+        let client = try server.client(in: directory) {
+            $0.logger = { level, message, metadata in
+                if level == .warning || level == .error { log.add("\(message) \(metadata)") }
+            }
+        }
+        #expect(try await client.initialize(user: Self.ada, timeout: .seconds(60)) == .server)
+        try AttributeService(client: client).update(attributes: ["age": 40])
+        try await client.flush()
+        #expect(client.allEvaluationDetails.isEmpty && log.all == [])
+        // Flags that are made later arrive like changes.
+        try await server.request("PUT", "/v1/flags/sale", #"{"type":"boolean","otherwise":"on"}"#)
+        try await client.fetchEvaluations()
+        #expect(client.boolVariation(flagKey: "sale", defaultValue: false))
+        client.destroy()
+    }
+
     @Test func `Reasons of a decision reach the app`() async throws {
         try await server.putDatafile(revision: 1)
         let client = try server.client(in: directory) { $0.includesReasons = true }

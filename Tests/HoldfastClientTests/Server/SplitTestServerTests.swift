@@ -80,9 +80,9 @@ private enum UnknownTest: SplitTest {
         #expect(exposures.count == 1)
         #expect(exposures.first?["detail"]?["variation_key"] == "annual_first")
         #expect(exposures.first?["crossed"] == false)
-        // Nothing else was assigned.
-        let profiles = try await again.request("GET", "/v1/profiles")
-        #expect(!profiles.contains("bob"))
+        // The server keeps it, so that other devices have it, too.
+        let other = await service("bob").fetchSplitTest(PaywallTest.self)
+        #expect(other.group == .annualFirst && other.source == .server)
         client.destroy()
     }
 

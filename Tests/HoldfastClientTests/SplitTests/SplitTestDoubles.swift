@@ -30,6 +30,8 @@ enum LaterPaywallTest: SplitTest {
 final class AssigningServer: Sendable {
     enum Response: Sendable {
         case group(String?)
+        /// A group that the user has already, with the source of it.
+        case held(String, source: String)
         case error(HoldfastError)
         case problem(Int)
         /// Never.
@@ -42,14 +44,17 @@ final class AssigningServer: Sendable {
         let state = Shared(response)
         stub = StubServer { call throws(HoldfastError) in
             guard call.path == "/v1/assign" else { return Client.usual(call) }
-            switch state.value {
-            case .group(let key):
+            func assignment(_ key: String?, _ source: String) -> StubServer.Response {
                 let variation =
                     key.map { #""variation_id":"id","variation_key":"\#($0)""# }
                     ?? #""variation_id":null,"variation_key":null"#
                 return .json(
-                    #"{"experiment_id":"70","experiment_key":"paywall",\#(variation),"source":"bucketed","reasons":[]}"#
+                    #"{"experiment_id":"70","experiment_key":"paywall",\#(variation),"source":"\#(source)","reasons":[]}"#
                 )
+            }
+            switch state.value {
+            case .group(let key): return assignment(key, "bucketed")
+            case .held(let key, let source): return assignment(key, source)
             case .error(let error): throw error
             case .problem(let status): return .problem(status, "no")
             case .silence:

@@ -84,6 +84,62 @@ import Testing
         #expect(await self.service().fetchSplitTest(PaywallTest.self).group == .annualFirst)
     }
 
+    @Test(arguments: [
+        // Nobody has seen the drawn group: it yields to the one that the user has, not to one that nobody has yet.
+        (false, AssigningServer.Response.held("control_check", source: "stored"), PaywallTest.Group.controlCheck),
+        (false, .group("control"), .annualFirst),
+        // The user is measured in the drawn group.
+        (true, .held("control_check", source: "stored"), .annualFirst),
+        (true, .held("control_check", source: "override"), .controlCheck),
+    ])
+    func `A drawn group that was seen stays, unless an admin sets another`(
+        wasSeen: Bool, response: AssigningServer.Response, group: PaywallTest.Group
+    ) async {
+        server.assign(.error(.unreachable("no network")))
+        let drawn = await service { _ in 2 }.fetchSplitTest(PaywallTest.self)
+        #expect(drawn.group == .annualFirst && drawn.source == .local)
+        if wasSeen { drawn.hit() }
+        server.assign(response)
+        let handle = await service().fetchSplitTest(PaywallTest.self)
+        #expect(handle.group == group && handle.source == (group == .annualFirst ? .local : .server))
+    }
+
+    @Test func `A drawn group becomes the server's, which has learned it from the exposure`() async {
+        server.assign(.error(.unreachable("no network")))
+        await service { _ in 2 }.fetchSplitTest(PaywallTest.self).hit()
+        server.assign(.held("annual_first", source: "stored"))
+        #expect(await service().fetchSplitTest(PaywallTest.self).source == .server)
+        // From now on the server decides.
+        server.assign(.held("control", source: "stored"))
+        #expect(await service().fetchSplitTest(PaywallTest.self).group == .control)
+        #expect(exposures == ["ann paywall annual_first"])
+    }
+
+    @Test func `What was drawn offline reaches the server before it first evaluates the user`() async throws {
+        server.assign(.error(.unreachable("no network")))
+        await service { _ in 2 }.fetchSplitTest(PaywallTest.self).hit()
+        test.client.destroy()
+        let later = try Client(directory: test.directory, server: server.stub)
+        try await later.client.initialize(user: HoldfastUser(id: "ann"))
+        let paths = server.stub.paths.filter { $0 != "/v1/assign" }
+        #expect(paths == ["/v1/exposures", "/v1/evaluations"])
+        #expect(later.client.waitingEvents == 0)
+        // Other exposures wait for their batch.
+        later.client.reportExposure(experiment: "70", variationID: "id", userID: "ann")
+        try await later.client.fetchEvaluations()
+        #expect(later.client.waitingEvents == 1)
+        later.client.destroy()
+    }
+
+    @Test func `Flags do not depend on exposures that cannot be sent`() async throws {
+        test.client.reportExposure(experiment: "paywall", variationKey: "annual_first", userID: "ann")
+        server.stub.respond { call throws(HoldfastError) in
+            call.path == "/v1/exposures" ? .status(503) : Client.usual(call)
+        }
+        #expect(try await test.client.initialize(user: HoldfastUser(id: "ada")) == .server)
+        #expect(test.client.waitingEvents == 1)
+    }
+
     @Test func `A test that the server does not know is not drawn`() async {
         server.assign(.problem(404))
         let handle = await service().fetchSplitTest(PaywallTest.self)

@@ -42,7 +42,7 @@ final class Program: Sendable {
     }
 
     /// Blocks a thread of its own: those that run the tests are few.
-    private static func waiting<Value: Sendable>(for value: @escaping @Sendable () -> Value) async -> Value {
+    static func waiting<Value: Sendable>(for value: @escaping @Sendable () -> Value) async -> Value {
         await withCheckedContinuation { continuation in
             Thread.detachNewThread { continuation.resume(returning: value()) }
         }

@@ -1,0 +1,133 @@
+import Foundation
+import Synchronization
+
+/// What a client has sent of users' attributes. All of its ``AttributeService`` share it: what one has changed is not what
+/// another one has sent before.
+final class SentAttributes: Sendable {
+    private struct Sent: Codable {
+        /// `nil` if the attribute was deleted.
+        var value: UserAttributeValue?
+        /// Seconds since 1970.
+        var at: Double
+    }
+
+    private struct Entry: Codable {
+        var userID: String
+        var attributes: [String: Sent]
+    }
+
+    private struct State {
+        var users: BoundedCache<Entry>
+        var hasChanged = false
+    }
+
+    private let core: ClientCore
+    private let state: Mutex<State>
+    private let changed = Signal()
+    private let whenStored: @Sendable (_ userID: String) -> Void
+    private let registrations = OwnedTokens()
+
+    private static let cacheName = "attributes.cache"
+    /// Maximum number of remembered attributes per user, beyond which only the last change is remembered.
+    private static let namesOfUser = 1_000
+
+    /// - Parameter whenStored: called when the server has stored attributes of a user.
+    init(core: ClientCore, whenStored: @escaping @Sendable (_ userID: String) -> Void) {
+        self.core = core
+        self.whenStored = whenStored
+        var state = State(users: BoundedCache(capacity: core.configuration.cachedProfiles))
+        for entry in core.cache.read(Self.cacheName, as: [Entry].self) ?? [] {
+            state.users.set(Key(entry.userID), entry)
+        }
+        // Queued events count as sent.
+        for case .attributes(let update) in core.waiting(.attributes) {
+            Self.remember(update, core.clock.now.timeIntervalSince1970, &state)
+        }
+        self.state = Mutex(state)
+        registrations.add(core.notices.observe { [weak self] in self?.settled($0) })
+        registrations.add(core.whenSaving(after: changed) { [weak self] in self?.write() })
+    }
+
+    /// Returns the attributes that a user has, as far as this client has set them.
+    func attributes(of userID: String) -> [String: UserAttributeValue] {
+        state.withLock { $0.users.value(Key(userID))?.attributes ?? [:] }.compactMapValues(\.value)
+    }
+
+    /// Forgets what was sent.
+    func reset() {
+        state.withLock { state in
+            state.users = BoundedCache(capacity: core.configuration.cachedProfiles)
+            state.hasChanged = true
+        }
+        changed.ring()
+    }
+
+    /// Queues what differs from what was sent.
+    func send(_ update: AttributeEvent) {
+        let now = core.clock.now.timeIntervalSince1970
+        let age = core.configuration.attributeRefreshInterval.inSeconds
+        // Inside the lock, so that the queue has the order of the calls.
+        let queued = state.withLock { state -> AttributeEvent? in
+            let sent = state.users.value(Key(update.userID))?.attributes ?? [:]
+            func isKnown(_ name: String, _ value: UserAttributeValue?) -> Bool {
+                guard let sent = sent[name], abs(now - sent.at) < age else { return false }
+                return sent.value == value
+            }
+            var update = update
+            update.attributes = update.attributes.filter { !isKnown($0.key, $0.value) }
+            update.removed = update.removed.filter { !isKnown($0, nil) }
+            guard !(update.attributes.isEmpty && update.removed.isEmpty), core.enqueue(.attributes(update)) else {
+                return nil
+            }
+            Self.remember(update, now, &state)
+            return update
+        }
+        guard let queued else { return }
+        changed.ring()
+        if core.configuration.logger != nil, let json = try? HoldfastServer.encode(queued) {
+            core.log(.trace, "attributes queued", ["update": String(decoding: json, as: UTF8.self)])
+        }
+    }
+
+    private static func remember(_ update: AttributeEvent, _ now: Double, _ state: inout State) {
+        let key = Key(update.userID)
+        var entry = state.users.value(key) ?? Entry(userID: update.userID, attributes: [:])
+        for (name, value) in update.attributes { entry.attributes[name] = Sent(value: value, at: now) }
+        for name in update.removed { entry.attributes[name] = Sent(value: nil, at: now) }
+        if entry.attributes.count > namesOfUser {
+            let names = Set(update.attributes.keys).union(update.removed)
+            entry.attributes = entry.attributes.filter { names.contains($0.key) }
+        }
+        state.users.set(key, entry)
+        state.hasChanged = true
+    }
+
+    /// Forgets values that the server refused or that were dropped, so that the same value is sent again.
+    private func settled(_ notice: DeliveryNotice) {
+        guard case .attributes(let update) = notice.event else { return }
+        switch notice.outcome {
+        case .delivered: return whenStored(update.userID)
+        case .refused: break
+        case .dropped where notice.wasKept: break
+        case .dropped, .postponed: return
+        }
+        state.withLock { state in
+            guard var entry = state.users.value(Key(update.userID)) else { return }
+            for name in Array(update.attributes.keys) + update.removed
+            where entry.attributes[name]?.value == update.attributes[name] {
+                entry.attributes[name] = nil
+            }
+            state.users.set(Key(update.userID), entry)
+            state.hasChanged = true
+        }
+    }
+
+    private func write() {
+        let entries = state.withLock { state -> [Entry]? in
+            guard state.hasChanged, !core.isDestroyed else { return nil }
+            state.hasChanged = false
+            return state.users.all.map(\.value)
+        }
+        if let entries { core.cache.write(Self.cacheName, entries) }
+    }
+}

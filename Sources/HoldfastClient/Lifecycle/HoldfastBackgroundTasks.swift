@@ -1,0 +1,146 @@
+import Foundation
+import Synchronization
+
+#if canImport(BackgroundTasks) && !os(macOS) && !os(watchOS)
+    import BackgroundTasks
+#endif
+
+/// Refreshes flags and sends events while the app is in the background, when the system finds the time for it.
+///
+/// ```swift
+/// @main struct ExampleApp: App {
+///     init() {
+///         HoldfastBackgroundTasks.register()
+///     }
+/// }
+/// ```
+///
+/// It needs the capability "Background Modes" with "Background fetch", and ``identifier`` in the `Info.plist`, under
+/// "Permitted background task scheduler identifiers" (`BGTaskSchedulerPermittedIdentifiers`). The system decides when, at
+/// the soonest after ``HoldfastConfiguration/backgroundPollingInterval``. On macOS, where apps are not suspended, and on
+/// watchOS there is no such scheduler.
+public enum HoldfastBackgroundTasks {
+    /// The identifier of the task, `holdfast.refresh`.
+    public static let identifier = "holdfast.refresh"
+
+    #if canImport(BackgroundTasks) && !os(macOS) && !os(watchOS)
+        private static let refresh = Mutex<BackgroundRefresh?>(nil)
+
+        /// Registers the task with the system. Call it once, before the app has finished launching: in the initializer of a
+        /// SwiftUI app, or in `application(_:didFinishLaunchingWithOptions:)`. The client may be started later.
+        ///
+        /// - Parameter client: returns the client to refresh when the system asks for it; by default the shared one.
+        /// - Returns: whether the system will run the task; `false` if the identifier is not in the `Info.plist`.
+        @discardableResult
+        public static func register(
+            client: @escaping @Sendable () -> HoldfastClient? = { HoldfastClient.sharedIfStarted }
+        ) -> Bool {
+            refresh.withLock { refresh in
+                // The system ends an app that registers a task twice.
+                guard refresh == nil else { return true }
+                let new = BackgroundRefresh(identifier, scheduler: SystemScheduler(), client: client)
+                guard new.register() else { return false }
+                Task { @MainActor in
+                    if let lifecycle = Lifecycle.ofSystem { new.follow(lifecycle.background) }
+                }
+                refresh = new
+                return true
+            }
+        }
+    #endif
+}
+
+/// What a refresh needs of a system's scheduler of background tasks.
+protocol BackgroundScheduler: Sendable {
+    /// - Parameter launch: called on any thread, also after another start of the app.
+    /// - Returns: whether the app may have such a task.
+    func register(_ identifier: String, _ launch: @escaping @Sendable (any LaunchedTask) -> Void) -> Bool
+
+    /// Asks for one launch.
+    func submit(_ identifier: String, noSoonerThan date: Date) throws
+}
+
+/// A background task that the system has launched.
+protocol LaunchedTask: Sendable {
+    /// Calls a function when the time is over.
+    func onExpiration(_ expire: @escaping @Sendable () -> Void)
+
+    func complete(success: Bool)
+}
+
+/// Refreshes a client whenever the system launches the task, which is asked for when the app enters the background, and
+/// again by each launch.
+final class BackgroundRefresh: Sendable {
+    private let identifier: String
+    private let scheduler: any BackgroundScheduler
+    private let client: @Sendable () -> HoldfastClient?
+    private let observers = OwnedTokens()
+
+    init(
+        _ identifier: String, scheduler: any BackgroundScheduler, client: @escaping @Sendable () -> HoldfastClient?
+    ) {
+        self.identifier = identifier
+        self.scheduler = scheduler
+        self.client = client
+    }
+
+    /// - Returns: whether the system will run the task.
+    func register() -> Bool {
+        scheduler.register(identifier) { [self] in run($0) }
+    }
+
+    /// - Parameter background: the notification that the app has entered the background.
+    func follow(_ background: Notification.Name, of center: NotificationCenter = .default) {
+        observers.add(.observing(background, of: center) { [weak self] in self?.submit() })
+    }
+
+    private func submit() {
+        guard let client = client() else { return }
+        let interval = client.configuration.backgroundPollingInterval.inSeconds
+        do {
+            try scheduler.submit(identifier, noSoonerThan: client.core.clock.now.addingTimeInterval(interval))
+        } catch {
+            // A simulator has no background tasks, and a user may turn them off.
+            client.core.log(.notice, "no background task", ["error": error.localizedDescription])
+        }
+    }
+
+    private func run(_ task: any LaunchedTask) {
+        submit()
+        guard let client = client() else { return task.complete(success: false) }
+        let work = Task {
+            let isRefreshed = (try? await client.refreshInBackground()) != nil
+            task.complete(success: isRefreshed)
+        }
+        task.onExpiration { work.cancel() }
+    }
+}
+
+#if canImport(BackgroundTasks) && !os(macOS) && !os(watchOS)
+    private struct SystemScheduler: BackgroundScheduler {
+        func register(_ identifier: String, _ launch: @escaping @Sendable (any LaunchedTask) -> Void) -> Bool {
+            BGTaskScheduler.shared.register(forTaskWithIdentifier: identifier, using: nil) { task in
+                launch(SystemTask(task: task))
+            }
+        }
+
+        func submit(_ identifier: String, noSoonerThan date: Date) throws {
+            let request = BGAppRefreshTaskRequest(identifier: identifier)
+            request.earliestBeginDate = date
+            try BGTaskScheduler.shared.submit(request)
+        }
+    }
+
+    // Safe: the system lets any thread complete a task, and the handler is set once, in the launch.
+    private struct SystemTask: LaunchedTask, @unchecked Sendable {
+        let task: BGTask
+
+        func onExpiration(_ expire: @escaping @Sendable () -> Void) {
+            task.expirationHandler = expire
+        }
+
+        func complete(success: Bool) {
+            task.setTaskCompleted(success: success)
+        }
+    }
+#endif

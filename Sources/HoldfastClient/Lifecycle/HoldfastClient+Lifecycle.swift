@@ -1,0 +1,124 @@
+import Foundation
+
+#if os(watchOS)
+    import WatchKit
+#elseif canImport(UIKit)
+    import UIKit
+#elseif canImport(AppKit)
+    import AppKit
+#endif
+
+/// The notifications with which a system tells the life cycle of an app.
+struct Lifecycle: Sendable {
+    var background: Notification.Name
+    var foreground: Notification.Name
+    /// The app is about to end.
+    var end: Notification.Name?
+
+    /// Those of the system that the app runs on; `nil` if it has none. On macOS an app is in the background while it is
+    /// hidden.
+    @MainActor static var ofSystem: Lifecycle? {
+        #if os(watchOS)
+            Lifecycle(
+                background: WKApplication.didEnterBackgroundNotification,
+                foreground: WKApplication.willEnterForegroundNotification)
+        #elseif canImport(UIKit)
+            Lifecycle(
+                background: UIApplication.didEnterBackgroundNotification,
+                foreground: UIApplication.willEnterForegroundNotification,
+                end: UIApplication.willTerminateNotification)
+        #elseif canImport(AppKit)
+            Lifecycle(
+                background: NSApplication.didHideNotification, foreground: NSApplication.didUnhideNotification,
+                end: NSApplication.willTerminateNotification)
+        #else
+            nil
+        #endif
+    }
+}
+
+extension ListenerToken {
+    // Safe: only given back to the center, which is thread-safe.
+    private struct Observer: @unchecked Sendable {
+        let object: any NSObjectProtocol
+    }
+
+    /// Calls a function with each notification of a name, on the thread that posts it.
+    static func observing(
+        _ name: Notification.Name, of center: NotificationCenter = .default, _ call: @escaping @Sendable () -> Void
+    ) -> ListenerToken {
+        let observer = Observer(object: center.addObserver(forName: name, object: nil, queue: nil) { _ in call() })
+        return ListenerToken { center.removeObserver(observer.object) }
+    }
+}
+
+/// Where the app is: in the foreground or in the background.
+extension HoldfastClient {
+    /// Follows the life cycle for as long as the client exists.
+    func follow(_ lifecycle: Lifecycle, of center: NotificationCenter = .default) {
+        observers.add(.observing(lifecycle.background, of: center) { [weak self] in self?.enterBackground() })
+        observers.add(.observing(lifecycle.foreground, of: center) { [weak self] in self?.enterForeground() })
+        guard let end = lifecycle.end else { return }
+        observers.add(
+            .observing(end, of: center) { [core, flags] in
+                flags.reportCounts()
+                core.save()
+            })
+    }
+
+    /// Follows the life cycle that the system tells of.
+    func followSystem() {
+        #if os(watchOS) || canImport(UIKit) || canImport(AppKit)
+            // Where WatchKit's names are.
+            Task { @MainActor [weak self] in
+                if let lifecycle = Lifecycle.ofSystem { self?.follow(lifecycle) }
+            }
+        #endif
+    }
+
+    /// Polls less often, stops listening for changes, writes caches, and sends queued events, for which it asks the system
+    /// for time. The client calls this itself when the app enters the background; see
+    /// ``HoldfastConfiguration/followsLifecycle``.
+    public func enterBackground() {
+        guard flags.setBackground(true) else { return }
+        core.save()
+        flags.stopListening()
+        flags.reportCounts()
+        let sending = Task { [core] in try? await core.flush() }
+        keepRunning(until: sending)
+    }
+
+    /// Polls at the usual interval, at once if overdue, and listens for changes. The client calls this itself when the app
+    /// enters the foreground.
+    public func enterForeground() {
+        guard flags.setBackground(false) else { return }
+        listen()
+    }
+
+    /// Keeps the system from suspending the app before a task ends, for as long as the system allows.
+    private func keepRunning(until task: Task<Void?, Never>) {
+        #if canImport(UIKit)
+            // The system suspends the app when this function has returned; it calls it again if the time is over before.
+            let isDone = DispatchSemaphore(value: 0)
+            Task {
+                _ = await task.value
+                isDone.signal()
+            }
+            ProcessInfo.processInfo.performExpiringActivity(withReason: "Holdfast sends events") { isExpired in
+                if isExpired { isDone.signal() } else { isDone.wait() }
+            }
+        #endif
+    }
+
+    /// Fetches the flags and sends queued events, for a background task of the operating system; see
+    /// ``HoldfastBackgroundTasks``.
+    ///
+    /// - Parameter timeout: longest time for the flags.
+    /// - Throws: the first error; both are tried.
+    public func refreshInBackground(timeout: Duration = .seconds(25)) async throws(HoldfastError) {
+        var failure: HoldfastError?
+        do throws(HoldfastError) { try await fetchEvaluations(timeout: timeout) } catch { failure = error }
+        do throws(HoldfastError) { try await flush() } catch { failure = failure ?? error }
+        if let failure { throw failure }
+    }
+}
