@@ -38,6 +38,10 @@ final class ChangeListener: ProjectWatch, @unchecked Sendable {
         guard !isCancelled.load(ordering: .acquiring) else { return }
         do throws(PostgreSQLError) {
             let handle = try Connector.open(configuration)
+            guard !configuration.usesPooler else {
+                throw PostgreSQLError(
+                    state: PostgreSQLError.unsupported, message: "a pooler passes no notifications on")
+            }
             try handle.execute("LISTEN \(ProjectStateRow.channel)")
             watch = try watch(handle)
             self.handle = handle

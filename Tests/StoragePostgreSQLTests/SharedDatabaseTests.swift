@@ -2,6 +2,7 @@ import Bucketing
 import Dispatch
 import PostgreSQLTestSupport
 import Storage
+import Synchronization
 import TestSupport
 import Testing
 
@@ -278,6 +279,56 @@ extension PostgreSQLTests {
             await iterator.next()
             watch.cancel()
             #expect(!watch.isActive)
+        }
+
+        @Test("A pooler that nobody configured is noticed, and the store works behind it")
+        func unknownPooler() async throws {
+            let database = try TestDatabase(.pooled)
+            let found = Atomic(0)
+            let stores = try (0..<2).map { _ in
+                try PostgreSQLStore.make(in: database) {
+                    $0.isPooled = false
+                    $0.connectionsPerSession = 4
+                    $0.reportPooler = { found.add(1, ordering: .relaxed) }
+                }
+            }
+            defer { stores.forEach { $0.close() } }
+            #expect(found.load(ordering: .relaxed) == 2)
+            #expect(stores[0].watchProjects {} == nil)
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                for (index, store) in stores.enumerated() {
+                    group.addTask {
+                        for number in 0..<20 {
+                            let user = Identifier("u\(index)n\(number)")
+                            try await store.apply(.replace([Identifier("e\(index)"): "v"]), to: user)
+                        }
+                    }
+                }
+                try await group.waitForAll()
+            }
+            let reader = try stores[0].makeReader()
+            defer { reader.close() }
+            for number in 0..<20 { #expect(try reader.profile(of: Identifier("u1n\(number)"))?.count == 1) }
+        }
+
+        @Test("Without a pooler none is noticed, unless a prepared statement is missing or exists already")
+        func noPooler() async throws {
+            let database = try TestDatabase(.postgreSQL)
+            let found = Atomic(0)
+            let store = try PostgreSQLStore.make(in: database) {
+                $0.connectionsPerSession = 1
+                $0.reportPooler = { found.add(1, ordering: .relaxed) }
+            }
+            defer { store.close() }
+            try await store.apply(.replace(["e": "v"]), to: "user")
+            #expect(found.load(ordering: .relaxed) == 0 && !store.configuration.usesPooler)
+            for state in PoolerDetection.states {
+                #expect(PostgreSQLError(state: state, message: "").remedy == .reconnect)
+            }
+            store.configuration.foundPooler()
+            store.configuration.foundPooler()
+            #expect(found.load(ordering: .relaxed) == 1)
+            try await store.apply(.replace(["e": "w"]), to: "user")
         }
 
         @Test("Behind a pooler nothing is notified")

@@ -169,14 +169,15 @@ final class Connection: @unchecked Sendable {
         let count = Int32(query.parameters.count)
         let statement = query.statement
         let types = query.parameters.map { Oid($0.type) }
-        if !configuration.isPooled, !prepared.contains(statement.name), !isPreparing(statement.name) {
+        let isPooled = configuration.usesPooler
+        if !isPooled, !prepared.contains(statement.name), !isPreparing(statement.name) {
             guard PQsendPrepare(handle.pointer, statement.name, statement.sql, count, types) == 1 else { return false }
             steps.append(.prepare(statement.name))
         }
         steps.append(.query)
         return Self.withValues(query.parameters) { values, lengths in
             let formats = [Int32](repeating: 1, count: Int(count))
-            return configuration.isPooled
+            return isPooled
                 ? PQsendQueryParams(handle.pointer, statement.sql, count, types, values, lengths, formats, 1) == 1
                 : PQsendQueryPrepared(handle.pointer, statement.name, count, values, lengths, formats, 1) == 1
         }
@@ -291,6 +292,7 @@ final class Connection: @unchecked Sendable {
             return
         }
         isRollingBack = false
+        if let error, PoolerDetection.states.contains(error.state) { configuration.foundPooler() }
         let result: Result<[Rows], PostgreSQLError> = error.map { .failure($0) } ?? .success(rows)
         // An error of one node of a distributed database does not mean that this connection failed.
         if case .failure(let error) = result, error.remedy == .reconnect, !error.mayConcernOneNode {

@@ -60,7 +60,7 @@ final class Connector: Sendable {
     func connect() throws(PostgreSQLError) -> Handle {
         let handle = try Self.open(configuration)
         // Behind a pooler statements are planned each time.
-        if !configuration.isPooled { try handle.execute(Self.planning) }
+        if !configuration.usesPooler { try handle.execute(Self.planning) }
         guard PQsetnonblocking(handle.pointer, 1) == 0, PQenterPipelineMode(handle.pointer) == 1 else {
             throw PostgreSQLError(connection: "libpq cannot use its pipeline mode")
         }
@@ -98,7 +98,8 @@ final class Connector: Sendable {
             throw PostgreSQLError(connection: PostgreSQLError.line(String(cString: PQerrorMessage(pointer))))
         }
         cpostgresql_ignore_notices(pointer)
-        guard !configuration.isPooled else { return handle }
+        if !configuration.usesPooler, try !handle.reachesBackend { configuration.foundPooler() }
+        guard !configuration.usesPooler else { return handle }
         // The client's own time-out is shorter. These limits end what it has left running. Behind a pooler they would
         // also apply to other clients.
         let milliseconds = Int(configuration.statementTimeout * 1_000)
@@ -112,6 +113,14 @@ final class Connector: Sendable {
 }
 
 extension Handle {
+    /// Whether the process that serves the connection is the one that the connection was opened to; not so behind a
+    /// pooler.
+    fileprivate var reachesBackend: Bool {
+        get throws(PostgreSQLError) {
+            try execute("SELECT pg_backend_pid()").first?.first == String(PQbackendPID(pointer))
+        }
+    }
+
     /// Executes statements and blocks until done; before the connection is in pipeline mode.
     ///
     /// - Returns: the rows of the last one, in text format.

@@ -81,6 +81,11 @@ enum StoreFactory {
                 let event = failure.map(StoreEvent.writesFail) ?? .writesSucceed
                 event.log(to: logger)
             }
+            options.reportPooler = {
+                logger.notice(
+                    "the database is behind a pooler: statements are not prepared, and changes of other servers are polled for; --database-pooler says so from the start"
+                )
+            }
             return try PostgreSQLStore(options)
         }
 
