@@ -46,10 +46,12 @@ struct Call: Sendable {
         responder.send(Response(status, contentType: MediaType.json, entityTag: entityTag, body: .bytes(json)))
     }
 
-    /// Responds with JSON, or with 304 if the caller's `If-None-Match` matches it. For methods other than `GET`; for
-    /// `GET` the server compares automatically.
-    func respond(json: [UInt8], unlessKnownAs ifNoneMatch: String?) {
-        let tag = EntityTag(of: json)
+    /// Responds with JSON, or with 304 if the caller's `If-None-Match` matches its entity tag. For methods other than
+    /// `GET`; for `GET` the server compares automatically.
+    ///
+    /// - Parameter entityTag: by default that of the whole body.
+    func respond(json: [UInt8], entityTag: EntityTag? = nil, unlessKnownAs ifNoneMatch: String?) {
+        let tag = entityTag ?? EntityTag(of: json)
         if let ifNoneMatch, tag.isListed(in: ifNoneMatch) {
             responder.send(Response(.notModified, entityTag: tag))
         } else {

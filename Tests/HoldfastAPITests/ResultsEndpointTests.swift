@@ -57,6 +57,29 @@ import Testing
         #expect(converted == 2, "\(results.text)")
     }
 
+    @Test func `An event that is missing among those of a datafile is recorded and reported`() throws {
+        let server = try startTestServer()
+        let datafile = #"""
+            {"version":"4","accountId":"1","projectId":"1","revision":"1","sdkKey":"shop","groups":[],"rollouts":[],
+            "experiments":[],"featureFlags":[],"audiences":[],"attributes":[],
+            "events":[{"id":"1","key":"purchase","experimentIds":[]}]}
+            """#
+        #expect(try server.request("PUT", "/v1/datafile", datafile).status == 201)
+        let fields = ["X-Optimizely-SDK-Key: shop", "Content-Type: application/json"]
+        for (key, text) in [
+            ("purchase", #"{"userId":"ann","eventKey":"purchase"}"#),
+            ("purchace", #"{"userId":"ann","eventKey":"purchace","error":"event with key \"purchace\" not found"}"#),
+        ] {
+            let target = "/v1/track?eventKey=\(key)"
+            let response = try server.request("POST", target, #"{"userId":"ann"}"#, fields: fields)
+            #expect(response.status == 200)
+            #expect(response.text == text + "\n")
+        }
+        let events = try server.request("GET", "/v1/profiles/ann/events")["events"].array ?? []
+        #expect(Set(events.compactMap { $0["goal"].string }) == ["purchase", "purchace"])
+        server.stop()
+    }
+
     @Test func `Results come as a table and as a picture too, and what is asked wrongly is told`() throws {
         let server = try startTestServer()
         #expect(try server.request("PUT", "/v1/experiments/e", #"{"variations":["a","b"]}"#).status == 201)

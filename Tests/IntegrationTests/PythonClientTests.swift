@@ -60,6 +60,37 @@ import Testing
         for server in servers { server.stop() }
     }
 
+    /// The manual's class for the JavaScript SDK, called as the SDK calls it.
+    @Test(.enabled(if: Tool.node.isExpected, "node is not installed"))
+    func `The JavaScript adapter of the manual keeps sticky buckets of two app servers`() throws {
+        let adapter = try #require(ExampleSection.all.lazy.compactMap { $0.scripts["sticky-buckets.mjs"] }.first)
+        _ = try directory.write(adapter, to: "sticky-buckets.mjs")
+        let script = try directory.write(
+            #"""
+            import assert from "node:assert/strict";
+            import { HoldfastStickyBuckets } from "./sticky-buckets.mjs";
+
+            const [first, second] = process.argv.slice(2).map((url) => new HoldfastStickyBuckets(url));
+            const doc = (variation) => ({ attributeName: "id", attributeValue: "ann/ä", assignments: { e__0: variation } });
+            const [one, other] = [doc("a"), doc("b")];
+            await first.saveAssignments(one);
+            await second.saveAssignments(other);
+            assert.deepEqual(other, one);
+            // A logged-out user has no id: the SDK sends the attribute with an empty value.
+            assert.deepEqual(await second.getAllAssignments({ id: "", deviceId: "d" }), {});
+            assert.deepEqual(await second.getAllAssignments({ id: "ann/ä", deviceId: "" }), { "id||ann/ä": one });
+            assert.deepEqual(await first.getAssignments("id", "ann/ä"), one);
+            assert.equal(await first.getAssignments("id", "bob"), null);
+            await assert.rejects(first.saveAssignments({ ...one, assignments: [] }), /Holdfast responded 400/);
+            """#, to: "check.mjs")
+        let database = directory.file("holdfast.db")
+        let servers = try (0..<2).map { _ in try ServerProcess(database: database) }
+        let child = try ChildProcess(Tool.node.path(), [script] + servers.map { "http://127.0.0.1:\($0.port)" })
+        let end = child.wait()
+        #expect(end == .exit(0), "\(child.errors.text)")
+        for server in servers { server.stop() }
+    }
+
     @Test(.enabled(if: PythonPackages.areInstalled, PythonPackages.missing))
     func `The SDK decides flags and experiments of the API as the server does`() throws {
         let server = try ServerProcess(database: directory.file("holdfast.db"))

@@ -47,8 +47,9 @@ struct OFREPEvaluation {
         }
     }
 
-    /// Responds with 304 if `If-None-Match` matches. The entity tag covers the whole body: what a user gets can change
-    /// without a new revision of the datafile.
+    /// Responds with 304 if `If-None-Match` matches. The entity tag covers the values and variants of all flags: what a
+    /// user gets can change without a new revision of the datafile, and stays the same when it is found in another way,
+    /// such as stored instead of drawn.
     func evaluateAll(_ request: borrowing Request, _ call: Call) throws {
         let parameters = try request.query(knowing: ["flagConfigEtag", "flagConfigLastModified"])
         let user = try request.withBody { bytes throws(OFREPError) in try OFREPContext.user(bytes) }
@@ -56,8 +57,8 @@ struct OFREPEvaluation {
         let query = DecisionQuery(for: user, .allFlags, options: Self.options(request))
         let known = request.field("if-none-match")
         let respond = { @Sendable [changesPath] (decisions: Decisions) in
-            call.respond(
-                json: Self.encode(decisions, changesPath, for: call.admission.token), unlessKnownAs: known)
+            let (json, tag) = Self.encode(decisions, changesPath, for: call.admission.token)
+            call.respond(json: json, entityTag: tag, unlessKnownAs: known)
         }
         guard let announced = parameters["flagConfigEtag"].flatMap({ Int64($0) }), announced > project.version else {
             return evaluate(query, in: project, call, respond)
@@ -93,8 +94,15 @@ struct OFREPEvaluation {
 
     // MARK: Responses
 
-    private static func encode(_ decisions: Decisions, _ changesPath: String, for token: Token?) -> [UInt8] {
+    private static func encode(
+        _ decisions: Decisions, _ changesPath: String, for token: Token?
+    ) -> (json: [UInt8], tag: EntityTag) {
         let project = decisions.project
+        let ticket = token.map { StreamTicket(for: $0, at: systemWallClock()).text }
+        // A provider that is told that nothing has changed keeps the address of the stream, whose ticket expires.
+        var covered = JSONWriter(capacity: decisions.flags.count * 64)
+        covered.beginArray()
+        covered.value(.string(ticket ?? ""))
         var writer = JSONWriter(capacity: 512 + decisions.flags.count * 256)
         writer.beginObject()
         writer.key("flags")
@@ -103,11 +111,17 @@ struct OFREPEvaluation {
             let evaluation = FlagEvaluation(decision, project.datafile)
             if evaluation.reason == .error {
                 failure(evaluation).append(to: &writer)
+                failure(evaluation).append(to: &covered)
             } else {
                 append(evaluation, to: &writer)
+                covered.beginObject()
+                appendValue(evaluation, to: &covered)
+                covered.member("variant", evaluation.variationKey?.string ?? "")
+                covered.endObject()
             }
         }
         writer.endArray()
+        covered.endArray()
         writer.key("eventStreams")
         writer.beginArray()
         writer.beginObject()
@@ -115,7 +129,7 @@ struct OFREPEvaluation {
         writer.key("endpoint")
         writer.beginObject()
         // Without an origin: the server does not know under which one a proxy publishes it.
-        writer.member("requestUri", changesTarget(changesPath, project, token))
+        writer.member("requestUri", changesTarget(changesPath, project, ticket))
         writer.endObject()
         writer.member("inactivityDelaySec", 120)
         writer.endObject()
@@ -126,15 +140,13 @@ struct OFREPEvaluation {
         writer.member("revision", project.datafile.revision)
         writer.endObject()
         writer.endObject()
-        return writer.finish()
+        return (writer.finish(), EntityTag(of: covered.finish()))
     }
 
-    private static func changesTarget(_ path: String, _ project: Project, _ token: Token?) -> String {
+    private static func changesTarget(_ path: String, _ project: Project, _ ticket: String?) -> String {
         let sdkKey = project.sdkKey.replacing("+", with: "%2B")
         let target = "\(path)?sdk_key=\(sdkKey)&\(OFREPChanges.versionParameter)=\(project.version)"
-        guard let token else { return target }
-        let ticket = StreamTicket(for: token, at: systemWallClock())
-        return "\(target)&\(OFREPChanges.ticketParameter)=\(ticket.text)"
+        return ticket.map { "\(target)&\(OFREPChanges.ticketParameter)=\($0)" } ?? target
     }
 
     private static func failure(_ evaluation: FlagEvaluation) -> OFREPError {
@@ -143,17 +155,22 @@ struct OFREPEvaluation {
             key: evaluation.flagKey.string)
     }
 
-    private static func append(_ evaluation: FlagEvaluation, to writer: inout JSONWriter) {
-        // Without a value a provider returns the default of the code.
-        var value: JSONValue?
-        if evaluation.reason != .disabled, let given = evaluation.value, !given.isNull { value = given }
-        writer.beginObject()
+    /// Writes the key of the flag and its value.
+    ///
+    /// - Returns: whether there is a value; without one a provider returns the default of the code.
+    @discardableResult
+    private static func appendValue(_ evaluation: FlagEvaluation, to writer: inout JSONWriter) -> Bool {
         writer.member("key", evaluation.flagKey.string)
-        if let value {
-            writer.key("value")
-            writer.value(value)
-        }
-        writer.member("reason", reason(evaluation.reason, hasValue: value != nil))
+        guard evaluation.reason != .disabled, let value = evaluation.value, !value.isNull else { return false }
+        writer.key("value")
+        writer.value(value)
+        return true
+    }
+
+    private static func append(_ evaluation: FlagEvaluation, to writer: inout JSONWriter) {
+        writer.beginObject()
+        let hasValue = appendValue(evaluation, to: &writer)
+        writer.member("reason", reason(evaluation.reason, hasValue: hasValue))
         writer.member("variant", evaluation.variationKey?.string ?? "")
         writer.key("metadata")
         writer.beginObject()

@@ -5,8 +5,9 @@ import JSON
 import Storage
 
 /// `POST /v1/track`: records that a user reached a goal, the event's key. Unlike the Agent's, the event need not be
-/// declared in a datafile, because experiments created over HTTP have no declared events. Responds when the event is
-/// durable.
+/// declared in a datafile, because experiments created over HTTP have no declared events. If the datafile declares events
+/// but not this one, the response has the Agent's error all the same, because the key may be misspelt. Responds when the
+/// event is durable.
 struct TrackEndpoint {
     let events: EventQueue
 
@@ -17,9 +18,11 @@ struct TrackEndpoint {
         guard let key = request.query.value("eventKey"), !key.isEmpty else {
             throw AgentError(.badRequest, "missing required path parameter: eventKey")
         }
-        let event = request.project.datafile.event(key: Identifier(key))
+        let datafile = request.project.datafile
+        let event = datafile.event(key: Identifier(key))
+        let notFound = event == nil ? "event with key \(JSONWriter.quoted(key)) not found" : nil
         guard event != nil || EventInput.isName(key, limit: EventInput.goalLimit) else {
-            return receiver(Self.response(userID, key, error: "event with key \(JSONWriter.quoted(key)) not found"))
+            return receiver(Self.response(userID, key, error: notFound))
         }
         let now = systemWallClock()
         let goal = GoalEvent(
@@ -27,7 +30,7 @@ struct TrackEndpoint {
             sdkKey: request.project.sdkKey, payload: Self.payload(event, tags, attributes))
         events.record([.goal(goal)]) { result in
             switch result {
-            case .success: receiver(Self.response(userID, key))
+            case .success: receiver(Self.response(userID, key, error: datafile.events.isEmpty ? nil : notFound))
             case .failure(let error): receiver(AgentError(error).response)
             }
         }

@@ -102,6 +102,8 @@ public enum StickyDocumentInput {
                 throw CoreError(
                     .invalid, "an attribute's value must be a string; got \(member.value.kind)", at: pointer)
             }
+            // What GrowthBook's JavaScript SDK sends for an attribute that the user lacks: no document has such a key.
+            guard !text.isEmpty else { continue }
             keys.append(try key(member.key, text, at: pointer))
         }
         return keys

@@ -13,7 +13,7 @@ struct ExampleSection: Sendable, CustomTestStringConvertible {
     let file: String
     let title: String
     var commands: [Command] = []
-    /// Python blocks that begin with a comment that is the name of a file, by that name.
+    /// Python and JavaScript blocks that begin with a comment that is the name of a file, by that name.
     var scripts: [String: String] = [:]
 
     var testDescription: String { "\(file): \(title)" }
@@ -40,7 +40,11 @@ struct ExampleSection: Sendable, CustomTestStringConvertible {
         for (index, line) in text.components(separatedBy: "\n").enumerated() {
             let last = sections.count - 1
             if line.hasPrefix("```") {
-                if let (language, lines) = block, language == "python", let name = lines.first?.dropFirst(2) {
+                let marks: [Substring: String] = ["python": "# ", "javascript": "// "]
+                if let (language, lines) = block, let mark = marks[language], let name = lines.first,
+                    name.hasPrefix(mark)
+                {
+                    let name = name.dropFirst(mark.count)
                     sections[last].scripts[String(name)] = lines.joined(separator: "\n") + "\n"
                 }
                 block = block == nil ? (line.dropFirst(3), []) : nil

@@ -6,6 +6,7 @@ import ProcessTestSupport
 /// elsewhere its tests are skipped where it is missing.
 struct Tool: Sendable {
     static let nginx = Tool("nginx", of: "nginx-light")
+    static let node = Tool("node", of: "nodejs")
     static let openssl = Tool("openssl", of: "openssl")
     static let promtool = Tool("promtool", of: "prometheus")
     static let redisServer = Tool("redis-server", of: "redis-server")
