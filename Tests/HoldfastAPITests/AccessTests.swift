@@ -80,6 +80,19 @@ import Testing
         #expect(try statuses(#""X-API-Key":"read-secret-0123456789""#) == [400])
     }
 
+    @Test func `Of two secrets of one name the expired one is refused, and the response says why`() throws {
+        let server = try startTestServer(
+            tokens: "read app 0123456789abcdef expires=2020-02-03\nread app fedcba9876543210 expires=9999-12-31\n")
+        let refused = try server.request("GET", "/v1/profiles/ada", token: "0123456789abcdef")
+        #expect(refused.status == 401)
+        #expect(
+            refused["detail"]
+                == "the secret must not have expired; this one of the token 'app' expired at 2020-02-03T00:00:00.000Z")
+        #expect(refused.field("www-authenticate")?.contains("error=\"invalid_token\"") == true)
+        #expect(try server.request("GET", "/v1/profiles/ada", token: "fedcba9876543210").status == 404)
+        server.stop()
+    }
+
     @Test func `A refusal says how to ask and not what the secret is`() throws {
         let unknown = try server.request("GET", "/v1/profiles/ada", token: "not-the-secret-of-anybody")
         #expect(unknown.status == 401)

@@ -1,3 +1,4 @@
+import Storage
 import Testing
 
 @testable import HoldfastAPI
@@ -20,11 +21,26 @@ import Testing
         #expect(tokens[0].hasSecret("0123456789abcdef".utf8))
     }
 
+    @Test func `A name may have two secrets, each with a date from which on it is refused`() throws {
+        let tokens = try Token.parse(
+            "write app 0123456789abcdef expires=2026-12-31\n"
+                + "write app fedcba9876543210 expires=2027-01-02T03:04:05+01:00\n")
+        #expect(tokens.map(\.name) == ["app", "app"])
+        #expect(tokens.map(\.expiresAt?.rfc3339) == ["2026-12-31T00:00:00.000Z", "2027-01-02T02:04:05.000Z"])
+        let expired = try Token.parse("write app 0123456789abcdef expires=2020-01-01")
+        #expect(expired[0].hasExpired)
+        #expect(try !Token.parse("write app 0123456789abcdef expires=9999-12-31")[0].hasExpired)
+    }
+
     @Test(arguments: [
         ("read one", 1), ("read one 0123456789abcdef extra", 1), ("root one 0123456789abcdef", 1),
-        ("# a\nread one short", 2), ("read one 0123456789abcdef\nread one 1123456789abcdef", 2),
+        ("# a\nread one short", 2), ("read one 0123456789abcdef\nadmin one 1123456789abcdef", 2),
+        ("read one 0123456789abcdef\nread one 1123456789abcdef\nread one 2123456789abcdef", 3),
+        ("read one 0123456789abcdef expires=", 1), ("read one 0123456789abcdef expires=2026-02-30", 1),
+        ("read one 0123456789abcdef expires=2026-01-01T00:00:00", 1), ("read one 0123456789abcdef ends=2026-01-01", 1),
+        ("read one 0123456789abcdef expires=2026-01-01 extra", 1),
         ("read one 0123456789abcdef\nadmin two 0123456789abcdef", 2), ("read 0123456789abcdef one", 1),
-        ("read 0123456789abcdef abcdef0123456789\nread 0123456789abcdef bcdef0123456789a", 2),
+        ("read 0123456789abcdef abcdef0123456789\nadmin 0123456789abcdef bcdef0123456789a", 2),
         ("read anonymous 0123456789abcdef", 1),
     ])
     func `A wrong line is named and its secret is not quoted`(text: String, line: Int) throws {

@@ -8,6 +8,7 @@ public final class AccessControl: Sendable {
     /// Incremented by each change, so that event loops take the lock only after one.
     private let generation = Atomic<UInt64>(1)
     private let observers = Mutex<[@Sendable () -> Void]>([])
+    private let failure = Mutex<String?>(nil)
 
     public init(tokens: [Token] = []) {
         current = Mutex(tokens)
@@ -23,8 +24,15 @@ public final class AccessControl: Sendable {
             return current
         }
         generation.add(1, ordering: .releasing)
+        reloadFailure = nil
         for replaced in observers.withLock({ $0 }) { replaced() }
         return former
+    }
+
+    /// Why the active tokens are not those of the file, without details; `nil` once they have been read.
+    public var reloadFailure: String? {
+        get { failure.withLock { $0 } }
+        set { failure.withLock { $0 = newValue } }
     }
 
     /// Calls `replaced` after each replacement of the tokens.
@@ -59,6 +67,7 @@ struct Admission: Sendable {
 
     /// Whether the request would still be admitted.
     var isValid: Bool {
+        if let token, token.hasExpired { return false }
         guard control.currentGeneration != generation, scope != .none else { return true }
         guard let token else { return control.isOpen }
         return control.tokens.contains { $0.hasSecret(of: token) && scope.admits($0) }

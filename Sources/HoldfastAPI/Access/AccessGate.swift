@@ -54,6 +54,11 @@ final class AccessGate {
         var found: Token?
         for token in tokens where token.hasSecret(secret.utf8) { found = token }
         guard let found else { throw AccessRefusal(unauthorized("the token is unknown", error: "invalid_token")) }
+        if let expiry = found.expiresAt, found.hasExpired {
+            let detail =
+                "the secret must not have expired; this one of the token '\(found.name)' expired at \(expiry.rfc3339)"
+            throw AccessRefusal(unauthorized(detail, error: "invalid_token"), token: found)
+        }
         guard scope.admits(found) else {
             let detail = "the scope \(scope) is required; the token '\(found.name)' has the scope \(found.scope)"
             throw AccessRefusal(Problem(.forbidden, detail), token: found)

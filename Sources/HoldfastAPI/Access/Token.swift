@@ -36,15 +36,21 @@ public struct Token: Sendable {
     /// Names the holder in logs, where the secret never appears.
     public let name: String
     private let secret: [UInt8]
+    /// From when on the secret is refused; `nil` if it does not expire.
+    let expiresAt: Timestamp?
 
     /// The minimum length of a secret, in bytes.
     static let minimumSecretLength = 16
 
-    init(scope: Scope, name: String, secret: [UInt8]) {
+    init(scope: Scope, name: String, secret: [UInt8], expiresAt: Timestamp? = nil) {
         self.scope = scope
         self.name = name
         self.secret = secret
+        self.expiresAt = expiresAt
     }
+
+    /// Whether the secret has expired by now.
+    var hasExpired: Bool { expiresAt.map { $0 <= systemWallClock() } ?? false }
 
     /// Compares in constant time for secrets of equal length.
     func hasSecret(_ candidate: some Collection<UInt8>) -> Bool {
@@ -71,9 +77,16 @@ public struct Token: Sendable {
 }
 
 extension Token {
-    /// Returns the names and scopes of tokens, for the audit log.
+    /// Returns the names, scopes and expiries of tokens, for the audit log.
     public static func describe(_ tokens: [Token]) -> JSONValue {
-        .array(tokens.map { ["name": .string($0.name), "scope": .string("\($0.scope)")] })
+        .array(
+            tokens.map { token in
+                var description = JSONObject()
+                description["name"] = .string(token.name)
+                description["scope"] = .string("\(token.scope)")
+                if let expiry = token.expiresAt { description["expires_at"] = .string(expiry.rfc3339) }
+                return .object(description)
+            })
     }
 }
 
@@ -86,7 +99,11 @@ public struct TokenFileError: Error, CustomStringConvertible {
 }
 
 extension Token {
-    /// Parses lines of `scope name secret`; empty lines and lines that begin with `#` are skipped.
+    /// The number of secrets that a name may have at once: the one in use and the one that replaces it.
+    private static let secretLimit = 2
+
+    /// Parses lines of `scope name secret`, with `expires=DATE` behind those that expire; empty lines and lines that begin
+    /// with `#` are skipped.
     ///
     /// - Throws: ``TokenFileError``, which quotes nothing of the line: if name and secret are swapped, the secret must
     ///   not reach a log.
@@ -96,7 +113,10 @@ extension Token {
             let words = line.split(whereSeparator: \.isWhitespace)
             guard let first = words.first, !first.hasPrefix("#") else { continue }
             func wrong(_ reason: String) -> TokenFileError { TokenFileError(line: index + 1, reason: reason) }
-            guard words.count == 3 else { throw wrong("a line must be 'scope name secret', each a single word") }
+            guard words.count == 3 || (words.count == 4 && words[3].hasPrefix(expiryPrefix)) else {
+                throw wrong(
+                    "a line must be 'scope name secret' or 'scope name secret expires=DATE', each a single word")
+            }
             guard let scope = Scope(name: first) else {
                 throw wrong("the scope must be client, read, write, attributes or admin")
             }
@@ -108,14 +128,32 @@ extension Token {
             guard name != Author.anonymousName else {
                 throw wrong("the name must not be '\(name)', which stands for callers without a token")
             }
-            guard !tokens.contains(where: { $0.name.utf8.elementsEqual(name.utf8) }) else {
-                throw wrong("each name must be unique; this one occurs twice")
+            let others = tokens.filter { $0.name.utf8.elementsEqual(name.utf8) }
+            guard others.count < secretLimit else {
+                throw wrong("a name must have at most \(secretLimit) secrets; this one has more")
+            }
+            guard others.allSatisfy({ $0.scope == scope }) else {
+                throw wrong("both secrets of a name must have the same scope; this one has two scopes")
             }
             guard !tokens.contains(where: { $0.hasSecret(secret) }) else {
                 throw wrong("each secret must be unique; this one occurs twice")
             }
-            tokens.append(Token(scope: scope, name: name, secret: secret))
+            var expiry: Timestamp?
+            if words.count == 4 {
+                guard let time = Self.expiry(words[3].dropFirst(expiryPrefix.count)) else {
+                    throw wrong("DATE in expires=DATE must be like 2026-12-31 or 2026-12-31T18:00:00Z")
+                }
+                expiry = time
+            }
+            tokens.append(Token(scope: scope, name: name, secret: secret, expiresAt: expiry))
         }
         return tokens
+    }
+
+    private static let expiryPrefix = "expires="
+
+    /// Parses a time of RFC 3339, or a date, which means its first moment in UTC.
+    private static func expiry(_ text: Substring) -> Timestamp? {
+        Timestamp(rfc3339: text.contains("T") ? String(text) : text + "T00:00:00Z")
     }
 }

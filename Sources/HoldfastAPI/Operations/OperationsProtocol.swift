@@ -32,11 +32,16 @@ struct OperationsEndpoints {
     }
 
     /// `GET /readyz`: the store can be read and written, and the server is not shutting down; otherwise 503 with the
-    /// reason.
+    /// reason. The detail says what somebody should mend although the server is ready.
     func ready(_ request: borrowing Request, _ call: Call) {
-        services.readiness.check { reason in
-            guard let reason else { return call.respond(json: Array(#"{"status":"ready"}"#.utf8)) }
-            call.fail(Self.notReady(reason))
+        services.readiness.check { [services] reason in
+            if let reason { return call.fail(Self.notReady(reason)) }
+            var writer = JSONWriter()
+            writer.beginObject()
+            writer.member("status", "ready")
+            if let failure = services.access.reloadFailure { writer.member("detail", failure) }
+            writer.endObject()
+            call.respond(json: writer.finish())
         }
     }
 
