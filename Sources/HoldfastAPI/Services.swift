@@ -1,4 +1,4 @@
-internal import Dispatch
+public import Dispatch
 public import HTTPServer
 public import HoldfastCore
 public import Logging
@@ -76,6 +76,17 @@ public final class Services: Sendable {
         self.changes = changes
         // A stream whose token was revoked ends.
         access.observe { [weak changes] in changes?.notify(.change) }
+    }
+
+    /// Stores the waiting events and releases everything, once the event loops have ended. Blocks until done.
+    ///
+    /// - Returns: the number of events that were not stored by the deadline.
+    public func close(before deadline: DispatchTime) -> Int {
+        let lost = events.waitUntilStored(before: deadline)
+        projects.close()
+        store.close()
+        refusals.flush()
+        return lost
     }
 
     /// The server whose event loops `GET /metrics` asks for their metrics.

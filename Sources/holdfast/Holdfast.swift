@@ -16,8 +16,8 @@ struct Holdfast: ParsableCommand {
         version: version,
         subcommands: [
             ServeCommand.self, MigrateCommand.self, ExportCommand.self, ImportCommand.self, BackupCommand.self,
-            CopyCommand.self,
-            HealthCommand.self, DatafileCommand.self, ManualCommand.self, DemoCommand.self,
+            RestoreCommand.self, CopyCommand.self, HealthCommand.self, DatafileCommand.self, ManualCommand.self,
+            DemoCommand.self,
         ])
 
     static func main() {

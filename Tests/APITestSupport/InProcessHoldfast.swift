@@ -13,14 +13,17 @@ final class InProcessHoldfast: TestServer {
     private let store: any Store
     private let services: Services
     private let server: InProcessServer
+    /// The write-ahead log, if no other server uses the database.
+    private let log: String?
     /// Removed after the store is closed.
     private let directory: TemporaryDirectory
     private var isStopped = false
 
     init(
         database: String, tokens: String?, maxBodyBytes: Int?, changeHeartbeat: Int?,
-        corsOrigins: String?, keeping directory: TemporaryDirectory
+        corsOrigins: String?, keeping directory: TemporaryDirectory, isAlone: Bool
     ) throws {
+        log = isAlone ? database + "-wal" : nil
         self.directory = directory
         let store = try TestStore.open(database)
         self.store = store
@@ -57,6 +60,7 @@ final class InProcessHoldfast: TestServer {
     func expectCleanStop(at sourceLocation: SourceLocation) {
         let lost = shutDown()
         #expect(lost == 0, "events were not stored", sourceLocation: sourceLocation)
+        expectDatabaseAlone(log, at: sourceLocation)
     }
 
     /// Stops as `holdfast serve` does.
@@ -68,9 +72,7 @@ final class InProcessHoldfast: TestServer {
         isStopped = true
         services.changes.close()
         server.stop()
-        let lost = services.events.waitUntilStored(before: .now() + 10)
-        store.close()
-        return lost
+        return services.close(before: .now() + 10)
     }
 }
 

@@ -7,6 +7,8 @@ public import Testing
 public final class ServerProcess: TestServer, Sendable {
     public let child: ChildProcess
     public let port: UInt16
+    /// The write-ahead log, if no other server uses the database.
+    private let log: String?
     /// Removed after the process has ended.
     private let directory: TemporaryDirectory?
 
@@ -22,10 +24,12 @@ public final class ServerProcess: TestServer, Sendable {
     /// - Parameters:
     ///   - wrapper: the command that runs the server, with its arguments.
     ///   - directory: a directory to keep as long as the server.
+    ///   - isAlone: whether no other server uses the database, so that a clean stop leaves no write-ahead log.
     public init(
         database: String, _ options: [String] = [], environment: [String: String] = [:],
-        through wrapper: [String] = [], keeping directory: TemporaryDirectory? = nil
+        through wrapper: [String] = [], keeping directory: TemporaryDirectory? = nil, isAlone: Bool = false
     ) throws {
+        log = isAlone ? database + "-wal" : nil
         self.directory = directory
         let command =
             wrapper + [Executable.holdfast, "serve", "--listen", "127.0.0.1:0", "--database", database] + options
@@ -66,6 +70,7 @@ public final class ServerProcess: TestServer, Sendable {
 
     public func expectCleanStop(at sourceLocation: SourceLocation) {
         stop(sourceLocation: sourceLocation)
+        expectDatabaseAlone(log, at: sourceLocation)
     }
 
     /// Asks for a clean shutdown and expects exit status 0.

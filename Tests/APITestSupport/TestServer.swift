@@ -52,19 +52,26 @@ public func startTestServer(
     in directory: TemporaryDirectory? = nil, database: String = "holdfast.db", tokens: String? = nil,
     maxBodyBytes: Int? = nil, changeHeartbeat: Int? = nil, corsOrigins: String? = nil
 ) throws -> any TestServer {
+    let isAlone = directory == nil
     let directory = try directory ?? TemporaryDirectory(inMemory: true)
     let path = try TestStore.location(database, in: directory)
     guard ProcessInfo.processInfo.environment["HOLDFAST_TEST_OVER_SOCKETS"] == "1" else {
         return try InProcessHoldfast(
             database: path, tokens: tokens, maxBodyBytes: maxBodyBytes, changeHeartbeat: changeHeartbeat,
-            corsOrigins: corsOrigins, keeping: directory)
+            corsOrigins: corsOrigins, keeping: directory, isAlone: isAlone)
     }
     var options = TestStore.options
     if let tokens { options += ["--tokens-file", try directory.write(tokens, to: database + ".tokens")] }
     if let maxBodyBytes { options += ["--max-body-size", "\(maxBodyBytes)"] }
     if let changeHeartbeat { options += ["--change-heartbeat", "\(changeHeartbeat)ms"] }
     if let corsOrigins { options += ["--cors-origins", corsOrigins] }
-    return try ServerProcess(database: path, options, keeping: directory)
+    return try ServerProcess(database: path, options, keeping: directory, isAlone: isAlone)
+}
+
+/// Expects that after a clean stop the database file alone is complete.
+func expectDatabaseAlone(_ log: String?, at sourceLocation: SourceLocation) {
+    guard let log else { return }
+    #expect(!FileManager.default.fileExists(atPath: log), "data stays in the log", sourceLocation: sourceLocation)
 }
 
 /// A request of a test.

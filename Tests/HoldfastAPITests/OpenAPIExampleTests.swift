@@ -66,6 +66,8 @@ import Testing
             }
         }
         #expect(examples.count > 20)
+        // Whatever was asked for, a clean stop leaves all data in the database file.
+        server.stop()
     }
 
     /// Reads an endless response to its first event.

@@ -41,6 +41,7 @@ import Testing
         #expect(try server.request("GET", "/v1/experiments/checkout").json == before.json)
         #expect(try server.request("PUT", "/v1/experiments/checkout", body).json == preview["experiment"])
         #expect(try self.preview(body)["new_users"]["changed"] == 0.0)
+        server.stop()
     }
 
     @Test func `Users of a variation that is left out change, and get it back with the variation`() throws {

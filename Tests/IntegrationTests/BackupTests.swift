@@ -78,6 +78,69 @@ import Testing
         server.stop()
     }
 
+    @Test func `A backup into a directory has the date in its name, and the newest is restored`() throws {
+        let client = try server.client()
+        #expect(try client.request("POST", "/ups/save", profile("ada", ["1": "1"])).status == 200)
+        let backups = try TemporaryDirectory()
+        try FileManager.default.copyItem(atPath: "/dev/null", toPath: backups.file("holdfast-20200101T000000Z.db"))
+        let backup = try Command("backup", "--database", database, backups.path + "/")
+        #expect(backup.end == .exit(0), "\(backup.errors)")
+        let name = try #require(try FileManager.default.contentsOfDirectory(atPath: backups.path).max())
+        #expect(name.wholeMatch(of: /holdfast-\d{8}T\d{6}Z\.db/) != nil)
+        #expect(backup.output == "copied \(database) to \(backups.path)/\(name)")
+        let refused = try Command("backup", "--database", database, backups.path + "/none/")
+        #expect(refused.end == .exit(1) && refused.errors.contains("the directory must exist"))
+
+        let early = try Command("restore", "--database", database, backups.path)
+        #expect(early.end == .exit(1) && early.errors.contains("stop its servers first"), "\(early.errors)")
+        #expect(try client.request("POST", "/ups/save", profile("bob", ["1": "1"])).status == 200)
+        server.stop()
+        let restored = try Command("restore", "--database", database, backups.path)
+        #expect(restored.end == .exit(0), "\(restored.errors)")
+        #expect(restored.output.hasPrefix("restored \(backups.path)/\(name) to \(database): version "))
+        #expect(restored.output.contains(", 1 profiles, 1 assignments\nthe former database is now \(database).2"))
+        #expect(try Command("export", "--database", database).output == profile("ada", ["1": "1"]))
+        let former = try #require(
+            try FileManager.default.contentsOfDirectory(atPath: directory.path).first { $0.hasPrefix("holdfast.db.") })
+        let kept = try Command("export", "--database", directory.file(former))
+        #expect(
+            kept.output == [profile("ada", ["1": "1"]), profile("bob", ["1": "1"])].joined(separator: "\n"),
+            "\(kept.errors)")
+    }
+
+    @Test func `A server killed between the steps of a restore, or beside a copied backup, does not start`() throws {
+        #expect(try server.request("POST", "/ups/save", profile("ada", ["1": "1"])).status == 200)
+        let copy = directory.file("copy.db")
+        #expect(try Command("backup", "--database", database, copy).end == .exit(0))
+        server.kill()
+        unlink(database)
+        try FileManager.default.copyItem(atPath: copy, toPath: database)
+        let refused = try Command("serve", "--listen", "127.0.0.1:0", "--database", database)
+        #expect(refused.end == .exit(78))
+        #expect(refused.errors.contains("must belong to it"), "\(refused.errors)")
+        #expect(try Command("restore", "--database", database, copy).end == .exit(0))
+        let restored = try ServerProcess(database: database)
+        #expect(try restored.request("GET", "/v1/profiles/ada").status == 200)
+        restored.stop()
+    }
+
+    @Test func `Every command leaves all data in the database file`() throws {
+        server.kill()
+        let lines = try directory.write(profile("ada", ["1": "1"]) + "\n", to: "lines")
+        let log = database + "-wal"
+        for arguments in [
+            ["migrate"], ["import", lines], ["import", "--dry-run", lines], ["export"], ["backup", "copy.db"],
+            ["serve", "--datafile", lines, "--listen", "127.0.0.1:0"],
+        ] {
+            // What a crash leaves.
+            try DatabaseConnection(database).execute("PRAGMA journal_mode = WAL")
+            let arguments = arguments.map { $0 == "copy.db" ? directory.file($0) : $0 } + ["--database", database]
+            let child = try ChildProcess(Executable.holdfast, arguments)
+            #expect(child.wait() == (arguments[0] == "serve" ? .exit(78) : .exit(0)), "\(child.errors.text)")
+            #expect(!FileManager.default.fileExists(atPath: log), "\(arguments)")
+        }
+    }
+
     /// What each writer does again and again: a new user, a user that all change, and an override with its audit entry.
     private static func write(_ number: Int, as writer: Int, _ client: HTTPClient) throws {
         let user = "w\(writer)n\(number)"

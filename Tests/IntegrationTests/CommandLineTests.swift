@@ -52,6 +52,16 @@ import Testing
         #expect(child.errors.all.allSatisfy { line in known.contains { line.hasPrefix($0) } }, "\(child.errors.text)")
     }
 
+    @Test func `A busy address names the option that shares it`() throws {
+        let server = try ServerProcess(database: database)
+        let address = "127.0.0.1:\(server.port)"
+        let refused = try Command("serve", "--listen", address, "--database", database)
+        #expect(refused.end == .exit(1))
+        #expect(refused.errors.contains("cannot serve at \(address)"), "\(refused.errors)")
+        #expect(refused.errors.contains("--reuse-port"), "\(refused.errors)")
+        server.stop()
+    }
+
     @Test func `A setting is taken from the environment, and from the option before it`() throws {
         let environment = [
             "HOLDFAST_DATABASE": database, "HOLDFAST_LISTEN": "127.0.0.1:0", "HOLDFAST_MAX_BODY_SIZE": "1KiB",

@@ -45,6 +45,18 @@ import Testing
         server.child.send(SIGHUP)
         #expect(server.child.errors.first { $0.contains("the former tokens stay active") } != nil)
         #expect(try status("GET /metrics", "another-secret-0123456789") == 200)
+        let ready = try server.request("GET", "/readyz")
+        #expect(ready.status == 200)
+        #expect(ready["detail"] == "the token file was not read; the former tokens stay active")
+
+        _ = try directory.write(
+            "read other another-secret-0123456789 expires=2020-01-01\nread other third-secret-0123456789\n",
+            to: "tokens")
+        server.child.send(SIGHUP)
+        while try server.request("GET", "/readyz")["detail"].string != nil {}
+        #expect(try status("GET /metrics", "third-secret-0123456789") == 200)
+        #expect(try status("GET /metrics", "another-secret-0123456789") == 401)
+        #expect(server.child.errors.first { $0.contains("this one of the token 'other' expired at 2020-01-01") } != nil)
         #expect(!server.child.errors.text.contains("secret-"))
     }
 

@@ -72,6 +72,14 @@ public final class ProjectCatalog: Sendable {
         notification.withLock { $0 }?.cancel()
     }
 
+    /// Ends the work in the background and releases its resources, such as connections, before the store is closed. Blocks
+    /// until done. Decisions continue with the projects in memory.
+    public func close() {
+        notification.withLock { $0 }?.cancel()
+        updates.close()
+        definitions.close()
+    }
+
     private var isNotified: Bool {
         !hasFailed.load(ordering: .relaxed) && notification.withLock { $0 }?.isActive == true
     }

@@ -6,6 +6,8 @@ import Glibc
 final class Connection {
     enum Access {
         case read
+        /// Reads the database file as it is without its write-ahead log, and takes no locks.
+        case readWithoutLog
         case write
         /// Writes, and appends to the write-ahead log in large blocks; requires `synchronous = FULL`.
         case commit
@@ -31,6 +33,7 @@ final class Connection {
         let mode =
             switch access {
             case .read: SQLITE_OPEN_READONLY
+            case .readWithoutLog: SQLITE_OPEN_READONLY | SQLITE_OPEN_URI
             case .write, .commit: SQLITE_OPEN_READWRITE
             case .create: SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE
             }
@@ -38,7 +41,8 @@ final class Connection {
         var handle: OpaquePointer?
         // NOMUTEX: no two threads use one connection at the same time.
         // SQLite treats names such as ":memory:" specially; a path with a directory is always a file.
-        let file = path.hasPrefix("/") ? path : "./" + path
+        var file = path.hasPrefix("/") ? path : "./" + path
+        if access == .readWithoutLog { file = Self.immutableURI(file) }
         let code = sqlite3_open_v2(
             file, &handle, mode | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE,
             access == .commit ? csqlite_log_vfs() : nil)
@@ -51,7 +55,7 @@ final class Connection {
         busyHandler = BusyHandler(seconds: lockTimeout)
         busyHandler.install(on: handle)
         // SQLite silently opens a write-protected file for reading; the error would appear only at the first write.
-        if access != .read, sqlite3_db_readonly(handle, "main") == 1 {
+        if mode & SQLITE_OPEN_READWRITE != 0, sqlite3_db_readonly(handle, "main") == 1 {
             throw SQLiteError(code: SQLITE_READONLY, message: "this process may not write the file")
         }
     }
@@ -59,6 +63,15 @@ final class Connection {
     deinit {
         statements.removeAll()
         sqlite3_close_v2(handle)
+    }
+
+    private static func immutableURI(_ path: String) -> String {
+        let escaped = path.utf8.map { byte in
+            let scalar = Unicode.Scalar(byte)
+            if scalar.isASCII, !"%?# ".unicodeScalars.contains(scalar) { return String(scalar) }
+            return "%" + (byte < 16 ? "0" : "") + String(byte, radix: 16)
+        }
+        return "file:\(escaped.joined())?immutable=1"
     }
 
     /// Runs statements that return no rows.

@@ -43,10 +43,10 @@ struct DatabaseFile: Sendable {
         }
     }
 
-    /// Refuses a file that is not a Holdfast database, by its first bytes alone, without side effects. A missing or empty
-    /// file is accepted.
+    /// Refuses a file that is not a Holdfast database, by its first bytes, and one beside the write-ahead log of another,
+    /// without side effects. A missing or empty file is accepted.
     func recognise() throws(DatabaseError) {
-        guard sizes.database > 0 else { return }
+        guard sizes.database > 0 else { return try LeftLog.expectOwn(database: path) }
         guard let header = try naming({ try DatabaseHeader(path: path) }) else {
             throw DatabaseError(path, "it must be a SQLite database", isPermanent: true)
         }
@@ -55,6 +55,7 @@ struct DatabaseFile: Sendable {
                 path, "it must be a Holdfast database; it belongs to another program", isPermanent: true)
         }
         try checkVersion(header.version)
+        try LeftLog.expectOwn(database: path)
     }
 
     /// Creates the file readable by its owner only; SQLite gives the files beside it the same mode. A failure here recurs
@@ -241,6 +242,9 @@ struct DatabaseHeader {
     let applicationID: Int64
     /// `PRAGMA user_version`
     let version: Int64
+    let pageSize: UInt32
+    /// Whether the file is in the mode in which SQLite writes a log.
+    let usesLog: Bool
 
     private static let length = 100
     private static let magic = Array("SQLite format 3\0".utf8)
@@ -252,6 +256,10 @@ struct DatabaseHeader {
         func number(at offset: Int) -> Int64 {
             Int64(Int32(bitPattern: bytes[offset..<offset + 4].reduce(0) { $0 << 8 | UInt32($1) }))
         }
+        // 65,536 does not fit into two bytes and is written as 1.
+        let size = UInt32(bytes[16]) << 8 | UInt32(bytes[17])
+        pageSize = size == 1 ? 65_536 : size
+        usesLog = bytes[18] == 2
         version = number(at: 60)
         applicationID = number(at: 68)
     }

@@ -62,7 +62,7 @@ public enum DatabaseMaintenance {
     }
 
     /// Creates an empty file for the copy, readable by its owner only, and locks it while it is open.
-    private static func claim(_ partial: String) throws(DatabaseError) -> Int32 {
+    static func claim(_ partial: String) throws(DatabaseError) -> Int32 {
         let descriptor = open(partial, O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
         guard descriptor >= 0 else { throw DatabaseError(partial, String(cString: strerror(errno))) }
         guard flock(descriptor, LOCK_EX | LOCK_NB) == 0 else {
@@ -94,7 +94,7 @@ public enum DatabaseMaintenance {
     }
 
     /// Makes the new name durable, too. Not every file system can; the contents are durable already.
-    private static func syncDirectory(of path: String) {
+    static func syncDirectory(of path: String) {
         let directory = path.lastIndex(of: "/").map { String(path[...$0]) } ?? "."
         let descriptor = open(directory, O_RDONLY | O_DIRECTORY)
         guard descriptor >= 0 else { return }

@@ -2,6 +2,7 @@ import ArgumentParser
 import Dispatch
 import FoundationEssentials
 import Glibc
+import Storage
 import StorageSQLite
 
 /// Makes a consistent copy of the database while servers use it.
@@ -11,15 +12,76 @@ struct BackupCommand: ParsableCommand {
 
     @OptionGroup var database: DatabaseOptions
 
-    @Argument(help: "The file of the copy, which must not exist yet.")
+    @Argument(help: "The file of the copy, which must not exist yet; or a directory, for a file with the date.")
     var file: String
 
     func run() throws {
         let path = try database.path(environment: ProcessInfo.processInfo.environment, instead: "pg_dump")
-        let progress = CopyProgress(of: path, to: DatabaseMaintenance.partialName(of: file))
+        let target = try Backups(directory: file)?.newFile ?? file
+        let progress = CopyProgress(of: path, to: DatabaseMaintenance.partialName(of: target))
         defer { progress.finish() }
-        try DatabaseMaintenance.backUp(path: path, to: file)
-        print("copied \(path) to \(file)")
+        try DatabaseMaintenance.backUp(path: path, to: target)
+        print("copied \(path) to \(target)")
+    }
+}
+
+/// Puts a backup in place of the database.
+struct RestoreCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "restore",
+        abstract: "Checks a backup and puts a copy of it in place of the database, which no server may use.",
+        discussion: "The former files stay beside it under dated names.")
+
+    @OptionGroup var database: DatabaseOptions
+
+    @Argument(help: "The backup; or a directory, whose newest one is taken.")
+    var backup: String
+
+    func run() throws {
+        let path = try database.path(environment: ProcessInfo.processInfo.environment, instead: "pg_restore")
+        let source = try Backups(directory: backup)?.newest ?? backup
+        let progress = CopyProgress(of: source, to: DatabaseMaintenance.partialName(of: path))
+        defer { progress.finish() }
+        let restored = try DatabaseMaintenance.restore(source, to: path, date: Backups.date())
+        print(
+            "restored \(source) to \(path): version \(restored.version), \(restored.profiles) profiles, "
+                + "\(restored.assignments) assignments")
+        if let former = restored.former { print("the former database is now \(former)") }
+    }
+}
+
+/// A directory of backups. Their names sort by time.
+private struct Backups {
+    private let directory: String
+
+    /// - Returns: `nil` if the path is not a directory's.
+    /// - Throws: ``Failure`` if it ends like a directory's, and there is none.
+    init?(directory path: String) throws {
+        var trimmed = path[...]
+        while trimmed.count > 1, trimmed.hasSuffix("/") { trimmed.removeLast() }
+        guard FileManager.default.directoryExists(atPath: path) else {
+            guard trimmed == path else { throw Failure("the directory must exist; there is no \(trimmed)") }
+            return nil
+        }
+        directory = trimmed == "/" ? "" : String(trimmed)
+    }
+
+    var newFile: String { "\(directory)/holdfast-\(Self.date()).db" }
+
+    /// - Throws: ``Failure`` if there is none.
+    var newest: String {
+        get throws {
+            let names = try FileManager.default.contentsOfDirectory(atPath: directory.isEmpty ? "/" : directory)
+            guard let name = names.filter({ $0.hasPrefix("holdfast-") && $0.hasSuffix("Z.db") }).max() else {
+                throw Failure("the directory must have backups named holdfast-DATE.db; \(directory) has none")
+            }
+            return "\(directory)/\(name)"
+        }
+    }
+
+    /// The time in UTC for names of files.
+    static func date() -> String {
+        systemWallClock().rfc3339.prefix(19).filter { $0 != "-" && $0 != ":" } + "Z"
     }
 }
 

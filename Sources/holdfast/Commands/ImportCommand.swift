@@ -48,6 +48,7 @@ struct ImportCommand: ParsableCommand {
         defer { store.close() }
         var reader = try format.reader(of: from, store)
         let session = try BackgroundSession(store, label: "import")
+        defer { session.close() }
         let sink: any ImportSink =
             dryRun ? ImportPreview(session, rules, keep: keep) : ImportedProfiles(session, keep: keep)
         var unreadable: String?

@@ -34,6 +34,8 @@ struct ServerRun {
             logger.warning("\(shortage)")
         }
         let store = try openStore()
+        var isStopped = false
+        defer { if !isStopped { store.close() } }
         let audit = try BackgroundSession(store, label: "signals")
         signals.onHangUp { [logger] in
             let reload = { Self.reload(tokens, access, audit, logger) }
@@ -66,6 +68,7 @@ struct ServerRun {
         notifier?.stopping(within: configuration.shutdownDelay + configuration.shutdownTimeout + 60)
         signals.waitForDelay()
         stop(server, services)
+        isStopped = true
     }
 
     /// A misspelt variable must not be ignored silently. The variables of `holdfast health` are known, because a
@@ -92,12 +95,21 @@ struct ServerRun {
             services.observe(server)
             return server
         } catch {
-            services.store.close()
-            let failure = Failure("cannot serve at \(configuration.http.address): \(error)")
+            let code = (error as? SystemError)?.code
+            let hint = code == EADDRINUSE ? "; \(addressHint)" : ""
+            let failure = Failure("cannot serve at \(configuration.http.address): \(error)\(hint)")
             // A port below 1024, for example.
-            if let error = error as? SystemError, error.code == EACCES { throw ConfigurationError(reason: failure) }
+            if code == EACCES { throw ConfigurationError(reason: failure) }
             throw failure
         }
+    }
+
+    /// What helps if another process listens at the address.
+    private var addressHint: String {
+        configuration.http.sharesAddress
+            ? "with --reuse-port the process that listens there must be a Holdfast server of the same user"
+            : "another process listens there: stop it, choose another address with --listen, or share this one with "
+                + "another Holdfast server by --reuse-port"
     }
 
     /// Without tokens every caller is an admin, so only this host may connect.
@@ -143,6 +155,7 @@ struct ServerRun {
             return nil
         } catch {
             let problem = "the token file was not read; the former tokens stay active"
+            access.reloadFailure = problem
             logger.error("\(problem)", metadata: ["error": "\(error)"])
             return problem
         }
@@ -154,12 +167,10 @@ struct ServerRun {
         let deadline = DispatchTime.now() + configuration.shutdownTimeout
         server.stop(within: configuration.shutdownTimeout)
         server.wait()
-        let lost = services.events.waitUntilStored(before: deadline)
+        let lost = services.close(before: deadline)
         if lost > 0 {
             logger.error("events were not stored in time", metadata: ["events": .stringConvertible(lost)])
         }
-        services.store.close()
-        services.refusals.flush()
         logger.notice("stopped")
     }
 }

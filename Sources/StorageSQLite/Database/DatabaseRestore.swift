@@ -1,0 +1,133 @@
+import CSQLite
+import Glibc
+public import Storage
+
+extension DatabaseMaintenance {
+    /// What a restored database holds.
+    public struct Restored: Sendable {
+        public let version: Int
+        public let profiles: Int
+        public let assignments: Int
+        /// Where the former files are now; `nil` if there was no database.
+        public let former: String?
+    }
+
+    /// Puts a checked copy of a backup in place of the database, and keeps the former files beside it.
+    ///
+    /// The copy is complete and durable before it gets the database's name in one step. If the process dies between that
+    /// step and the next, which moves the former write-ahead log away, servers refuse to start, and restoring again helps.
+    ///
+    /// - Parameter date: distinguishes the names of the former files.
+    /// - Throws: ``DatabaseError`` if the backup is damaged or of a newer release, or a process uses the database; nothing
+    ///   has changed then.
+    public static func restore(_ backup: String, to path: String, date: String) throws(DatabaseError) -> Restored {
+        guard access(backup, F_OK) == 0 else { throw DatabaseError(backup, "it must exist") }
+        guard !areSame(backup, path) else {
+            throw DatabaseError(backup, "the backup must be another file than the database that it replaces")
+        }
+        let source = DatabaseFile(path: backup)
+        try source.recognise()
+        guard source.sizes.database > 0 else { throw DatabaseError(backup, "it must not be empty") }
+        let lock = try lockUnused(path)
+        defer { lock.forEach { close($0) } }
+        let partial = partialName(of: path)
+        let descriptor = try claim(partial)
+        defer { close(descriptor) }
+        do throws(DatabaseError) {
+            let (version, profiles, assignments) = try copyChecked(backup, to: partial)
+            let former = try replace(path, by: partial, descriptor, date: date)
+            return Restored(version: version, profiles: profiles, assignments: assignments, former: former)
+        } catch {
+            unlink(partial)
+            throw error
+        }
+    }
+
+    private static func areSame(_ path: String, _ other: String) -> Bool {
+        var (first, second) = (stat(), stat())
+        return stat(path, &first) == 0 && stat(other, &second) == 0 && first.st_dev == second.st_dev
+            && first.st_ino == second.st_ino
+    }
+
+    /// Locks the files of a database, so that no process begins to use it until the descriptors are closed.
+    ///
+    /// SQLite holds a shared lock on both files as long as a connection is open. The locks are tested directly, because
+    /// SQLite cannot open a damaged database, which is a reason to restore a backup.
+    private static func lockUnused(_ path: String) throws(DatabaseError) -> [Int32] {
+        // The lock bytes of os_unix.c: PENDING_BYTE, RESERVED_BYTE and the shared range; UNIX_SHM_BASE and the slots.
+        let files: [(suffix: String, start: off_t, length: off_t)] = [("", 0x4000_0000, 512), ("-shm", 120, 9)]
+        var descriptors: [Int32] = []
+        for file in files {
+            let descriptor = open(path + file.suffix, O_RDWR | O_CLOEXEC)
+            guard descriptor >= 0 else {
+                if errno == ENOENT { continue }
+                defer { descriptors.forEach { close($0) } }
+                throw DatabaseError(path, String(cString: strerror(errno)))
+            }
+            descriptors.append(descriptor)
+            var lock = flock()
+            lock.l_type = Int16(F_WRLCK)
+            lock.l_whence = Int16(SEEK_SET)
+            (lock.l_start, lock.l_len) = (file.start, file.length)
+            guard fcntl(descriptor, F_SETLK, &lock) == 0 else {
+                defer { descriptors.forEach { close($0) } }
+                throw DatabaseError(path, "no process may use it during a restore; one does: stop its servers first")
+            }
+        }
+        return descriptors
+    }
+
+    private static func copyChecked(
+        _ backup: String, to partial: String
+    ) throws(DatabaseError) -> (version: Int, profiles: Int, assignments: Int) {
+        do throws(SQLiteError) {
+            // Read-only, so that a backup on a read-only disk will do.
+            let connection = try Connection(path: backup, access: .read, lockTimeout: 10)
+            var problems: [String] = []
+            try connection.statement("PRAGMA integrity_check(3)").run(row: { problems.append($0.text(0)) })
+            guard problems == ["ok"] else {
+                throw SQLiteError(code: SQLITE_CORRUPT, message: problems.joined(separator: "; "))
+            }
+            try connection.statement("VACUUM INTO ?1").run { $0.bind(partial, at: 1) }
+            return (
+                Int(try connection.integer("PRAGMA user_version")),
+                Int(try connection.integer("SELECT profiles FROM counters")),
+                Int(try connection.integer("SELECT assignments FROM counters"))
+            )
+        } catch {
+            throw DatabaseError(backup, error)
+        }
+    }
+
+    /// - Returns: the new name of the former database; `nil` if there was none.
+    private static func replace(
+        _ path: String, by partial: String, _ descriptor: Int32, date: String
+    ) throws(DatabaseError) -> String? {
+        func check(_ isDone: Bool) throws(DatabaseError) {
+            guard isDone else { throw DatabaseError(path, String(cString: strerror(errno))) }
+        }
+        let former = "\(path).\(date)"
+        guard access(former, F_OK) != 0, access(former + "-wal", F_OK) != 0 else {
+            throw DatabaseError(former, "it must not exist yet: the former database gets this name")
+        }
+        var status = stat()
+        let exists = stat(path, &status) == 0
+        if exists {
+            // The servers' user must be able to open it; only root can, and needs to, change the owner.
+            if geteuid() == 0 { try check(fchown(descriptor, status.st_uid, status.st_gid) == 0) }
+            try check(fchmod(descriptor, status.st_mode & 0o777) == 0)
+        }
+        try check(fsync(descriptor) == 0)
+        // A second name, so that there is a database at its path at all times.
+        if exists { try check(link(path, former) == 0) }
+        guard rename(partial, path) == 0 else {
+            let reason = String(cString: strerror(errno))
+            if exists { unlink(former) }
+            throw DatabaseError(path, reason)
+        }
+        if access(path + "-wal", F_OK) == 0 { try check(rename(path + "-wal", former + "-wal") == 0) }
+        unlink(path + "-shm")
+        syncDirectory(of: path)
+        return exists ? former : nil
+    }
+}
