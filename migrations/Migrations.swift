@@ -13,11 +13,13 @@ public enum Migrations {
         PackageResources._007_periods_and_days_sql,
         PackageResources._008_sticky_documents_sql,
         PackageResources._009_override_layers_sql,
+        PackageResources._010_project_names_sql,
     ]
 
     /// `postgresql/`, in order.
     public static let postgreSQL: [[UInt8]] = [
         PackageResources._001_holdfast_sql,
         PackageResources._002_override_layers_sql,
+        PackageResources._003_project_names_sql,
     ]
 }

@@ -68,6 +68,10 @@ public enum AuditAction: String, Sendable, CaseIterable {
     case segmentDelete = "segment.delete"
     /// The sticky document of a value was deleted; the target is the attribute's name.
     case stickyDelete = "sticky.delete"
+    /// A project was made, named, or made the default; the target is its SDK key.
+    case projectPut = "project.put"
+    /// A project was deleted; the target is its SDK key.
+    case projectDelete = "project.delete"
     /// The access tokens were reloaded; the target is their file.
     case tokensReload = "tokens.reload"
     /// The database was migrated; the target is its new version.

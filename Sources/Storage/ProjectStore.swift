@@ -44,15 +44,22 @@ public struct ForcedVariation: Sendable, Hashable {
 public struct ProjectState: Sendable {
     /// A counter that every change raises, in any process.
     public var changes: Int64
+    /// All projects, in the order of their SDK keys.
+    public var projects: [ProjectRecord]
+    /// The version of the newest datafile of all projects, including deleted ones; 0 if there was none.
+    public var newestDatafile: Int64
     /// The active datafiles that were asked for, in the order of their versions.
     public var datafiles: [StoredDatafile]
     public var forcedVariations: [ForcedVariation]
     public var schema: AttributeSchema
 
     public init(
-        changes: Int64, datafiles: [StoredDatafile], forcedVariations: [ForcedVariation], schema: AttributeSchema
+        changes: Int64, projects: [ProjectRecord], newestDatafile: Int64, datafiles: [StoredDatafile],
+        forcedVariations: [ForcedVariation], schema: AttributeSchema
     ) {
         self.changes = changes
+        self.projects = projects
+        self.newestDatafile = newestDatafile
         self.datafiles = datafiles
         self.forcedVariations = forcedVariations
         self.schema = schema
@@ -110,11 +117,27 @@ public protocol ProjectStore: AnyObject {
     ///   - note: the store adds the versions and revisions before and after.
     ///   - replacing: the version that must be active, 0 for none, so that no concurrent edit is lost; `nil` accepts
     ///     any.
-    ///   - completion: called with the stored datafile, or `nil` if another version was active.
+    ///   - makesProject: whether the datafile may make a project besides others. The first is always made.
+    ///   - completion: called with the stored datafile, or `nil` if another version was active or the project is
+    ///     missing.
     func putDatafile(
-        _ content: [UInt8], sdkKey: String, revision: String, replacing: Int64?, note: AuditNote, by author: Author,
-        _ completion: @escaping Completion<StoredDatafile?>
+        _ content: [UInt8], sdkKey: String, revision: String, replacing: Int64?, makesProject: Bool, note: AuditNote,
+        by author: Author, _ completion: @escaping Completion<StoredDatafile?>
     )
+
+    /// Creates or changes a project by ``ProjectRules`` and records that in the audit log.
+    ///
+    /// - Parameter datafile: the content, of the revision `0`, of a project that is new.
+    func putProject(
+        _ change: ProjectDefinition, datafile: [UInt8], by author: Author,
+        _ completion: @escaping Completion<ProjectDefinitionResult>)
+
+    /// Deletes a project with all its datafiles and forced variations, and records that in the audit log.
+    ///
+    /// - Parameter version: the version of its datafile, which has nothing that would be lost.
+    func removeProject(
+        sdkKey: String, expecting version: Int64, by author: Author,
+        _ completion: @escaping Completion<ProjectRemovalResult>)
 
     /// Forces a variation on a user, or with `nil` removes the forced one, and records that in the audit log.
     ///

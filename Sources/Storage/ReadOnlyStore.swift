@@ -194,8 +194,22 @@ private final class ReadOnlySession: StoreSession {
     }
 
     func putDatafile(
-        _ content: [UInt8], sdkKey: String, revision: String, replacing: Int64?, note: AuditNote, by author: Author,
-        _ completion: @escaping Completion<StoredDatafile?>
+        _ content: [UInt8], sdkKey: String, revision: String, replacing: Int64?, makesProject: Bool, note: AuditNote,
+        by author: Author, _ completion: @escaping Completion<StoredDatafile?>
+    ) {
+        completion(.failure(.readOnly))
+    }
+
+    func putProject(
+        _ change: ProjectDefinition, datafile: [UInt8], by author: Author,
+        _ completion: @escaping Completion<ProjectDefinitionResult>
+    ) {
+        completion(.failure(.readOnly))
+    }
+
+    func removeProject(
+        sdkKey: String, expecting version: Int64, by author: Author,
+        _ completion: @escaping Completion<ProjectRemovalResult>
     ) {
         completion(.failure(.readOnly))
     }

@@ -22,12 +22,15 @@ extension PostgreSQLSession {
     private func readProjects(datafilesAfter version: Int64, _ completion: @escaping Completion<ProjectState?>) {
         read([
             Statement.beginSnapshot(), ProjectStateRow.read(), DatafileRows.active(.integer(version)),
-            ForcedVariationRows.all(), AttributeSchemaRows.all(), SegmentRows.all(), Statement.commit(),
+            ForcedVariationRows.all(), AttributeSchemaRows.all(), SegmentRows.all(), ProjectRows.all(),
+            Statement.commit(),
         ]) { result in
             completion(
                 result.map { rows in
-                    ProjectState(
-                        changes: ProjectStateRow(rows[1], 0).changes,
+                    let state = ProjectStateRow(rows[1], 0)
+                    return ProjectState(
+                        changes: state.changes, projects: ProjectRows.decode(rows[6]),
+                        newestDatafile: state.newestDatafile,
                         datafiles: rows[2].indices.map { DatafileRows.decode(rows[2], $0) },
                         forcedVariations: rows[3].indices.map { ForcedVariationRows.decode(rows[3], $0) },
                         schema: AttributeSchema(
@@ -77,27 +80,79 @@ extension PostgreSQLSession {
     }
 
     func putDatafile(
-        _ content: [UInt8], sdkKey: String, revision: String, replacing: Int64?, note: AuditNote, by author: Author,
-        _ completion: @escaping Completion<StoredDatafile?>
+        _ content: [UInt8], sdkKey: String, revision: String, replacing: Int64?, makesProject: Bool, note: AuditNote,
+        by author: Author, _ completion: @escaping Completion<StoredDatafile?>
     ) {
         let now = store.settings.clock()
         let history = max(1, store.settings.datafileHistory)
         let active = DatafileRows.history(.text(sdkKey), .integer(1))
-        change(changesDatafiles: true, [active], StoredDatafile?.none, completion) { state, rows, result in
+        change(changesDatafiles: true, [active, ProjectRows.all()], StoredDatafile?.none, completion) {
+            state, rows, result in
             let former = rows[0].count > 0 ? DatafileRows.decode(rows[0], 0) : nil
             result = nil
             if let replacing, former?.version ?? 0 != replacing { return nil }
+            let projects = ProjectRows.decode(rows[1])
+            var made: [Query] = []
+            switch ProjectRules.activate(sdkKey, makesProject: makesProject, among: projects, at: now) {
+            case .known: break
+            case .new(let record): made = ProjectRows.put(record)
+            case .refused: return nil
+            }
             let stored = StoredDatafile(
                 version: state.newestDatafile + 1, sdkKey: sdkKey, revision: revision, content: content, storedAt: now,
                 author: author.name)
             result = stored
             // The next start compares `--datafile` with the last datafile from this option.
-            let queries = [
-                DatafileRows.insert(stored),
-                DatafileRows.prune(.text(sdkKey), .integer(history), .text(Author.processUser.name)),
-                ProjectStateRow.newestDatafile(.integer(stored.version)),
-            ]
+            let queries =
+                made + [
+                    DatafileRows.insert(stored),
+                    DatafileRows.prune(.text(sdkKey), .integer(history), .text(Author.processUser.name)),
+                    ProjectStateRow.newestDatafile(.integer(stored.version)),
+                ]
             return (queries, AuditEntry(note.activating(stored, replacing: former), by: author, at: now))
+        }
+    }
+
+    func putProject(
+        _ change: ProjectDefinition, datafile: [UInt8], by author: Author,
+        _ completion: @escaping Completion<ProjectDefinitionResult>
+    ) {
+        let now = store.settings.clock()
+        let initial = ProjectRules.apply(change, among: [], at: now)
+        self.change(changesDatafiles: true, [ProjectRows.all()], initial, completion) { state, rows, result in
+            let projects = ProjectRows.decode(rows[0])
+            result = ProjectRules.apply(change, among: projects, at: now)
+            let former = projects.first { $0.sdkKey == change.sdkKey }
+            guard let note = AuditNote(result, replacing: former) else { return nil }
+            var queries = ProjectRows.put(result.record)
+            if case .created = result {
+                let stored = StoredDatafile(
+                    version: state.newestDatafile + 1, sdkKey: change.sdkKey, revision: "0", content: datafile,
+                    storedAt: now, author: author.name)
+                queries += [DatafileRows.insert(stored), ProjectStateRow.newestDatafile(.integer(stored.version))]
+            } else {
+                queries.append(ProjectStateRow.changed())
+            }
+            return (queries, AuditEntry(note, by: author, at: now))
+        }
+    }
+
+    func removeProject(
+        sdkKey: String, expecting version: Int64, by author: Author,
+        _ completion: @escaping Completion<ProjectRemovalResult>
+    ) {
+        let now = store.settings.clock()
+        let active = DatafileRows.history(.text(sdkKey), .integer(1))
+        change(changesDatafiles: true, [ProjectRows.all(), active], ProjectRemovalResult.absent, completion) {
+            _, rows, result in
+            let projects = ProjectRows.decode(rows[0])
+            let active = rows[1].count > 0 ? DatafileRows.decode(rows[1], 0).version : 0
+            result = ProjectRules.remove(sdkKey, expecting: version, active: active, among: projects)
+            guard result == .removed, let former = projects.first(where: { $0.sdkKey == sdkKey }) else { return nil }
+            return (
+                ProjectRows.delete(sdkKey: sdkKey) + [ProjectStateRow.changed()],
+                AuditEntry(AuditNote(removing: former), by: author, at: now)
+            )
         }
     }
 

@@ -17,6 +17,8 @@ extension SQLiteSession {
                 defer { try? connection.statement("COMMIT").run() }
                 return ProjectState(
                     changes: try connection.integer(changeCount),
+                    projects: try ProjectRows.all(on: connection),
+                    newestDatafile: try DatafileRows.newestVersion(on: connection),
                     datafiles: try DatafileRows.active(after: version, on: connection),
                     forcedVariations: try ForcedVariationRows.all(on: connection),
                     schema: AttributeSchema(
@@ -65,8 +67,8 @@ extension SQLiteSession {
     }
 
     func putDatafile(
-        _ content: [UInt8], sdkKey: String, revision: String, replacing: Int64?, note: AuditNote, by author: Author,
-        _ completion: @escaping Completion<StoredDatafile?>
+        _ content: [UInt8], sdkKey: String, revision: String, replacing: Int64?, makesProject: Bool, note: AuditNote,
+        by author: Author, _ completion: @escaping Completion<StoredDatafile?>
     ) {
         let now = store.settings.clock()
         let history = store.settings.datafileHistory
@@ -74,6 +76,12 @@ extension SQLiteSession {
             { transaction -> StoredDatafile? in
                 let former = try DatafileRows.active(sdkKey: sdkKey, on: transaction.connection)
                 if let replacing, former?.version ?? 0 != replacing { return nil }
+                let projects = try ProjectRows.all(on: transaction.connection)
+                switch ProjectRules.activate(sdkKey, makesProject: makesProject, among: projects, at: now) {
+                case .known: break
+                case .new(let record): try ProjectRows.put(record, in: transaction)
+                case .refused: return nil
+                }
                 let datafile = StoredDatafile(
                     version: 0, sdkKey: sdkKey, revision: revision, content: content, storedAt: now, author: author.name
                 )
@@ -83,6 +91,50 @@ extension SQLiteSession {
                     sdkKey: sdkKey, keeping: history, andLastOf: Author.processUser.name, in: transaction)
                 try transaction.record(note.activating(stored, replacing: former), by: author, at: now)
                 return stored
+            }, completion)
+    }
+
+    func putProject(
+        _ change: ProjectDefinition, datafile: [UInt8], by author: Author,
+        _ completion: @escaping Completion<ProjectDefinitionResult>
+    ) {
+        let now = store.settings.clock()
+        write(
+            { transaction in
+                let projects = try ProjectRows.all(on: transaction.connection)
+                let result = ProjectRules.apply(change, among: projects, at: now)
+                let former = projects.first { $0.sdkKey == change.sdkKey }
+                guard let note = AuditNote(result, replacing: former) else { return result }
+                try ProjectRows.put(result.record, in: transaction)
+                if case .created = result {
+                    let stored = StoredDatafile(
+                        version: 0, sdkKey: change.sdkKey, revision: "0", content: datafile, storedAt: now,
+                        author: author.name)
+                    _ = try DatafileRows.insert(stored, in: transaction)
+                }
+                try transaction.record(note, by: author, at: now)
+                return result
+            }, completion)
+    }
+
+    func removeProject(
+        sdkKey: String, expecting version: Int64, by author: Author,
+        _ completion: @escaping Completion<ProjectRemovalResult>
+    ) {
+        let now = store.settings.clock()
+        write(
+            { transaction in
+                let projects = try ProjectRows.all(on: transaction.connection)
+                let active = try DatafileRows.active(sdkKey: sdkKey, on: transaction.connection)?.version ?? 0
+                let result = ProjectRules.remove(sdkKey, expecting: version, active: active, among: projects)
+                guard result == .removed, let former = projects.first(where: { $0.sdkKey == sdkKey }) else {
+                    return result
+                }
+                try DatafileRows.delete(sdkKey: sdkKey, in: transaction)
+                try ForcedVariationRows.deleteAll(sdkKey: sdkKey, in: transaction)
+                try ProjectRows.delete(sdkKey: sdkKey, in: transaction)
+                try transaction.record(AuditNote(removing: former), by: author, at: now)
+                return result
             }, completion)
     }
 

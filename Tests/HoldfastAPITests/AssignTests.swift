@@ -74,6 +74,7 @@ import Testing
 
     @Test func `The header names the project of whatever names none`() throws {
         for (key, variation) in [("shop", "old"), ("app", "new")] {
+            #expect(try server.request("PUT", "/v1/projects/\(key)").status == 201)
             let created = try server.request(
                 "PUT", "/v1/experiments/checkout", #"{"id":"\#(key)1","variations":["\#(variation)"]}"#,
                 fields: ["X-Optimizely-SDK-Key: \(key)"])

@@ -185,7 +185,7 @@ import Testing
             "chekout", "", 404,
             "no experiment has the key or id 'chekout' in the datafile of version 1; did you mean 'checkout'?"
         ),
-        ("checkout", "?sdk_key=other", 404, "no datafile has the SDK key 'other'"),
+        ("checkout", "?sdk_key=other", 404, "no project has the SDK key 'other'"),
     ])
     func `A wrong question is refused`(experiment: String, query: String, status: Int, detail: String) throws {
         _ = try server.request("PUT", "/v1/experiments/checkout", AssignSamples.definition)

@@ -13,6 +13,7 @@ import Testing
         // What the examples look up.
         for (method, target, body) in [
             ("PUT", "/v1/datafile", Self.datafile),
+            ("PUT", "/v1/projects/app", #"{"name":"App"}"#),
             ("PUT", "/v1/experiments/checkout", #"{"variations":["control","new"]}"#),
             ("PUT", "/v1/flags/banner", #"{"type":"boolean","rules":[{"experiment":{}}]}"#),
             ("POST", "/ups/save", profile("ada", ["11": "1", "22": "2"])),

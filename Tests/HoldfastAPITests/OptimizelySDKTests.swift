@@ -19,7 +19,8 @@ import Testing
 
     @Test func `The datafile is the uploaded one, with an entity tag`() throws {
         let datafile = ChangeSamples.empty(revision: "7", sdkKey: "shop")
-        #expect(try server.request("PUT", "/v1/datafile", datafile).status == 201)
+        #expect(try server.request("PUT", "/v1/projects/shop").status == 201)
+        #expect(try server.request("PUT", "/v1/datafile", datafile).status == 200)
         let response = try server.request("GET", "/datafiles/shop.json")
         #expect(response.status == 200)
         #expect(response.field("content-type") == "application/json")
@@ -205,9 +206,10 @@ import Testing
     @Test func `The project is that of the SDK key, or that of the project id`() throws {
         for key in ["a", "b"] {
             let datafile = AgentSamples.datafile.replacing(#""projectId":"2""#, with: #""projectId":"\#(key)""#)
+            #expect(try server.request("PUT", "/v1/projects/\(key)").status == 201)
             #expect(
                 try server.request("PUT", "/v1/datafile", datafile, fields: ["X-Optimizely-SDK-Key: \(key)"]).status
-                    == 201)
+                    == 200)
         }
         let impression = Self.impression("ann", experiment: #""7""#, variation: #""71""#)
         #expect(try send(impression, "?sdk_key=b").status == 204)

@@ -75,6 +75,9 @@ import Testing
             ('bea', x'02010043023333013908001307076F6E2D63616C6C04746573740101310200', NULL);
         UPDATE counters SET profiles = 2, assignments = 3;
         """,
+        """
+        UPDATE projects SET name = 'The tests';
+        """,
     ]
 
     /// Makes a database as a program that knew only the first steps would have left it.
@@ -116,7 +119,7 @@ import Testing
         let server = try ServerProcess(database: database)
         try expectProfiles(server, of: version)
         if version >= 2 {
-            try expectProjects(server)
+            try expectProjects(server, of: version)
             try expectEvents(server, of: version)
         }
         try expectAudit(server, of: version)
@@ -169,6 +172,26 @@ import Testing
         #expect(beneath["variation_id"] == "1" && beneath["source"] == "saved")
     }
 
+    @Test(arguments: [(["shop", "app"], "shop"), (["shop", "default"], "default")])
+    func `The default project is the one that requests meant before, or else the oldest`(
+        keys: [String], expected: String
+    ) throws {
+        try makeDatabase(version: 1)
+        let old = try DatabaseConnection(database)
+        for step in Migrations.sqlite.prefix(8).dropFirst() { try old.execute(String(decoding: step, as: UTF8.self)) }
+        for key in keys {
+            try old.execute(
+                "INSERT INTO datafiles (sdk_key, revision, content, stored_at, author) VALUES "
+                    + "('\(key)', '4', CAST('\(Self.datafile)' AS BLOB), 2000, 'on-call')")
+        }
+        try old.execute("PRAGMA user_version = 8")
+        let server = try ServerProcess(database: database)
+        let projects = try server.request("GET", "/v1/projects")["projects"].array ?? []
+        #expect(projects.map { $0["sdk_key"].string } == keys.sorted())
+        #expect(projects.filter { $0["default"] == true }.map { $0["sdk_key"].string } == [expected])
+        server.stop()
+    }
+
     private func expectProfiles(_ server: ServerProcess, of version: Int) throws {
         let profile = try server.request("GET", "/v1/profiles/ada?detail=true")["experiment_bucket_map"]
         #expect(profile["11"]["variation_id"] == "1")
@@ -181,7 +204,11 @@ import Testing
         #expect(saved.text == APITestSupport.profile("ada", ["11": "2", "22": "9"]))
     }
 
-    private func expectProjects(_ server: ServerProcess) throws {
+    private func expectProjects(_ server: ServerProcess, of version: Int) throws {
+        let project = try server.request("GET", "/v1/projects")["projects"].array?.first
+        #expect(project?["sdk_key"] == "tests" && project?["default"] == true)
+        #expect(project?["name"] == (version >= 10 ? "The tests" : ""))
+        #expect(project?["created_at"] == "1970-01-01T00:00:01.000Z")
         let history = try server.request("GET", "/v1/datafile/history")
         #expect(history["datafiles"].array?.map { $0["revision"] } == ["4", "3"])
         #expect(history["datafiles"].array?.first?["author"] == "on-call")

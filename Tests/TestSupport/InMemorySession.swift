@@ -221,7 +221,7 @@ final class InMemorySession: StoreSession {
         read(completion) { tables in
             guard tables.projectChanges != changes else { return nil }
             return ProjectState(
-                changes: tables.projectChanges,
+                changes: tables.projectChanges, projects: tables.projects, newestDatafile: tables.newestDatafile,
                 datafiles: tables.datafiles.filter {
                     $0.version > version && tables.activeDatafile($0.sdkKey)?.version == $0.version
                 },
@@ -260,13 +260,34 @@ final class InMemorySession: StoreSession {
     }
 
     func putDatafile(
-        _ content: [UInt8], sdkKey: String, revision: String, replacing: Int64?, note: AuditNote, by author: Author,
-        _ completion: @escaping Completion<StoredDatafile?>
+        _ content: [UInt8], sdkKey: String, revision: String, replacing: Int64?, makesProject: Bool, note: AuditNote,
+        by author: Author, _ completion: @escaping Completion<StoredDatafile?>
     ) {
         let datafile = StoredDatafile(
             version: 0, sdkKey: sdkKey, revision: revision, content: content, storedAt: clock(), author: author.name)
         change(of: nil, completion) { tables throws(StorageError) in
-            tables.put(datafile, replacing: replacing, note: note, by: author)
+            tables.put(datafile, replacing: replacing, makesProject: makesProject, note: note, by: author)
+        }
+    }
+
+    func putProject(
+        _ change: ProjectDefinition, datafile: [UInt8], by author: Author,
+        _ completion: @escaping Completion<ProjectDefinitionResult>
+    ) {
+        let datafile = StoredDatafile(
+            version: 0, sdkKey: change.sdkKey, revision: "0", content: datafile, storedAt: clock(), author: author.name)
+        self.change(of: nil, completion) { tables throws(StorageError) in
+            tables.put(change, datafile: datafile, by: author)
+        }
+    }
+
+    func removeProject(
+        sdkKey: String, expecting version: Int64, by author: Author,
+        _ completion: @escaping Completion<ProjectRemovalResult>
+    ) {
+        let clock = clock
+        change(of: nil, completion) { tables throws(StorageError) in
+            tables.removeProject(sdkKey, expecting: version, by: author, at: clock())
         }
     }
 

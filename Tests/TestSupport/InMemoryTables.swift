@@ -10,11 +10,13 @@ struct InMemoryTables {
     private(set) var exposures: [StoredExposure] = []
     private(set) var goalEvents: [StoredGoalEvent] = []
     private(set) var auditEntries: [AuditEntry] = []
-    private(set) var forcedVariations: [ForcedVariation] = []
-    private(set) var datafiles: [StoredDatafile] = []
+    var forcedVariations: [ForcedVariation] = []
+    var datafiles: [StoredDatafile] = []
+    var projects: [ProjectRecord] = []
+    var newestDatafile: Int64 = 0
     private(set) var definitions: [AttributeDefinition] = []
     private(set) var segments: [Identifier: Segment] = [:]
-    private(set) var projectChanges: Int64 = 0
+    var projectChanges: Int64 = 0
     private(set) var removals: [UserRemoval] = []
     var metrics = StoreMetrics()
     private var totals: [Identifier: [UserRecords.TotalKey: UserGoal]] = [:]
@@ -64,7 +66,7 @@ struct InMemoryTables {
     ) throws(StorageError) -> ProfileChangeResult {
         var anonymous: ProfileRecord?
         if case .assign(_, let version, let anonymousID) = change.operation {
-            guard version == datafiles.last?.version ?? 0 else { throw .staleDatafile }
+            guard version == newestDatafile else { throw .staleDatafile }
             anonymous = anonymousID.flatMap { profiles[$0] }
         }
         if change.concernsProfileOnly {
@@ -199,7 +201,7 @@ struct InMemoryTables {
             }
         case .goalEvent(let senderID): records.hasGoalEvent = events.contains { $0.senderID == senderID }
         case .periods(let experimentID): records.periods = periods[experimentID] ?? []
-        case .newestDatafile: records.newestDatafile = datafiles.last?.version ?? 0
+        case .newestDatafile: records.newestDatafile = newestDatafile
         }
     }
 
@@ -303,27 +305,6 @@ struct InMemoryTables {
         auditEntries.append(entry)
         metrics.auditEntries += 1
         hasWritten = true
-    }
-
-    func activeDatafile(_ sdkKey: String) -> StoredDatafile? {
-        datafiles.last { $0.sdkKey == sdkKey }
-    }
-
-    mutating func put(
-        _ datafile: StoredDatafile, replacing: Int64?, note: AuditNote, by author: Author
-    ) -> StoredDatafile? {
-        let former = activeDatafile(datafile.sdkKey)
-        if let replacing, former?.version ?? 0 != replacing { return nil }
-        var stored = datafile
-        stored.version = (datafiles.last?.version ?? 0) + 1
-        datafiles.append(stored)
-        let history = datafiles.filter { $0.sdkKey == datafile.sdkKey }
-        let lastOfStart = history.last { $0.author == Author.processUser.name }?.version
-        let kept = Set(history.suffix(max(1, datafileHistory)).map(\.version) + [lastOfStart ?? 0])
-        datafiles.removeAll { $0.sdkKey == datafile.sdkKey && !kept.contains($0.version) }
-        projectChanges += 1
-        record(note.activating(stored, replacing: former), by: author, at: datafile.storedAt)
-        return stored
     }
 
     mutating func define(

@@ -231,13 +231,34 @@ extension Store {
     /// Activates a datafile whose content is its revision.
     public func activate(
         _ content: String, sdkKey: String = "key", revision: String? = nil, replacing: Int64? = nil,
-        by author: Author = Author(name: "test")
+        makesProject: Bool = true, by author: Author = Author(name: "test")
     ) async throws -> StoredDatafile? {
         try await perform {
             $0.putDatafile(
                 Array(content.utf8), sdkKey: sdkKey, revision: revision ?? content, replacing: replacing,
-                note: AuditNote(.datafilePut, of: sdkKey), by: author, $1)
+                makesProject: makesProject, note: AuditNote(.datafilePut, of: sdkKey), by: author, $1)
         }
+    }
+
+    @discardableResult
+    public func putProject(
+        _ sdkKey: String, name: String? = nil, becomesDefault: Bool = false
+    ) async throws -> ProjectDefinitionResult {
+        let change = ProjectDefinition(sdkKey: sdkKey, name: name, becomesDefault: becomesDefault)
+        return try await perform {
+            $0.putProject(change, datafile: Array("empty".utf8), by: Author(name: "test"), $1)
+        }
+    }
+
+    public func removeProject(_ sdkKey: String, expecting version: Int64) async throws -> ProjectRemovalResult {
+        try await perform {
+            $0.removeProject(sdkKey: sdkKey, expecting: version, by: Author(name: "test"), $1)
+        }
+    }
+
+    /// The projects, the default one marked by `*`.
+    public func projectNames() throws(StorageError) -> [String] {
+        try projects()?.projects.map { $0.sdkKey + ($0.isDefault ? "*" : "") } ?? []
     }
 
     /// Forces a variation on a user, or with `nil` removes it.

@@ -40,6 +40,77 @@ extension StoreContract {
             #expect(try await assign("b", newest, replacing: "a") == "b")
         },
         history(1), history(3),
+        StoreContract("Only the first project is made by its datafile, unless that is wanted") {
+            context async throws in
+            let store = context.store
+            #expect(try store.projectNames().isEmpty)
+            #expect(try await store.activate("1", sdkKey: "shop", makesProject: false) != nil)
+            #expect(try store.projectNames() == ["shop*"])
+            let changes = try store.projectChanges()
+            #expect(try await store.activate("1", sdkKey: "shpo", replacing: 0, makesProject: false) == nil)
+            #expect(try await store.activate("1", sdkKey: "shpo", makesProject: false) == nil)
+            #expect(try store.projectNames() == ["shop*"])
+            #expect(try store.projectChanges() == changes)
+            #expect(try await store.activate("1", sdkKey: "app", makesProject: true) != nil)
+            #expect(try await store.activate("2", sdkKey: "shop", makesProject: false) != nil)
+            #expect(try store.projectNames() == ["app", "shop*"])
+        },
+        StoreContract("A project is made with an empty datafile, named, and made the default") {
+            context async throws in
+            let store = context.store
+            let start = context.clock.now
+            #expect(
+                try await store.putProject("shop", name: "Shop")
+                    == .created(ProjectRecord(sdkKey: "shop", name: "Shop", createdAt: start, isDefault: true)))
+            #expect(try store.datafiles(after: 0).map(\.revision) == ["0"])
+            #expect(try store.datafiles(after: 0).map(\.content) == [Array("empty".utf8)])
+            context.clock.advance(by: .seconds(1))
+            #expect(
+                try await store.putProject("app")
+                    == .created(ProjectRecord(sdkKey: "app", createdAt: start + 1_000, isDefault: false)))
+            var changes = try store.projectChanges()
+            #expect(
+                try await store.putProject("shop")
+                    == .unchanged(ProjectRecord(sdkKey: "shop", name: "Shop", createdAt: start, isDefault: true)))
+            #expect(try store.projectChanges() == changes)
+            #expect(
+                try await store.putProject("app", becomesDefault: true)
+                    == .changed(ProjectRecord(sdkKey: "app", createdAt: start + 1_000, isDefault: true)))
+            #expect(try store.projectNames() == ["app*", "shop"])
+            #expect(try store.projectChanges() > changes)
+            changes = try store.projectChanges()
+            try await store.putProject("shop", name: "")
+            #expect(try store.projects()?.projects.map(\.name) == ["", ""])
+            #expect(try store.projectChanges() > changes)
+            let actions = try await store.audit { $0.action = .projectPut }.map { "\($0.author.name) \($0.target)" }
+            #expect(actions == ["test shop", "test app", "test app", "test shop"])
+        },
+        StoreContract("A project is deleted with its history, unless it is the default or has changed") {
+            context async throws in
+            let store = context.store
+            try await store.putProject("shop")
+            try await store.putProject("app")
+            let version = try #require(try store.datafileHistory(sdkKey: "app", limit: 1).first?.version)
+            try await store.force("a", sdkKey: "app")
+            #expect(try await store.removeProject("other", expecting: 0) == .absent)
+            #expect(try await store.removeProject("shop", expecting: version - 1) == .isDefault)
+            #expect(try await store.removeProject("app", expecting: version - 1) == .changed)
+            #expect(try await store.removeProject("app", expecting: version) == .removed)
+            #expect(try store.projectNames() == ["shop*"])
+            #expect(try store.datafileHistory(sdkKey: "app", limit: 9).isEmpty)
+            #expect(try store.forcedVariations().isEmpty)
+            #expect(try await store.audit { $0.action = .projectDelete }.map(\.target) == ["app"])
+            // Versions are never given twice, and what was decided with the newest one stays valid.
+            #expect(try store.projects()?.newestDatafile == version)
+            let assignment = ProfileChange.Operation.assign(
+                [ProfileChange.Proposal(experimentID: "e", variationID: "v")], decidedWith: version)
+            #expect(try await store.apply(assignment, to: "user").profile?.variationID(for: "e") == "v")
+            #expect(try await store.activate("1", sdkKey: "app")?.version == version + 1)
+            #expect(try await store.removeProject("shop", expecting: version - 1) == .isDefault)
+            #expect(try await store.removeProject("app", expecting: version + 1) == .removed)
+            #expect(try await store.removeProject("shop", expecting: version - 1) == .removed)
+            #expect(try store.projectNames().isEmpty)
+        },
         StoreContract("The datafile that was active at a time is found while it is kept", datafileHistory: 2) {
             context async throws in
             let (store, start) = (context.store, context.clock.now)

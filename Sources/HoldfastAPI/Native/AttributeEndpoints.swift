@@ -13,8 +13,10 @@ struct AttributeEndpoints {
     /// Attributes that may be defined.
     private static let limit = 500
 
-    func list(_ request: borrowing Request, _ call: Call) {
-        JSONList("attributes", projects.schema.attributes) { $1.value($0.json) }.respond(call)
+    /// All at once by default, as clients that know no pages expect.
+    func list(_ request: borrowing Request, _ call: Call) throws(CoreError) {
+        let page = try ListPage(request, limit: Self.limit)
+        JSONList("attributes", page.select(projects.schema.attributes) { $0.name }) { $0.json }.respond(call)
     }
 
     func get(_ request: borrowing Request, _ call: Call) throws(CoreError) {

@@ -10,9 +10,10 @@ struct DatafileEndpoints {
     let store: any ProjectStore
     let projects: ProjectView
 
-    /// Activates a datafile after checking it as a whole; an unusable one changes nothing. The SDK key is that of the
-    /// header, else the datafile's own, else `default`.
+    /// Activates a datafile after checking it as a whole; an unusable one changes nothing. The project is that of the
+    /// header, else of the datafile's own SDK key, else the default.
     func put(_ request: borrowing Request, _ call: Call) throws(CoreError) {
+        try call.requireUpToDate()
         let content = request.withBody { Array($0) }
         let named = request.sdkKey
         let moves = try request.movePolicy()
@@ -21,8 +22,9 @@ struct DatafileEndpoints {
         services.projects.inBackground { [catalog = services.projects] _ in
             call.attempt {
                 let datafile = try Project.accept(content)
-                let sdkKey = try SDKKey.check(named ?? datafile.sdkKey ?? ProjectView.defaultKey)
-                let former = catalog.snapshot().projects[sdkKey]
+                let snapshot = catalog.snapshot()
+                let sdkKey = try snapshot.sdkKeyToChange(named ?? datafile.sdkKey)
+                let former = snapshot.projects[sdkKey]
                 try preconditions.check(former?.entityTag)
                 @Sendable func store() {
                     Self.put(content, datafile, sdkKey, replacing: former, preconditions, author, catalog, call)
@@ -45,7 +47,7 @@ struct DatafileEndpoints {
         catalog.inBackground { session in
             session.putDatafile(
                 content, sdkKey: sdkKey, revision: datafile.revision,
-                replacing: preconditions.isEmpty ? nil : former?.version ?? 0,
+                replacing: preconditions.isEmpty ? nil : former?.version ?? 0, makesProject: false,
                 note: AuditNote(.datafilePut, of: sdkKey), by: author
             ) { result in
                 switch result {

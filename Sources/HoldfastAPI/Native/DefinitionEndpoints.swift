@@ -8,14 +8,18 @@ import Storage
 protocol DefinedElement: Sendable {
     associatedtype Definition: ElementDefinition
 
-    var key: Identifier { get }
-
-    /// The name in responses and errors, such as `flag`. A list is the member with an `s` appended.
+    /// The name in responses and errors, such as `flag`.
     static var noun: String { get }
+    /// The member of a response that has a list.
+    static var list: StaticString { get }
     static var putAction: AuditAction { get }
     static var deleteAction: AuditAction { get }
 
     static func find(_ key: Identifier, in datafile: Datafile) -> Self?
+    var key: Identifier { get }
+    /// What a search looks through besides the key.
+    var searchedTexts: [String] { get }
+
     /// Returns the elements of a list.
     static func all(in datafile: Datafile) -> [Self]
 
@@ -43,17 +47,17 @@ protocol ElementDefinition: Sendable {
 }
 
 /// `/v1/experiments` and `/v1/flags`. Each change edits the stored datafile and raises its revision, so that all
-/// protocols and servers see the same. `X-Optimizely-SDK-Key` names the project; it may be absent if there is only one.
-/// The first element of all creates the project `default`.
+/// protocols and servers see the same. `X-Optimizely-SDK-Key` names the project, by default the default one. The first
+/// element of all makes its project.
 struct DefinitionEndpoints<Element: DefinedElement> {
     let catalog: ProjectCatalog
     let projects: ProjectView
 
     func list(_ request: borrowing Request, _ call: Call) throws(CoreError) {
+        let page = try ListPage(request)
         let project = try projects.project(named: request.sdkKey)
-        var response = JSONObject()
-        response["\(Element.noun)s"] = .array(Element.all(in: project.datafile).map { Self.describe($0, project) })
-        call.respond(json: JSONValue.object(response).encoded(), entityTag: project.entityTag)
+        let listed = page.select(Element.all(in: project.datafile), key: \.key, texts: \.searchedTexts)
+        JSONList(Element.list, listed) { Self.describe($0, project) }.respond(call, entityTag: project.entityTag)
     }
 
     func get(_ request: borrowing Request, _ call: Call) throws(CoreError) {
@@ -182,6 +186,8 @@ extension Experiment: DefinedElement {
     typealias Definition = ExperimentDefinition
 
     static var noun: String { "experiment" }
+    static var list: StaticString { "experiments" }
+    var searchedTexts: [String] { [] }
     static var putAction: AuditAction { .experimentPut }
     static var deleteAction: AuditAction { .experimentArchive }
 
@@ -201,6 +207,8 @@ extension Flag: DefinedElement {
     typealias Definition = FlagDefinition
 
     static var noun: String { "flag" }
+    static var list: StaticString { "flags" }
+    var searchedTexts: [String] { annotations.tags.map(\.string) + [annotations.object?["description"]?.string ?? ""] }
     static var putAction: AuditAction { .flagPut }
     static var deleteAction: AuditAction { .flagDelete }
 

@@ -27,6 +27,7 @@ struct NativeProtocol: WireProtocol {
         let evaluation = EvaluationEndpoint(decisions: loop.decisions, projects: projects)
         let explain = ExplainEndpoint(decisions: loop.decisions, projects: projects)
         let changes = ChangesEndpoint(feed: services.changes, projects: projects)
+        let project = ProjectEndpoints(catalog: services.projects, projects: projects)
         let datafile = DatafileEndpoints(services: services, store: session, projects: projects)
         let experiment = DefinitionEndpoints<Experiment>(catalog: services.projects, projects: projects)
         let flag = DefinitionEndpoints<Flag>(catalog: services.projects, projects: projects)
@@ -78,7 +79,7 @@ struct NativeProtocol: WireProtocol {
             APIRoute(.delete, "/v1/sticky/{attribute}/{value}", scope: .token(.admin), sticky.delete),
             APIRoute(.post, "/v1/sticky/lookup", scope: .token(.read), sticky.postLookup),
 
-            APIRoute(.get, "/v1/attributes", scope: .token(.read), attribute.list),
+            APIRoute(.get, "/v1/attributes", scope: .token(.read), readsQuery: true, attribute.list),
             APIRoute(.get, "/v1/attributes/{name}", scope: .token(.read), attribute.get),
             APIRoute(.put, "/v1/attributes/{name}", scope: .token(.admin), attribute.put),
             APIRoute(.delete, "/v1/attributes/{name}", scope: .token(.admin), attribute.delete),
@@ -88,7 +89,7 @@ struct NativeProtocol: WireProtocol {
                 .delete, "/v1/profiles/{user_id}/attributes", scope: .token(.client), readsQuery: true,
                 userAttributes.delete),
             APIRoute(.post, "/v1/profiles/attributes", scope: .token(.client), streamed: userAttributes.importLines),
-            APIRoute(.get, "/v1/segments", scope: .token(.read), segment.list),
+            APIRoute(.get, "/v1/segments", scope: .token(.read), readsQuery: true, segment.list),
             APIRoute(.get, "/v1/segments/{name}", scope: .token(.read), readsQuery: true, segment.get),
             APIRoute(.put, "/v1/segments/{name}", scope: .token(.admin), readsQuery: true, segment.put),
             APIRoute(.delete, "/v1/segments/{name}", scope: .token(.admin), segment.delete),
@@ -101,6 +102,10 @@ struct NativeProtocol: WireProtocol {
             APIRoute(.post, "/v1/evaluations", scope: .token(.client), evaluation.post),
             APIRoute(.post, "/v1/evaluations/counts", scope: .token(.client), evaluationCount.post),
             APIRoute(.get, "/v1/changes", scope: .anyToken, readsQuery: true, changes.get),
+            APIRoute(.get, "/v1/projects", scope: .token(.read), readsQuery: true, project.list),
+            APIRoute(.get, "/v1/projects/{sdk_key}", scope: .token(.read), project.get),
+            APIRoute(.put, "/v1/projects/{sdk_key}", scope: .token(.admin), project.put),
+            APIRoute(.delete, "/v1/projects/{sdk_key}", scope: .token(.admin), project.delete),
             APIRoute(
                 .put, "/v1/datafile", scope: .token(.admin), isConditional: true, readsQuery: true, datafile.put),
             APIRoute(
@@ -108,7 +113,7 @@ struct NativeProtocol: WireProtocol {
                 datafile.history),
             APIRoute(
                 .get, "/v1/datafile/history/{version}", scope: .token(.admin), respondsLater: true, datafile.version),
-            APIRoute(.get, "/v1/experiments", scope: .token(.read), experiment.list),
+            APIRoute(.get, "/v1/experiments", scope: .token(.read), readsQuery: true, experiment.list),
             APIRoute(.get, "/v1/experiments/{key}", scope: .token(.read), experiment.get),
             APIRoute(
                 .put, "/v1/experiments/{key}", scope: .token(.admin), isConditional: true, readsQuery: true,
@@ -128,7 +133,7 @@ struct NativeProtocol: WireProtocol {
                 .get, "/v1/experiments/{key}/goals", scope: .token(.read), respondsLater: true, readsQuery: true,
                 results.goals),
 
-            APIRoute(.get, "/v1/flags", scope: .token(.read), flag.list),
+            APIRoute(.get, "/v1/flags", scope: .token(.read), readsQuery: true, flag.list),
             APIRoute(.get, "/v1/flags/{key}", scope: .token(.read), flag.get),
             APIRoute(
                 .put, "/v1/flags/{key}", scope: .token(.admin), isConditional: true, readsQuery: true, flag.put),

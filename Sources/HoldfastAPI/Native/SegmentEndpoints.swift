@@ -16,9 +16,10 @@ struct SegmentEndpoints {
     /// Segments that may be defined.
     private static let limit = 1_000
 
-    func list(_ request: borrowing Request, _ call: Call) {
-        let segments = projects.schema.segments.values.sorted { $0.name < $1.name }
-        JSONList("segments", segments) { $1.value(.object($0.json)) }.respond(call)
+    func list(_ request: borrowing Request, _ call: Call) throws(CoreError) {
+        let page = try ListPage(request, limit: Self.limit)
+        JSONList("segments", page.select(projects.schema.segments.values) { $0.name }) { .object($0.json) }
+            .respond(call)
     }
 
     /// The definition; `?size=true` counts the users, which scans all users who have attributes.

@@ -78,33 +78,35 @@ struct PageSize {
     }
 }
 
-/// The response `{"name":[…]}`. A short list is sent at once. A long one is encoded while it is sent, one piece in each
+/// The response `{"name":[…],"next":…}`. A short list is sent at once. A long one is encoded while it is sent, one piece in each
 /// iteration of the event loop, so that it neither blocks the loop nor fills the memory.
 final class JSONList: ResponseStream {
     private var json = JSONWriter()
     private var rest: Range<Int>
+    private let next: JSONValue
     private let append: (Int, inout JSONWriter) -> Void
 
     /// The minimum length of a piece before the last, in bytes.
     private static let pieceLength = 128 * 1024
 
-    /// - Parameter append: encodes an element.
+    /// - Parameter describe: returns an element as the response has it.
     init<Element>(
-        _ name: StaticString, _ elements: [Element], _ append: @escaping (Element, inout JSONWriter) -> Void
+        _ name: StaticString, _ page: ListPage.Selection<Element>, _ describe: @escaping (Element) -> JSONValue
     ) {
-        rest = elements.indices
-        self.append = { append(elements[$0], &$1) }
+        rest = page.elements.indices
+        next = page.next.map { .string($0) } ?? .null
+        append = { $1.value(describe(page.elements[$0])) }
         json.beginObject()
         json.key(name)
         json.beginArray()
     }
 
-    func respond(_ call: Call) {
+    func respond(_ call: Call, entityTag: EntityTag? = nil) {
         appendPiece()
         if rest.isEmpty {
-            call.respond(json: json.take())
+            call.respond(json: json.take(), entityTag: entityTag)
         } else {
-            call.respond(Response(.ok, contentType: MediaType.json, body: .stream(self)))
+            call.respond(Response(.ok, contentType: MediaType.json, entityTag: entityTag, body: .stream(self)))
         }
     }
 
@@ -124,6 +126,8 @@ final class JSONList: ResponseStream {
         }
         guard rest.isEmpty else { return }
         json.endArray()
+        json.key("next")
+        json.value(next)
         json.endObject()
     }
 }

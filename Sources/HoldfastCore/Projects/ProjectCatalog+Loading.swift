@@ -43,7 +43,7 @@ public struct DatafileSummary: Sendable {
 
 extension ProjectCatalog {
     /// Activates a datafile, unless it is the one that the last start activated and another was activated since: a
-    /// restart undoes no change made over HTTP. Blocks until it is stored and this catalog has it.
+    /// restart undoes no change made over HTTP. Makes the project if there is none of this SDK key. Blocks until it is stored and this catalog has it.
     ///
     /// - Parameter name: the SDK key of the project if the datafile has none.
     /// - Returns: the SDK key.
@@ -69,7 +69,7 @@ extension ProjectCatalog {
             _ = try definitions.wait { session, done in
                 session.putDatafile(
                     content, sdkKey: sdkKey, revision: summary.revision, replacing: nil,
-                    note: AuditNote(.datafilePut, of: sdkKey), by: .processUser, done)
+                    makesProject: true, note: AuditNote(.datafilePut, of: sdkKey), by: .processUser, done)
             }
             try updateAndWait()
         } catch {

@@ -1,5 +1,6 @@
 public import Bucketing
 import Dispatch
+import JSON
 public import Logging
 public import Storage
 internal import Synchronization
@@ -8,11 +9,16 @@ internal import Synchronization
 /// store.
 public final class ProjectCatalog: Sendable {
     public struct Snapshot: Sendable {
+        /// The projects whose datafiles this server can use, by SDK key.
         public var projects: [String: Project] = [:]
+        /// All projects, in the order of their SDK keys.
+        public var records: [ProjectRecord] = []
+        /// The project of requests that name none; `nil` if there is none that this server can use.
+        var defaultProject: Project?
         /// SDK keys whose active datafile cannot be used here.
         var superseded: Set<String> = []
         public var schema = AttributeSchema.empty
-        /// The last datafile that was read from the store.
+        /// The newest datafile of the store, up to which all were read.
         public var version: Int64 = 0
         /// The store's change number when it was read; -1 before the first time.
         public var changes: Int64 = -1
@@ -178,9 +184,12 @@ public final class ProjectCatalog: Sendable {
         var next = snapshot()
         next.changes = state.changes
         next.schema = state.schema
+        next.records = state.projects
+        next.version = state.newestDatafile
+        let keys = Set(state.projects.map(\.sdkKey))
+        next.projects = next.projects.filter { keys.contains($0.key) }
         let forced = Dictionary(grouping: state.forcedVariations, by: \.sdkKey)
         for stored in state.datafiles {
-            next.version = max(next.version, stored.version)
             do throws(CoreError) {
                 next.projects[stored.sdkKey] = try Project(stored)
                 next.superseded.remove(stored.sdkKey)
@@ -198,6 +207,7 @@ public final class ProjectCatalog: Sendable {
                 isSuperseded: next.superseded.contains(project.sdkKey))
         }
         rules.archived.set(Self.archived(in: next.projects.values.map(\.datafile)))
+        next.defaultProject = next.records.first(where: \.isDefault).flatMap { next.projects[$0.sdkKey] }
         current.withLock { [next] in $0 = next }
         generation.add(1, ordering: .releasing)
         for changed in observers.withLock({ $0 }) { changed() }
@@ -211,6 +221,37 @@ public final class ProjectCatalog: Sendable {
             if experiment.isArchived { archived.insert(experiment.id) } else { others.insert(experiment.id) }
         }
         return archived.subtracting(others)
+    }
+
+    /// Makes a project with an empty datafile, or changes it; see ``ProjectRules``.
+    public func putProject(
+        _ change: ProjectDefinition, by author: Author,
+        _ completion: @escaping @Sendable (Result<ProjectDefinitionResult, StorageError>) -> Void
+    ) {
+        let empty = DatafileEditor(projectID: change.sdkKey, sdkKey: change.sdkKey).value.encoded()
+        definitions.run { [self] session in
+            session.putProject(change, datafile: empty, by: author) { result in self.finish(result, completion) }
+        }
+    }
+
+    /// Deletes a project whose datafile has nothing that would be lost.
+    public func removeProject(
+        _ project: Project, by author: Author,
+        _ completion: @escaping @Sendable (Result<ProjectRemovalResult, StorageError>) -> Void
+    ) {
+        definitions.run { [self] session in
+            session.removeProject(sdkKey: project.sdkKey, expecting: project.version, by: author) { result in
+                self.finish(result, completion)
+            }
+        }
+    }
+
+    /// Reports a result once this process uses what has been stored.
+    private func finish<Value: Sendable>(
+        _ result: Result<Value, StorageError>, _ completion: @escaping @Sendable (Result<Value, StorageError>) -> Void
+    ) {
+        guard case .success(let value) = result else { return completion(result) }
+        refresh { completion($0.map { value }) }
     }
 
     public func snapshot() -> Snapshot {
@@ -249,25 +290,28 @@ public final class ProjectView {
         return snapshot.schema
     }
 
-    /// The SDK key of experiments that were made without naming a project.
-    public static let defaultKey = "default"
+    /// All projects, in the order of their SDK keys.
+    public var records: [ProjectRecord] {
+        refresh()
+        return snapshot.records
+    }
 
-    /// Returns the project of the SDK key; without one the only project, or else the one named `default`.
+    /// Returns the project of the SDK key; without one the default.
     ///
-    /// - Throws: 404 when there is no such project, 400 when it must be named.
+    /// - Throws: 404 when there is no such project.
     public func project(named sdkKey: String?) throws(CoreError) -> Project {
         refresh()
         if let sdkKey {
-            guard let project = projects[sdkKey] else {
-                throw .undefined("no datafile has the SDK key '\(sdkKey)'")
-            }
+            guard let project = projects[sdkKey] else { throw .undefined("no project has the SDK key '\(sdkKey)'") }
             return project
         }
-        if let project = projects.count == 1 ? projects.first?.value : projects[Self.defaultKey] { return project }
-        guard !projects.isEmpty else {
-            throw .undefined("the server has no datafile and no experiment yet")
+        guard let project = snapshot.defaultProject else {
+            throw .undefined(
+                projects.isEmpty
+                    ? "the server has no datafile and no experiment yet"
+                    : "the default project must have a datafile that this server can use; name another project")
         }
-        throw CoreError(.invalid, "the server has several projects; name one by its SDK key")
+        return project
     }
 
     /// Returns the projects that a client's events may be about, in the order of their SDK keys: the one of the SDK
@@ -282,12 +326,13 @@ public final class ProjectView {
         return ofID.isEmpty ? all : ofID
     }
 
-    /// Returns the SDK key of the project to change, which need not exist yet: the one that is named, or else the only
-    /// project's.
+    /// Returns the SDK key of the project to change: the one that is named, or else the default's. The first change of
+    /// all makes its project.
+    ///
+    /// - Throws: 404 when there are projects, and none has the SDK key.
     public func sdkKeyToChange(_ sdkKey: String?) throws(CoreError) -> String {
-        if let sdkKey { return try SDKKey.check(sdkKey) }
         refresh()
-        return projects.isEmpty ? Self.defaultKey : try project(named: nil).sdkKey
+        return try snapshot.sdkKeyToChange(sdkKey)
     }
 
     /// Whether a variation belongs to this experiment in the datafile of another project.

@@ -87,7 +87,7 @@ public struct ProjectEditor: Sendable {
             if case .failure(let error) = result { return edit.end(.failure(CoreError(error))) }
             catalog.inBackground { session in
                 do throws(CoreError) {
-                    try apply(edit, to: catalog.snapshot().projects[edit.sdkKey], session, retries: retries)
+                    try apply(edit, to: try project(edit.sdkKey), session, retries: retries)
                 } catch {
                     edit.end(.failure(error))
                 }
@@ -114,7 +114,7 @@ public struct ProjectEditor: Sendable {
             if case .failure(let error) = result { return completion(.failure(CoreError(error))) }
             catalog.inBackground { _ in
                 do throws(CoreError) {
-                    let project = catalog.snapshot().projects[sdkKey]
+                    let project = try project(sdkKey)
                     let (outcome, datafile, _) = try Self.draft(sdkKey, change, of: project)
                     completion(.success(Draft(project: project, datafile: datafile, outcome: outcome)))
                 } catch {
@@ -122,6 +122,18 @@ public struct ProjectEditor: Sendable {
                 }
             }
         }
+    }
+
+    /// Returns a project; `nil` for the first one, which the edit makes.
+    ///
+    /// - Throws: 404 if there is none any more, 409 if this server cannot use its datafile.
+    private func project(_ sdkKey: String) throws(CoreError) -> Project? {
+        let snapshot = catalog.snapshot()
+        if let project = snapshot.projects[sdkKey] { return project }
+        guard !snapshot.records.isEmpty else { return nil }
+        let record = try snapshot.record(sdkKey)
+        throw CoreError(
+            .conflict, "the datafile of the project '\(record.sdkKey)' must be usable on this server; it is not")
     }
 
     /// - Returns: the compiled datafile, and its content; `nil` if the change makes no difference.
@@ -156,7 +168,7 @@ public struct ProjectEditor: Sendable {
             after: edit.note.describe(edited))
         session.putDatafile(
             content.encoded(), sdkKey: edit.sdkKey, revision: edited.revision, replacing: project?.version ?? 0,
-            note: note, by: edit.author
+            makesProject: false, note: note, by: edit.author
         ) { result in
             switch result {
             case .failure(let error): edit.end(.failure(CoreError(error)))
@@ -167,7 +179,8 @@ public struct ProjectEditor: Sendable {
             case .success(let stored?):
                 // The response must not precede the change in this process.
                 catalog.refresh { result in
-                    edit.end(result.map { (Project(stored, edited), outcome) }.mapError { CoreError($0) })
+                    edit.end(
+                        result.map { (Project(stored, edited), outcome) }.mapError { CoreError($0) })
                 }
             }
         }

@@ -4,6 +4,7 @@
 /// attributes of one user, wherever a store keeps them; ``variationUsers`` and ``variationGoals`` are the tallies,
 /// added up.
 public enum CopiedTable: String, Sendable, CaseIterable {
+    case projects
     case datafiles
     case attributes
     case attributeRemovals = "attribute_removals"
@@ -33,6 +34,9 @@ public enum CopiedTable: String, Sendable, CaseIterable {
     /// The columns; the first ``keyCount`` are the key.
     public var columns: [Column] {
         switch self {
+        case .projects:
+            Self.columns(
+                ("sdk_key", .text), ("name", .text), ("created_at", .integer), ("is_default", .integer32))
         case .datafiles:
             Self.columns(
                 ("version", .integer), ("sdk_key", .text), ("revision", .text), ("content", .bytes),
@@ -84,7 +88,7 @@ public enum CopiedTable: String, Sendable, CaseIterable {
 
     public var keyCount: Int {
         switch self {
-        case .datafiles, .attributes, .attributeRemovals, .segments, .users, .goalEvents, .audit: 1
+        case .projects, .datafiles, .attributes, .attributeRemovals, .segments, .users, .goalEvents, .audit: 1
         case .allocationPeriods, .stickyDocuments, .exposures: 2
         case .forcedVariations, .userGoals: 3
         case .variationUsers, .variationGoals: 4

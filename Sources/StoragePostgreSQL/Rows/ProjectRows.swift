@@ -109,6 +109,47 @@ enum DatafileRows {
     }
 }
 
+/// The `projects` table.
+enum ProjectRows {
+    static let all = Statement(
+        "projects", "SELECT sdk_key, name, created_at, is_default FROM projects ORDER BY sdk_key")
+    private static let unsetDefault = Statement(
+        "unset_default_project", "UPDATE projects SET is_default = 0 WHERE is_default <> 0")
+    private static let put = Statement(
+        "put_project",
+        """
+        INSERT INTO projects (sdk_key, name, created_at, is_default) VALUES ($1, $2, $3, ($4::bigint)::integer)
+        ON CONFLICT (sdk_key) DO UPDATE SET name = excluded.name, is_default = excluded.is_default
+        """)
+    private static let delete = Statement("delete_project", "DELETE FROM projects WHERE sdk_key = $1")
+    private static let deleteDatafiles = Statement(
+        "delete_project_datafiles", "DELETE FROM datafiles WHERE sdk_key = $1")
+    private static let deleteForcedVariations = Statement(
+        "delete_project_forced_variations", "DELETE FROM forced_variations WHERE sdk_key = $1")
+
+    /// Writes a project. If it is the default, no other is any longer.
+    static func put(_ record: ProjectRecord) -> [Query] {
+        (record.isDefault ? [unsetDefault()] : []) + [
+            put(
+                .text(record.sdkKey), .text(record.name), .integer(record.createdAt),
+                .integer(record.isDefault ? 1 : 0))
+        ]
+    }
+
+    /// Deletes a project, its datafiles and forced variations.
+    static func delete(sdkKey: String) -> [Query] {
+        [deleteDatafiles(.text(sdkKey)), deleteForcedVariations(.text(sdkKey)), delete(.text(sdkKey))]
+    }
+
+    static func decode(_ rows: Rows) -> [ProjectRecord] {
+        rows.indices.map { row in
+            ProjectRecord(
+                sdkKey: rows.text(row, 0), name: rows.text(row, 1), createdAt: rows.bounded(row, 2),
+                isDefault: rows.integer(row, 3) != 0)
+        }
+    }
+}
+
 /// The `attributes` table.
 enum AttributeSchemaRows {
     static let all = Statement("attribute_schema", "SELECT number, name, definition FROM attributes")

@@ -85,9 +85,9 @@ enum DatafileRows {
         }
     }
 
-    /// Returns the greatest version of all projects; 0 if there is no datafile.
+    /// Returns the greatest version of all projects, including deleted ones; 0 if there was no datafile.
     static func newestVersion(on connection: Connection) throws(SQLiteError) -> Int64 {
-        try connection.integer("SELECT coalesce(max(version), 0) FROM datafiles")
+        try connection.integer("SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'datafiles'")
     }
 
     /// Returns the active datafile without its content.
@@ -115,6 +115,10 @@ enum DatafileRows {
         }
         try transaction.changedProjects()
         return stored
+    }
+
+    static func delete(sdkKey: String, in transaction: WriteTransaction) throws(SQLiteError) {
+        try transaction.connection.statement("DELETE FROM datafiles WHERE sdk_key = ?1").run { $0.bind(sdkKey, at: 1) }
     }
 
     /// The maximum number of datafiles that one transaction deletes, so that it does not delay other changes.
@@ -148,6 +152,38 @@ enum DatafileRows {
         StoredDatafile(
             version: row.integer(0), sdkKey: row.text(1), revision: row.text(2), content: content,
             storedAt: row.integer(4), author: row.text(5))
+    }
+}
+
+/// The `projects` table.
+enum ProjectRows {
+    static func all(on connection: Connection) throws(SQLiteError) -> [ProjectRecord] {
+        try connection.statement("SELECT sdk_key, name, created_at, is_default FROM projects ORDER BY sdk_key").all(
+            row: {
+                ProjectRecord(
+                    sdkKey: $0.text(0), name: $0.text(1), createdAt: $0.integer(2), isDefault: $0.integer(3) != 0)
+            })
+    }
+
+    /// Writes a project. If it is the default, no other is any longer.
+    static func put(_ record: ProjectRecord, in transaction: WriteTransaction) throws(SQLiteError) {
+        if record.isDefault {
+            try transaction.connection.statement("UPDATE projects SET is_default = 0 WHERE is_default").run()
+        }
+        try transaction.connection.statement(
+            "INSERT OR REPLACE INTO projects (sdk_key, name, created_at, is_default) VALUES (?1, ?2, ?3, ?4)"
+        ).run {
+            $0.bind(record.sdkKey, at: 1)
+            $0.bind(record.name, at: 2)
+            $0.bind(record.createdAt, at: 3)
+            $0.bind(record.isDefault ? Int64(1) : 0, at: 4)
+        }
+        try transaction.changedProjects()
+    }
+
+    static func delete(sdkKey: String, in transaction: WriteTransaction) throws(SQLiteError) {
+        try transaction.connection.statement("DELETE FROM projects WHERE sdk_key = ?1").run { $0.bind(sdkKey, at: 1) }
+        try transaction.changedProjects()
     }
 }
 
@@ -198,6 +234,11 @@ enum ForcedVariationRows {
         statement.bind(variation.sdkKey, at: 1)
         statement.bind(variation.userID.string, at: 2)
         statement.bind(variation.experimentKey.string, at: 3)
+    }
+
+    static func deleteAll(sdkKey: String, in transaction: WriteTransaction) throws(SQLiteError) {
+        try transaction.connection.statement("DELETE FROM forced_variations WHERE sdk_key = ?1")
+            .run { $0.bind(sdkKey, at: 1) }
     }
 
     static func erase(_ userID: Identifier, in transaction: WriteTransaction) throws(SQLiteError) {

@@ -35,10 +35,10 @@ export const token = {
 /// The projects that the stream of changes named, with their revisions.
 export const projects = new Map();
 export const project = {
+	/// The chosen project; null for the default one.
 	get() {
 		const chosen = sessionStorage.getItem(projectKey);
-		if (chosen && (projects.size === 0 || projects.has(chosen))) return chosen;
-		return projects.has("default") || projects.size === 0 ? null : [...projects.keys()][0];
+		return chosen && (projects.size === 0 || projects.has(chosen)) ? chosen : null;
 	},
 	set: key => sessionStorage.setItem(projectKey, key),
 };
@@ -113,6 +113,17 @@ export async function call(method, path, options = {}) {
 }
 
 export const get = async (path, query, options) => (await call("GET", path, { query, ...options })).data;
+
+/// All elements of a list, page by page.
+export async function list(path, name, options) {
+	const elements = [];
+	for (let after = null; ;) {
+		const page = await get(path, { limit: 1000, after }, options);
+		elements.push(...page[name]);
+		if (page.next == null) return elements;
+		after = page.next;
+	}
+}
 
 const credential = () => token.get() ? { Authorization: `Bearer ${token.get()}` } : {};
 

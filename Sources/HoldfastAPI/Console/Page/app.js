@@ -90,8 +90,11 @@ function markScreen(screen) {
 	if (items.scrollWidth > items.clientWidth && active) items.scrollLeft = active.offsetLeft - 40;
 }
 
-function showAccount() {
+async function showAccount() {
 	const keys = [...api.projects.keys()];
+	// Without the permission to list projects, the first of them is shown as the choice.
+	const known = keys.length > 1 ? await api.list("/v1/projects", "projects", { silent: true }).catch(() => []) : [];
+	const chosen = api.project.get() ?? known.find(project => project.default)?.sdk_key;
 	replace(document.getElementById("account"),
 		keys.length > 1 && h("label.project", h("span", "Project"),
 			h("select", { onchange: async e => {
@@ -99,7 +102,7 @@ function showAccount() {
 				api.project.set(e.target.value);
 				navigate();
 			} },
-				keys.map(key => h("option", { value: key, selected: key === api.project.get() }, key)))),
+				keys.map(key => h("option", { value: key, selected: key === chosen }, key)))),
 		api.token.get() && h("button", { class: "button quiet", onclick: signOut }, icon("out"), "Sign out"));
 }
 

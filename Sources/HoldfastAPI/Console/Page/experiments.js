@@ -15,7 +15,7 @@ export async function show(context) {
 
 export const all = async options => {
 	try {
-		return (await api.get("/v1/experiments", null, options)).experiments;
+		return await api.list("/v1/experiments", "experiments", options);
 	} catch (error) {
 		// A new server has no datafile.
 		if (error.status === 404) return [];

@@ -20,7 +20,7 @@ const write = value => typeof value === "string" ? value : JSON.stringify(value)
 
 async function list(context) {
 	const all = async () => {
-		try { return (await api.get("/v1/flags")).flags; } catch (error) {
+		try { return await api.list("/v1/flags", "flags"); } catch (error) {
 			if (error.status === 404) return [];
 			throw error;
 		}

@@ -64,8 +64,8 @@ export function openPalette(screens) {
 	show();
 	const load = async (path, member, kind, symbol, screen) => {
 		try {
-			const data = await api.get(path, null, { silent: true });
-			named = [...named, ...data[member].map(e => ({ name: e.key, kind: e.status && e.status !== "running" ? `${kind} · ${e.status.replaceAll("_", " ")}` : kind, icon: symbol, hash: to(screen, e.key) }))];
+			const elements = await api.list(path, member, { silent: true });
+			named = [...named, ...elements.map(e => ({ name: e.key, kind: e.status && e.status !== "running" ? `${kind} · ${e.status.replaceAll("_", " ")}` : kind, icon: symbol, hash: to(screen, e.key) }))];
 			if (element.open) show();
 		} catch { /* Without experiments and flags there is nothing to find. */ }
 	};

@@ -1,0 +1,47 @@
+import Bucketing
+import HTTPServer
+import HoldfastCore
+import JSON
+
+/// Which part of a list of definitions a request asks for: `?limit=N&after=KEY&q=TEXT`. Lists are in the order of their
+/// keys, by bytes, so that a page follows another even if what it ended with has been deleted.
+struct ListPage {
+    /// The elements of a page, and the `after` of the next one.
+    struct Selection<Element> {
+        var elements: [Element]
+        /// `nil` on the last page.
+        var next: String?
+    }
+
+    private let limit: Int
+    private let after: Identifier?
+    /// In lower case.
+    private let text: String?
+
+    /// - Parameter limit: of a request that gives none.
+    init(_ request: borrowing Request, limit: Int = 100) throws(CoreError) {
+        let query = try request.query(knowing: ["limit", "after", "q"])
+        self.limit = query["limit"] == nil ? limit : try Request.pageLimit(query)
+        after = query["after"].map { Identifier($0) }
+        text = query["q"].flatMap { $0.isEmpty ? nil : $0.lowercased() }
+    }
+
+    /// Selects elements whose key or another text contains the one that is asked for, in any case.
+    func select<Element>(
+        _ elements: some Collection<Element>, key: (Element) -> Identifier, texts: (Element) -> [String] = { _ in [] }
+    ) -> Selection<Element> {
+        var found: [(key: Identifier, element: Element)] = []
+        for element in elements {
+            let key = key(element)
+            if let after, key <= after { continue }
+            if let text, !([key.string] + texts(element)).contains(where: { $0.lowercased().contains(text) }) {
+                continue
+            }
+            found.append((key, element))
+        }
+        found.sort { $0.key < $1.key }
+        let page = found.prefix(limit)
+        return Selection(
+            elements: page.map(\.element), next: page.count < found.count ? page.last?.key.string : nil)
+    }
+}

@@ -1,0 +1,142 @@
+import Bucketing
+import HTTPServer
+import HoldfastCore
+import JSON
+import Storage
+
+/// `/v1/projects`: which projects there are, and which one requests mean that name none.
+struct ProjectEndpoints {
+    let catalog: ProjectCatalog
+    let projects: ProjectView
+
+    /// Projects that may be made.
+    private static let limit = 1_000
+
+    func list(_ request: borrowing Request, _ call: Call) throws(CoreError) {
+        let page = try ListPage(request)
+        let listed = page.select(projects.records, key: { Identifier($0.sdkKey) }, texts: { [$0.name] })
+        JSONList("projects", listed) { [projects] in Self.describe($0, projects) }.respond(call)
+    }
+
+    func get(_ request: borrowing Request, _ call: Call) throws(CoreError) {
+        let record = try record(request)
+        call.respond(json: Self.describe(record, projects).encoded())
+    }
+
+    /// Makes a project, or changes its name or which one is the default; 201 if it is new.
+    func put(_ request: borrowing Request, _ call: Call) throws(CoreError) {
+        try call.requireUpToDate()
+        let sdkKey = try SDKKey.check(Self.key(request))
+        let value = try request.withBody { bytes throws(CoreError) in
+            bytes.isEmpty ? [:] : try JSONInput.parse(bytes)
+        }
+        let known = projects.records.first { $0.sdkKey == sdkKey }
+        guard known != nil || projects.records.count < Self.limit else {
+            throw CoreError(.conflict, "at most \(Self.limit) projects may be made")
+        }
+        let change = try ProjectDefinition(value, sdkKey: sdkKey, isDefault: known?.isDefault ?? false)
+        catalog.putProject(change, by: call.author(request)) { [catalog] result in
+            switch result {
+            case .success(let made):
+                let status: Status = if case .created = made { .created } else { .ok }
+                call.respond(status, json: Self.describe(made.record, catalog.snapshot().projects[sdkKey]).encoded())
+            case .failure(let error): call.fail(error)
+            }
+        }
+    }
+
+    /// Deletes a project that has nothing in it.
+    func delete(_ request: borrowing Request, _ call: Call) throws(CoreError) {
+        try call.requireUpToDate()
+        let record = try record(request)
+        guard let project = projects.project(record.sdkKey) else {
+            throw CoreError(
+                .conflict, "the datafile of the project '\(record.sdkKey)' must be usable on this server; it is not")
+        }
+        let contents = project.datafile.contents
+        guard contents.isEmpty else {
+            let list = contents.map { "\($0.count) \($0.name)" }.joined(separator: ", ")
+            var refusal = CoreError(
+                .conflict,
+                "the project '\(record.sdkKey)' must be empty; it has \(list). To give them up, activate a datafile without them by PUT /v1/datafile"
+            )
+            var counts = JSONObject()
+            for (name, count) in contents { counts[name] = .integer(Int64(count)) }
+            refusal.members = [("contents", .object(counts))]
+            throw refusal
+        }
+        catalog.removeProject(project, by: call.author(request)) { result in
+            switch result {
+            case .success(.removed): call.respond(Response(.noContent))
+            case .success(.absent): call.fail(CoreError(.notFound, "no project has the SDK key '\(record.sdkKey)'"))
+            case .success(.isDefault):
+                call.fail(
+                    CoreError(
+                        .conflict,
+                        #"the project '\#(record.sdkKey)' is the default; first make another one the default by PUT {"default":true}"#
+                    ))
+            case .success(.changed):
+                call.fail(CoreError(.conflict, "the project was changed during the request; it stays; try again"))
+            case .failure(let error): call.fail(error)
+            }
+        }
+    }
+
+    private func record(_ request: borrowing Request) throws(CoreError) -> ProjectRecord {
+        let key = try Self.key(request)
+        return try catalog.snapshot().record(key)
+    }
+
+    private static func key(_ request: borrowing Request) throws(CoreError) -> String {
+        guard let key = request.parameter(0) else {
+            throw CoreError(.invalid, "the SDK key in the path must be UTF-8")
+        }
+        return key
+    }
+
+    private static func describe(_ record: ProjectRecord, _ projects: ProjectView) -> JSONValue {
+        describe(record, projects.project(record.sdkKey))
+    }
+
+    /// - Parameter project: `nil` if this server cannot use its datafile.
+    private static func describe(_ record: ProjectRecord, _ project: Project?) -> JSONValue {
+        let datafile = project?.datafile
+        return [
+            "sdk_key": .string(record.sdkKey), "name": .string(record.name), "default": .bool(record.isDefault),
+            "created_at": .string(record.createdAt.rfc3339),
+            "revision": datafile.map { .string($0.revision) } ?? .null,
+            "experiments": datafile.map { .integer(Int64($0.experimentsBesideRules.count)) } ?? .null,
+            "flags": datafile.map { .integer(Int64($0.flags.count)) } ?? .null,
+        ]
+    }
+}
+
+extension ProjectDefinition {
+    /// Reads the body of a `PUT`. The members that only `GET` has may be there and are ignored.
+    ///
+    /// - Parameter isDefault: whether the project is the default already.
+    init(_ value: JSONValue, sdkKey: String, isDefault: Bool) throws(CoreError) {
+        let object = try value.object(
+            "a project",
+            knowing: ["sdk_key", "name", "default", "created_at", "revision", "experiments", "flags"])
+        if let given = try object.optionalText("sdk_key"), given != sdkKey {
+            throw CoreError(
+                .invalid, "`sdk_key` must be the key in the path, '\(sdkKey)'; got '\(given)'", at: ["sdk_key"])
+        }
+        let name = try object.optionalText("name")
+        if let name, name.utf8.count > 255 || name.utf8.contains(where: { $0 < 0x20 }) {
+            throw CoreError(
+                .invalid, "`name` must be at most 255 bytes without control characters; got \(name.utf8.count) bytes",
+                at: ["name"])
+        }
+        let wanted = object["default"] ?? .null
+        guard wanted.isNull || wanted.bool != nil else {
+            throw CoreError(.invalid, "`default` must be true or false; got \(wanted.kind)", at: ["default"])
+        }
+        if isDefault, wanted == false {
+            throw CoreError(
+                .conflict, "`default` must stay true; make another project the default instead", at: ["default"])
+        }
+        self.init(sdkKey: sdkKey, name: name, becomesDefault: wanted == true)
+    }
+}

@@ -1,0 +1,42 @@
+public import Bucketing
+public import Storage
+
+extension ProjectCatalog.Snapshot {
+    /// The SDK key of the first project, if what makes it names none.
+    private static let firstKey = "default"
+
+    /// Returns the SDK key of the project to change: the one that is named, or else the default's. The first change of
+    /// all makes its project.
+    ///
+    /// - Throws: 404 when there are projects, and none has the SDK key.
+    public func sdkKeyToChange(_ sdkKey: String?) throws(CoreError) -> String {
+        guard !records.isEmpty else { return try SDKKey.check(sdkKey ?? Self.firstKey) }
+        if let sdkKey { return try record(sdkKey).sdkKey }
+        guard let project = records.first(where: \.isDefault) else {
+            throw CoreError(.conflict, "one project must be the default; none is: name one by its SDK key")
+        }
+        return project.sdkKey
+    }
+
+    /// - Throws: 404 when there is no such project.
+    public func record(_ sdkKey: String) throws(CoreError) -> ProjectRecord {
+        if let record = records.first(where: { $0.sdkKey == sdkKey }) { return record }
+        let key = try SDKKey.check(sdkKey)
+        let near = Spelling.nearest(to: key, among: records.map(\.sdkKey))
+        let question = near.map { "; did you mean '\($0)'?" } ?? ";"
+        throw .undefined("no project has the SDK key '\(key)'\(question) PUT /v1/projects/\(key) makes it")
+    }
+}
+
+/// What a project has that would be lost with it.
+extension Datafile {
+    /// The numbers of experiments, flags and so on, those that are not 0; empty for a datafile that
+    /// ``DatafileEditor/init(projectID:sdkKey:)`` made.
+    public var contents: [(name: String, count: Int)] {
+        [
+            ("experiments", experimentsBesideRules.count), ("flags", flags.count), ("rollouts", rollouts.count),
+            ("groups", groups.count), ("holdouts", holdouts.count), ("audiences", audiences.count),
+            ("events", events.count), ("attributes", attributes.count),
+        ].filter { $0.1 > 0 }
+    }
+}
