@@ -52,6 +52,7 @@ let package = Package(
         // C
         .target(name: "CSystem"),
         .target(name: "CEmbedded"),
+        .target(name: "CGzip"),
         .systemLibrary(name: "CSQLite", pkgConfig: "sqlite3", providers: [.apt(["libsqlite3-dev"])]),
         .target(name: "CSQLiteSupport", dependencies: ["CSQLite"]),
         .systemLibrary(name: "CPostgreSQL", pkgConfig: "libpq", providers: [.apt(["libpq-dev"])]),
@@ -59,7 +60,7 @@ let package = Package(
         // The server, from what depends on nothing to what depends on all.
         .target(name: "JSON", swiftSettings: server),
         .target(name: "Bucketing", dependencies: ["JSON"], swiftSettings: server),
-        .target(name: "HTTPServer", dependencies: ["CSystem"], swiftSettings: server),
+        .target(name: "HTTPServer", dependencies: ["CSystem", "CGzip"], swiftSettings: server),
         .target(name: "Statistics", swiftSettings: server),
         .target(name: "Storage", dependencies: ["Bucketing", "JSON"], swiftSettings: server),
         .target(

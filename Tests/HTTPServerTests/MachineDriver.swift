@@ -104,8 +104,9 @@ final class MachineDriver {
         let sequence = machine.begin(
             PendingRequest(
                 id: .given("id"), method: machine.head.method, isVersion11: machine.head.isVersion11,
-                keepsAlive: keepsAlive ?? machine.head.keepsAlive, ifNoneMatch: condition, route: nil, startedAt: now,
-                target: nil, response: nil))
+                keepsAlive: keepsAlive ?? machine.head.keepsAlive, ifNoneMatch: condition,
+                acceptsGzip: machine.head.acceptsGzip(in: bytes), route: nil, startedAt: now, target: nil,
+                response: nil))
         sequences[path] = sequence
         return sequence
     }
@@ -152,6 +153,11 @@ final class MachineDriver {
 
     /// Returns the output since the last call.
     func takeOutput() -> String {
+        String(decoding: takeBytes(), as: UTF8.self)
+    }
+
+    /// Returns the output since the last call.
+    func takeBytes() -> [UInt8] {
         var bytes: [UInt8] = []
         while !machine.responses.output.isEmpty {
             let before = bytes.count
@@ -159,7 +165,20 @@ final class MachineDriver {
             machine.responses.output.consume(bytes.count - before)
         }
         if !bytes.isEmpty { lastWrite = now }
-        return String(decoding: bytes, as: UTF8.self)
+        return bytes
+    }
+
+    /// Sends the stream that responds to a request until its end, if there is one.
+    func runStream(of path: String) throws {
+        guard let sequence = sequences[path] else { return }
+        let target = try PieceTarget()
+        while let (source, _) = machine.streamToPull() {
+            source.produce(StreamWriter(target: target, sequence: sequence))
+            guard let event = target.event.take() else { return }
+            _ = machine.responses.continueStream(event, of: sequence, date: Self.date)
+            writeResponses()
+        }
+        run()
     }
 
     /// Returns the bodies of the responses since the last call; the status of a response without a body.
@@ -230,4 +249,25 @@ final class EmptyStream: ResponseStream {
     func produce(_ writer: StreamWriter) {
         writer.finish()
     }
+}
+
+/// Keeps what a stream produces.
+private final class PieceTarget: ResponseTarget {
+    let loop: EventLoop
+    var event: StreamEvent?
+    let isClosed = false
+
+    init() throws {
+        loop = try EventLoop(index: 0)
+        loop.adoptThread()
+    }
+
+    deinit {
+        loop.close()
+    }
+
+    func respond(_ response: Response, to sequence: UInt64) {}
+    func continueStream(_ event: StreamEvent, of sequence: UInt64) { self.event = event }
+    func resumeReading() {}
+    func setCaller(_ name: String, of sequence: UInt64) {}
 }

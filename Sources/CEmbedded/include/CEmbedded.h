@@ -20,7 +20,4 @@ const struct embedded_file *embedded_manual(void);
 /// Returns the OpenAPI document. Ends with a zero byte.
 const unsigned char *embedded_openapi(void);
 
-/// Compresses bytes as gzip does (RFC 1952). Returns the length of the output; 0 if it does not fit into the capacity.
-size_t embedded_gzip(const unsigned char *bytes, size_t length, unsigned char *output, size_t capacity);
-
 #endif

@@ -23,6 +23,7 @@ struct ResponseQueue: ~Copyable {
     /// replaced.
     private final class Streaming {
         let source: any ResponseStream
+        let compressor: Gzip?
         /// Written with the first piece, so that a stream that fails before it can still become an error response.
         var unsentHead: Response?
         var status = Status.ok
@@ -31,8 +32,9 @@ struct ResponseQueue: ~Copyable {
         var isFinished = false
         var sentBytes = 0
 
-        init(_ source: any ResponseStream, head: Response) {
+        init(_ source: any ResponseStream, _ compressor: Gzip?, head: Response) {
             self.source = source
+            self.compressor = compressor
             unsentHead = head
         }
     }
@@ -89,10 +91,12 @@ struct ResponseQueue: ~Copyable {
             self.streaming = nil
             return complete(takeFirst(), streaming.status, bytes: streaming.sentBytes)
         }
-        guard !isClosing, let response = waiting.first?.response else { return nil }
+        guard !isClosing, var response = waiting.first?.response else { return nil }
+        let compressor = ContentCoding.apply(to: &response, for: waiting[0])
         if case .stream(let source) = response.body, ResponseEncoder.sendsBody(of: response, to: waiting[0]) {
-            waiting[0].response = nil
-            streaming = Streaming(source, head: response)
+            // Bytes that are compressed while they are sent are held until then.
+            if case .stream? = waiting[0].response?.body { waiting[0].response = nil }
+            streaming = Streaming(source, compressor, head: response)
             unsentStream = (waiting[0].id, waiting[0].route)
             return nil
         }
@@ -139,9 +143,10 @@ struct ResponseQueue: ~Copyable {
         case .write(let bytes):
             writeHead(of: streaming, date)
             streaming.isPulled = false
-            ResponseEncoder.encodeChunk(bytes, framing: streaming.framing, into: &output)
+            write(streaming.compressor?.add(bytes, isLast: false) ?? bytes, of: streaming)
         case .finish:
             writeHead(of: streaming, date)
+            if let compressor = streaming.compressor { write(compressor.add([], isLast: true), of: streaming) }
             streaming.isFinished = true
             if streaming.framing == .chunked { output.bytes.append("0\r\n\r\n") }
         case .fail(let response):
@@ -152,6 +157,10 @@ struct ResponseQueue: ~Copyable {
         }
         streaming.sentBytes += output.count - former
         return true
+    }
+
+    private mutating func write(_ bytes: [UInt8], of streaming: Streaming) {
+        ResponseEncoder.encodeChunk(bytes, framing: streaming.framing, into: &output)
     }
 
     private mutating func writeHead(of streaming: Streaming, _ date: [UInt8]) {
@@ -190,6 +199,8 @@ package struct PendingRequest {
     /// The conditions of a safe request; the handlers of other requests check theirs.
     var ifMatch: String?
     var ifNoneMatch: String?
+    /// Whether the client prefers compressed responses.
+    var acceptsGzip = false
     /// The index in the route table; `nil` if no route matched.
     package var route: Int?
     /// Monotonic nanoseconds at which the request was complete, or its head if its body is streamed.
@@ -240,6 +251,7 @@ extension PendingRequest {
             ifMatch = head.joinedValue(of: "if-match", in: bytes)
             ifNoneMatch = head.joinedValue(of: "if-none-match", in: bytes)
         }
+        acceptsGzip = head.acceptsGzip(in: bytes)
         if application.logsRequests {
             forwardedFor = head.joinedValue(of: "x-forwarded-for", in: bytes)
             target = head.target(in: bytes)

@@ -15,6 +15,8 @@ public struct Response {
     /// Further header fields. Fields whose value has a control character are not sent.
     public var fields: [(name: StaticString, value: String)] = []
     public var body: Body
+    /// Whether the body is compressed, so that the entity tag differs from that of the plain one.
+    var isCompressed = false
 
     public init(
         _ status: Status, contentType: StaticString? = nil, entityTag: EntityTag? = nil, body: Body = .empty
@@ -115,19 +117,40 @@ public struct EntityTag: Hashable, Sendable {
         return "\"" + String(repeating: "0", count: 16 - digits.utf8.count) + digits + "\""
     }
 
-    /// Whether a condition lists this tag (RFC 9110 §13.1).
+    /// The representation that a tag is of.
+    enum Form {
+        case plain
+        /// With ``compressedSuffix``.
+        case compressed
+    }
+
+    /// What the tag of a compressed representation has behind the number.
+    static let compressedSuffix = "-gzip"
+
+    /// Whether a condition lists this tag (RFC 9110 §13.1), of the plain representation or of the compressed one.
     ///
     /// - Parameters:
     ///   - condition: the value of `If-None-Match` or `If-Match`.
     ///   - weakly: whether `W/` is ignored, as for `If-None-Match`.
     public func isListed(in condition: String, weakly: Bool = true) -> Bool {
-        if condition == "*" { return true }
+        listedForm(in: condition, weakly: weakly) != nil
+    }
+
+    /// Returns which form of this tag a condition lists.
+    ///
+    /// - Parameter includesCompressed: whether that of the compressed representation counts.
+    func listedForm(in condition: String, weakly: Bool = true, includesCompressed: Bool = true) -> Form? {
+        if condition == "*" { return .plain }
         // No tag has a quotation mark within it, so a comma within one cannot make it look like this one.
-        return condition.utf8.split(separator: UInt8(ascii: ",")).contains { element in
+        for element in condition.utf8.split(separator: UInt8(ascii: ",")) {
             let isBlank = { (byte: UInt8) in byte == ByteClass.space || byte == ByteClass.tab }
             let end = element.lastIndex { !isBlank($0) }.map(element.index(after:)) ?? element.endIndex
             let tag = element[..<end].drop(while: isBlank)
-            return (weakly && tag.starts(with: "W/".utf8) ? tag.dropFirst(2) : tag).elementsEqual(text.utf8)
+            let strong = weakly && tag.starts(with: "W/".utf8) ? tag.dropFirst(2) : tag
+            if strong.elementsEqual(text.utf8) { return .plain }
+            let compressed = text.dropLast() + Self.compressedSuffix + "\""
+            if includesCompressed, strong.elementsEqual(compressed.utf8) { return .compressed }
         }
+        return nil
     }
 }

@@ -45,6 +45,7 @@ package enum ResponseEncoder {
         if let tag = response.entityTag {
             output.append("ETag: \"")
             output.append(hexadecimal: tag.value, width: 16)
+            if sendsCompressedTag(of: response, status, to: request) { output.append(EntityTag.compressedSuffix) }
             output.append("\"\r\n")
         }
         for field in response.fields { append(field, to: &output) }
@@ -113,11 +114,24 @@ package enum ResponseEncoder {
         isNotModified(response, request) ? .notModified : response.status
     }
 
-    private static func isNotModified(_ response: borrowing Response, _ request: borrowing PendingRequest) -> Bool {
-        guard let condition = request.ifNoneMatch, let tag = response.entityTag, response.status == .ok else {
-            return false
-        }
-        return tag.isListed(in: condition)
+    static func isNotModified(_ response: borrowing Response, _ request: borrowing PendingRequest) -> Bool {
+        response.status == .ok && listedForm(response, request) != nil
+    }
+
+    /// A client that no longer accepts gzip must not be sent to a compressed representation that a cache has.
+    private static func listedForm(
+        _ response: borrowing Response, _ request: borrowing PendingRequest
+    ) -> EntityTag.Form? {
+        guard let condition = request.ifNoneMatch, let tag = response.entityTag else { return nil }
+        return tag.listedForm(in: condition, includesCompressed: request.acceptsGzip)
+    }
+
+    /// Whether the tag is that of the compressed representation: a 304 names the one that the client has.
+    @inline(__always)
+    private static func sendsCompressedTag(
+        of response: borrowing Response, _ status: Status, to request: borrowing PendingRequest
+    ) -> Bool {
+        status == .notModified ? listedForm(response, request) == .compressed : response.isCompressed
     }
 }
 

@@ -52,6 +52,18 @@ package struct RequestHead {
         return joined
     }
 
+    /// Whether the client prefers compressed responses.
+    @inline(__always)
+    func acceptsGzip(in bytes: UnsafeRawBufferPointer) -> Bool {
+        let name: StaticString = "accept-encoding"
+        var accepted: Range<Int>?
+        for field in fields where isNamed(field, name, bytes) {
+            guard accepted == nil else { return ContentCoding.acceptsGzip(joinedValue(of: name, in: bytes) ?? "") }
+            accepted = field.value
+        }
+        return accepted.map { ContentCoding.acceptsGzip(bytes[slice: $0]) } ?? false
+    }
+
     private func isNamed(_ field: Field, _ name: StaticString, _ bytes: UnsafeRawBufferPointer) -> Bool {
         field.name.count == name.utf8CodeUnitCount && bytes[slice: field.name].equalsIgnoringCase(name)
     }

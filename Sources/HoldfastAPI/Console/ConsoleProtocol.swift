@@ -69,12 +69,12 @@ private struct ConsoleFile: Sendable {
     private init(name: String, bytes: [UInt8]) {
         contentType = Self.contentType(of: name)
         plain = Form(bytes)
-        compressed = Self.compress(bytes).map { Form($0) }
+        compressed = Gzip.compress(bytes, .small).map { Form($0) }
     }
 
     /// - Parameter accepted: the `Accept-Encoding` of the request.
     func response(accepting accepted: String) -> Response {
-        let compressed = Self.allowsCompression(accepted) ? compressed : nil
+        let compressed = ContentCoding.acceptsGzip(accepted) ? compressed : nil
         let form = compressed ?? plain
         var response = Response(
             .ok, contentType: contentType, entityTag: form.entityTag, body: .bytes(form.bytes))
@@ -88,15 +88,6 @@ private struct ConsoleFile: Sendable {
         return response
     }
 
-    /// Whether `Accept-Encoding` lists gzip, with a weight other than 0 (RFC 9110 §12.5.3).
-    private static func allowsCompression(_ accepted: String) -> Bool {
-        accepted.lowercased().split(separator: ",").contains { coding in
-            let parts = coding.split(separator: ";").map { $0.filter { $0 != " " && $0 != "\t" } }
-            let weight = parts.dropFirst().first { $0.hasPrefix("q=") }.map { Double($0.dropFirst(2)) }
-            return parts.first == "gzip" && weight != .some(0)
-        }
-    }
-
     /// All files by name.
     static let all: [String: ConsoleFile] = {
         var files: [String: ConsoleFile] = [:]
@@ -107,13 +98,6 @@ private struct ConsoleFile: Sendable {
         }
         return files
     }()
-
-    private static func compress(_ bytes: [UInt8]) -> [UInt8]? {
-        let compressed = [UInt8](unsafeUninitializedCapacity: bytes.count) { output, count in
-            count = embedded_gzip(bytes, bytes.count, output.baseAddress, bytes.count)
-        }
-        return compressed.isEmpty ? nil : compressed
-    }
 
     private static func contentType(of name: String) -> StaticString {
         switch name.split(separator: ".").last {

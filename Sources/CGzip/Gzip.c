@@ -1,0 +1,36 @@
+#include "CGzip.h"
+
+#include <stdlib.h>
+#include <zlib.h>
+
+struct gzip_writer {
+    z_stream stream;
+};
+
+struct gzip_writer *gzip_open(int level) {
+    struct gzip_writer *writer = calloc(1, sizeof *writer);
+    if (writer == NULL) return NULL;
+    // 15 bits of window, and 16 more for the header and the check sum of gzip.
+    if (deflateInit2(&writer->stream, level, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) == Z_OK) return writer;
+    free(writer);
+    return NULL;
+}
+
+size_t gzip_write(struct gzip_writer *writer, const unsigned char *bytes, size_t *length, unsigned char *output,
+                  size_t capacity, int is_last) {
+    const size_t most = 1 << 30;
+    size_t given = *length < most ? *length : most;
+    size_t room = capacity < most ? capacity : most;
+    writer->stream.next_in = (unsigned char *)bytes;
+    writer->stream.avail_in = (unsigned)given;
+    writer->stream.next_out = output;
+    writer->stream.avail_out = (unsigned)room;
+    deflate(&writer->stream, is_last && given == *length ? Z_FINISH : Z_NO_FLUSH);
+    *length = given - writer->stream.avail_in;
+    return room - writer->stream.avail_out;
+}
+
+void gzip_close(struct gzip_writer *writer) {
+    deflateEnd(&writer->stream);
+    free(writer);
+}

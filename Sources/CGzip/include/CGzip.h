@@ -1,0 +1,19 @@
+// Compression as gzip does it (RFC 1952), piece by piece, by zlib.
+#ifndef HOLDFAST_CGZIP_H
+#define HOLDFAST_CGZIP_H
+
+#include <stddef.h>
+
+struct gzip_writer;
+
+/// Begins an output. The level is 1 (fast) to 9 (small). Returns NULL if there is no memory.
+struct gzip_writer *gzip_open(int level);
+
+/// Compresses bytes. Sets the length to how many of them were taken, and returns how many bytes of output were written.
+/// The output is full: call again with the rest. After the last bytes, call until the output is not full.
+size_t gzip_write(struct gzip_writer *writer, const unsigned char *bytes, size_t *length, unsigned char *output,
+                  size_t capacity, int is_last);
+
+void gzip_close(struct gzip_writer *writer);
+
+#endif

@@ -1,0 +1,58 @@
+internal import CGzip
+
+/// Compresses bytes as gzip does (RFC 1952), piece by piece.
+public final class Gzip {
+    public enum Level: Int32, Sendable {
+        /// For what is compressed once for one client.
+        case fast = 1
+        /// For what is compressed once for many.
+        case small = 9
+    }
+
+    private let writer: OpaquePointer
+
+    /// The size of the buffer that the output grows by.
+    private static let step = 16 * 1024
+
+    /// - Returns: `nil` if there is no memory.
+    public init?(_ level: Level) {
+        guard let writer = gzip_open(level.rawValue) else { return nil }
+        self.writer = writer
+    }
+
+    deinit {
+        gzip_close(writer)
+    }
+
+    /// Compresses all bytes at once; `nil` if that does not make them shorter.
+    public static func compress(_ bytes: [UInt8], _ level: Level) -> [UInt8]? {
+        guard let compressed = Gzip(level)?.add(bytes, isLast: true), compressed.count < bytes.count else { return nil }
+        return compressed
+    }
+
+    /// Adds a piece.
+    ///
+    /// - Parameter isLast: whether the output ends with it.
+    /// - Returns: what the output has more now; often nothing, because small pieces are kept for later.
+    public func add(_ bytes: [UInt8], isLast: Bool) -> [UInt8] {
+        var output: [UInt8] = []
+        bytes.withUnsafeBufferPointer { bytes in
+            var taken = 0
+            var isFull = true
+            while taken < bytes.count || isFull {
+                var length = bytes.count - taken
+                let piece = [UInt8](unsafeUninitializedCapacity: Self.step) { piece, count in
+                    count = gzip_write(
+                        writer, bytes.baseAddress.map { $0 + taken }, &length, piece.baseAddress, Self.step,
+                        isLast ? 1 : 0)
+                }
+                taken += length
+                isFull = piece.count == Self.step
+                output += piece
+            }
+        }
+        return output
+    }
+}
+
+@available(*, unavailable) extension Gzip: Sendable {}
