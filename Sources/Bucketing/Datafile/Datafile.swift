@@ -36,6 +36,7 @@ public final class Datafile: Sendable {
     /// The running global holdouts, in the order of the datafile.
     let globalHoldouts: [Holdout]
     private let deliveryRules: Set<Identifier>
+    let elements: DatafileElements
     private let holdoutsByRule: [Identifier: [Holdout]]
     private let experimentsByKey: [Identifier: Experiment]
     private let experimentsByID: [Identifier: Experiment]
@@ -45,9 +46,10 @@ public final class Datafile: Sendable {
 
     /// Compiles a datafile.
     ///
+    /// - Parameter former: a datafile that is probably similar: what both have is not compiled again.
     /// - Throws: ``DatafileError`` with every problem found.
-    public convenience init(_ source: JSONValue) throws(DatafileError) {
-        var compiler = DatafileCompiler(source)
+    public convenience init(_ source: JSONValue, similarTo former: Datafile? = nil) throws(DatafileError) {
+        var compiler = DatafileCompiler(source, similarTo: former)
         let parts = compiler.compile()
         guard compiler.problems.isEmpty else { throw DatafileError(problems: compiler.problems) }
         self.init(parts)
@@ -73,6 +75,7 @@ public final class Datafile: Sendable {
         holdouts = parts.holdouts
         mentions = parts.mentions
         hasLargeAudiences = parts.hasLargeAudiences
+        elements = parts.elements
         globalHoldouts = holdouts.filter { $0.isRunning && $0.includedRules == nil }
         deliveryRules = Set(rollouts.lazy.flatMap(\.rules).map(\.id))
         holdoutsByRule = Self.byRule(holdouts.filter(\.isRunning))

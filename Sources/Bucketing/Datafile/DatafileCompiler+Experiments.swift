@@ -4,21 +4,31 @@ extension DatafileCompiler {
     /// Reads the experiments, the delivery rules and the experiments of groups, in this order.
     mutating func readExperiments() {
         for node in reader.objects("experiments", of: root) {
-            add(reader.experiment(node))
+            add(experiment(node))
         }
         for node in reader.objects("rollouts", of: root, isOptional: true) {
-            let rules = reader.objects("experiments", of: node).map { reader.experiment($0) }
+            let rules = reader.objects("experiments", of: node).map { experiment($0) }
             rules.forEach { add($0) }
             rollouts.set(reader.id("id", of: node), rules.map(\.id).uniqued())
         }
         for node in reader.objects("groups", of: root) {
             readGroup(node)
         }
+        formerExperiments.end()
+        changes?.add(experiments: newExperiments + formerExperiments.missing, of: elements.experiments)
         for experiment in parsedExperiments.values {
             for variation in experiment.variations {
                 texts[variation.id] = variation.variableValues
             }
         }
+    }
+
+    private mutating func experiment(_ node: DatafileReader.Node) -> ParsedExperiment {
+        let known = formerExperiments.parsed(of: node.value)
+        let parsed = known ?? reader.experiment(node)
+        if known == nil { newExperiments.append(parsed) }
+        elements.experiments.append(DatafileElements.Element(source: node.value, parsed: parsed))
+        return parsed
     }
 
     private mutating func add(_ experiment: ParsedExperiment) {
@@ -31,7 +41,7 @@ extension DatafileCompiler {
             policy: reader.string("policy", of: node),
             trafficAllocation: reader.trafficAllocation(of: node),
             experimentIDs: reader.objects("experiments", of: node).map { element in
-                var experiment = reader.experiment(element)
+                var experiment = experiment(element)
                 experiment.groupID = reader.id("id", of: node)
                 experiment.groupPolicy = reader.string("policy", of: node)
                 add(experiment)
@@ -66,12 +76,14 @@ extension DatafileCompiler {
         }
         var experiments = KeyedList<Experiment>()
         for parsed in parsedExperiments.values {
-            let experiment = Experiment(
-                parsed,
-                audience: Condition.ofExperiment(parsed.audienceConditions, audiences: conditions),
-                exclusionGroup: exclusionGroup(of: parsed),
-                variationsOfKey: variationsByKey[parsed.key] ?? []
-            )
+            let experiment =
+                changes?.unchanged(parsed)
+                ?? Experiment(
+                    parsed,
+                    audience: Condition.ofExperiment(parsed.audienceConditions, audiences: conditions),
+                    exclusionGroup: exclusionGroup(of: parsed),
+                    variationsOfKey: variationsByKey[parsed.key] ?? []
+                )
             experiments.set(parsed.id, experiment)
         }
         return experiments

@@ -14,33 +14,54 @@ extension DatafileCompiler {
     mutating func readFlags() -> [ParsedFlag] {
         var flags = KeyedList<ParsedFlag>()
         for node in reader.objects("featureFlags", of: root, isOptional: true) {
-            let flag = flag(node)
+            let flag = knownFlag(node) ?? newFlag(node)
+            elements.flags.append(DatafileElements.Element(source: node.value, parsed: flag))
             flags.set(flag.key, flag)
         }
+        formerFlags.end()
+        changes?.add(flags: newFlags + formerFlags.missing)
         flags.values.forEach { addEveryoneElseToFeatureRollouts(of: $0) }
         return flags.values
     }
 
-    private mutating func flag(_ node: DatafileReader.Node) -> ParsedFlag {
-        let experimentIDs = reader.ids("experimentIds", of: node)
-        for (index, id) in experimentIDs.enumerated() where parsedExperiments[id] == nil {
+    /// Returns a flag that the former datafile has, too. What it refers to may be gone.
+    private mutating func knownFlag(_ node: DatafileReader.Node) -> ParsedFlag? {
+        guard let flag = formerFlags.parsed(of: node.value) else { return nil }
+        checkExperiments(flag.experimentIDs, of: node)
+        checkRollout(flag.rolloutID, of: node)
+        return flag
+    }
+
+    private mutating func checkExperiments(_ ids: [Identifier], of node: DatafileReader.Node) {
+        for (index, id) in ids.enumerated() where parsedExperiments[id] == nil {
             let pointer = node.pointer.appending("experimentIds").appending(index)
             reader.reject(pointer, "no experiment has the id '\(id)'")
         }
-        let rolloutID = reader.id("rolloutId", of: node)
-        if !rolloutID.string.isEmpty, rollouts[rolloutID] == nil {
-            reader.reject(node.pointer.appending("rolloutId"), "no rollout has the id '\(rolloutID)'")
+    }
+
+    private mutating func checkRollout(_ id: Identifier, of node: DatafileReader.Node) {
+        if !id.string.isEmpty, rollouts[id] == nil {
+            reader.reject(node.pointer.appending("rolloutId"), "no rollout has the id '\(id)'")
         }
+    }
+
+    private mutating func newFlag(_ node: DatafileReader.Node) -> ParsedFlag {
+        let experimentIDs = reader.ids("experimentIds", of: node)
+        checkExperiments(experimentIDs, of: node)
+        let rolloutID = reader.id("rolloutId", of: node)
+        checkRollout(rolloutID, of: node)
         var variables = KeyedList<Variable>()
         for element in reader.objects("variables", of: node) {
             let variable = variable(element)
             variables.set(variable.key, variable)
         }
-        return ParsedFlag(
+        let flag = ParsedFlag(
             id: reader.id("id", of: node), key: reader.id("key", of: node), experimentIDs: experimentIDs,
             rolloutID: rolloutID, variables: variables.values,
             annotations: FlagAnnotations(node.annotations)
         )
+        newFlags.append(flag)
+        return flag
     }
 
     private mutating func variable(_ node: DatafileReader.Node) -> Variable {

@@ -22,6 +22,7 @@ struct DatafileCompiler {
         var holdouts: [Holdout] = []
         var mentions = Mentions()
         var hasLargeAudiences = false
+        var elements = DatafileElements()
     }
 
     let root: DatafileReader.Node
@@ -35,10 +36,24 @@ struct DatafileCompiler {
     /// The variable values of variations, by variation id and variable id.
     var texts: [Identifier: [Identifier: String]] = [:]
 
+    var elements = DatafileElements()
+    /// Those that the former datafile does not have like this.
+    var newExperiments: [ParsedExperiment] = []
+    var newFlags: [ParsedFlag] = []
+    var formerExperiments: FormerElements<ParsedExperiment>
+    var formerFlags: FormerElements<ParsedFlag>
+    private let former: Datafile?
+    /// `nil` if there is no former datafile.
+    var changes: DatafileChanges?
+
     var problems: [JSONFault] { reader.problems }
 
-    init(_ source: JSONValue) {
+    init(_ source: JSONValue, similarTo former: Datafile?) {
         root = DatafileReader.Node(value: source, pointer: JSONPointer())
+        self.former = former
+        formerExperiments = FormerElements(former?.elements.experiments ?? [])
+        formerFlags = FormerElements(former?.elements.flags ?? [])
+        changes = former.map { DatafileChanges(source, since: $0) }
     }
 
     mutating func compile() -> Parts {
@@ -61,12 +76,15 @@ struct DatafileCompiler {
         parts.rollouts = rollouts.values
         let holdoutVariations = parts.holdouts.flatMap(\.variations)
         parts.flags = flags.map { flag in
-            Flag(
-                id: flag.id, key: flag.key, experiments: flag.experimentIDs.compactMap { experiments[$0] },
-                rollout: rollouts[flag.rolloutID], variables: flag.variables, annotations: flag.annotations,
-                holdoutVariations: holdoutVariations, texts: texts
-            )
+            let rules = flag.experimentIDs.compactMap { experiments[$0] }
+            let rollout = rollouts[flag.rolloutID]
+            return changes?.unchanged(flag, rules, rollout)
+                ?? Flag(
+                    id: flag.id, key: flag.key, experiments: rules, rollout: rollout, variables: flag.variables,
+                    annotations: flag.annotations, holdoutVariations: holdoutVariations, texts: texts)
         }
+        elements.conditions = conditions
+        parts.elements = elements
         return parts
     }
 
@@ -118,8 +136,14 @@ struct DatafileCompiler {
             let audienceConditions = node.value.object?["conditions"] ?? .null
             audiences.set(id, Audience(id: id, name: reader.string("name", of: node), conditions: audienceConditions))
         }
+        let known = Dictionary((former?.audiences ?? []).map { ($0.id, $0) }, uniquingKeysWith: { $1 })
         for audience in audiences.values {
-            conditions[audience.id] = Condition(audience: audience.conditions).cachedIfLarge(as: .audience(audience.id))
+            if known[audience.id]?.conditions == audience.conditions {
+                conditions[audience.id] = former?.elements.conditions[audience.id]
+            } else {
+                conditions[audience.id] = Condition(audience: audience.conditions)
+                    .cachedIfLarge(as: .audience(audience.id))
+            }
         }
         return audiences.values
     }

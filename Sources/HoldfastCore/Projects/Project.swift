@@ -30,8 +30,10 @@ public final class Project: Sendable {
     /// Compiles a stored datafile.
     ///
     /// - Throws: 400 if the datafile is not usable, with every wrong member as `errors`.
-    public convenience init(_ stored: StoredDatafile) throws(CoreError) {
-        let datafile = try Self.compile(stored.content)
+    ///
+    /// - Parameter former: a datafile that is probably similar.
+    public convenience init(_ stored: StoredDatafile, similarTo former: Datafile? = nil) throws(CoreError) {
+        let datafile = try Self.compile(stored.content, similarTo: former)
         var editor = DatafileEditor(datafile)
         guard ServedExperiments.serve(in: &editor) else {
             self.init(stored, datafile)
@@ -40,7 +42,7 @@ public final class Project: Sendable {
         // An earlier release made the experiments. The next edit stores their flags.
         var served = stored
         served.content = editor.value.encoded()
-        self.init(served, try Self.compile(editor.value))
+        self.init(served, try Self.compile(editor.value, similarTo: datafile))
     }
 
     /// Creates a project without the forced variations and the schema, which the catalog adds.
@@ -116,14 +118,16 @@ public final class Project: Sendable {
     /// Parses and compiles a datafile.
     ///
     /// - Throws: 400 with every wrong member as `errors`.
-    public static func compile(_ content: [UInt8]) throws(CoreError) -> Datafile {
+    public static func compile(
+        _ content: [UInt8], similarTo former: Datafile? = nil
+    ) throws(CoreError) -> Datafile {
         let value: JSONValue
         do throws(JSONError) {
             value = try parser.parse(content)
         } catch {
             throw CoreError(error, in: "the datafile")
         }
-        return try compile(value)
+        return try compile(value, similarTo: former)
     }
 
     /// Compiles a datafile that is about to be activated, under stricter rules than ``compile(_:)``. Datafiles that are
@@ -150,9 +154,9 @@ public final class Project: Sendable {
         return datafile
     }
 
-    public static func compile(_ value: JSONValue) throws(CoreError) -> Datafile {
+    public static func compile(_ value: JSONValue, similarTo former: Datafile? = nil) throws(CoreError) -> Datafile {
         do throws(DatafileError) {
-            return try Datafile(value)
+            return try Datafile(value, similarTo: former)
         } catch {
             let first = error.problems.first
             var refusal = CoreError(

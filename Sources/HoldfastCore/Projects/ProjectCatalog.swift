@@ -35,6 +35,8 @@ public final class ProjectCatalog: Sendable {
     private let edits = Mutex(Edits())
     /// How many counts of users are in progress.
     let counting = Atomic<Int>(0)
+    /// The datafile of the edit in progress, which need not be compiled again once it is stored.
+    private let expected = Mutex<(content: [UInt8], datafile: Datafile)?>(nil)
 
     /// The callers that wait for the next read, and whether a read is in progress.
     private struct Refreshes {
@@ -180,6 +182,26 @@ public final class ProjectCatalog: Sendable {
         }
     }
 
+    /// Keeps a datafile that is about to be stored.
+    func expect(_ content: [UInt8], _ datafile: Datafile) {
+        expected.withLock { $0 = (content, datafile) }
+    }
+
+    private func compiled(_ stored: StoredDatafile, similarTo former: Project?) throws(CoreError) -> Project {
+        let known = expected.withLock { expected in
+            guard expected?.content == stored.content else { return Datafile?.none }
+            return expected.take()?.datafile
+        }
+        if let known { return Project(stored, known) }
+        return try Project(stored, similarTo: former?.datafile)
+    }
+
+    /// Returns the project with a datafile that has just been stored, whatever was stored since.
+    func project(_ stored: StoredDatafile, _ datafile: Datafile) -> Project {
+        if let project = snapshot().projects[stored.sdkKey], project.version == stored.version { return project }
+        return Project(stored, datafile)
+    }
+
     private func take(_ state: ProjectState) {
         var next = snapshot()
         next.changes = state.changes
@@ -191,7 +213,7 @@ public final class ProjectCatalog: Sendable {
         let forced = Dictionary(grouping: state.forcedVariations, by: \.sdkKey)
         for stored in state.datafiles {
             do throws(CoreError) {
-                next.projects[stored.sdkKey] = try Project(stored)
+                next.projects[stored.sdkKey] = try compiled(stored, similarTo: next.projects[stored.sdkKey])
                 next.superseded.remove(stored.sdkKey)
             } catch {
                 // For example, a newer release wrote it.

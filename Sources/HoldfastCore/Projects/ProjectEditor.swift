@@ -147,7 +147,7 @@ public struct ProjectEditor: Sendable {
         if let project, editor.value == former { return (outcome, project.datafile, nil) }
         editor.incrementRevision()
         FlagVersions.stamp(&editor, former: project.map { DatafileEditor($0.datafile) })
-        return (outcome, try Project.compile(editor.value), editor.value)
+        return (outcome, try Project.compile(editor.value, similarTo: project?.datafile), editor.value)
     }
 
     private func apply<Outcome>(
@@ -166,8 +166,10 @@ public struct ProjectEditor: Sendable {
         let note = AuditNote(
             edit.note.action, of: edit.note.subject, before: edit.note.describe(project?.datafile),
             after: edit.note.describe(edited))
+        let bytes = content.encoded()
+        catalog.expect(bytes, edited)
         session.putDatafile(
-            content.encoded(), sdkKey: edit.sdkKey, revision: edited.revision, replacing: project?.version ?? 0,
+            bytes, sdkKey: edit.sdkKey, revision: edited.revision, replacing: project?.version ?? 0,
             makesProject: false, note: note, by: edit.author
         ) { result in
             switch result {
@@ -180,7 +182,7 @@ public struct ProjectEditor: Sendable {
                 // The response must not precede the change in this process.
                 catalog.refresh { result in
                     edit.end(
-                        result.map { (Project(stored, edited), outcome) }.mapError { CoreError($0) })
+                        result.map { (catalog.project(stored, edited), outcome) }.mapError { CoreError($0) })
                 }
             }
         }

@@ -64,8 +64,8 @@ enum ServedExperiments {
             }
             let variableID = DerivedID.of("variable/\(key)")
             variables[Identifier(key)] = variableID
-            let served = Self.flag(serving: key, id: id, variableID: variableID, flag)
-            if served.value != flag?.value { changedFlags.append(served) }
+            if let flag, Self.serves(flag, id: id, variableID: variableID) { continue }
+            changedFlags.append(Self.flag(serving: key, id: id, variableID: variableID, flag))
         }
         editor.set(changedFlags, in: .flags, by: "key")
         let values = VariationValues(of: editor.experiments, variables: variables)
@@ -84,16 +84,31 @@ enum ServedExperiments {
     /// SDKs keep the values of a variation by its id alone, so where experiments share one, those of the last
     /// experiment hold. So the last one has the values of all: a flag finds its own by its variable.
     private struct VariationValues {
+        /// Of the ids that several variations have.
         private(set) var shared: [Identifier: [JSONValue]] = [:]
 
         init(of experiments: [JSONObject], variables: [Identifier: String]) {
+            var known: Set<Identifier> = []
+            Self.forEachVariation(of: experiments, variables) { id, _, _ in
+                if !known.insert(id).inserted { shared[id] = [] }
+            }
+            guard !shared.isEmpty else { return }
+            Self.forEachVariation(of: experiments, variables) { id, variation, variableID in
+                shared[id]?.append(ServedExperiments.value(of: variation, variableID: variableID))
+            }
+        }
+
+        private static func forEachVariation(
+            of experiments: [JSONObject], _ variables: [Identifier: String],
+            _ body: (Identifier, JSONObject, String) -> Void
+        ) {
             for experiment in experiments {
                 guard let variableID = experiment["key"]?.string.flatMap({ variables[Identifier($0)] }) else {
                     continue
                 }
-                for variation in (experiment["variations"]?.array ?? []).compactMap(\.object) {
-                    shared[Identifier(variation["id"]?.string ?? ""), default: []]
-                        .append(ServedExperiments.value(of: variation, variableID: variableID))
+                for variation in experiment["variations"]?.array ?? [] {
+                    guard let variation = variation.object else { continue }
+                    body(Identifier(variation["id"]?.string ?? ""), variation, variableID)
                 }
             }
         }
@@ -107,6 +122,16 @@ enum ServedExperiments {
             if annotations["flag"] != nil { return false }
         }
         return isOwnProject && experiment["layerId"] == experiment["id"]
+    }
+
+    /// Whether a flag is as ``flag(serving:id:variableID:_:)`` would make it.
+    private static func serves(_ flag: JSONObject, id: String, variableID: String) -> Bool {
+        guard flag["id"] != nil, flag["rolloutId"] == "", let ids = flag["experimentIds"]?.array, ids.count == 1,
+            ids[0] == .string(id), let variables = flag["variables"]?.array, variables.count == 1,
+            let variable = variables[0].object
+        else { return false }
+        return variable.count == 4 && variable["id"] == .string(variableID) && variable["key"] == "value"
+            && variable["type"] == "string" && variable["defaultValue"] == ""
     }
 
     private static func flag(
@@ -130,19 +155,39 @@ enum ServedExperiments {
     private static func served(
         _ experiment: JSONObject, variableID: String, _ values: VariationValues, _ written: inout [Identifier: Int]
     ) -> JSONObject {
-        var prepared = experiment
-        prepared["variations"] = .array(
-            (experiment["variations"]?.array ?? []).compactMap(\.object).map { variation in
-                var variation = variation
-                let id = Identifier(variation["id"]?.string ?? "")
+        let variations = experiment["variations"]?.array ?? []
+        var changed: [JSONValue] = []
+        for element in variations {
+            guard var variation = element.object else { continue }
+            let id = Identifier(variation["id"]?.string ?? "")
+            var given: [JSONValue]?
+            if let all = values.shared[id] {
                 written[id, default: 0] += 1
-                variation["featureEnabled"] = true
-                let all = values.shared[id] ?? []
-                variation["variables"] = .array(
-                    written[id] == all.count ? all : [value(of: variation, variableID: variableID)])
-                return .object(variation)
-            })
+                if written[id] == all.count { given = all }
+            }
+            let isServed =
+                variation["featureEnabled"] == true
+                && (given.map { variation["variables"] == .array($0) } ?? gives(variation, only: variableID))
+            if isServed {
+                changed.append(element)
+                continue
+            }
+            variation["featureEnabled"] = true
+            variation["variables"] = .array(given ?? [value(of: variation, variableID: variableID)])
+            changed.append(.object(variation))
+        }
+        // What stays shares its storage with the former datafile, so that it is found unchanged at once.
+        guard changed != variations || experiment["variations"] == nil else { return experiment }
+        var prepared = experiment
+        prepared["variations"] = .array(changed)
         return prepared
+    }
+
+    /// Whether a variation has this variable, with its key as value, and no other.
+    private static func gives(_ variation: JSONObject, only variableID: String) -> Bool {
+        guard let variables = variation["variables"]?.array, variables.count == 1, let value = variables[0].object
+        else { return false }
+        return value.count == 2 && value["id"] == .string(variableID) && value["value"] == (variation["key"] ?? "")
     }
 
     private static func value(of variation: JSONObject, variableID: String) -> JSONValue {
@@ -161,7 +206,9 @@ enum FlagVersions {
         guard let revision = editor.value.object?["revision"]?.string.flatMap({ Int64($0) }) else { return }
         let before = former.map(Parts.init)
         let now = Parts(editor)
-        for flag in now.flags.values where before?.of(flag) != now.of(flag) {
+        for flag in now.flags.values where before?.parts(of: flag) != now.parts(of: flag) {
+            // Of most flags nothing has changed, and the version need not be left out to see that.
+            guard before?.of(flag) != now.of(flag) else { continue }
             var flag = flag
             var annotations = flag[Annotations.member]?.object ?? JSONObject()
             annotations["version"] = nil
@@ -191,16 +238,24 @@ enum FlagVersions {
             }
         }
 
+        /// Returns what the flag of this key consists of.
+        func parts(of flag: JSONObject) -> [JSONObject?]? {
+            guard let flag = flags[Identifier(flag["key"]?.string ?? "")] else { return nil }
+            let rollout = flag["rolloutId"]?.string.flatMap { rollouts[Identifier($0)] }
+            var parts = [flag, rollout]
+            for id in flag["experimentIds"]?.array ?? [] {
+                if let id = id.string { parts.append(experiments[Identifier(id)]) }
+            }
+            return parts
+        }
+
         /// Returns what the flag of this key consists of, without the version.
-        func of(_ flag: JSONObject) -> [JSONValue]? {
-            guard var flag = flags[Identifier(flag["key"]?.string ?? "")] else { return nil }
-            var annotations = flag[Annotations.member]?.object
+        func of(_ flag: JSONObject) -> [JSONObject?]? {
+            guard var parts = parts(of: flag) else { return nil }
+            var annotations = parts[0]?[Annotations.member]?.object
             annotations?["version"] = nil
-            flag[Annotations.member] = annotations.map { .object($0) }
-            let ids = (flag["experimentIds"]?.array ?? []).compactMap { $0.string.map { Identifier($0) } }
-            let rollout = rollouts[Identifier(flag["rolloutId"]?.string ?? "")]
-            return [.object(flag), rollout.map { .object($0) } ?? .null]
-                + ids.map { experiments[$0].map { .object($0) } ?? .null }
+            parts[0]?[Annotations.member] = annotations.map { .object($0) }
+            return parts
         }
     }
 }
