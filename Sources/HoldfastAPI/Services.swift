@@ -27,8 +27,8 @@ public final class Services: Sendable {
     public let changes: ChangeFeed
     let knownExposures = KnownExposures()
     let removals: RemovalWatch
-    /// Where results are computed, one at a time, while event loops go on.
-    let computations = DispatchQueue(label: "computations", qos: .userInitiated)
+    /// Where results are computed, several at a time, while event loops go on.
+    let computations = DispatchQueue(label: "computations", qos: .userInitiated, attributes: .concurrent)
 
     public struct Options: Sendable {
         /// Whether each request is logged.

@@ -68,6 +68,23 @@ public struct SampleRatio: Sendable, Equatable {
         return Test(statistic: statistic, degreesOfFreedom: indices.count - 1)
     }
 
+    /// The number of components of a mixture that are considered one by one.
+    public static let componentLimit = 32
+
+    /// Returns few components whose mixtures include all mixtures of many: every split that gives each count at least
+    /// the least share that it has in any of them.
+    public static func covering(_ components: [[Double]]) -> [[Double]] {
+        let components = components.compactMap(normalized)
+        guard components.count > componentLimit, let first = components.first else { return components }
+        let least = first.indices.map { index in components.reduce(1) { min($0, $1[index]) } }
+        let rest = max(0, 1 - least.reduce(0, +))
+        return least.indices.map { index in
+            var shares = least
+            shares[index] += rest
+            return shares
+        }
+    }
+
     private static func normalized(_ shares: [Double]) -> [Double]? {
         let sum = shares.reduce(0, +)
         return sum > 0 ? shares.map { $0 / sum } : nil

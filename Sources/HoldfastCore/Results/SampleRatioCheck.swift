@@ -17,8 +17,11 @@ public struct SampleRatioCheck: Sendable {
         public var shares: [Double]?
         /// `nil` if there are too few users to tell.
         public var pValue: Double?
+
+        var hasUsers: Bool { users.contains { $0 > 0 } }
     }
 
+    /// Without those before the first user.
     public let periods: [Period]
     /// The p-value of all periods together; `nil` if there are too few users in each.
     public let pValue: Double?
@@ -32,8 +35,8 @@ public struct SampleRatioCheck: Sendable {
 
     public var isMismatch: Bool { pValue.map { $0 < Self.threshold } ?? false }
 
-    /// When the ratio of the variations was changed.
-    public var changes: [Timestamp] { periods.dropFirst().compactMap(\.since) }
+    /// When the ratio of the variations was changed while users took part.
+    public var changes: [Timestamp] { periods.filter(\.hasUsers).dropFirst().compactMap(\.since) }
 
     init(_ tally: ExperimentTally, of experiment: Experiment) {
         let variations = experiment.variations.map(\.id)
@@ -45,7 +48,11 @@ public struct SampleRatioCheck: Sendable {
             // Without any change of the ratio, all users got their variations under it.
             let shares = variations.map { Double(experiment.shares[$0] ?? 0) }
             let isKnown = strata.allSatisfy { Self.ratio($0.components[0]) == Self.ratio(shares) }
-            strata.insert(Stratum(since: nil, numbers: others, components: isKnown ? [shares] : []), at: 0)
+            if isKnown, !strata.isEmpty {
+                strata[0].numbers += others
+            } else {
+                strata.insert(Stratum(since: nil, numbers: others, components: isKnown ? [shares] : []), at: 0)
+            }
         }
         let users = strata.map { stratum in
             variations.map { id in stratum.numbers.reduce(0) { $0 + (counted[$1]?[id] ?? 0) } }
@@ -57,11 +64,12 @@ public struct SampleRatioCheck: Sendable {
     init(_ strata: [Stratum], users: [[Int]]) {
         let test = SampleRatio(
             zip(strata, users).map { SampleRatio.Period(counts: $1, expected: $0.components) })
-        periods = zip(zip(strata, users), test.tests).map { pair, test in
+        let all = zip(zip(strata, users), test.tests).map { pair, test in
             Period(
                 since: pair.0.since, users: pair.1, shares: pair.0.components.first.flatMap(Self.normalized),
                 pValue: test?.pValue)
         }
+        periods = Array(all.dropFirst(all.firstIndex(where: \.hasUsers) ?? max(0, all.count - 1)))
         pValue = test.pValue
         expectedShares = Self.expectedShares(periods)
     }
@@ -90,17 +98,25 @@ public struct SampleRatioCheck: Sendable {
         var numbers: [Int64]
         /// The shares of new users come first.
         var components: [[Double]]
+
+        mutating func append(_ others: ArraySlice<[Double]>) {
+            components += others
+            if components.count > SampleRatio.componentLimit {
+                components = [components[0]] + SampleRatio.covering(Array(components.dropFirst()))
+            }
+        }
     }
 
     static func strata(_ periods: [AllocationPeriod], _ variations: [Identifier]) -> [Stratum] {
         var strata: [Stratum] = []
         for (_, periods) in Dictionary(grouping: periods, by: \.sdkKey) {
+            var enrolled = EnrolledShares(variations)
             var last: Int?
-            for (index, period) in periods.enumerated() {
-                let components = EnrolledShares(variations).components(of: period, after: periods[..<index])
+            for period in periods {
+                let components = enrolled.components(of: period.allocation)
                 if let last, ratio(strata[last].components[0]) == ratio(components[0]) {
                     strata[last].numbers.append(period.number)
-                    strata[last].components += components.dropFirst()
+                    strata[last].append(components.dropFirst())
                 } else {
                     last = strata.count
                     strata.append(Stratum(since: period.since, numbers: [period.number], components: components))
@@ -119,83 +135,5 @@ public struct SampleRatioCheck: Sendable {
             return left
         }
         return divisor == 0 ? shares : shares.map { $0 / divisor }
-    }
-}
-
-/// How the users who are enrolled in a period may be split.
-///
-/// Bucket values are uniform among users who come for the first time. But of those who came before and did not take
-/// part, only some bucket values are left; and those whose variation was removed have the bucket values of that
-/// variation. When weights are changed together with the traffic, they are split in another ratio. How many users are
-/// returning is not known, so the split of each period may be any mixture of these.
-private struct EnrolledShares {
-    private let variations: [Identifier]
-
-    /// The number of earlier allocations whose combinations are considered one by one.
-    private static let combined = 6
-
-    init(_ variations: [Identifier]) {
-        self.variations = variations
-    }
-
-    /// Returns the shares of new users, then those that returning users may have instead.
-    func components(of period: AllocationPeriod, after earlier: ArraySlice<AllocationPeriod>) -> [[Double]] {
-        let index = Dictionary(variations.enumerated().map { ($1, $0) }, uniquingKeysWith: { first, _ in first })
-        let owners = Self.owners(period.allocation).map { $0.flatMap { index[$0] } }
-        func shares(_ isIncluded: (Int) -> Bool) -> [Double] {
-            var shares = [Double](repeating: 0, count: variations.count)
-            for (value, owner) in owners.enumerated() {
-                if let owner, isIncluded(value) { shares[owner] += 1 }
-            }
-            return shares
-        }
-        let all = shares { _ in true }
-        var components = [all]
-        func append(_ shares: [Double]) {
-            let total = shares.reduce(0, +)
-            let sum = all.reduce(0, +)
-            // Another component with the ratio of new users makes no difference.
-            let differs = zip(shares, all).contains { abs($0 * sum - $1 * total) > 1e-9 * sum * total }
-            if total > 0, differs, !components.contains(shares) { components.append(shares) }
-        }
-        var enrolled: [[Bool]] = []
-        for former in earlier.reversed() where former.allocation != period.allocation {
-            let formerOwners = Self.owners(former.allocation)
-            let present = Set(period.allocation.ranges.map(\.entityID))
-            append(shares { value in formerOwners[value].map { !present.contains($0) } ?? false })
-            let isEnrolled = formerOwners.map { $0 != nil }
-            if !enrolled.contains(isEnrolled) { enrolled.append(isEnrolled) }
-        }
-        // The shares of the bucket values that were enrolled in the same earlier periods, a bit for each.
-        var classes: [Int: [Double]] = [:]
-        for (value, owner) in owners.enumerated() {
-            guard let owner else { continue }
-            let mask = enrolled.prefix(62).indices.reduce(0) { $0 | (enrolled[$1][value] ? 1 << $1 : 0) }
-            classes[mask, default: all.map { _ in 0 }][owner] += 1
-        }
-        guard enrolled.count <= Self.combined else {
-            // Any mixture of these covers all combinations.
-            for mask in classes.keys.sorted() { append(classes[mask] ?? all) }
-            return components
-        }
-        for seen in (0..<1 << enrolled.count).dropFirst() {
-            let rest = classes.filter { $0.key & seen == 0 }.values
-            append(all.indices.map { index in rest.reduce(0) { $0 + $1[index] } })
-        }
-        return components
-    }
-
-    /// The owner of each bucket value.
-    private static func owners(_ allocation: TrafficAllocation) -> [Identifier?] {
-        var owners: [Identifier?] = []
-        owners.reserveCapacity(Bucketer.bucketCount)
-        for range in allocation.ranges {
-            let end = min(range.end, Bucketer.bucketCount)
-            guard end > owners.count else { continue }
-            let owner = range.entityID.string.isEmpty ? nil : range.entityID
-            owners.append(contentsOf: repeatElement(owner, count: end - owners.count))
-        }
-        owners.append(contentsOf: repeatElement(nil, count: Bucketer.bucketCount - owners.count))
-        return owners
     }
 }
