@@ -44,6 +44,21 @@ import Testing
         server.stop()
     }
 
+    @Test func `More traffic for equal variations is no change of their weights, whatever rounding does`() throws {
+        func body(_ traffic: String, _ weight: Int = 1) -> String {
+            #"{"id":"8","variations":["a","b",{"key":"c","weight":\#(weight)}],"traffic":\#(traffic)}"#
+        }
+        #expect(try server.request("PUT", "/v1/experiments/ramp", body("0.01")).status == 201)
+        #expect(
+            try server.request("PUT", "/v1/profiles/w/experiments/ramp", #"{"variation_key":"a"}"#).status == 200)
+        for traffic in ["0.02", "0.1", "1", "1.01", "10", "33.33", "50", "100"] {
+            let preview = try preview(body(traffic), key: "ramp")
+            #expect(!codes(preview).contains("weights_changed_midflight"), "\(traffic): \(preview.text)")
+            #expect(try server.request("PUT", "/v1/experiments/ramp", body(traffic)).status == 200)
+        }
+        #expect(codes(try preview(body("100", 2), key: "ramp")) == ["weights_changed_midflight"])
+    }
+
     @Test func `Users of a variation that is left out change, and get it back with the variation`() throws {
         try enroll(40)
         let control = try (0..<40).count {

@@ -227,7 +227,7 @@ extension ExperimentPreview {
         guard let former else { return [] }
         var warnings = statusWarnings(former)
         let (before, after) = (Set(former.variations.map(\.id)), Set(edited.variations.map(\.id)))
-        if hasUsers, ratio(former, of: before.intersection(after)) != ratio(edited, of: before.intersection(after)) {
+        if hasUsers, Self.changesWeights(from: former, to: edited) {
             warnings.append(.weightsChangedMidflight)
         }
         if !before.isSubset(of: after) { warnings.append(.variationRemoved) }
@@ -261,11 +261,47 @@ extension ExperimentPreview {
         return former.isRunning ? [.paused] : []
     }
 
-    /// The shares among these variations, in percent.
-    private func ratio(_ experiment: Experiment, of variations: Set<Identifier>) -> [Identifier: Int] {
-        let shares = experiment.shares.filter { variations.contains($0.key) }
-        let sum = shares.values.reduce(0, +)
-        // Rounding of the allocation is no change of weights.
-        return shares.mapValues { sum > 0 ? Int((Double($0) / Double(sum) * 1_000).rounded()) : 0 }
+    /// Whether the ratio of the variations that both have differs. The given weights are compared if both have them, else
+    /// the allocations, up to their rounding.
+    private static func changesWeights(from former: Experiment, to edited: Experiment) -> Bool {
+        let common = edited.variations.map(\.id).filter { former.variation(id: $0) != nil }
+        func given(_ experiment: Experiment) -> [Double]? {
+            let weights = common.compactMap { experiment.variation(id: $0)?.weight }
+            return weights.count == common.count ? weights : nil
+        }
+        if let before = given(former), let after = given(edited) {
+            let (sum, sumAfter) = (before.reduce(0, +), after.reduce(0, +))
+            return zip(before, after).contains { abs($0 * sumAfter - $1 * sum) > 1e-9 * sum * sumAfter }
+        }
+        let (before, after) = (RoundedShares(former, common), RoundedShares(edited, common))
+        guard before.total > 0, after.total > 0 else { return false }
+        return common.indices.contains { index in
+            let (left, right) = (before.share(index), after.share(index))
+            return abs(left.value - right.value) >= left.error + right.error
+        }
+    }
+
+    /// The bucket values of some variations.
+    ///
+    /// Rounding changes each variation's number, and so also the number of all others together, by less than one for each
+    /// variation. The sum over all variations is exact.
+    private struct RoundedShares {
+        private let counts: [Int]
+        let total: Int
+        /// The number of variations whose rounding changes the total.
+        private let others: Int
+
+        init(_ experiment: Experiment, _ variations: [Identifier]) {
+            let shares = experiment.shares
+            counts = variations.map { shares[$0] ?? 0 }
+            total = counts.reduce(0, +)
+            others = min(variations.count, experiment.variations.count - variations.count)
+        }
+
+        /// A share of the total, and by how much rounding may have changed it.
+        func share(_ index: Int) -> (value: Double, error: Double) {
+            let value = Double(counts[index]) / Double(total)
+            return (value, (1 + value * Double(others)) / Double(max(1, total - others)))
+        }
     }
 }
