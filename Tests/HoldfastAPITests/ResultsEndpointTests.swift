@@ -55,6 +55,9 @@ import Testing
         let results = try server.request("GET", "/v1/experiments/checkout/results?goal=purchase")
         let converted = results["variations"].array?.compactMap { $0["converted"].integer }.reduce(0, +)
         #expect(converted == 2, "\(results.text)")
+        // Nobody has the first variation: its means are unknown, not 0.
+        let control = try #require(results["variations"].array?.first)
+        #expect(control["users"] == 0 && control["conversion"]["rate"].isNull && control["value"]["mean"].isNull)
     }
 
     @Test func `An event that is missing among those of a datafile is recorded and reported`() throws {

@@ -140,16 +140,20 @@ extension ExperimentResults {
         writer.member("events", arm.tally.goal.events)
         writer.member("converted", arm.tally.goal.converted)
         writer.key("conversion")
-        write(arm.conversion, "rate", to: &writer)
+        let hasUsers = arm.tally.counted > 0
+        write(arm.conversion, "rate", hasUsers, to: &writer)
         writer.key("value")
-        if let value = arm.value { write(value, "mean", to: &writer) } else { writer.null() }
+        if let value = arm.value { write(value, "mean", hasUsers, to: &writer) } else { writer.null() }
         writer.endObject()
     }
 
-    private func write(_ estimate: Estimate, _ name: StaticString, to writer: inout JSONWriter) {
+    private func write(
+        _ estimate: Estimate, _ name: StaticString, _ hasUsers: Bool, to writer: inout JSONWriter
+    ) {
         writer.beginObject()
-        writer.member(name, estimate.mean)
-        writer.member("standard_deviation", estimate.standardDeviation)
+        // The mean of nobody is unknown, not 0.
+        writer.member(name, hasUsers ? estimate.mean : nil)
+        writer.member("standard_deviation", hasUsers ? estimate.standardDeviation : nil)
         writer.key("comparison")
         if let comparison = estimate.comparison { write(comparison, to: &writer) } else { writer.null() }
         writer.key("power")
@@ -253,8 +257,9 @@ extension ExperimentResults {
 
     private func row(_ arm: Arm, _ metric: String, _ estimate: Estimate) -> [String] {
         let comparison = estimate.comparison
+        let hasUsers = arm.tally.counted > 0
         let numbers: [Double?] = [
-            estimate.mean, estimate.standardDeviation, comparison?.difference,
+            hasUsers ? estimate.mean : nil, hasUsers ? estimate.standardDeviation : nil, comparison?.difference,
             comparison?.differenceInterval.lowerBound, comparison?.differenceInterval.upperBound, comparison?.lift,
             comparison?.liftInterval?.lowerBound, comparison?.liftInterval?.upperBound, comparison?.pValue,
             comparison?.chanceToWin, comparison?.expectedLoss, comparison?.sequentialLiftInterval?.lowerBound,

@@ -171,7 +171,7 @@ const drawn = (what, { low, high, estimate }, format, options) => [interval({ lo
 
 function rowOf(v, index, results, metric, cuped) {
 	const data = v[metric] ?? { rate: 0, mean: 0, standard_deviation: 0 };
-	const estimate = data.rate ?? data.mean;
+	const estimate = data.rate ?? data.mean ?? 0;
 	const z = confidences[results.confidence] ?? 1.96;
 	const [low, high] = metric === "conversion" ? wilson(v.converted, v.users, z) : around(estimate, z * data.standard_deviation / Math.sqrt(Math.max(1, v.users)));
 	const comparison = data.comparison, source = cuped && comparison?.cuped ? comparison.cuped : comparison;
