@@ -72,9 +72,11 @@ let package = Package(
                 .embedInCode("sqlite/0005_attributes.sql"), .embedInCode("sqlite/0006_erasures_and_history.sql"),
                 .embedInCode("sqlite/0007_periods_and_days.sql"), .embedInCode("sqlite/0008_sticky_documents.sql"),
                 .embedInCode("sqlite/0009_override_layers.sql"), .embedInCode("sqlite/0010_project_names.sql"),
+                .embedInCode("sqlite/0011_allocation_history.sql"),
                 .embedInCode("postgresql/0001_holdfast.sql"),
                 .embedInCode("postgresql/0002_override_layers.sql"),
                 .embedInCode("postgresql/0003_project_names.sql"),
+                .embedInCode("postgresql/0004_allocation_history.sql"),
             ],
             swiftSettings: strict
         ),

@@ -14,6 +14,7 @@ public enum Migrations {
         PackageResources._008_sticky_documents_sql,
         PackageResources._009_override_layers_sql,
         PackageResources._010_project_names_sql,
+        PackageResources._011_allocation_history_sql,
     ]
 
     /// `postgresql/`, in order.
@@ -21,5 +22,6 @@ public enum Migrations {
         PackageResources._001_holdfast_sql,
         PackageResources._002_override_layers_sql,
         PackageResources._003_project_names_sql,
+        PackageResources._004_allocation_history_sql,
     ]
 }

@@ -83,11 +83,16 @@ extension PostgreSQLSession {
         _ content: [UInt8], sdkKey: String, revision: String, replacing: Int64?, makesProject: Bool, note: AuditNote,
         by author: Author, _ completion: @escaping Completion<StoredDatafile?>
     ) {
-        let now = store.settings.clock()
+        let clock = store.settings.clock
         let history = max(1, store.settings.datafileHistory)
-        let active = DatafileRows.history(.text(sdkKey), .integer(1))
-        change(changesDatafiles: true, [active, ProjectRows.all()], StoredDatafile?.none, completion) {
-            state, rows, result in
+        let allocations = AllocationRules.allocations(in: content)
+        let reads = [
+            DatafileRows.history(.text(sdkKey), .integer(1)), ProjectRows.all(),
+            AllocationPeriodRows.latest(.text(sdkKey)),
+        ]
+        change(changesDatafiles: true, reads, StoredDatafile?.none, completion) { state, rows, result in
+            // Not before: assignments that the lock waited for were made with the former datafile.
+            let now = clock()
             let former = rows[0].count > 0 ? DatafileRows.decode(rows[0], 0) : nil
             result = nil
             if let replacing, former?.version ?? 0 != replacing { return nil }
@@ -102,13 +107,17 @@ extension PostgreSQLSession {
                 version: state.newestDatafile + 1, sdkKey: sdkKey, revision: revision, content: content, storedAt: now,
                 author: author.name)
             result = stored
+            let latest = Dictionary(
+                rows[2].indices.map { AllocationPeriodRows.decode(rows[2], $0) }.map { ($0.experimentID, $0.period) },
+                uniquingKeysWith: { _, last in last })
+            let periods = AllocationRules.periods(begunBy: stored, allocations, after: latest)
             // The next start compares `--datafile` with the last datafile from this option.
             let queries =
                 made + [
                     DatafileRows.insert(stored),
                     DatafileRows.prune(.text(sdkKey), .integer(history), .text(Author.processUser.name)),
                     ProjectStateRow.newestDatafile(.integer(stored.version)),
-                ]
+                ] + (periods.isEmpty ? [] : [AllocationPeriodRows.insert(periods)])
             return (queries, AuditEntry(note.activating(stored, replacing: former), by: author, at: now))
         }
     }

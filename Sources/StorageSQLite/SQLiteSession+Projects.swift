@@ -70,10 +70,13 @@ extension SQLiteSession {
         _ content: [UInt8], sdkKey: String, revision: String, replacing: Int64?, makesProject: Bool, note: AuditNote,
         by author: Author, _ completion: @escaping Completion<StoredDatafile?>
     ) {
-        let now = store.settings.clock()
+        let clock = store.settings.clock
         let history = store.settings.datafileHistory
+        let allocations = AllocationRules.allocations(in: content)
         write(
             { transaction -> StoredDatafile? in
+                // Not before: assignments that precede this change in the queue were made with the former datafile.
+                let now = clock()
                 let former = try DatafileRows.active(sdkKey: sdkKey, on: transaction.connection)
                 if let replacing, former?.version ?? 0 != replacing { return nil }
                 let projects = try ProjectRows.all(on: transaction.connection)
@@ -86,6 +89,10 @@ extension SQLiteSession {
                     version: 0, sdkKey: sdkKey, revision: revision, content: content, storedAt: now, author: author.name
                 )
                 let stored = try DatafileRows.insert(datafile, in: transaction)
+                let latest = try AllocationPeriodRows.latest(sdkKey: sdkKey, on: transaction.connection)
+                for (experimentID, period) in AllocationRules.periods(begunBy: stored, allocations, after: latest) {
+                    try transaction.put(period, of: experimentID)
+                }
                 // The next start compares `--datafile` with the last datafile from this option.
                 try DatafileRows.prune(
                     sdkKey: sdkKey, keeping: history, andLastOf: Author.processUser.name, in: transaction)

@@ -1,5 +1,6 @@
 import Bucketing
 import Foundation
+import Statistics
 import Storage
 import TestSupport
 import Testing
@@ -233,5 +234,104 @@ struct SampleRatioTests {
         let few = check(1, [[5, 3], [6_000, 700]])
         #expect(few.periods[0].pValue == nil && few.periods[1].pValue != nil)
         #expect(check(1, [[1, 3], [3, 0]]).pValue == nil)
+    }
+
+    // MARK: The history of the definition
+
+    private static func datafile(firstEnd: Int) -> String {
+        """
+        {"version":"4","revision":"\(firstEnd)","projectId":"1","experiments":[{"id":"e","key":"e","status":"Running",
+        "layerId":"1","audienceIds":[],"forcedVariations":{},"variations":[{"id":"0","key":"0"},{"id":"1","key":"1"}],
+        "trafficAllocation":[{"entityId":"0","endOfRange":\(firstEnd)},{"entityId":"1","endOfRange":10000}]}],
+        "groups":[],"audiences":[],"attributes":[],"events":[],"featureFlags":[],"rollouts":[]}
+        """
+    }
+
+    /// The tally of an experiment whose weights are changed at random, and whose users are exposed in a random period
+    /// from the one in which they were assigned.
+    private static func tally(usersPerPeriod: Int, _ random: inout SeededGenerator) async throws -> ExperimentTally {
+        let clock = ManualClock()
+        let store = InMemoryStore(clock: clock.wallClock)
+        let periods = Int.random(in: 2...4, using: &random)
+        var waiting: [[UserEvent]] = Array(repeating: [], count: periods)
+        for period in 0..<periods {
+            clock.advance(by: .seconds(60))
+            let end = Int.random(in: 1...9, using: &random) * 1_000
+            let stored = try #require(try await store.activate(datafile(firstEnd: end), sdkKey: "sdk"))
+            let active = AllocationPeriod(
+                number: stored.version, sdkKey: "sdk", since: stored.storedAt,
+                allocation: AllocationRules.allocations(in: stored.content)["e"] ?? TrafficAllocation(ranges: []))
+            clock.advance(by: .seconds(60))
+            var changes: [ProfileChange] = []
+            for user in 0..<usersPerPeriod {
+                let userID = Identifier("\(period) \(user)")
+                let variationID: Identifier = Int.random(in: 0..<10_000, using: &random) < end ? "0" : "1"
+                let proposal = ProfileChange.Proposal(experimentID: "e", variationID: variationID)
+                changes.append(
+                    ProfileChange(userID: userID, operation: .assign([proposal], decidedWith: stored.version)))
+                waiting[Int.random(in: period..<periods, using: &random)].append(
+                    .exposure(
+                        Exposure(
+                            userID: userID, experimentID: "e", experimentKey: "e", variationID: variationID,
+                            happenedAt: clock.now + 1_000, isForced: false, sdkKey: "sdk")))
+            }
+            for result in await store.applyAsOne(changes) { _ = try result.get() }
+            clock.advance(by: .seconds(60))
+            _ = try await store.record(
+                waiting[period].map { event in
+                    guard case .exposure(var exposure) = event else { return event }
+                    exposure.active = active
+                    exposure.happenedAt = clock.now
+                    return .exposure(exposure)
+                })
+        }
+        return try store.tally(experimentID: "e", goal: "g")
+    }
+
+    @Test("Users who are exposed after a change of weights raise no alarm in 200 correct experiments")
+    func delayedExposures() async throws {
+        var random = SeededGenerator(seed: 32)
+        let experiment = try #require(
+            try Project.compile(Array(Self.datafile(firstEnd: 5_000).utf8)).experiment(id: "e"))
+        var pValues: [Double] = []
+        for _ in 0..<200 {
+            let tally = try await Self.tally(usersPerPeriod: 60, &random)
+            pValues.append(SampleRatioCheck(tally, of: experiment).pValue ?? 1)
+        }
+        #expect(pValues.count { $0 < SampleRatioCheck.threshold } <= 1, "\(pValues.min() ?? 1)")
+        #expect(pValues.count { $0 < 0.05 } < 25)
+    }
+
+    /// Returns the number of comparisons for an experiment with so many allocations.
+    private static func work(allocations: Int, _ random: inout SeededGenerator) -> Int {
+        let ids: [Identifier] = ["0", "1", "2"]
+        var shares = EnrolledShares(ids)
+        var allocation = TrafficAllocation(ranges: [])
+        for _ in 0..<allocations {
+            let weights = TrafficAllocation.weights(
+                of: ids, ratio: ids.map { _ in Double.random(in: 1...9, using: &random) },
+                traffic: Double.random(in: 1...100, using: &random))
+            allocation = allocation.reallocated(to: weights)
+            #expect(shares.components(of: allocation).count <= SampleRatio.componentLimit + 1)
+        }
+        return shares.comparisons
+    }
+
+    @Test("The work for many allocations grows no faster than their number, once there are many")
+    func manyAllocations() {
+        var random = SeededGenerator(seed: 33)
+        let perAllocation = (EnrolledShares.limit + 1) * 4
+        for count in [30, 60, 120, 240] {
+            let work = Self.work(allocations: count, &random)
+            #expect(work <= count * perAllocation, "\(work) for \(count)")
+        }
+    }
+
+    @Test("A change of weights before anybody took part is no change, and its period is not listed")
+    func earlyChange() {
+        let early = check(1, [[0, 0], [9_000, 1_010]])
+        #expect(early.changes.isEmpty && early.periods.map(\.shares) == [[0.9, 0.1]])
+        let late = check(1, [[500, 510], [0, 0]])
+        #expect(late.changes.isEmpty && late.periods.count == 2 && !late.isMismatch)
     }
 }

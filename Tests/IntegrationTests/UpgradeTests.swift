@@ -78,6 +78,9 @@ import Testing
         """
         UPDATE projects SET name = 'The tests';
         """,
+        """
+        UPDATE allocation_periods SET since = since;
+        """,
     ]
 
     /// Makes a database as a program that knew only the first steps would have left it.
@@ -121,6 +124,9 @@ import Testing
         if version >= 2 {
             try expectProjects(server, of: version)
             try expectEvents(server, of: version)
+            // The oldest datafile has no experiments; the other one began a period.
+            let query = "SELECT group_concat(number || ' ' || since) FROM allocation_periods WHERE experiment_id = '7'"
+            #expect(try DatabaseConnection(database).text(query) == "2 2000")
         }
         try expectAudit(server, of: version)
         if version >= 9 { try expectLayers(server) }

@@ -20,6 +20,11 @@ extension InMemoryTables {
         case .refused: return nil
         }
         let stored = append(datafile)
+        let latest = periods.compactMapValues { $0.last { $0.sdkKey == stored.sdkKey } }
+        let allocations = AllocationRules.allocations(in: stored.content)
+        for (experimentID, period) in AllocationRules.periods(begunBy: stored, allocations, after: latest) {
+            periods[experimentID, default: []].append(period)
+        }
         let history = datafiles.filter { $0.sdkKey == datafile.sdkKey }
         let lastOfStart = history.last { $0.author == Author.processUser.name }?.version
         let kept = Set(history.suffix(max(1, datafileHistory)).map(\.version) + [lastOfStart ?? 0])

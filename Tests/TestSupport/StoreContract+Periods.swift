@@ -27,6 +27,20 @@ extension StoreContract {
         try await store.apply(.save(map, onConflict: .replace), to: user)
     }
 
+    /// Activates a datafile with the experiment "e": "a" has the bucket values up to `end`, "b" the others.
+    private static func activate(a end: Int, _ store: any Store) async throws -> AllocationPeriod {
+        let content = """
+            {"version":"4","revision":"\(end)","projectId":"1","experiments":[{"id":"e","key":"key of e","status":"Running",
+            "layerId":"1","audienceIds":[],"forcedVariations":{},"variations":[{"id":"a","key":"a"},{"id":"b","key":"b"}],
+            "trafficAllocation":[{"entityId":"a","endOfRange":\(end)},{"entityId":"b","endOfRange":10000}]}],
+            "groups":[],"audiences":[],"attributes":[],"events":[],"featureFlags":[],"rollouts":[]}
+            """
+        let stored = try #require(try await store.activate(content, sdkKey: "sdk"))
+        return AllocationPeriod(
+            number: stored.version, sdkKey: "sdk", since: stored.storedAt,
+            allocation: TrafficAllocation(ranges: [.init(entityID: "a", end: end), .init(entityID: "b", end: 10_000)]))
+    }
+
     private static let day: Timestamp = 86_400_000
 
     static let periods = [
@@ -67,6 +81,40 @@ extension StoreContract {
             // The exposure of "w" is to another variation than the profile has.
             #expect(
                 try store.tally(experimentID: "e", goal: "g").countedByPeriod == [1: ["a": 2], 2: ["a": 2]])
+        },
+        StoreContract(
+            "An allocation is a period even if nobody was exposed before the next one"
+        ) {
+            context async throws in
+            let store = context.store
+            let first = try await activate(a: 9_000, store)
+            try await save("a", store, of: "u")
+            try await save("b", store, of: "v")
+            context.clock.advance(by: .seconds(1))
+            let second = try await activate(a: 5_000, store)
+            _ = try await activate(a: 5_000, store)
+            context.clock.advance(by: .seconds(1))
+            try await save("b", store, of: "w")
+            let time = context.clock.now - noon
+            _ = try await store.record(
+                [("u", "a"), ("v", "b"), ("w", "b")].map { exposure($0, second, $1, at: time) })
+            let tally = try store.tally(experimentID: "e", goal: "g")
+            #expect(tally.periods == [first, second])
+            #expect(tally.countedByPeriod == [first.number: ["a": 1, "b": 1], second.number: ["b": 1]])
+        },
+        StoreContract("A saved assignment counts from the exposure on, if that happened before") {
+            context async throws in
+            let store = context.store
+            let first = try await activate(a: 9_000, store)
+            context.clock.advance(by: .seconds(9))
+            let second = try await activate(a: 5_000, store)
+            context.clock.advance(by: .seconds(1))
+            try await save("a", store, of: "u")
+            let time = context.clock.now - noon
+            _ = try await store.record([exposure("u", second, at: time - 5_000), exposure("v", second, at: time)])
+            #expect(
+                try store.tally(experimentID: "e", goal: "g").countedByPeriod
+                    == [first.number: ["a": 1], second.number: ["a": 1]])
         },
         StoreContract("Projects have periods of their own, though they share the experiment") { context async throws in
             let one = period(1, at: 0, a: 5_000, sdkKey: "one")

@@ -1,13 +1,39 @@
-import Bucketing
+public import Bucketing
+import JSON
 
 /// The rules of allocation periods: under which allocation a user got a variation.
 ///
-/// A period begins with the first exposure under an allocation that its project did not have before; its time is that of
-/// the datafile. An exposure belongs to the period in which the user was assigned, if the profile has the assignment:
-/// users keep their variation, so that somebody enrolled under an earlier allocation may be exposed under a later one.
-/// Otherwise it belongs to the period of the datafile that it was decided with, or of the time at which it happened if
-/// that was before this datafile.
-enum AllocationRules {
+/// A period begins with the datafile that changes the allocation, whether or not anybody is exposed under it. An exposure
+/// belongs to the period in which the user was assigned, if the profile has the assignment: users keep their variation,
+/// so that somebody enrolled under an earlier allocation may be exposed under a later one. Otherwise it belongs to the
+/// period of the datafile that it was decided with, or of the time at which it happened if that was before this datafile.
+public enum AllocationRules {
+    /// Returns the allocation of each experiment in a datafile; none if the datafile is not usable.
+    public static func allocations(in content: [UInt8]) -> [Identifier: TrafficAllocation] {
+        guard let json = try? JSONParser(maximumDepth: 128).parse(content), let datafile = try? Datafile(json) else {
+            return [:]
+        }
+        let deliveryRules = Set(datafile.rollouts.flatMap(\.rules).map(\.id))
+        let experiments = datafile.experiments.filter { !deliveryRules.contains($0.id) }
+        return Dictionary(experiments.map { ($0.id, $0.plannedAllocation) }, uniquingKeysWith: { _, last in last })
+    }
+
+    /// Returns the periods that a datafile begins, in the order of the experiments' ids.
+    ///
+    /// - Parameters:
+    ///   - allocations: those in the datafile.
+    ///   - latest: the last period of each experiment in the datafile's project.
+    public static func periods(
+        begunBy datafile: StoredDatafile, _ allocations: [Identifier: TrafficAllocation],
+        after latest: [Identifier: AllocationPeriod]
+    ) -> [(experimentID: Identifier, period: AllocationPeriod)] {
+        allocations.filter { latest[$0.key]?.allocation != $0.value }.sorted { $0.key < $1.key }.map {
+            let period = AllocationPeriod(
+                number: datafile.version, sdkKey: datafile.sdkKey, since: datafile.storedAt, allocation: $0.value)
+            return (experimentID: $0.key, period: period)
+        }
+    }
+
     /// What the period of an exposure depends on.
     static func parts(_ exposure: Exposure) -> [UserRecords.Part] {
         exposure.active == nil ? [] : [.periods(experimentID: exposure.experimentID), .profile]
@@ -32,7 +58,8 @@ enum AllocationRules {
         return period?.number ?? decided.number
     }
 
-    /// Returns the period of a datafile, which begins one unless the project had the same allocation before.
+    /// Returns the period of a datafile. A server of an earlier release may have stored the datafile without it; then the
+    /// period begins here, unless the project had the same allocation before.
     private static func period(
         of active: AllocationPeriod, experimentID: Identifier, in records: inout UserRecords
     ) -> AllocationPeriod {
@@ -49,12 +76,14 @@ enum AllocationRules {
     }
 
     /// When the user got the variation; `nil` if the profile does not have it.
+    ///
+    /// What this server has bucketed has the time of the decision. Who saves a decision may have shown it before.
     private static func assignmentTime(_ exposure: Exposure, _ records: UserRecords) -> Timestamp? {
-        guard case .present(let profile) = records.profile, let assignment = profile[exposure.experimentID] else {
-            return nil
-        }
-        if assignment.variationID == exposure.variationID { return assignment.assignedAt }
-        let beneath = assignment.withoutOverride
-        return beneath?.variationID == exposure.variationID ? beneath?.assignedAt : nil
+        guard case .present(let profile) = records.profile, let newest = profile[exposure.experimentID],
+            let assignment = newest.variationID == exposure.variationID ? newest : newest.withoutOverride,
+            assignment.variationID == exposure.variationID
+        else { return nil }
+        return assignment.source == .bucketed
+            ? assignment.assignedAt : min(assignment.assignedAt, exposure.happenedAt)
     }
 }

@@ -174,6 +174,13 @@ enum AllocationPeriodRows {
         SELECT experiment_id, number, sdk_key, since, allocation FROM allocation_periods
         WHERE experiment_id = ANY($1)
         """)
+    /// The last period of each experiment in a project.
+    static let latest = Statement(
+        "latest_allocation_periods",
+        """
+        SELECT DISTINCT ON (experiment_id) experiment_id, number, sdk_key, since, allocation FROM allocation_periods
+        WHERE sdk_key = $1 ORDER BY experiment_id, since DESC, number DESC
+        """)
     private static let insertAll = Statement(
         "insert_allocation_periods",
         """

@@ -150,6 +150,28 @@ enum AllocationPeriodRows {
         }
     }
 
+    /// The last period of each experiment in a project.
+    static func latest(
+        sdkKey: String, on connection: Connection
+    ) throws(SQLiteError) -> [Identifier: AllocationPeriod] {
+        let periods = try connection.statement(
+            """
+            SELECT experiment_id, number, sdk_key, since, allocation FROM allocation_periods
+            WHERE sdk_key = ?1 ORDER BY since, number
+            """
+        ).all {
+            $0.bind(sdkKey, at: 1)
+        } row: { row in
+            (
+                Identifier(row.text(0)),
+                (number: row.integer(1), sdkKey: row.text(2), since: row.bounded(3), allocation: row.text(4))
+            )
+        }
+        return Dictionary(periods, uniquingKeysWith: { _, last in last }).mapValues {
+            AllocationPeriod(number: $0.number, sdkKey: $0.sdkKey, since: $0.since, stored: $0.allocation)
+        }
+    }
+
     static func insert(
         _ period: AllocationPeriod, _ experimentID: Identifier, in transaction: WriteTransaction
     ) throws(SQLiteError) {
