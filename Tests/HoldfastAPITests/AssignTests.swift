@@ -114,6 +114,25 @@ import Testing
         server.stop()
     }
 
+    @Test func `A datafile with a contextual bandit is taken with a warning that names the experiment`() throws {
+        func datafile(_ bandit: String) -> String {
+            """
+            {"version":"4","projectId":"1","accountId":"1","revision":"1","sdkKey":"default","experiments":[
+            {"id":"7","key":"checkout","layerId":"7","status":"Running","audienceIds":[],"forcedVariations":{}\(bandit),
+            "variations":[{"id":"a","key":"control"}],"trafficAllocation":[{"entityId":"a","endOfRange":10000}]}],
+            "featureFlags":[],"events":[],"audiences":[],"attributes":[],"groups":[],"rollouts":[]}
+            """
+        }
+        let plain = try server.request("PUT", "/v1/datafile", datafile(""))
+        #expect(plain.status == 201 && plain.json.object?["warnings"] == nil, "\(plain.text)")
+        let bandit = try server.request(
+            "PUT", "/v1/datafile", datafile(#","cmab":{"attributeIds":[],"trafficAllocation":10000}"#))
+        #expect(bandit.status == 200)
+        #expect(bandit["warnings"].array?.count == 1, "\(bandit.text)")
+        #expect(bandit["warnings"].array?.first?.string?.contains("'checkout'") == true)
+        server.stop()
+    }
+
     @Test func `A former datafile is read by its version`() throws {
         _ = try server.request("PUT", "/v1/experiments/checkout", AssignSamples.definition)
         let former = try server.request("GET", "/datafiles/default.json")

@@ -63,6 +63,84 @@ import Testing
         }
     }
 
+    @Test(arguments: [
+        (#"{"name":"mail","match":"in","value":["a@x.de","ann@example.com"]}"#, true),
+        (#"{"name":"mail","match":"not_in","value":["a@x.de","b@x.de"]}"#, true),
+        (#"{"name":"mail","match":"not_in","value":["ann@example.com"]}"#, false),
+        (#"{"name":"mail","match":"in","value":["ANN@example.com"],"ignore_case":true}"#, true),
+        (#"{"name":"mail","match":"starts_with","value":"ann@"}"#, true),
+        (#"{"name":"mail","match":"starts_with","value":"Ann@"}"#, false),
+        (#"{"name":"mail","match":"starts_with","value":"Ann@","ignore_case":true}"#, true),
+        (#"{"name":"mail","match":"ends_with","value":"@example.com"}"#, true),
+        (#"{"name":"mail","match":"ends_with","value":"@example.org"}"#, false),
+        (#"{"name":"mail","match":"substring","value":"EXAMPLE","ignore_case":true}"#, true),
+        (#"{"name":"mail","match":"matches","value":"^[a-z]+@example[.](com|org)$"}"#, true),
+        (#"{"name":"mail","match":"matches","value":"^A[A-Z]+@"}"#, false),
+        (#"["not",{"name":"nothing","match":"starts_with","value":"a"}]"#, false),
+    ])
+    func `A segment tests texts, of the store and of the request`(condition: String, admits: Bool) throws {
+        for name in ["mail", "nothing"] {
+            _ = try server.request("PUT", "/v1/attributes/\(name)", #"{"type":"string"}"#)
+        }
+        let segment = try server.request("PUT", "/v1/segments/s", #"{"conditions":\#(condition)}"#)
+        #expect(segment.status == 201, "\(segment.text)")
+        #expect(try server.request("GET", "/v1/segments/s").text == segment.text)
+        let definition = #"{"variations":["a"],"audience":{"segment":"s"}}"#
+        #expect(try server.request("PUT", "/v1/experiments/checkout", definition).status == 201)
+        _ = try server.request("PATCH", "/v1/profiles/ann/attributes", #"{"mail":"ann@example.com"}"#)
+        #expect(try assign("ann") == (admits ? "bucketed" : "none"))
+        #expect(try assign("guest", #"{"mail":"ann@example.com"}"#) == (admits ? "bucketed" : "none"))
+        #expect(try server.request("GET", "/v1/segments/s?size=true")["size"] == (admits ? 1 : 0))
+    }
+
+    @Test func `Audiences are written for SDKs as they know them, and refuse what they do not know`() throws {
+        let audience = #"["and",{"name":"age","match":"not_in","value":[1,2]},{"name":"country","value":"de"}]"#
+        let put = try server.request(
+            "PUT", "/v1/experiments/checkout", #"{"variations":["a"],"audience":\#(audience)}"#)
+        #expect(put.status == 201 && put.json.object?["warnings"] == nil, "\(put.text)")
+        #expect(try put["audience"] == JSONParser().parse(audience))
+        let datafile = try server.request("GET", "/datafiles/default.json")
+        let age: (Int64) -> JSONValue = {
+            ["type": "custom_attribute", "name": "age", "match": "exact", "value": .integer($0)]
+        }
+        #expect(
+            try #require(datafile["typedAudiences"].array?.first)["conditions"] == [
+                "and", ["not", ["or", age(1), age(2)]], ["type": "custom_attribute", "name": "country", "value": "de"],
+            ])
+        #expect(try assign("ada", #"{"age":3,"country":"de"}"#) == "bucketed")
+        #expect(try assign("eve", #"{"age":2,"country":"de"}"#) == "none")
+        for (condition, pointer) in [
+            (#"{"name":"country","match":"matches","value":"d."}"#, "/audience/match"),
+            (#"{"name":"country","value":"DE","ignore_case":true}"#, "/audience/ignore_case"),
+        ] {
+            let refused = try server.request(
+                "PUT", "/v1/experiments/other", #"{"variations":["a"],"audience":\#(condition)}"#)
+            #expect(refused.status == 422 && refused["pointer"].string == pointer, "\(refused.text)")
+            #expect(refused["detail"].string?.contains("PUT /v1/segments/NAME") == true)
+        }
+        let example = try server.request("PUT", "/v1/experiments/other", #"{"variations":["a"],"audience":"x"}"#)
+        #expect(example["detail"].string?.contains(#"{"name":"country","match":"exact","value":"de"}"#) == true)
+    }
+
+    @Test(arguments: [
+        (#"{"name":"agee","value":1}"#, ""), (#"{"name":"country","value":"uk"}"#, ""),
+        (#"["not",{"name":"country","match":"in","value":["de","DE"]}]"#, "/1"),
+        (#"{"name":"age","match":"substring","value":"1"}"#, ""),
+    ])
+    func `A condition that nobody meets is stored with a warning`(audience: String, place: String) throws {
+        let body = #"{"variations":["a"],"audience":\#(audience)}"#
+        let preview = try server.request("POST", "/v1/experiments/e/preview", body)
+        let put = try server.request("PUT", "/v1/experiments/e", body)
+        let flag = try server.request(
+            "PUT", "/v1/flags/f", #"{"type":"boolean","rules":[{"audience":\#(audience),"variation":"on"}]}"#)
+        for (response, base) in [(preview, "/audience"), (put, "/audience"), (flag, "/rules/0/audience")] {
+            let warning = try #require(response["warnings"].array?.first, "\(response.text)")
+            #expect(warning["code"] == "condition_never_met")
+            #expect(warning["pointer"].string?.hasPrefix(base + place) == true, "\(response.text)")
+        }
+        #expect(try server.request("GET", "/v1/experiments/e").json.object?["warnings"] == nil)
+    }
+
     @Test func `A segment tells its size and its users, resumed anywhere`() throws {
         let lines = (100..<300).map { #"{"user_id":"u\#($0)","attributes":{"age":\#($0 % 2 == 0 ? 40 : 4)}}"# }
         _ = try server.request("POST", "/v1/profiles/attributes", lines.joined(separator: "\n"))

@@ -18,7 +18,7 @@ import Testing
         ("{'type':'custom_attribute','name':'seen','value':'2026-01-01T00:00:00Z'}", ["/value"]),
         (
             "['or',{'type':'custom_attribute','name':'x','value':1},{'name':'text','value':'x'}]",
-            ["/1/name", "/2/type"]
+            ["/1/name"]
         ),
         ("{'type':'custom_attribute','name':'number','match':'gt','value':'1'}", ["/value"]),
         ("{'type':'custom_attribute','name':'number','match':'substring','value':'1'}", ["/value"]),
@@ -29,7 +29,17 @@ import Testing
         ("{'type':'custom_attribute','name':'likes','value':'One; Two'}", ["/value"]),
         ("{'type':'custom_attribute','name':'text','match':'semver_eq','value':'1. 2'}", ["/value"]),
         ("{'type':'custom_attribute','name':'day','value':'2026-02-30'}", ["/value"]),
-        ("{'segment':'other'}", ["/type"]), ("[]", [""]), ("['and']", [""]), ("['not',{},{}]", [""]), ("'x'", [""]),
+        ("{'name':'text','match':'in','value':['a','b']}", []),
+        ("{'name':'text','match':'not_in','value':[]}", ["/value"]),
+        ("{'name':'likes','match':'in','value':['One','Three',1]}", ["/value/1", "/value/2"]),
+        ("{'name':'text','match':'starts_with','value':'a','ignore_case':true}", []),
+        ("{'name':'text','match':'matches','value':'^a(b|c)*$'}", []),
+        ("{'name':'text','match':'matches','value':'(a'}", ["/value"]),
+        ("{'name':'number','match':'ends_with','value':'1'}", ["/value"]),
+        ("{'name':'number','match':'gt','value':1,'ignore_case':true}", ["/ignore_case"]),
+        ("{'name':'text','value':'x','ignore_case':'yes'}", ["/ignore_case"]),
+        ("{'type':'other','name':'text','value':'x'}", ["/type"]), ("{'segment':'other'}", ["/segment"]),
+        ("[]", [""]), ("['and']", [""]), ("['not',{},{}]", [""]), ("'x'", [""]),
         ("['and',1]", ["/1"]),
     ]
 

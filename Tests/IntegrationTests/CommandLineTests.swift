@@ -286,6 +286,18 @@ import Testing
         #expect(try server.request("GET", "/v1/profiles/zoe").text == profile("zoe", ["1": "2"]))
     }
 
+    @Test func `A check of a datafile warns about contextual bandits`() throws {
+        let text = """
+            {"version":"4","revision":"1","accountId":"1","projectId":"1","groups":[],"events":[],"attributes":[],
+            "audiences":[],"featureFlags":[],"rollouts":[],"experiments":[{"id":"7","key":"checkout","layerId":"7",
+            "status":"Running","audienceIds":[],"forcedVariations":{},"variations":[{"id":"71","key":"a"}],
+            "cmab":{"attributeIds":[],"trafficAllocation":10000},"trafficAllocation":[]}]}
+            """
+        let check = try Command("datafile", "check", try directory.write(text, to: "bandit.json"))
+        #expect(check.end == .exit(0) && check.output.contains("is usable"), "\(check.output)")
+        #expect(check.errors.hasPrefix("warning: ") && check.errors.contains("'checkout'"), "\(check.errors)")
+    }
+
     @Test func `A restart activates a datafile if it has changed, and undoes nothing that was changed since`()
         throws
     {

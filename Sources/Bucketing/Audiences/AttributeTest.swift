@@ -15,8 +15,14 @@ package struct AttributeCondition: Sendable {
     }
 
     /// Compiles `{"type", "name", "match", "value"}`.
-    init(_ object: JSONObject) {
+    ///
+    /// - Parameter dialect: which tests the condition may have.
+    init(_ object: JSONObject, _ dialect: ConditionDialect) {
         name = object["name"]?.string
+        if dialect == .segment, let test = object.textTest {
+            kind = .test(.text(test))
+            return
+        }
         let type = object["type"]
         guard let type = type?.string, type == "custom_attribute" || type == "third_party_dimension" else {
             kind = .unknownType(type?.string ?? "")
@@ -73,6 +79,8 @@ public enum AttributeTest: Sendable {
     case moment(Comparison, String)
     case contains(String)
     case version(Comparison, SemanticVersion)
+    /// A test that SDKs do not know.
+    case text(TextTest)
     /// The condition's value does not suit its match; the result is always unknown.
     case unsupportedValue
 
@@ -131,8 +139,18 @@ public enum AttributeTest: Sendable {
             value?.text.flatMap { SemanticVersion($0) }
                 .flatMap { $0.compared(toTarget: target) }
                 .map { comparison.holds($0, 0) }
+        case .text(let test): value?.meets(test)
         case .unsupportedValue: nil
         }
+    }
+}
+
+extension JSONObject {
+    /// The test of a condition, if SDKs do not know it; `nil` also for a pattern that cannot be used.
+    fileprivate var textTest: TextTest? {
+        guard let value = self["value"]?.string else { return nil }
+        return try? TextTest(
+            match: self["match"]?.string ?? "exact", value: value, ignoresCase: self["ignore_case"] == true)
     }
 }
 
@@ -170,6 +188,8 @@ public protocol ConditionOperand {
     func equals(_ text: String) -> Bool?
     /// Whether the text, or one of several texts, contains the bytes of `text`.
     func contains(_ text: String) -> Bool?
+    /// Whether the text, or one of several texts, meets a test.
+    func meets(_ test: TextTest) -> Bool?
     /// Compares this point in time with another one in the same format: negative if it is earlier, 0 if equal, positive
     /// if later.
     func momentOrder(to text: String) -> Int?
@@ -199,6 +219,11 @@ extension JSONValue: ConditionOperand {
 
     public func contains(_ text: String) -> Bool? {
         string.map { $0.containsBytes(of: text) }
+    }
+
+    public func meets(_ test: TextTest) -> Bool? {
+        guard var text = string else { return nil }
+        return text.withUTF8 { test.holds(UnsafeRawBufferPointer($0)) }
     }
 
     public func momentOrder(to text: String) -> Int? { nil }

@@ -56,6 +56,7 @@ extension AttributeCondition {
             let (match, value) = test.json
             json["match"] = match
             if !value.isNull { json["value"] = value }
+            if case .text(let test) = test, test.ignoresCase { json["ignore_case"] = true }
             if showsValues, let name {
                 json["actual"] = user.attributes[name] ?? user.storedAttributes?.value(of: Identifier(name)) ?? .null
             }
@@ -80,6 +81,7 @@ extension AttributeTest {
         case .moment(let comparison, let text): (.string(comparison.rawValue), .string(text))
         case .contains(let text): ("substring", .string(text))
         case .version(let comparison, let version): (.string("semver_\(comparison.rawValue)"), .string(version.text))
+        case .text(let test): (.string(test.match), .string(test.value))
         case .unsupportedValue: (.null, .null)
         }
     }

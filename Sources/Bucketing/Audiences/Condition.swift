@@ -41,14 +41,16 @@ extension Condition {
     }
 
     /// Compiles the conditions of an audience, whose leaves are conditions on attributes or `{"segment":"…"}`.
-    init(audience value: JSONValue) {
+    ///
+    /// - Parameter dialect: which tests the conditions may have.
+    init(audience value: JSONValue, _ dialect: ConditionDialect = .datafile) {
         self.init(value) { leaf in
             guard let object = leaf.object else { return .invalid }
             if let segment = object["segment"]?.string {
                 if object.count == 1 { return .segment(Identifier(segment)) }
                 if object.count == 2, object["match"] == "outside" { return .outsideSegment(Identifier(segment)) }
             }
-            return .attribute(AttributeCondition(object))
+            return .attribute(AttributeCondition(object, dialect))
         }
     }
 

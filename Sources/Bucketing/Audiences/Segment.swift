@@ -4,7 +4,7 @@ public import JSON
 public struct Segment: Sendable {
     /// 1 to 255 bytes.
     public let name: Identifier
-    /// The conditions in the format of a datafile's audience.
+    /// The conditions as they were given; see ``ConditionDialect/segment``.
     public let conditions: JSONValue
     package let condition: Condition
     package let mentions: Mentions
@@ -12,8 +12,11 @@ public struct Segment: Sendable {
     public init(name: Identifier, conditions: JSONValue) {
         self.name = name
         self.conditions = conditions
-        condition = Condition(audience: conditions).cachedIfLarge(as: .segment(name))
-        mentions = Mentions(audience: conditions)
+        let condition = Condition(audience: ConditionDialect.datafileForm(of: conditions), .segment)
+        self.condition = condition.cachedIfLarge(as: .segment(name))
+        var mentions = Mentions()
+        condition.collectMentions(into: &mentions)
+        self.mentions = mentions
     }
 
     /// Decodes stored conditions; `null` if they are damaged.

@@ -106,12 +106,16 @@ public struct ExperimentAnnotations: Sendable {
     let allocation: TrafficAllocation?
     /// The percentage of all users who take part, in an experiment of a group that the API made.
     public let traffic: Double?
+    /// The audience as it was given, if the datafile has it in another form; see ``ConditionDialect``. Valid only while
+    /// the datafile has that form of it.
+    public let audience: JSONValue?
 
     init(_ object: JSONObject?) {
         flagKey = object?["flag"]?.string.map { Identifier($0) }
         isClosed = object?["enrollment"] == "closed"
         allocation = object?["trafficAllocation"].flatMap { try? TrafficAllocation(json: $0) }
         traffic = object?["traffic"]?.double
+        audience = object?["audience"]
     }
 }
 

@@ -65,11 +65,15 @@ struct DatafileEndpoints {
     }
 
     private static func summary(_ stored: StoredDatafile?, _ datafile: Datafile) -> JSONValue {
-        [
-            "sdk_key": .string(stored?.sdkKey ?? ""), "revision": .string(datafile.revision),
-            "version": .integer(stored?.version ?? 0), "experiments": .integer(Int64(datafile.experiments.count)),
-            "flags": .integer(Int64(datafile.flags.count)),
-        ]
+        var summary = JSONObject()
+        summary["sdk_key"] = .string(stored?.sdkKey ?? "")
+        summary["revision"] = .string(datafile.revision)
+        summary["version"] = .integer(stored?.version ?? 0)
+        summary["experiments"] = .integer(Int64(datafile.experiments.count))
+        summary["flags"] = .integer(Int64(datafile.flags.count))
+        let warnings = datafile.warnings
+        if !warnings.isEmpty { summary["warnings"] = .array(warnings.map { .string($0) }) }
+        return .object(summary)
     }
 
     /// The datafiles that were active, newest first: revision, time, and the token that stored it. `?limit=N`, by

@@ -41,6 +41,9 @@ protocol ElementDefinition: Sendable {
     /// - Throws: 422 with every segment that is not defined.
     func checkSegments(_ schema: AttributeSchema) throws(CoreError)
 
+    /// The conditions that no user can meet whose attributes are as they are defined.
+    func warnings(_ schema: AttributeSchema, _ datafile: Datafile) -> [JSONFault]
+
     /// - Parameter datafile: the compiled datafile before the edit.
     /// - Returns: whether the element is new.
     func apply(to editor: inout DatafileEditor, _ datafile: Datafile?) throws(CoreError) -> Bool
@@ -73,12 +76,14 @@ struct DefinitionEndpoints<Element: DefinedElement> {
         let author = call.author(request)
         catalog.inBackground { [catalog] _ in
             call.attempt {
-                let change = try Self.change(input, catalog.snapshot().schema)
+                let schema = catalog.snapshot().schema
+                let change = try Self.change(input, schema)
                 let note = Self.note(Element.putAction, input.key, input.sdkKey)
                 ProjectEditor(catalog).edit(input.sdkKey, note, by: author, moves: moves, change) { result in
                     call.attempt {
-                        let (project, status) = try result.get()
-                        try Self.respond(status, with: input.key, of: project, call)
+                        let (project, outcome) = try result.get()
+                        let warnings = outcome.definition?.warnings(schema, project.datafile) ?? []
+                        try Self.respond(outcome.status, with: input.key, of: project, call, warnings: warnings)
                     }
                 }
             }
@@ -122,12 +127,19 @@ struct DefinitionEndpoints<Element: DefinedElement> {
         }
     }
 
-    /// Returns the change that a request asks for. Its outcome is the status of the response.
+    struct PutOutcome: Sendable {
+        let status: Status
+        /// `nil` if the request asks for nothing new.
+        let definition: Element.Definition?
+    }
+
+    /// Returns the change that a request asks for. Its outcome is what the response tells.
     ///
     /// - Throws: 400 if the body is not JSON. The change itself throws 400 or 422 if the body is wrong, 412 if a
     ///   condition does not hold, and what ``ElementDefinition/apply(to:_:)`` throws.
-    static func change(_ input: PutRequest, _ schema: AttributeSchema) throws(CoreError) -> ProjectEditor.Change<Status>
-    {
+    static func change(
+        _ input: PutRequest, _ schema: AttributeSchema
+    ) throws(CoreError) -> ProjectEditor.Change<PutOutcome> {
         let body = try JSONInput.parse(input.content)
         return { editor, project throws(CoreError) in
             let shown = project.flatMap { project in
@@ -140,8 +152,11 @@ struct DefinitionEndpoints<Element: DefinedElement> {
             try definition.checkSegments(schema)
             try input.preconditions.check(entityTag(of: input.key, project))
             // A body of what `GET` shows asks for nothing, not even of an archived experiment.
-            if changes.object?.isEmpty == true, body.object?.isEmpty == false { return .ok }
-            return try definition.apply(to: &editor, project?.datafile) ? .created : .ok
+            if changes.object?.isEmpty == true, body.object?.isEmpty == false {
+                return PutOutcome(status: .ok, definition: nil)
+            }
+            let isNew = try definition.apply(to: &editor, project?.datafile)
+            return PutOutcome(status: isNew ? .created : .ok, definition: definition)
         }
     }
 
@@ -160,12 +175,19 @@ struct DefinitionEndpoints<Element: DefinedElement> {
         }
     }
 
-    private static func respond(_ status: Status, with key: String, of project: Project, _ call: Call) throws(CoreError)
-    {
+    /// - Parameter warnings: see ``ElementDefinition/warnings(_:_:)``.
+    private static func respond(
+        _ status: Status, with key: String, of project: Project, _ call: Call, warnings: [JSONFault] = []
+    ) throws(CoreError) {
         guard let element = Element.find(Identifier(key), in: project.datafile) else {
             throw unknown(key, in: project.datafile)
         }
-        call.respond(status, json: describe(element, project).encoded(), entityTag: project.entityTag)
+        var description = describe(element, project)
+        if !warnings.isEmpty, var object = description.object {
+            object["warnings"] = .array(warnings.map(\.warning))
+            description = .object(object)
+        }
+        call.respond(status, json: description.encoded(), entityTag: project.entityTag)
     }
 
     static func unknown(_ key: String, in datafile: Datafile?) -> CoreError {
@@ -176,6 +198,16 @@ struct DefinitionEndpoints<Element: DefinedElement> {
 
     private static func describe(_ element: Element, _ project: Project) -> JSONValue {
         element.description(in: project.datafile, sdkKey: project.sdkKey)
+    }
+}
+
+extension JSONFault {
+    /// A condition that nobody meets, as a warning of a response.
+    var warning: JSONValue {
+        [
+            "code": "condition_never_met", "message": .string("no user with attributes as they are defined: \(reason)"),
+            "pointer": .string(pointer.string),
+        ]
     }
 }
 

@@ -13,7 +13,8 @@ struct PreviewEndpoint {
         let input = try DefinitionEndpoints<Experiment>.PutRequest(request, projects)
         catalog.inBackground { [catalog] _ in
             call.attempt {
-                let change = try DefinitionEndpoints<Experiment>.change(input, catalog.snapshot().schema)
+                let schema = catalog.snapshot().schema
+                let change = try DefinitionEndpoints<Experiment>.change(input, schema)
                 ProjectEditor(catalog).preview(input.sdkKey, change) { result in
                     call.attempt {
                         let draft = try result.get()
@@ -25,7 +26,9 @@ struct PreviewEndpoint {
                             call.attempt {
                                 let description = preview.edited.description(
                                     in: draft.datafile, sdkKey: input.sdkKey)
-                                call.respond(json: preview.json(try result.get(), after: description).encoded())
+                                let conditions = draft.outcome.definition?.warnings(schema, draft.datafile) ?? []
+                                call.respond(
+                                    json: preview.json(try result.get(), conditions, after: description).encoded())
                             }
                         }
                     }
@@ -38,8 +41,12 @@ struct PreviewEndpoint {
 extension ExperimentPreview {
     /// The response of `POST /v1/experiments/{key}/preview`.
     ///
-    /// - Parameter description: the experiment as `GET` would show it after the change.
-    fileprivate func json(_ counts: PreviewCounter.Counts, after description: JSONValue) -> JSONValue {
+    /// - Parameters:
+    ///   - conditions: those that nobody meets.
+    ///   - description: the experiment as `GET` would show it after the change.
+    fileprivate func json(
+        _ counts: PreviewCounter.Counts, _ conditions: [JSONFault], after description: JSONValue
+    ) -> JSONValue {
         let moves = moves.map { move -> JSONValue in
             [
                 "from": move.from.map { .string($0.string) } ?? .null,
@@ -60,7 +67,7 @@ extension ExperimentPreview {
                 "change": .integer(Int64(enrolled.change)), "lose": .integer(Int64(enrolled.lose)),
                 "gain": .integer(Int64(enrolled.gain)), "exposed": .integer(Int64(counts.exposed)),
             ],
-            "moves": counts.moves.json, "warnings": .array(warnings),
+            "moves": counts.moves.json, "warnings": .array(warnings + conditions.map(\.warning)),
         ]
     }
 }

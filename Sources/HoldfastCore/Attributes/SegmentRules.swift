@@ -23,33 +23,107 @@ public struct SegmentRules {
         }
     }
 
+    /// Returns the conditions of an audience that no user can meet whose attributes are as the schema says: most likely
+    /// misspelt. They are no faults, because requests may send other attributes and values.
+    ///
+    /// - Parameter attributes: those that the project's datafile lists.
+    static func warnings(
+        in audience: JSONValue, at place: JSONPointer, schema: AttributeSchema, attributes: [Identifier]
+    ) -> [JSONFault] {
+        let known = Set(attributes)
+        guard !schema.attributes.isEmpty || !known.isEmpty else { return [] }
+        return ConditionRules.faults(in: audience, at: place) { leaf, place in
+            guard leaf["segment"] == nil, leaf["match"] != "qualified", let name = leaf["name"]?.string else {
+                return []
+            }
+            let isListed = schema.attribute(Identifier(name)) == nil && known.contains(Identifier(name))
+            guard !isListed, leaf["type"] ?? "custom_attribute" == "custom_attribute" else { return [] }
+            var rules = SegmentRules(schema)
+            rules.check(leaf, place)
+            return rules.faults
+        }
+    }
+
     private mutating func check(_ leaf: JSONObject, _ place: JSONPointer) {
-        guard leaf["type"]?.string == "custom_attribute" else {
-            let found = ConditionRules.found(leaf["type"])
-            return refuse(place.appending("type"), "`type` must be 'custom_attribute'; got \(found)")
+        let example = ConditionRules.example(for: leaf)
+        if let type = leaf["type"], type.string != "custom_attribute" {
+            let found = ConditionRules.found(type)
+            return refuse(
+                place.appending("type"), "`type` must be 'custom_attribute', or absent; got \(found)" + example)
         }
         if let unknown = ConditionRules.unknownMember(of: leaf, knowing: ConditionRules.members, at: place) {
             return faults.append(unknown)
         }
         guard let name = leaf["name"]?.string else {
-            return refuse(place.appending("name"), "`name` must be a string; got \(ConditionRules.found(leaf["name"]))")
+            let found = ConditionRules.found(leaf["name"])
+            return refuse(place.appending("name"), "`name` must be a string; got \(found)" + example)
         }
         guard let attribute = schema.attribute(Identifier(name)) else {
             return refuse(place.appending("name"), schema.unknownAttribute(Identifier(name)))
         }
         let match = leaf["match"] ?? .null
         let matchName = match.isNull ? "exact" : match.string ?? ""
-        guard AttributeTest.matches.contains(matchName) else {
-            let list = AttributeTest.matches.joined(separator: ", ")
-            return refuse(
-                place.appending("match"), "`match` must be one of \(list); got \(ConditionRules.found(match))")
+        let matches = AttributeTest.matches + ConditionDialect.lists + TextTest.matches
+        guard matches.contains(matchName) else {
+            return faults.append(ConditionRules.unknownMatch(of: leaf, matches, at: place))
         }
-        guard matchName != "exists" else { return }
+        guard let ignoresCase = ignoresCase(leaf, matchName, place) else { return }
+        check(leaf, matchName, ignoresCase: ignoresCase, of: attribute, place.appending("value"))
+    }
+
+    /// - Returns: `nil` if `ignore_case` is wrong.
+    private mutating func ignoresCase(_ leaf: JSONObject, _ match: String, _ place: JSONPointer) -> Bool? {
+        guard let value = leaf["ignore_case"] else { return false }
+        guard let ignoresCase = value.bool else {
+            refuse(place.appending("ignore_case"), "`ignore_case` must be true or false; got \(value.kind)")
+            return nil
+        }
+        guard !ignoresCase || TextTest.matchesIgnoringCase.contains(match) else {
+            let list = TextTest.matchesIgnoringCase.joined(separator: ", ")
+            refuse(place.appending("ignore_case"), "`ignore_case` must accompany one of \(list); got \(match)")
+            return nil
+        }
+        return ignoresCase
+    }
+
+    /// - Parameter place: the value's.
+    private mutating func check(
+        _ leaf: JSONObject, _ match: String, ignoresCase: Bool, of attribute: AttributeDefinition, _ place: JSONPointer
+    ) {
         let value = leaf["value"] ?? .null
-        if matchName == "exact" {
-            checkExact(value, of: attribute, place.appending("value"))
-        } else {
-            checkValue(value, matchName, of: attribute, place.appending("value"))
+        if ConditionDialect.lists.contains(match) {
+            if let refusal = ConditionRules.listRefusal(of: leaf) {
+                return refuse(place, refusal + ConditionRules.example(for: leaf))
+            }
+            for (index, element) in (value.array ?? []).enumerated() {
+                let place = place.appending(index)
+                if ignoresCase {
+                    checkText(element, "exact", of: attribute, place)
+                } else {
+                    checkExact(element, of: attribute, place)
+                }
+            }
+        } else if ignoresCase || TextTest.matches.contains(match) {
+            checkText(value, match, of: attribute, place)
+        } else if match == "exact" {
+            checkExact(value, of: attribute, place)
+        } else if match != "exists" {
+            checkValue(value, match, of: attribute, place)
+        }
+    }
+
+    /// The value of a test that only texts can meet.
+    private mutating func checkText(
+        _ value: JSONValue, _ match: String, of attribute: AttributeDefinition, _ place: JSONPointer
+    ) {
+        if [.number, .boolean].contains(attribute.type) {
+            return refuse(place, "the attribute must be a text for such a condition; got the type \(attribute.type)")
+        }
+        guard let text = value.string else { return refuse(place, "`value` must be a string; got \(value.kind)") }
+        do throws(RegularExpressionError) {
+            if match == "matches" { _ = try RegularExpression(text) }
+        } catch {
+            refuse(place, error.description)
         }
     }
 

@@ -81,6 +81,29 @@ extension FaultCollector {
     }
 }
 
+// MARK: - Conditions that nobody meets
+
+extension ExperimentDefinition {
+    /// The conditions of the audience that no user can meet whose attributes are as they are defined.
+    public func warnings(_ schema: AttributeSchema, _ datafile: Datafile) -> [JSONFault] {
+        guard let audience, !audience.isNull else { return [] }
+        return SegmentRules.warnings(
+            in: audience, at: ["audience"], schema: schema, attributes: datafile.attributes.map(\.key))
+    }
+}
+
+extension FlagDefinition {
+    /// The conditions of audiences that no user can meet whose attributes are as they are defined.
+    public func warnings(_ schema: AttributeSchema, _ datafile: Datafile) -> [JSONFault] {
+        (rules ?? []).enumerated().flatMap { index, rule -> [JSONFault] in
+            guard let audience = rule.audience else { return [] }
+            let place = JSONPointer().appending("rules").appending(index).appending("audience")
+            return SegmentRules.warnings(
+                in: audience, at: place, schema: schema, attributes: datafile.attributes.map(\.key))
+        }
+    }
+}
+
 extension ExperimentDefinition {
     /// - Throws: 422 with every segment that is not defined.
     public func checkSegments(_ schema: AttributeSchema) throws(CoreError) {

@@ -189,6 +189,10 @@ extension ExperimentDefinition {
         _ audience: JSONValue?, id: String, to experiment: inout JSONObject, _ editor: inout DatafileEditor
     ) {
         guard let audience else { return }
+        var annotations = experiment[Annotations.member]?.object ?? JSONObject()
+        let conditions = ConditionDialect.datafileForm(of: audience)
+        annotations["audience"] = conditions == audience ? nil : audience
+        experiment[Annotations.member] = annotations.isEmpty ? nil : .object(annotations)
         if audience.isNull {
             experiment["audienceConditions"] = nil
             experiment["audienceIds"] = []
@@ -196,7 +200,7 @@ extension ExperimentDefinition {
         } else {
             experiment["audienceConditions"] = [.string(id)]
             experiment["audienceIds"] = [.string(id)]
-            editor.setTypedAudience(["id": .string(id), "name": .string("of \(key)"), "conditions": audience])
+            editor.setTypedAudience(["id": .string(id), "name": .string("of \(key)"), "conditions": conditions])
         }
     }
 }
@@ -253,7 +257,10 @@ extension Experiment {
         {
             return rule.audience ?? .null
         }
-        return datafile.audience(of: self)
+        let conditions = datafile.audience(of: self)
+        // An upload may have changed the conditions since.
+        let isGiven = annotations.audience.map { ConditionDialect.datafileForm(of: $0) == conditions } ?? false
+        return isGiven ? annotations.audience ?? conditions : conditions
     }
 
     /// The percentage of users who are enrolled, 0 to 100; while enrollment is closed, who will be when it is open.

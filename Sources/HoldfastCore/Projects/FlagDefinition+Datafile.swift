@@ -107,13 +107,13 @@ extension FlagDefinition {
         var excluded: [JSONValue] = []
         for (index, rule) in state.rules.enumerated() {
             guard rule.delivery == nil else {
-                if let audience = rule.audience { excluded.append(AudienceExclusion.outside(audience)) }
+                if let audience = rule.datafileAudience { excluded.append(AudienceExclusion.outside(audience)) }
                 continue
             }
             if case .experiment(let given)? = rules?[index].choice {
                 var definition = ExperimentDefinition(key: rule.key)
                 definition.take(given, of: state, datafile)
-                definition.audience = Self.conjunction((rule.audience.map { [$0] } ?? []) + excluded) ?? .null
+                definition.audience = Self.conjunction((rule.datafileAudience.map { [$0] } ?? []) + excluded) ?? .null
                 do throws(CoreError) {
                     try definition.applyWithoutFlag(to: &editor, datafile)
                 } catch {
@@ -149,7 +149,7 @@ extension FlagDefinition {
         for rule in state.rules {
             guard let delivery = rule.delivery else { continue }
             let id = state.ruleID(rule.key)
-            if let audience = rule.audience {
+            if let audience = rule.datafileAudience {
                 let audienceID = JSONValue.string("holdfast\(id)")
                 editor.setTypedAudience(
                     ["id": audienceID, "name": .string("of \(rule.key)"), "conditions": audience])

@@ -7,6 +7,8 @@ struct FlagState {
         var key: String
         /// `nil` for everybody.
         var audience: JSONValue?
+        /// The audience as SDKs know it.
+        var datafileAudience: JSONValue? { audience.map(ConditionDialect.datafileForm) }
         /// `nil` for an experiment, whose weights and traffic the experiment itself has.
         var delivery: (variation: String, traffic: Double)?
     }

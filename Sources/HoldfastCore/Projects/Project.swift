@@ -198,6 +198,17 @@ public enum SDKKey {
 }
 
 extension Datafile {
+    /// What an admin should know about a usable datafile: experiments that this server does not decide.
+    public var warnings: [String] {
+        let names = experiments.filter(\.isContextualBandit).map { "'\($0.key)'" }
+        guard !names.isEmpty else { return [] }
+        let others = names.count > 20 ? " and \(names.count - 20) more" : ""
+        return [
+            "a contextual bandit (`cmab`) chooses the variations of \(names.prefix(20).joined(separator: ", "))\(others): "
+                + "this server has no prediction service to ask, so new users get no variation, and their flags an error"
+        ]
+    }
+
     /// The experiments without the delivery rules of flags, which the Agent does not count as experiments either.
     public var experimentsBesideRules: [Experiment] {
         experiments.filter { !isDeliveryRule($0.id) }

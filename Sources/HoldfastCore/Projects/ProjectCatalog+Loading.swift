@@ -22,6 +22,8 @@ public struct DatafileSummary: Sendable {
     public let experiments: Int
     public let flags: Int
     public let audiences: Int
+    /// See ``Bucketing/Datafile/warnings``.
+    public let warnings: [String]
 
     /// Reads a datafile as the server would.
     ///
@@ -34,6 +36,7 @@ public struct DatafileSummary: Sendable {
             experiments = datafile.experiments.count
             flags = datafile.flags.count
             audiences = datafile.audiences.count
+            warnings = datafile.warnings
         } catch {
             let lines = error.faults.prefix(100).map { "\($0.pointer): \($0.reason)" }
             throw DatafileLoadError(lines.isEmpty ? error.detail : lines.joined(separator: "\n"))

@@ -182,6 +182,14 @@ extension AttributeField: ConditionOperand {
         compare(text) { $0.containsBytes(of: $1) }
     }
 
+    func meets(_ test: TextTest) -> Bool? {
+        switch kind {
+        case .text, .moment: return test.holds(content)
+        case .selection: return options.contains { test.holds($0) ?? false }
+        case .no, .yes, .number: return nil
+        }
+    }
+
     private func compare(_ text: String, _ holds: (UnsafeRawBufferPointer, UnsafeRawBufferPointer) -> Bool) -> Bool? {
         var text = text
         return text.withUTF8 { utf8 in

@@ -24,6 +24,7 @@ struct DatafileCheckCommand: ParsableCommand {
                 "\(file) is usable: revision \(summary.revision), \(summary.experiments) experiments and rules, "
                     + "\(summary.flags) flags, \(summary.audiences) audiences"
                     + (summary.sdkKey.map { ", SDK key \($0)" } ?? ""))
+            for warning in summary.warnings { OpenFile.printError("warning: \(warning)\n") }
         } catch {
             OpenFile.printError("\(file) is not usable:\n\(error)\n")
             throw ExitCode(1)

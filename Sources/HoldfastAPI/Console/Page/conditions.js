@@ -8,6 +8,7 @@ import { integer, plural } from "./format.js";
 const matches = {
 	exact: "is", substring: "contains", exists: "has a value", gt: "is more than", ge: "is at least", lt: "is less than", le: "is at most",
 	semver_eq: "is version", semver_gt: "is after version", semver_ge: "is at least version", semver_lt: "is before version", semver_le: "is at most version",
+	in: "is one of", not_in: "is none of", starts_with: "begins with", ends_with: "ends with", matches: "matches",
 };
 const ordered = ["exact", "ge", "gt", "le", "lt", "exists"], either = ["exact", "exists"];
 const ofType = { number: ordered, date: ordered, time: ordered, timestamp: ordered, boolean: either, country: either, selection: ["exact", "substring", "exists"] };
@@ -92,7 +93,7 @@ export function conditionsForm(initial, { attributes, segments, segment, pointer
 		const names = attributes.map(a => a.name);
 		if (!names.includes(row.name)) names.push(row.name);
 		const type = types.get(row.name)?.type;
-		const possible = [...(ofType[type] ?? Object.keys(matches))];
+		const possible = [...(ofType[type] ?? Object.keys(matches).filter(m => m !== "in" && m !== "not_in"))];
 		if (!possible.includes(row.match)) possible.push(row.match);
 		return h("div.condition", negate,
 			choose("Attribute", names, row.name, value => { Object.assign(row, blank(value)); draw(); }),
@@ -171,7 +172,9 @@ function toRow(value) {
 	}
 	if (typeof value !== "object" || !value) return undefined;
 	if (typeof value.segment === "string" && Object.keys(value).length === 1) return { segment: value.segment };
-	if (value.type !== "custom_attribute" || typeof value.name !== "string") return undefined;
+	if ((value.type ?? "custom_attribute") !== "custom_attribute" || typeof value.name !== "string") return undefined;
+	// Lists, and conditions without regard to case, are edited as JSON.
+	if (isGroup(value.value) || value.ignore_case) return undefined;
 	return { name: value.name, match: value.match ?? "exact", value: value.value };
 }
 

@@ -1,0 +1,267 @@
+/// A regular expression that takes linear time, whatever the pattern: an automaton without backtracking, of a bounded
+/// number of states, whose current states are one SIMD vector. Matching allocates nothing.
+///
+/// It is a Glushkov automaton: a state for each character, class or anchor of the pattern, reached when that has just
+/// been read. `^` and `$` read the beginning and the end of the text, which count as symbols of it.
+///
+/// - SeeAlso: V. M. Glushkov, "The abstract theory of automata" (1961).
+public struct RegularExpression: Sendable {
+    /// The maximum length of a pattern in bytes.
+    public static let longestPattern = 1_000
+    /// The maximum length of a text in bytes: so many that a match cannot take noticeable time.
+    public static let longestText = 4_096
+
+    public let pattern: String
+    private let automaton: Automaton
+
+    /// - Parameter ignoresCase: whether letters match in upper and lower case.
+    /// - Throws: ``RegularExpressionError``, which says what the syntax does not allow.
+    public init(_ pattern: String, ignoresCase: Bool = false) throws(RegularExpressionError) {
+        guard pattern.utf8.count <= Self.longestPattern else {
+            throw RegularExpressionError(
+                "a pattern must have at most \(Self.longestPattern) bytes; got \(pattern.utf8.count)")
+        }
+        var parser = PatternParser(pattern)
+        var builder = AutomatonBuilder(ignoresCase: ignoresCase)
+        automaton = try builder.automaton(of: try parser.parse())
+        self.pattern = pattern
+    }
+
+    /// Whether a part of the text matches.
+    ///
+    /// - Parameter text: valid UTF-8.
+    /// - Returns: `nil` if the text is longer than ``longestText``.
+    public func matches(_ text: UnsafeRawBufferPointer) -> Bool? {
+        text.count <= Self.longestText ? automaton.matches(text) : nil
+    }
+}
+
+/// Why a pattern cannot be used.
+public struct RegularExpressionError: Error, Equatable, CustomStringConvertible {
+    public let description: String
+
+    init(_ description: String) {
+        self.description = description
+    }
+}
+
+/// A set of states of an automaton.
+struct StateSet: Equatable, Sendable {
+    static let capacity = 256
+    private var bits = SIMD4<UInt64>()
+
+    var isEmpty: Bool { bits == SIMD4() }
+
+    mutating func insert(_ state: Int) {
+        bits[state / 64] |= 1 << UInt64(state % 64)
+    }
+
+    mutating func formUnion(_ other: StateSet) { bits |= other.bits }
+
+    func intersection(_ other: StateSet) -> StateSet {
+        var result = self
+        result.bits &= other.bits
+        return result
+    }
+
+    func union(_ other: StateSet) -> StateSet {
+        var result = self
+        result.bits |= other.bits
+        return result
+    }
+
+    @inline(__always)
+    func forEach(_ body: (Int) -> Void) {
+        for word in 0..<4 {
+            var rest = bits[word]
+            while rest != 0 {
+                body(word * 64 + rest.trailingZeroBitCount)
+                rest &= rest - 1
+            }
+        }
+    }
+}
+
+/// What one state of an automaton reads.
+enum PatternSymbol: Sendable {
+    case start
+    case end
+    case character(ScalarSet)
+}
+
+private struct Automaton: Sendable {
+    /// By state.
+    var symbols: [PatternSymbol] = []
+    /// The states that may follow a state.
+    var follow: [StateSet] = []
+    /// The states that read an ASCII character.
+    var ascii: [StateSet] = []
+    var starts = StateSet()
+    var ends = StateSet()
+    var first = StateSet()
+    var last = StateSet()
+    /// Whether the pattern matches without reading anything, and so every text.
+    var isNullable = false
+    var ignoresCase = false
+
+    func matches(_ text: UnsafeRawBufferPointer) -> Bool {
+        if isNullable { return true }
+        var states = anchored(StateSet(), by: text.isEmpty ? starts.union(ends) : starts)
+        if !states.intersection(last).isEmpty { return true }
+        var position = 0
+        while position < text.count {
+            let byte = text[position]
+            if byte < 0x80 {
+                position += 1
+                states = reachable(from: states).intersection(ascii[Int(byte)])
+            } else {
+                let scalar = Self.scalar(text, &position)
+                states = reading(scalar, among: reachable(from: states))
+            }
+            if !states.intersection(last).isEmpty { return true }
+        }
+        return !anchored(states, by: ends).intersection(last).isEmpty
+    }
+
+    /// Adds the anchors that read the beginning or the end of the text, also several after each other.
+    private func anchored(_ states: StateSet, by anchors: StateSet) -> StateSet {
+        var states = states
+        while true {
+            let next = states.union(reachable(from: states).intersection(anchors))
+            if next == states { return states }
+            states = next
+        }
+    }
+
+    /// A match may begin anywhere.
+    private func reachable(from states: StateSet) -> StateSet {
+        var result = first
+        states.forEach { result.formUnion(follow[$0]) }
+        return result
+    }
+
+    private func reading(_ scalar: UInt32, among states: StateSet) -> StateSet {
+        var result = StateSet()
+        states.forEach { state in
+            if case .character(let set) = symbols[state], set.contains(scalar, ignoresCase: ignoresCase) {
+                result.insert(state)
+            }
+        }
+        return result
+    }
+
+    /// Decodes a scalar of two to four bytes.
+    private static func scalar(_ text: UnsafeRawBufferPointer, _ position: inout Int) -> UInt32 {
+        let lead = UInt32(text[position])
+        let count = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2
+        var scalar = lead & (0x7F >> UInt32(count))
+        let end = min(position + count, text.count)
+        position += 1
+        while position < end {
+            scalar = scalar << 6 | UInt32(text[position]) & 0x3F
+            position += 1
+        }
+        return scalar
+    }
+}
+
+/// Builds the automaton of a parsed pattern.
+private struct AutomatonBuilder {
+    /// A part of the pattern: the states it can begin and end with.
+    private struct Part {
+        var isNullable = true
+        var first = StateSet()
+        var last = StateSet()
+    }
+
+    private var automaton = Automaton()
+    /// Bounds the work for nested repetitions of nothing.
+    private var steps = 0
+    private static let stepLimit = 4_096
+
+    init(ignoresCase: Bool) {
+        automaton.ignoresCase = ignoresCase
+    }
+
+    mutating func automaton(of node: PatternNode) throws(RegularExpressionError) -> Automaton {
+        let whole = try part(node)
+        (automaton.isNullable, automaton.first, automaton.last) = (whole.isNullable, whole.first, whole.last)
+        automaton.ascii = Array(repeating: StateSet(), count: 128)
+        for (state, symbol) in automaton.symbols.enumerated() {
+            switch symbol {
+            case .start: automaton.starts.insert(state)
+            case .end: automaton.ends.insert(state)
+            case .character(let set):
+                for byte in 0..<128 where set.contains(UInt32(byte), ignoresCase: automaton.ignoresCase) {
+                    automaton.ascii[byte].insert(state)
+                }
+            }
+        }
+        return automaton
+    }
+
+    private mutating func part(_ node: PatternNode) throws(RegularExpressionError) -> Part {
+        steps += 1
+        guard steps <= Self.stepLimit else { throw Self.tooLarge }
+        switch node {
+        case .symbol(let symbol): return try state(symbol)
+        case .sequence(let nodes):
+            var whole = Part()
+            for node in nodes { join(try part(node), to: &whole) }
+            return whole
+        case .choice(let nodes):
+            var whole = Part(isNullable: false)
+            for node in nodes {
+                let part = try part(node)
+                whole.isNullable = whole.isNullable || part.isNullable
+                whole.first.formUnion(part.first)
+                whole.last.formUnion(part.last)
+            }
+            return whole
+        case .repetition(let node, let least, let most):
+            return try repetition(node, least, most)
+        }
+    }
+
+    private mutating func state(_ symbol: PatternSymbol) throws(RegularExpressionError) -> Part {
+        let state = automaton.symbols.count
+        guard state < StateSet.capacity else { throw Self.tooLarge }
+        automaton.symbols.append(symbol)
+        automaton.follow.append(StateSet())
+        var part = Part(isNullable: false)
+        part.first.insert(state)
+        part.last.insert(state)
+        return part
+    }
+
+    /// Writes out the repetition: `x{2,3}` as `xxx?`, `x{2,}` as `xx+`.
+    private mutating func repetition(
+        _ node: PatternNode, _ least: Int, _ most: Int?
+    ) throws(RegularExpressionError) -> Part {
+        var whole = Part()
+        for index in 0..<max(least, most ?? max(least, 1)) {
+            var part = try part(node)
+            if most == nil, index + 1 == max(least, 1) { connect(part.last, to: part.first) }
+            if index >= least { part.isNullable = true }
+            join(part, to: &whole)
+        }
+        return whole
+    }
+
+    private mutating func join(_ next: Part, to whole: inout Part) {
+        connect(whole.last, to: next.first)
+        if whole.isNullable { whole.first.formUnion(next.first) }
+        whole.last = next.isNullable ? whole.last.union(next.last) : next.last
+        whole.isNullable = whole.isNullable && next.isNullable
+    }
+
+    private mutating func connect(_ states: StateSet, to next: StateSet) {
+        states.forEach { automaton.follow[$0].formUnion(next) }
+    }
+
+    private static var tooLarge: RegularExpressionError {
+        RegularExpressionError(
+            "a pattern must have at most \(StateSet.capacity) characters and classes, each counted as often as it is repeated"
+        )
+    }
+}
