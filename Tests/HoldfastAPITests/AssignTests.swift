@@ -247,7 +247,7 @@ import Testing
 
     @Test(arguments: [
         (#""garbage""#, ""), ("[]", ""), (#"["and"]"#, ""), (#"["not",{"segment":"s"},{"segment":"s"}]"#, ""),
-        (#"["foo"]"#, "/0"), ("{}", "/type"), (#"{"segment":1}"#, "/segment"), (#"{"segment":"s","x":1}"#, "/x"),
+        (#"["foo"]"#, "/0"), ("{}", "/name"), (#"{"segment":1}"#, "/segment"), (#"{"segment":"s","x":1}"#, "/x"),
         (#"["or",{"type":"custom_attribute","name":"age","match":"bogus","value":1}]"#, "/1/match"),
         (#"[{"type":"custom_attribute","nme":"age","value":1}]"#, "/0/nme"),
         (#"{"type":"custom_attribute","name":"age","match":"gt","value":true}"#, "/value"),

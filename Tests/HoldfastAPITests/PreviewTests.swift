@@ -46,7 +46,8 @@ import Testing
 
     @Test func `More traffic for equal variations is no change of their weights, whatever rounding does`() throws {
         func body(_ traffic: String, _ weight: Int = 1) -> String {
-            #"{"id":"8","variations":["a","b",{"key":"c","weight":\#(weight)}],"traffic":\#(traffic)}"#
+            let variations = #"{"key":"a","weight":1},{"key":"b","weight":1},{"key":"c","weight":\#(weight)}"#
+            return #"{"id":"8","variations":[\#(variations)],"traffic":\#(traffic)}"#
         }
         #expect(try server.request("PUT", "/v1/experiments/ramp", body("0.01")).status == 201)
         #expect(

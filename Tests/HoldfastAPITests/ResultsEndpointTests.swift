@@ -139,7 +139,7 @@ import Testing
         let server = try startTestServer()
         func put(_ variations: String) throws {
             let body = #"{"id":"7","variations":[\#(variations)]}"#
-            #expect(try server.request("PUT", "/v1/experiments/checkout", body).status < 300)
+            #expect(try server.request("PUT", "/v1/experiments/checkout?moves=allow", body).status < 300)
         }
         try put(#""control","new","other""#)
         for (user, variation) in [("a", "control"), ("b", "new"), ("c", "other"), ("d", "other")] {

@@ -240,7 +240,7 @@ struct SampleRatioTests {
 
     private static func datafile(firstEnd: Int) -> String {
         """
-        {"version":"4","revision":"\(firstEnd)","projectId":"1","experiments":[{"id":"e","key":"e","status":"Running",
+        {"version":"4","revision":"\(firstEnd)","accountId":"1","projectId":"1","experiments":[{"id":"e","key":"e","status":"Running",
         "layerId":"1","audienceIds":[],"forcedVariations":{},"variations":[{"id":"0","key":"0"},{"id":"1","key":"1"}],
         "trafficAllocation":[{"entityId":"0","endOfRange":\(firstEnd)},{"entityId":"1","endOfRange":10000}]}],
         "groups":[],"audiences":[],"attributes":[],"events":[],"featureFlags":[],"rollouts":[]}

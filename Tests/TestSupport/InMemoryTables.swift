@@ -22,7 +22,7 @@ struct InMemoryTables {
     private var totals: [Identifier: [UserRecords.TotalKey: UserGoal]] = [:]
     private var users: [TallyChanges.Users: UserCounts] = [:]
     private var goals: [TallyChanges.Goal: GoalTally] = [:]
-    private var periods: [Identifier: [AllocationPeriod]] = [:]
+    var periods: [Identifier: [AllocationPeriod]] = [:]
     private var lastNumber: Int64 = 0
     private var lastAttribute: UInt32 = 0
     /// Whether the present change has written something.

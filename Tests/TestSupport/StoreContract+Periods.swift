@@ -30,8 +30,9 @@ extension StoreContract {
     /// Activates a datafile with the experiment "e": "a" has the bucket values up to `end`, "b" the others.
     private static func activate(a end: Int, _ store: any Store) async throws -> AllocationPeriod {
         let content = """
-            {"version":"4","revision":"\(end)","projectId":"1","experiments":[{"id":"e","key":"key of e","status":"Running",
-            "layerId":"1","audienceIds":[],"forcedVariations":{},"variations":[{"id":"a","key":"a"},{"id":"b","key":"b"}],
+            {"version":"4","revision":"\(end)","accountId":"1","projectId":"1",
+            "experiments":[{"id":"e","key":"key of e","status":"Running","layerId":"1","audienceIds":[],
+            "forcedVariations":{},"variations":[{"id":"a","key":"a"},{"id":"b","key":"b"}],
             "trafficAllocation":[{"entityId":"a","endOfRange":\(end)},{"entityId":"b","endOfRange":10000}]}],
             "groups":[],"audiences":[],"attributes":[],"events":[],"featureFlags":[],"rollouts":[]}
             """
