@@ -129,14 +129,14 @@ extension ProjectDefinition {
                 .invalid, "`name` must be at most 255 bytes without control characters; got \(name.utf8.count) bytes",
                 at: ["name"])
         }
-        let wanted = object["default"] ?? .null
-        guard wanted.isNull || wanted.bool != nil else {
-            throw CoreError(.invalid, "`default` must be true or false; got \(wanted.kind)", at: ["default"])
+        let given = object["default"] ?? .bool(isDefault)
+        guard let wanted = given.bool else {
+            throw CoreError(.invalid, "`default` must be true or false; got \(given.kind)", at: ["default"])
         }
-        if isDefault, wanted == false {
+        if isDefault, !wanted {
             throw CoreError(
                 .conflict, "`default` must stay true; make another project the default instead", at: ["default"])
         }
-        self.init(sdkKey: sdkKey, name: name, becomesDefault: wanted == true)
+        self.init(sdkKey: sdkKey, name: name, becomesDefault: wanted)
     }
 }

@@ -275,8 +275,7 @@ def tracks_events(client):
     body = {"userId": "t1", "userAttributes": {"country": "US"}, "eventTags": {"revenue": 4200, "value": 1.5}}
     expect(client.post("/v1/track", body, eventKey="purchase"), 200, {"userId": "t1", "eventKey": "purchase"})
     expect(client.post("/v1/track", eventKey="purchase"), 200, {"userId": "", "eventKey": "purchase"})
-    expect(client.post("/v1/track", body, eventKey="undeclared"), 200, {"userId": "t1", "eventKey": "undeclared"})
-    for key in ["k" * 256, "a\0b"]:
+    for key in ["undeclared", "k" * 256, "a\0b"]:
         answer = expect(client.post("/v1/track", body, eventKey=key), 200)
         quoted = json.dumps(key)
         assert answer == {"userId": "t1", "eventKey": key, "error": f"event with key {quoted} not found"}, answer

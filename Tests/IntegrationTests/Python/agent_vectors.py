@@ -27,6 +27,7 @@ class Project:
         return content
 
     def put_datafile(self, path):
+        self.send("PUT", f"/v1/projects/{self.headers['X-Optimizely-SDK-Key']}", b"{}")
         # The reference decides without asking who is moved.
         self.send("PUT", "/v1/datafile?moves=allow", path.read_bytes())
 

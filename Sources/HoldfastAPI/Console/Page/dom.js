@@ -71,7 +71,11 @@ const isAlike = (one, other) => one.nodeName === other.nodeName && one.getAttrib
 function adopt(element, successor) {
 	if (element.adopt) return element.adopt(successor);
 	for (const { name } of [...element.attributes]) if (!successor.hasAttribute(name) && name !== "open") element.removeAttribute(name);
-	for (const { name, value } of successor.attributes) if (!referring.has(name) && element.getAttribute(name) !== value) element.setAttribute(name, value);
+	for (const { name, value } of successor.attributes) {
+		if (referring.has(name) || element.getAttribute(name) === value) continue;
+		// The policy forbids the attribute, but not the property.
+		if (name === "style") element.style.cssText = value; else element.setAttribute(name, value);
+	}
 	for (const [type, action] of Object.entries(listeners.get(successor) ?? {})) listen(element, type, action);
 	adoptChildren(element, successor);
 }
