@@ -56,6 +56,10 @@ private final class ReadOnlySession: StoreSession {
         base.profile(of: userID, completion)
     }
 
+    func records(of userID: Identifier, _ completion: @escaping Completion<UserRecords>) {
+        base.records(of: userID, completion)
+    }
+
     func profiles(after: Identifier?, limit: Int, _ completion: @escaping Completion<ProfilePage>) {
         base.profiles(after: after, limit: limit, completion)
     }

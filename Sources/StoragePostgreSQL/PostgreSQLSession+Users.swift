@@ -142,6 +142,34 @@ extension PostgreSQLSession {
         submit(change)
     }
 
+    func records(of userID: Identifier, _ completion: @escaping Completion<UserRecords>) {
+        guard !store.isClosed else { return completion(.failure(.closed)) }
+        let user = Parameter.texts([userID.string])
+        // One snapshot for all tables.
+        read([
+            Statement.beginSnapshot(), UserRows.wholeRows(user), ForcedVariationRows.ofUsers(user),
+            ExposureRows.ofUsers(user), GoalEventRows.counts(user), AuditRows.counts(user),
+            StickyDocumentRows.ofUsers(user), Statement.commit(),
+        ]) { result in
+            completion(
+                result.map { rows in
+                    var records = UserRecords(userID: userID)
+                    if rows[1].count > 0 {
+                        records.profile = UserRows.profile(rows[1], 0, 2)
+                        records.attributes = .init(rows[1].optionalBytes(0, 3), of: userID)
+                    }
+                    records.forcedVariations = rows[2].indices.map { ForcedVariationRows.decode(rows[2], $0) }
+                    records.exposures = rows[3].indices.map { ExposureRows.decode(rows[3], $0) }
+                    if rows[4].count > 0 { records.otherRecords.goalEvents = Int(rows[4].integer(0, 1)) }
+                    if rows[5].count > 0 { records.otherRecords.auditEntries = Int(rows[5].integer(0, 1)) }
+                    records.stickyDocuments = rows[6].indices.map { row in
+                        .init(attributeName: rows[6].text(row, 1), content: rows[6].text(row, 2))
+                    }
+                    return records
+                })
+        }
+    }
+
     // MARK: Sticky documents
 
     func stickyDocuments(_ keys: [StickyDocumentKey], _ completion: @escaping Completion<[StickyDocument?]>) {

@@ -4,6 +4,12 @@ import Storage
 extension SQLiteSession {
     // MARK: Profiles
 
+    func records(of userID: Identifier, _ completion: @escaping Completion<UserRecords>) {
+        scan(
+            with: store.eventReader,
+            { connection throws(SQLiteError) in try UserRecordRows.everything(of: userID, on: connection) }, completion)
+    }
+
     func submit(_ change: ProfileChange, by author: Author?, _ completion: @escaping Completion<ProfileChangeResult>) {
         let rules = store.settings.rules
         let clock = store.settings.clock

@@ -21,7 +21,10 @@ import Testing
         #expect(overridden["source"] == "override")
         #expect(try server.request("GET", "/v1/profiles/ada").text == profile("ada", ["11": "9", "22": "2"]))
 
-        #expect(try server.request("DELETE", "/v1/profiles/ada").status == 204)
+        #expect(try server.request("DELETE", "/v1/profiles/ada").status == 200)
+        let nobody = try server.request("DELETE", "/v1/profiles/ada")
+        #expect(nobody.status == 404)
+        #expect(nobody["detail"] == "nothing is stored about the user")
         #expect(try server.request("GET", "/v1/profiles/ada").status == 404)
         #expect(try server.request("GET", "/v1/profiles/ada/experiments/11").status == 404)
     }

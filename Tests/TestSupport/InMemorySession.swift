@@ -64,6 +64,10 @@ final class InMemorySession: StoreSession {
         read(of: userID, completion) { $0.profiles[userID]?.visible(at: now) }
     }
 
+    func records(of userID: Identifier, _ completion: @escaping Completion<UserRecords>) {
+        read(of: userID, completion) { tables in tables.records(of: userID) }
+    }
+
     func profiles(after: Identifier?, limit: Int, _ completion: @escaping Completion<ProfilePage>) {
         let now = clock()
         read(completion) { tables in

@@ -1,4 +1,5 @@
 import Bucketing
+import JSON
 import Storage
 
 /// What an ``InMemoryStore`` keeps: a dictionary for each table of a database. It applies the rules of `Storage`, as every
@@ -167,6 +168,12 @@ struct InMemoryTables {
         }
     }
 
+    func records(of userID: Identifier) -> UserRecords {
+        var records = UserRecords(userID: userID)
+        for part in UserRecords.everything { read(part, into: &records) }
+        return records
+    }
+
     private func read(_ part: UserRecords.Part, into records: inout UserRecords) {
         let userID = records.userID
         var events: some Sequence<GoalEvent> { goalEvents.lazy.map(\.event).filter { $0.userID == userID } }
@@ -175,11 +182,16 @@ struct InMemoryTables {
         case .attributes: records.attributes = attributes[userID].map { .present($0) } ?? .absent
         case .definedAttributes: records.definedAttributes = Set(definitions.map(\.number))
         case .otherRecords:
-            records.hasOtherRecords =
-                attributes[userID] != nil || events.contains { _ in true }
-                || auditEntries.contains { $0.userID == userID }
+            records.otherRecords = .init(
+                goalEvents: events.reduce(0) { count, _ in count + 1 },
+                auditEntries: auditEntries.count { $0.userID == userID })
         case .stickyDocuments:
-            records.hasStickyDocuments = stickyDocuments.keys.contains { $0.attributeValue == userID }
+            records.stickyDocuments = stickyDocuments.values.filter { $0.key.attributeValue == userID }
+                .sorted { $0.key.attributeName < $1.key.attributeName }.map { document in
+                    .init(
+                        attributeName: document.key.attributeName.string,
+                        content: String(decoding: document.content.encoded(), as: UTF8.self))
+                }
         case .forcedVariations: records.forcedVariations = forcedVariations.filter { $0.userID == userID }
         case .exposures: records.exposures = exposures.filter { $0.exposure.userID == userID }
         case .exposure(let experimentID):

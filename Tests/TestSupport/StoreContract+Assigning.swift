@@ -51,13 +51,14 @@ extension StoreContract {
             try await context.store.apply(.override(experimentID: "e2", variationID: "b"), to: "user")
             let erased = try await context.store.apply(.erase, to: "user")
             #expect(erased.existed && erased.changed && erased.profile == nil)
+            #expect(erased.erased?.profiles == 1 && erased.erased?.assignments == 2)
             #expect(try context.reader.profile(of: "user") == nil)
             #expect(context.store.metrics().profiles == 0)
             #expect(context.store.metrics().assignments == 0)
         },
         StoreContract("Erasing an unknown user changes nothing") { context in
             let erased = try await context.store.apply(.erase, to: "nobody")
-            #expect(!erased.existed && !erased.changed)
+            #expect(!erased.existed && !erased.changed && erased.erased?.isEmpty == true)
         },
         StoreContract("Removing an assignment leaves the others") { context in
             try await context.store.apply(.save(["e1": "a", "e2": "b"], onConflict: .replace), to: "user")

@@ -62,7 +62,11 @@ extension StoreContract {
             for hasProfile in [true, false] {
                 if hasProfile { try await store.apply(.save(["e": "v"], onConflict: .replace), to: "ann") }
                 for key in [ann, phone, bob] { try await store.merge(["e__0": "a"], into: key) }
-                try await store.apply(.erase, to: "ann")
+                let records: UserRecords = try await store.perform { $0.records(of: "ann", $1) }
+                #expect(records.stickyDocuments.map(\.attributeName) == ["deviceId", "id"])
+                #expect(records.profile.exists == hasProfile)
+                let result = try await store.apply(.erase, to: "ann")
+                #expect(result.erased?.stickyDocuments == 2 && result.erased?.profiles == (hasProfile ? 1 : 0))
                 #expect(
                     try context.reader.stickyDocuments([ann, phone, bob]).map { $0?.key } == [nil, nil, bob])
             }

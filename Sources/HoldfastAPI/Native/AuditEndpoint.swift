@@ -72,7 +72,7 @@ struct AuditEndpoint {
         return writer.finish()
     }
 
-    private static func append(_ entry: AuditEntry, to writer: inout JSONWriter) {
+    static func append(_ entry: AuditEntry, to writer: inout JSONWriter) {
         func appendDetail(_ key: StaticString, _ json: [UInt8]?) {
             writer.key(key)
             if let json { writer.raw(json) } else { writer.null() }

@@ -40,6 +40,7 @@ struct NativeProtocol: WireProtocol {
         let evaluationCount = EvaluationCountEndpoint(
             projects: projects, metrics: services.reportedEvaluations, limit: services.options.elementLimit)
         let audit = AuditEndpoint(store: session)
+        let personal = PersonalExportEndpoint(store: session, projects: projects, page: services.options.exportPage)
 
         routes = [
             APIRoute(.get, "/v1/profiles", scope: .token(.admin), readsQuery: true, transfer.exportProfiles),
@@ -53,6 +54,8 @@ struct NativeProtocol: WireProtocol {
             APIRoute(
                 .delete, "/v1/profiles/{user_id}", scope: .token(.admin), isConditional: true, readsQuery: true,
                 profile.delete),
+            APIRoute(
+                .get, "/v1/profiles/{user_id}/export", scope: .token(.admin), respondsLater: true, personal.get),
             APIRoute(.post, "/v1/profiles/{user_id}/merge", scope: .token(.write), profile.merge),
             APIRoute(.post, "/v1/logins", scope: .token(.client), login.post),
             APIRoute(.get, "/v1/profiles/{user_id}/experiments/{experiment}", scope: .token(.read), assignment.get),

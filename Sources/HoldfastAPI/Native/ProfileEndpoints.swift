@@ -87,8 +87,8 @@ struct ProfileEndpoints {
         }
     }
 
-    /// Erases everything that is stored about the user, after the user's queued events are stored. With
-    /// `?keep_totals=true`, the totals of results stay as they are.
+    /// Erases everything that is stored about the user, after the user's queued events are stored. Responds with how much
+    /// it was; 404 if it was nothing. With `?keep_totals=true`, the totals of results stay as they are.
     func delete(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         let userID = try request.userID()
         let keepsTotals = try Request.flag("keep_totals", request.query(knowing: ["keep_totals"]))
@@ -102,14 +102,33 @@ struct ProfileEndpoints {
             call.onEventLoop {
                 store.submit(change, by: author) { result in
                     knownExposures.forget([ErasureRules.hash(userID)])
-                    if case .failure(let error) = result { return call.fail(error) }
-                    // This process must not use a forced variation of the user any more, either.
-                    catalog.respond(call, .noContent, nil)
+                    switch result {
+                    case .failure(let error): call.fail(error)
+                    case .success(let result):
+                        guard let erased = result.erased, !erased.isEmpty else { return call.fail(Self.unknown) }
+                        // This process must not use a forced variation of the user any more, either.
+                        catalog.respond(call, .ok, Self.describe(erased, of: userID))
+                    }
                 }
             }
         } ifOverloaded: {
             call.fail($0)
         }
+    }
+
+    static let unknown = CoreError(.notFound, "nothing is stored about the user")
+
+    private static func describe(_ erased: ErasedRecords, of userID: Identifier) -> JSONValue {
+        func number(_ count: Int) -> JSONValue { .integer(Int64(count)) }
+        return [
+            "user_id": .string(userID.string),
+            "erased": [
+                "profiles": number(erased.profiles), "assignments": number(erased.assignments),
+                "attributes": number(erased.attributes), "forced_variations": number(erased.forcedVariations),
+                "exposures": number(erased.exposures), "goal_events": number(erased.goalEvents),
+                "sticky_documents": number(erased.stickyDocuments), "audit_entries": number(erased.auditEntries),
+            ],
+        ]
     }
 
     /// Responds with the profile after the change.

@@ -132,6 +132,8 @@ public struct ProfileChangeResult: Sendable {
     public var profile: ProfileRecord?
     /// The experiments whose proposals were not stored because the profile has no room for them.
     public var refused: [Identifier]
+    /// What an erasure has erased; `nil` for other changes.
+    public var erased: ErasedRecords?
 
     public init(existed: Bool, changed: Bool, profile: ProfileRecord?, refused: [Identifier] = []) {
         self.existed = existed
@@ -139,6 +141,41 @@ public struct ProfileChangeResult: Sendable {
         self.profile = profile
         self.refused = refused
     }
+}
+
+/// How much an erasure has erased of each kind.
+public struct ErasedRecords: Sendable, Hashable {
+    /// 1, or 0 if the user had no profile.
+    public var profiles = 0
+    /// Includes expired ones that were still stored; 0 if the profile was unreadable.
+    public var assignments = 0
+    /// 1 if they were unreadable.
+    public var attributes = 0
+    public var forcedVariations = 0
+    public var exposures = 0
+    public var goalEvents = 0
+    public var stickyDocuments = 0
+    /// The entries of the audit log that named the user. They stay, without anything that identifies the user.
+    public var auditEntries = 0
+
+    public init() {}
+
+    public init(_ records: UserRecords) {
+        profiles = records.profile.exists ? 1 : 0
+        if case .present(let profile) = records.profile { assignments = profile.count }
+        switch records.attributes {
+        case .absent: break
+        case .present(let record): attributes = record.numbers.count
+        case .damaged: attributes = 1
+        }
+        forcedVariations = records.forcedVariations.count
+        exposures = records.exposures.count
+        goalEvents = records.otherRecords.goalEvents
+        stickyDocuments = records.stickyDocuments.count
+        auditEntries = records.otherRecords.auditEntries
+    }
+
+    public var isEmpty: Bool { self == ErasedRecords() }
 }
 
 /// What ``ProfileRules`` made of a change: its result, and what the store must write.
@@ -167,6 +204,9 @@ public protocol ProfileStore: AnyObject {
 
     /// Reads up to `limit` profiles after a user, in the byte order of user ids; fewer where some have expired.
     func profiles(after: Identifier?, limit: Int, _ completion: @escaping Completion<ProfilePage>)
+
+    /// Reads ``UserRecords/everything`` that is stored of a user, in one snapshot.
+    func records(of userID: Identifier, _ completion: @escaping Completion<UserRecords>)
 
     /// Applies a change.
     ///

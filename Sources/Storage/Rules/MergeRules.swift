@@ -38,7 +38,7 @@ public struct MergeRules: Sendable {
         let former = storedAccount?.visible(at: now)
         let isKnown =
             storedAnonymous != nil || !anonymous.forcedVariations.isEmpty || !anonymous.exposures.isEmpty
-            || anonymous.hasOtherRecords
+            || anonymous.attributes.exists || !anonymous.otherRecords.isEmpty
         guard isKnown else { return ProfileMergeResult(changed: false, profile: former) }
         guard Self.canMergeEvents(&account, &anonymous) else { return nil }
         let attributes = (own: try account.attributes.get(), other: try anonymous.attributes.get())

@@ -30,12 +30,16 @@ public struct StoreRules: Sendable {
         case .put(let record): records.write(.putProfile(record, replacing: stored))
         case .delete: records.write(.deleteProfile(replacing: stored))
         }
+        var result = outcome.result
         switch change.operation {
         case .erase, .eraseKeepingTotals:
             if case .erase = change.operation { EventRules.erase(records, &tallies) }
-            let isEmpty = records.forcedVariations.isEmpty && records.exposures.isEmpty && !records.hasOtherRecords
+            let isEmpty =
+                records.forcedVariations.isEmpty && records.exposures.isEmpty && !records.attributes.exists
+                && records.otherRecords.isEmpty
             if !isEmpty { records.write(.eraseOtherRecords) }
-            if records.hasStickyDocuments { records.write(.eraseStickyDocuments) }
+            if !records.stickyDocuments.isEmpty { records.write(.eraseStickyDocuments) }
+            result.erased = ErasedRecords(records)
         case .override, .restore:
             for stored in excluded { EventRules.exclude(stored, in: &records, &tallies) }
         case .replace, .save, .assign, .remove: break
@@ -46,13 +50,13 @@ public struct StoreRules: Sendable {
                 records.write(.recordAudit(note, author))
             }
         }
-        return outcome.result
+        return result
     }
 
     private static func parts(_ operation: ProfileChange.Operation) -> [UserRecords.Part] {
         switch operation {
         case .erase, .eraseKeepingTotals:
-            [.profile, .forcedVariations, .exposures, .otherRecords, .stickyDocuments]
+            UserRecords.everything
         case .override(let experimentID, _, _, _): [.profile, .exposure(experimentID: experimentID)]
         case .restore: [.profile, .exposures]
         case .replace, .save, .assign, .remove: [.profile]

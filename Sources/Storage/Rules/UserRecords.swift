@@ -10,9 +10,9 @@ public struct UserRecords: Sendable {
     /// A piece of what is stored of a user: about one query of a database.
     public enum Part: Hashable, Sendable {
         case profile
-        /// Whether attributes, goal events or audit entries of the user exist.
+        /// The numbers of goal events and audit entries of the user.
         case otherRecords
-        /// Whether sticky documents of attributes with this user's id exist.
+        /// The sticky documents of attributes with this user's id.
         case stickyDocuments
         case attributes
         /// The numbers of all attributes in the schema.
@@ -36,12 +36,22 @@ public struct UserRecords: Sendable {
         case newestDatafile
     }
 
+    /// The parts that together are all that is stored of a user, except for the content of goal events and audit entries.
+    public static let everything: [Part] = [
+        .profile, .attributes, .forcedVariations, .exposures, .otherRecords, .stickyDocuments,
+    ]
+
     /// A stored record: a profile, including what has expired in it, or attributes.
     public enum Stored<Record: Sendable>: Sendable {
         case absent
         case present(Record)
         /// The record cannot be decoded.
         case damaged(StorageError)
+
+        /// Whether there is a record, even an unreadable one.
+        public var exists: Bool {
+            if case .absent = self { false } else { true }
+        }
 
         /// The record; `nil` if there is none.
         ///
@@ -52,6 +62,31 @@ public struct UserRecords: Sendable {
             case .present(let record): return record
             case .damaged(let error): throw error
             }
+        }
+    }
+
+    /// The numbers of records that rules need not read.
+    public struct OtherRecords: Sendable {
+        public var goalEvents: Int
+        public var auditEntries: Int
+
+        public init(goalEvents: Int = 0, auditEntries: Int = 0) {
+            self.goalEvents = goalEvents
+            self.auditEntries = auditEntries
+        }
+
+        public var isEmpty: Bool { goalEvents == 0 && auditEntries == 0 }
+    }
+
+    /// A sticky document as it is stored.
+    public struct StickyContent: Sendable {
+        public var attributeName: String
+        /// The assignments as JSON.
+        public var content: String
+
+        public init(attributeName: String, content: String) {
+            self.attributeName = attributeName
+            self.content = content
         }
     }
 
@@ -112,8 +147,8 @@ public struct UserRecords: Sendable {
     public var profile = Stored<ProfileRecord>.absent
     public var attributes = Stored<AttributeRecord>.absent
     public var definedAttributes: Set<UInt32> = []
-    public var hasOtherRecords = false
-    public var hasStickyDocuments = false
+    public var otherRecords = OtherRecords()
+    public var stickyDocuments: [StickyContent] = []
     public var forcedVariations: [ForcedVariation] = []
     /// At most one per experiment.
     public var exposures: [StoredExposure] = []

@@ -95,8 +95,8 @@ enum GoalEventRows {
         WHERE user_id = $1
         ON CONFLICT DO NOTHING
         """)
-    static let ofUsersExist = Statement(
-        "goal_events_exist", "SELECT DISTINCT user_id FROM goal_events WHERE user_id = ANY($1)")
+    static let counts = Statement(
+        "goal_event_counts", "SELECT user_id, count(*) FROM goal_events WHERE user_id = ANY($1) GROUP BY user_id")
     static let delete = Statement("delete_goal_events", "DELETE FROM goal_events WHERE user_id = ANY($1)")
     /// Deletes the oldest events; the tallies keep counting them.
     static let deleteOldest = Statement(

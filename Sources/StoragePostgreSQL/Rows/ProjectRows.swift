@@ -227,8 +227,8 @@ enum AuditRows {
     /// Removes what identifies erased users, see ``AuditEntry/anonymize()``.
     static let anonymize = Statement(
         "anonymize_audit", "UPDATE audit SET user_id = NULL, before = NULL, after = NULL WHERE user_id = ANY($1)")
-    static let ofUsersExist = Statement(
-        "audit_exists", "SELECT DISTINCT user_id FROM audit WHERE user_id = ANY($1)")
+    static let counts = Statement(
+        "audit_counts", "SELECT user_id, count(*) FROM audit WHERE user_id = ANY($1) GROUP BY user_id")
     static let move = Statement("move_audit", "UPDATE audit SET user_id = $2 WHERE user_id = $1")
     static let prune = Statement(
         "prune_audit",

@@ -29,6 +29,13 @@ enum StickyDocumentRows {
     private static let deleteOne = Statement(
         "delete_sticky_document",
         "DELETE FROM sticky_documents WHERE attribute_value = $1 AND attribute_name = $2")
+    /// The documents of all attributes with a user's id.
+    static let ofUsers = Statement(
+        "sticky_documents_of_users",
+        """
+        SELECT attribute_value, attribute_name, assignments FROM sticky_documents WHERE attribute_value = ANY($1)
+        ORDER BY attribute_name COLLATE "C"
+        """)
     /// Of erased users.
     static let deleteAll = Statement(
         "delete_sticky_documents", "DELETE FROM sticky_documents WHERE attribute_value = ANY($1)")

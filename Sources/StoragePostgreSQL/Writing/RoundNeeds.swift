@@ -23,10 +23,6 @@ struct RoundNeeds {
     private var senders: Set<Sender> = []
     private var periods: Set<Identifier> = []
 
-    private static let stickyDocumentsExist = Statement(
-        "sticky_documents_exist",
-        "SELECT DISTINCT attribute_value FROM sticky_documents WHERE attribute_value = ANY($1)")
-
     mutating func add(_ part: UserRecords.Part, of userID: Identifier) {
         switch part {
         case .profile, .attributes: break
@@ -145,16 +141,23 @@ struct RoundNeeds {
                 round.users[variation.userID]?.readForcedVariations?.append(variation)
             }
         }
-        read(otherRecords, GoalEventRows.ofUsersExist) { [otherRecords] rows, round in
-            for userID in otherRecords { round.users[userID]?.readOtherRecords = false }
-            for row in rows.indices { round.users[rows.identifier(row, 0)]?.readOtherRecords = true }
+        read(otherRecords, GoalEventRows.counts) { [otherRecords] rows, round in
+            for userID in otherRecords { round.users[userID]?.readOtherRecords = .init() }
+            for row in rows.indices {
+                round.users[rows.identifier(row, 0)]?.readOtherRecords?.goalEvents = Int(rows.integer(row, 1))
+            }
         }
-        read(otherRecords, AuditRows.ofUsersExist) { rows, round in
-            for row in rows.indices { round.users[rows.identifier(row, 0)]?.readOtherRecords = true }
+        read(otherRecords, AuditRows.counts) { rows, round in
+            for row in rows.indices {
+                round.users[rows.identifier(row, 0)]?.readOtherRecords?.auditEntries = Int(rows.integer(row, 1))
+            }
         }
-        read(stickyDocuments, Self.stickyDocumentsExist) { [stickyDocuments] rows, round in
-            for userID in stickyDocuments { round.users[userID]?.readStickyDocuments = false }
-            for row in rows.indices { round.users[rows.identifier(row, 0)]?.readStickyDocuments = true }
+        read(stickyDocuments, StickyDocumentRows.ofUsers) { [stickyDocuments] rows, round in
+            for userID in stickyDocuments { round.users[userID]?.readStickyDocuments = [] }
+            for row in rows.indices {
+                round.users[rows.identifier(row, 0)]?.readStickyDocuments?.append(
+                    .init(attributeName: rows.text(row, 1), content: rows.text(row, 2)))
+            }
         }
         if !goalEvents.isEmpty {
             let asked = goalEvents.sorted { $0.key < $1.key }

@@ -17,9 +17,8 @@ final class UserState {
     var readForcedVariations: [ForcedVariation]?
     var readGoalEvents: (since: Timestamp, events: [UserRecords.GoalValue])?
     var readSenderIDs: [Identifier: Bool] = [:]
-    var readOtherRecords: Bool?
-    /// Whether sticky documents of attributes with the user's id exist.
-    var readStickyDocuments: Bool?
+    var readOtherRecords: UserRecords.OtherRecords?
+    var readStickyDocuments: [UserRecords.StickyContent]?
 
     // MARK: After the rules
 
@@ -36,7 +35,8 @@ final class UserState {
     private(set) var forcedVariations: [ForcedVariation] = []
     private var goalEvents: [UserRecords.GoalValue] = []
     private var senderIDs: [Identifier: Bool] = [:]
-    private var hasOtherRecords = false
+    private var otherRecords = UserRecords.OtherRecords()
+    private var stickyDocuments: [UserRecords.StickyContent] = []
     /// The experiments whose totals are to be deleted, before ``putTotals`` are written.
     private(set) var deletedTotals: Set<Identifier> = []
     private(set) var putTotals: [UserRecords.TotalKey: UserGoal] = [:]
@@ -65,7 +65,8 @@ final class UserState {
         forcedVariations = readForcedVariations ?? []
         goalEvents = readGoalEvents?.events ?? []
         senderIDs = readSenderIDs
-        hasOtherRecords = readOtherRecords ?? false
+        otherRecords = readOtherRecords ?? .init()
+        stickyDocuments = readStickyDocuments ?? []
         (deletedTotals, putTotals, putForcedVariations, deletedForcedVariations) = ([], [:], [], [])
     }
 
@@ -105,10 +106,10 @@ final class UserState {
         case .definedAttributes, .periods, .newestDatafile: break
         case .otherRecords:
             guard readOtherRecords != nil else { return false }
-            records.hasOtherRecords = hasOtherRecords || attributes != nil || !goalEvents.isEmpty
+            records.otherRecords = otherRecords
         case .stickyDocuments:
-            guard let readStickyDocuments else { return false }
-            records.hasStickyDocuments = readStickyDocuments
+            guard readStickyDocuments != nil else { return false }
+            records.stickyDocuments = stickyDocuments
         case .forcedVariations:
             guard readForcedVariations != nil else { return false }
             records.forcedVariations = forcedVariations
@@ -169,13 +170,15 @@ final class UserState {
                 .init(
                     goal: event.goal, value: event.value, happenedAt: event.happenedAt, senderID: event.senderID))
             if let senderID = event.senderID { senderIDs[senderID] = true }
+            otherRecords.goalEvents += 1
             needsGuard = true
         case .putAttributes(let record): set(record.isEmpty ? nil : record)
         // The other user's events are unknown here: a merge has a transaction of its own.
         case .takeOver: needsGuard = true
-        case .putPeriod, .eraseStickyDocuments, .expectNewestDatafile: break
+        case .putPeriod, .expectNewestDatafile: break
+        case .eraseStickyDocuments: stickyDocuments = []
         case .eraseOtherRecords: eraseOtherRecords()
-        case .recordAudit: hasOtherRecords = true
+        case .recordAudit(let note, _): if note.userID == userID { otherRecords.auditEntries += 1 }
         }
     }
 
@@ -194,7 +197,7 @@ final class UserState {
         attributesChanged = true
         (exposures, totals, forcedVariations, goalEvents) = ([], [:], [], [])
         senderIDs = senderIDs.mapValues { _ in false }
-        hasOtherRecords = false
+        otherRecords = .init()
         (deletedTotals, putTotals, putForcedVariations, deletedForcedVariations) = ([], [:], [], [])
         isErased = true
         needsGuard = false

@@ -19,6 +19,19 @@ enum StickyDocumentRows {
         }
     }
 
+    /// Returns the documents of all attributes with a user's id.
+    static func ofUser(
+        _ userID: Identifier, on connection: Connection
+    ) throws(SQLiteError) -> [UserRecords.StickyContent] {
+        try connection.statement(
+            "SELECT attribute_name, assignments FROM sticky_documents WHERE attribute_value = ?1 ORDER BY attribute_name"
+        ).all {
+            $0.bind(userID.string, at: 1)
+        } row: {
+            .init(attributeName: $0.text(0), content: $0.text(1))
+        }
+    }
+
     /// Merges a change into a document, and returns the result.
     static func apply(
         _ change: StickyDocumentChange, limit: Int, in transaction: WriteTransaction

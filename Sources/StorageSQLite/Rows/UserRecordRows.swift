@@ -36,56 +36,11 @@ extension WriteTransaction {
     }
 
     private func read(_ part: UserRecords.Part, into records: inout UserRecords) throws(SQLiteError) {
-        let userID = records.userID
         switch part {
-        case .profile: records.profile = .init(try ProfileRows.find(userID, on: connection), of: userID)
-        case .attributes: records.attributes = .init(try AttributeRows.find(userID, on: connection), of: userID)
-        case .definedAttributes: records.definedAttributes = try AttributeSchemaRows.numbers(on: connection)
-        case .otherRecords: records.hasOtherRecords = try hasOtherRecords(userID)
-        case .stickyDocuments: records.hasStickyDocuments = try hasStickyDocuments(userID)
-        case .forcedVariations: records.forcedVariations = try ForcedVariationRows.ofUser(userID, on: connection)
-        case .exposures: records.exposures = try ExposureRows.ofUser(userID, on: connection)
-        case .exposure(let experimentID):
-            if let exposure = try ExposureRows.find(userID, experimentID, on: connection) {
-                records.exposures = [exposure]
-            }
-        case .totals(let experimentID):
-            for (goal, total) in try UserGoalRows.ofUser(userID, experimentID, on: connection) {
-                records.totals[.init(experimentID: experimentID, goal: goal)] = total
-            }
-        case .goalTotals(let goal, let experimentIDs):
-            for experimentID in experimentIDs {
-                records.totals[.init(experimentID: experimentID, goal: goal)] =
-                    try UserGoalRows.find(userID, experimentID, goal, on: connection)
-            }
-        case .goalEvents(let time): records.goalEvents = try GoalEventRows.ofUser(userID, since: time, on: connection)
-        case .goalEvent(let senderID):
-            records.hasGoalEvent = try GoalEventRows.exists(userID, senderID: senderID, on: connection)
         case .periods(let experimentID): records.periods = try allocationPeriods(of: experimentID)
         case .newestDatafile: records.newestDatafile = try newestDatafile()
+        default: try UserRecordRows.read(part, into: &records, on: connection)
         }
-    }
-
-    private func hasOtherRecords(_ userID: Identifier) throws(SQLiteError) -> Bool {
-        try connection.statement(
-            """
-            SELECT EXISTS (SELECT 1 FROM user_attributes WHERE user_id = ?1)
-                OR EXISTS (SELECT 1 FROM goal_events WHERE user_id = ?1)
-                OR EXISTS (SELECT 1 FROM audit WHERE user_id = ?1)
-            """
-        ).first {
-            $0.bind(userID.string, at: 1)
-        } row: {
-            $0.integer(0) != 0
-        } ?? false
-    }
-
-    private func hasStickyDocuments(_ userID: Identifier) throws(SQLiteError) -> Bool {
-        try connection.statement("SELECT EXISTS (SELECT 1 FROM sticky_documents WHERE attribute_value = ?1)").first {
-            $0.bind(userID.string, at: 1)
-        } row: {
-            $0.integer(0) != 0
-        } ?? false
     }
 
     private func perform(_ write: UserRecords.Write, of userID: Identifier, at now: Timestamp) throws(SQLiteError) {
@@ -126,5 +81,64 @@ extension WriteTransaction {
             try connection.statement(sql).run { $0.bind(userID.string, at: 1) }
         }
         changed()
+    }
+}
+
+/// Reads the parts of a user's records.
+enum UserRecordRows {
+    static func read(
+        _ part: UserRecords.Part, into records: inout UserRecords, on connection: Connection
+    ) throws(SQLiteError) {
+        let userID = records.userID
+        switch part {
+        case .profile: records.profile = .init(try ProfileRows.find(userID, on: connection), of: userID)
+        case .attributes: records.attributes = .init(try AttributeRows.find(userID, on: connection), of: userID)
+        case .definedAttributes: records.definedAttributes = try AttributeSchemaRows.numbers(on: connection)
+        case .otherRecords: records.otherRecords = try otherRecords(userID, on: connection)
+        case .stickyDocuments: records.stickyDocuments = try StickyDocumentRows.ofUser(userID, on: connection)
+        case .forcedVariations: records.forcedVariations = try ForcedVariationRows.ofUser(userID, on: connection)
+        case .exposures: records.exposures = try ExposureRows.ofUser(userID, on: connection)
+        case .exposure(let experimentID):
+            if let exposure = try ExposureRows.find(userID, experimentID, on: connection) {
+                records.exposures = [exposure]
+            }
+        case .totals(let experimentID):
+            for (goal, total) in try UserGoalRows.ofUser(userID, experimentID, on: connection) {
+                records.totals[.init(experimentID: experimentID, goal: goal)] = total
+            }
+        case .goalTotals(let goal, let experimentIDs):
+            for experimentID in experimentIDs {
+                records.totals[.init(experimentID: experimentID, goal: goal)] =
+                    try UserGoalRows.find(userID, experimentID, goal, on: connection)
+            }
+        case .goalEvents(let time): records.goalEvents = try GoalEventRows.ofUser(userID, since: time, on: connection)
+        case .goalEvent(let senderID):
+            records.hasGoalEvent = try GoalEventRows.exists(userID, senderID: senderID, on: connection)
+        // The transaction itself provides what all users share.
+        case .periods, .newestDatafile: break
+        }
+    }
+
+    private static func otherRecords(
+        _ userID: Identifier, on connection: Connection
+    ) throws(SQLiteError) -> UserRecords.OtherRecords {
+        try connection.statement(
+            """
+            SELECT (SELECT count(*) FROM goal_events WHERE user_id = ?1), (SELECT count(*) FROM audit WHERE user_id = ?1)
+            """
+        ).first {
+            $0.bind(userID.string, at: 1)
+        } row: {
+            .init(goalEvents: Int($0.bounded(0)), auditEntries: Int($0.bounded(1)))
+        } ?? .init()
+    }
+
+    /// Reads everything, in one snapshot.
+    static func everything(of userID: Identifier, on connection: Connection) throws(SQLiteError) -> UserRecords {
+        var records = UserRecords(userID: userID)
+        try connection.statement("BEGIN").run()
+        defer { try? connection.statement("COMMIT").run() }
+        for part in UserRecords.everything { try read(part, into: &records, on: connection) }
+        return records
     }
 }

@@ -3,7 +3,7 @@
 import { h, replace, icon } from "./dom.js";
 import * as api from "./api.js";
 import { badge, confirm, doing, empty, field, found, here, link, moment, newLink, older, page, pending, searchField, section, select, submitButton, table, to, dash } from "./parts.js";
-import { decimal, plural } from "./format.js";
+import { decimal, integer, plural } from "./format.js";
 import { all } from "./experiments.js";
 import { entryList } from "./audit.js";
 
@@ -183,12 +183,15 @@ async function merge(id) {
 		});
 }
 
+const receipt = erased => Object.entries(erased).filter(([, count]) => count)
+	.map(([kind, count]) => `${kind.replaceAll("_", " ")}: ${integer(count)}`).join(", ");
+
 async function erase(id) {
 	const keep = h("input", { type: "checkbox" });
 	return confirm(`Erase ${id}?`, [
 		h("p", "Their profile, attributes, exposures and goals are deleted, and so are their part of every total and their id in the audit log. This cannot be undone."),
 		h("label.check", keep, "Keep what the totals of results have counted")], {
 		label: "Erase", danger: true, word: id,
-		done: () => `Erased ${id}.`, action: () => api.call("DELETE", profilePath(id), { query: keep.checked ? { keep_totals: "true" } : {} }),
+		done: ({ data }) => `Erased ${id} (${receipt(data.erased)}).`, action: () => api.call("DELETE", profilePath(id), { query: keep.checked ? { keep_totals: "true" } : {} }),
 	});
 }

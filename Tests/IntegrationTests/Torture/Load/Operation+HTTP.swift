@@ -66,7 +66,7 @@ extension Operation {
         case (.override, 422), (.expose, 422): return .refusal
         case (.remove, 204): return .removal(found: true)
         case (.remove, 404): return .removal(found: false)
-        case (.erase, 204): return .acknowledgement
+        case (.erase, 200), (.erase, 404): return .acknowledgement
         case (.read, 200): return .detail(try Self.detail(response))
         case (.read, 404): return .detail(nil)
         default: break
