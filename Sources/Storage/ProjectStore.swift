@@ -114,6 +114,7 @@ public protocol ProjectStore: AnyObject {
     /// Activates a datafile and records that in the audit log.
     ///
     /// - Parameters:
+    ///   - allocations: those of the datafile's experiments, see ``AllocationRules/allocations(in:)``.
     ///   - note: the store adds the versions and revisions before and after.
     ///   - replacing: the version that must be active, 0 for none, so that no concurrent edit is lost; `nil` accepts
     ///     any.
@@ -121,8 +122,9 @@ public protocol ProjectStore: AnyObject {
     ///   - completion: called with the stored datafile, or `nil` if another version was active or the project is
     ///     missing.
     func putDatafile(
-        _ content: [UInt8], sdkKey: String, revision: String, replacing: Int64?, makesProject: Bool, note: AuditNote,
-        by author: Author, _ completion: @escaping Completion<StoredDatafile?>
+        _ content: [UInt8], sdkKey: String, revision: String, allocations: [Identifier: TrafficAllocation],
+        replacing: Int64?, makesProject: Bool, note: AuditNote, by author: Author,
+        _ completion: @escaping Completion<StoredDatafile?>
     )
 
     /// Creates or changes a project by ``ProjectRules`` and records that in the audit log.

@@ -198,8 +198,9 @@ private final class ReadOnlySession: StoreSession {
     }
 
     func putDatafile(
-        _ content: [UInt8], sdkKey: String, revision: String, replacing: Int64?, makesProject: Bool, note: AuditNote,
-        by author: Author, _ completion: @escaping Completion<StoredDatafile?>
+        _ content: [UInt8], sdkKey: String, revision: String, allocations: [Identifier: TrafficAllocation],
+        replacing: Int64?, makesProject: Bool, note: AuditNote, by author: Author,
+        _ completion: @escaping Completion<StoredDatafile?>
     ) {
         completion(.failure(.readOnly))
     }

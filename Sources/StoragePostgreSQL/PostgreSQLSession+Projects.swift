@@ -80,12 +80,12 @@ extension PostgreSQLSession {
     }
 
     func putDatafile(
-        _ content: [UInt8], sdkKey: String, revision: String, replacing: Int64?, makesProject: Bool, note: AuditNote,
-        by author: Author, _ completion: @escaping Completion<StoredDatafile?>
+        _ content: [UInt8], sdkKey: String, revision: String, allocations: [Identifier: TrafficAllocation],
+        replacing: Int64?, makesProject: Bool, note: AuditNote, by author: Author,
+        _ completion: @escaping Completion<StoredDatafile?>
     ) {
         let clock = store.settings.clock
         let history = max(1, store.settings.datafileHistory)
-        let allocations = AllocationRules.allocations(in: content)
         let reads = [
             DatafileRows.history(.text(sdkKey), .integer(1)), ProjectRows.all(),
             AllocationPeriodRows.latest(.text(sdkKey)),

@@ -67,12 +67,12 @@ extension SQLiteSession {
     }
 
     func putDatafile(
-        _ content: [UInt8], sdkKey: String, revision: String, replacing: Int64?, makesProject: Bool, note: AuditNote,
-        by author: Author, _ completion: @escaping Completion<StoredDatafile?>
+        _ content: [UInt8], sdkKey: String, revision: String, allocations: [Identifier: TrafficAllocation],
+        replacing: Int64?, makesProject: Bool, note: AuditNote, by author: Author,
+        _ completion: @escaping Completion<StoredDatafile?>
     ) {
         let clock = store.settings.clock
         let history = store.settings.datafileHistory
-        let allocations = AllocationRules.allocations(in: content)
         write(
             { transaction -> StoredDatafile? in
                 // Not before: assignments that precede this change in the queue were made with the former datafile.

@@ -260,7 +260,8 @@ struct SampleRatioTests {
             let stored = try #require(try await store.activate(datafile(firstEnd: end), sdkKey: "sdk"))
             let active = AllocationPeriod(
                 number: stored.version, sdkKey: "sdk", since: stored.storedAt,
-                allocation: AllocationRules.allocations(in: stored.content)["e"] ?? TrafficAllocation(ranges: []))
+                allocation: AllocationRules.allocations(inContent: stored.content)["e"] ?? TrafficAllocation(ranges: [])
+            )
             clock.advance(by: .seconds(60))
             var changes: [ProfileChange] = []
             for user in 0..<usersPerPeriod {

@@ -58,7 +58,7 @@ import Testing
         let pipe = open(path, O_RDWR)
         defer { close(pipe) }
         // Two pages, the fewest with which a page takes more than a line.
-        fcntl(pipe, 1031 /* F_SETPIPE_SZ */, 8192)
+        #expect(fcntl(pipe, 1031 /* F_SETPIPE_SZ */, 8192) == 8192)
         func read() -> [String] {
             var bytes = [UInt8](repeating: 0, count: 65536)
             let count = Glibc.read(pipe, &bytes, bytes.count)

@@ -264,13 +264,15 @@ final class InMemorySession: StoreSession {
     }
 
     func putDatafile(
-        _ content: [UInt8], sdkKey: String, revision: String, replacing: Int64?, makesProject: Bool, note: AuditNote,
-        by author: Author, _ completion: @escaping Completion<StoredDatafile?>
+        _ content: [UInt8], sdkKey: String, revision: String, allocations: [Identifier: TrafficAllocation],
+        replacing: Int64?, makesProject: Bool, note: AuditNote, by author: Author,
+        _ completion: @escaping Completion<StoredDatafile?>
     ) {
         let datafile = StoredDatafile(
             version: 0, sdkKey: sdkKey, revision: revision, content: content, storedAt: clock(), author: author.name)
         change(of: nil, completion) { tables throws(StorageError) in
-            tables.put(datafile, replacing: replacing, makesProject: makesProject, note: note, by: author)
+            tables.put(
+                datafile, allocations, replacing: replacing, makesProject: makesProject, note: note, by: author)
         }
     }
 

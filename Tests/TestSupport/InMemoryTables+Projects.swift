@@ -8,7 +8,8 @@ extension InMemoryTables {
     }
 
     mutating func put(
-        _ datafile: StoredDatafile, replacing: Int64?, makesProject: Bool, note: AuditNote, by author: Author
+        _ datafile: StoredDatafile, _ allocations: [Identifier: TrafficAllocation], replacing: Int64?,
+        makesProject: Bool, note: AuditNote, by author: Author
     ) -> StoredDatafile? {
         let former = activeDatafile(datafile.sdkKey)
         if let replacing, former?.version ?? 0 != replacing { return nil }
@@ -21,7 +22,6 @@ extension InMemoryTables {
         }
         let stored = append(datafile)
         let latest = periods.compactMapValues { $0.last { $0.sdkKey == stored.sdkKey } }
-        let allocations = AllocationRules.allocations(in: stored.content)
         for (experimentID, period) in AllocationRules.periods(begunBy: stored, allocations, after: latest) {
             periods[experimentID, default: []].append(period)
         }

@@ -1,5 +1,6 @@
 public import Bucketing
 import Dispatch
+import JSON
 public import Storage
 import Synchronization
 
@@ -235,7 +236,8 @@ extension Store {
     ) async throws -> StoredDatafile? {
         try await perform {
             $0.putDatafile(
-                Array(content.utf8), sdkKey: sdkKey, revision: revision ?? content, replacing: replacing,
+                Array(content.utf8), sdkKey: sdkKey, revision: revision ?? content,
+                allocations: AllocationRules.allocations(inContent: Array(content.utf8)), replacing: replacing,
                 makesProject: makesProject, note: AuditNote(.datafilePut, of: sdkKey), by: author, $1)
         }
     }
@@ -391,5 +393,15 @@ public final class SessionPool: Sendable {
 
     private func close() {
         for session in idle.withLock({ $0.values.joined() }) { session.close() }
+    }
+}
+
+extension AllocationRules {
+    /// Returns the allocations of a datafile as it is stored; none if it is not usable.
+    public static func allocations(inContent content: [UInt8]) -> [Identifier: TrafficAllocation] {
+        guard let json = try? JSONParser(maximumDepth: 128).parse(content), let datafile = try? Datafile(json) else {
+            return [:]
+        }
+        return allocations(in: datafile)
     }
 }

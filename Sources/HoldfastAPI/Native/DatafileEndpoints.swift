@@ -47,6 +47,7 @@ struct DatafileEndpoints {
         catalog.inBackground { session in
             session.putDatafile(
                 content, sdkKey: sdkKey, revision: datafile.revision,
+                allocations: AllocationRules.allocations(in: datafile),
                 replacing: preconditions.isEmpty ? nil : former?.version ?? 0, makesProject: false,
                 note: AuditNote(.datafilePut, of: sdkKey), by: author
             ) { result in

@@ -17,26 +17,22 @@ public struct DatafileLoadError: Error, CustomStringConvertible {
 
 /// What a datafile contains, for `holdfast datafile check`.
 public struct DatafileSummary: Sendable {
-    public let sdkKey: String?
-    public let revision: String
-    public let experiments: Int
-    public let flags: Int
-    public let audiences: Int
+    let datafile: Datafile
+
+    public var sdkKey: String? { datafile.sdkKey }
+    public var revision: String { datafile.revision }
+    public var experiments: Int { datafile.experiments.count }
+    public var flags: Int { datafile.flags.count }
+    public var audiences: Int { datafile.audiences.count }
     /// See ``Bucketing/Datafile/warnings``.
-    public let warnings: [String]
+    public var warnings: [String] { datafile.warnings }
 
     /// Reads a datafile as the server would.
     ///
     /// - Throws: ``DatafileLoadError`` with everything that is wrong, a line each.
     public init(checking content: [UInt8]) throws(DatafileLoadError) {
         do throws(CoreError) {
-            let datafile = try Project.accept(content)
-            sdkKey = datafile.sdkKey
-            revision = datafile.revision
-            experiments = datafile.experiments.count
-            flags = datafile.flags.count
-            audiences = datafile.audiences.count
-            warnings = datafile.warnings
+            datafile = try Project.accept(content)
         } catch {
             let lines = error.faults.prefix(100).map { "\($0.pointer): \($0.reason)" }
             throw DatafileLoadError(lines.isEmpty ? error.detail : lines.joined(separator: "\n"))
@@ -71,8 +67,9 @@ extension ProjectCatalog {
         do throws(StorageError) {
             _ = try definitions.wait { session, done in
                 session.putDatafile(
-                    content, sdkKey: sdkKey, revision: summary.revision, replacing: nil,
-                    makesProject: true, note: AuditNote(.datafilePut, of: sdkKey), by: .processUser, done)
+                    content, sdkKey: sdkKey, revision: summary.revision,
+                    allocations: AllocationRules.allocations(in: summary.datafile), replacing: nil, makesProject: true,
+                    note: AuditNote(.datafilePut, of: sdkKey), by: .processUser, done)
             }
             try updateAndWait()
         } catch {

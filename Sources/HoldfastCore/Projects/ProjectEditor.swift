@@ -169,8 +169,9 @@ public struct ProjectEditor: Sendable {
         let bytes = content.encoded()
         catalog.expect(bytes, edited)
         session.putDatafile(
-            bytes, sdkKey: edit.sdkKey, revision: edited.revision, replacing: project?.version ?? 0,
-            makesProject: false, note: note, by: edit.author
+            bytes, sdkKey: edit.sdkKey, revision: edited.revision,
+            allocations: AllocationRules.allocations(in: edited), replacing: project?.version ?? 0, makesProject: false,
+            note: note, by: edit.author
         ) { result in
             switch result {
             case .failure(let error): edit.end(.failure(CoreError(error)))

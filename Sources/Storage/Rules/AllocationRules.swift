@@ -1,5 +1,4 @@
 public import Bucketing
-import JSON
 
 /// The rules of allocation periods: under which allocation a user got a variation.
 ///
@@ -8,11 +7,8 @@ import JSON
 /// so that somebody enrolled under an earlier allocation may be exposed under a later one. Otherwise it belongs to the
 /// period of the datafile that it was decided with, or of the time at which it happened if that was before this datafile.
 public enum AllocationRules {
-    /// Returns the allocation of each experiment in a datafile; none if the datafile is not usable.
-    public static func allocations(in content: [UInt8]) -> [Identifier: TrafficAllocation] {
-        guard let json = try? JSONParser(maximumDepth: 128).parse(content), let datafile = try? Datafile(json) else {
-            return [:]
-        }
+    /// Returns the allocation of each experiment in a datafile, without the delivery rules.
+    public static func allocations(in datafile: Datafile) -> [Identifier: TrafficAllocation] {
         let deliveryRules = Set(datafile.rollouts.flatMap(\.rules).map(\.id))
         let experiments = datafile.experiments.filter { !deliveryRules.contains($0.id) }
         return Dictionary(experiments.map { ($0.id, $0.plannedAllocation) }, uniquingKeysWith: { _, last in last })
