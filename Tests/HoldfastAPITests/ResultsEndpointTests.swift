@@ -187,6 +187,11 @@ import Testing
         let csv = try server.request("GET", "/v1/experiments/e/results?goal=buy&by=day&format=csv")
         #expect(csv.text.split(separator: "\r\n").count == 5)
         #expect(csv.text.hasPrefix("experiment_key,goal,day,variation_key,"))
+        #expect(try server.request("POST", "/v1/events", #"{"user_id":"d","goal":"click"}"#).status == 200)
+        let clicks = try server.request("GET", "/v1/experiments/e/results?goal=click&by=day")
+        #expect(clicks["variations"].array?.allSatisfy { $0["value"] == .null } == true)
+        let values = (clicks["days"].array ?? []).flatMap { $0["variations"].array ?? [] }.map { $0["value"] }
+        #expect(values.count == 4 && values.allSatisfy { $0 == .null }, "without values there is no sum of them")
         for query in ["by=week", "mde=0", "mde=x", "mde=nan", "mde=11"] {
             #expect(try server.request("GET", "/v1/experiments/e/results?goal=buy&\(query)").status == 400, "\(query)")
         }

@@ -119,7 +119,7 @@ extension ExperimentResults {
                 writer.member("forced", tally.forced)
                 writer.member("events", tally.goal.events)
                 writer.member("converted", tally.goal.converted)
-                writer.member("value", tally.goal.y.value)
+                writer.member("value", hasValues ? tally.goal.y.value : nil)
                 writer.endObject()
             }
             writer.endArray()
@@ -230,7 +230,8 @@ extension ExperimentResults {
                     experiment.key.string, query.goal.string, day.date,
                     experiment.variation(id: tally.variationID)?.key.string ?? "", tally.variationID.string,
                     "\(tally.variationID == baseline?.id)", "\(tally.counted)", "\(tally.crossed)", "\(tally.forced)",
-                    "\(tally.goal.events)", "\(tally.goal.converted)", tally.goal.y.value.description,
+                    "\(tally.goal.events)", "\(tally.goal.converted)",
+                    hasValues ? tally.goal.y.value.description : "",
                 ]
             }
         }

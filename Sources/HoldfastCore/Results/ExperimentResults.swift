@@ -148,6 +148,9 @@ public struct ExperimentResults: Sendable {
 
     public var baseline: Arm? { arms.first(where: \.isBaseline) }
 
+    /// Whether an event of the goal has a value.
+    public var hasValues: Bool { arms.contains { $0.value != nil } }
+
     public var counted: Int { arms.reduce(0) { $0 + $1.tally.counted } }
     public var crossed: Int { arms.reduce(0) { $0 + $1.tally.crossed } }
     public var forced: Int { arms.reduce(0) { $0 + $1.tally.forced } }

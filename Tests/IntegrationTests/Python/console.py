@@ -3,11 +3,13 @@
 usage: console.py HOLDFAST DIRECTORY CHROMIUM
 
 DIRECTORY is for databases, CHROMIUM the path of the browser. HOLDFAST_CONSOLE_SHOTS names a folder for screenshots of each screen, and
-HOLDFAST_CONSOLE_PAGE one whose files are shown in place of those in the binary, for work on the pages.
+HOLDFAST_CONSOLE_PAGE one whose files are shown in place of those in the binary, for work on the pages. What the page looked like when a check failed is in
+`.build/failed-pages`.
 """
 import http.client
 import json
 import os
+import pathlib
 import random
 import re
 import signal
@@ -25,6 +27,7 @@ from playwright.sync_api import expect, sync_playwright
 expect.set_options(timeout=60_000)
 
 BINARY, DIRECTORY, CHROMIUM = sys.argv[1:4]
+FAILURES = pathlib.Path(__file__).resolve().parents[3] / ".build/failed-pages"
 SHOTS, PAGE = os.environ.get("HOLDFAST_CONSOLE_SHOTS"), os.environ.get("HOLDFAST_CONSOLE_PAGE")
 ADMIN, READER = "admin-secret-0123456789", "reader-secret-0123456789"
 EVIL = "<img src=x onerror=alert(1)>\"'&"
@@ -255,6 +258,16 @@ def every_screen_has_names_contrast_and_landmarks_and_fits(browser, servers):
             found = console.page.evaluate(AUDIT)
             assert not found, (name, scheme, width, found)
             console.shot(f"{name}-{scheme}-{width}")
+        # With the text spacing of WCAG 2.2, 1.4.12, which also stands for fonts that are wider than those installed.
+        console.page.evaluate("""() => {
+          const sheet = new CSSStyleSheet();
+          sheet.replaceSync("* {letter-spacing:0.12em !important; word-spacing:0.16em !important}");
+          document.adoptedStyleSheets = [sheet];
+        }""")
+        found = console.page.evaluate(AUDIT)
+        console.shot(f"{name}-spaced")
+        assert not found, (name, "wide text", found)
+        console.page.evaluate("document.adoptedStyleSheets = []")
         assert console.page.locator("img[src=x]").count() == 0, name
     console.close()
 
@@ -951,8 +964,9 @@ def run(checks, servers, failures):
                 # Without the whole tree of the page, which Playwright appends.
                 print(f"FAILED: {name}\n{traceback.format_exc().split('Aria snapshot')[0]}", flush=True)
                 for page in [page for context in browser.contexts for page in context.pages]:
-                    if SHOTS:
-                        page.screenshot(path=f"{SHOTS}/failed-{name.replace(' ', '-')}.png")
+                    picture = f"{SHOTS or FAILURES}/failed-{name.replace(' ', '-')}.png"
+                    page.screenshot(path=picture)
+                    print(f"  the page: {picture}", flush=True)
                     page.close()
         browser.close()
 
