@@ -77,6 +77,7 @@ let package = Package(
                 .embedInCode("postgresql/0002_override_layers.sql"),
                 .embedInCode("postgresql/0003_project_names.sql"),
                 .embedInCode("postgresql/0004_allocation_history.sql"),
+                .embedInCode("postgresql/0005_tally_totals.sql"),
             ],
             swiftSettings: strict
         ),

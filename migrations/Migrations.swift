@@ -23,5 +23,6 @@ public enum Migrations {
         PackageResources._002_override_layers_sql,
         PackageResources._003_project_names_sql,
         PackageResources._004_allocation_history_sql,
+        PackageResources._005_tally_totals_sql,
     ]
 }

@@ -12,6 +12,9 @@ final class Maintenance: @unchecked Sendable {
     private let timer: any DispatchSourceTimer
     private var isSweeping = false
     private var ticks = 0
+    /// The number of the last row of `tallies` that the present sweep has folded, so that the next step need not pass over
+    /// those deleted before it. A later sweep begins anew: a row may be committed after one with a higher number.
+    private var lastFolded: Int64 = 0
 
     /// Rows of `tallies` that are folded at once.
     private static let foldedRows: Int64 = 10_000
@@ -63,10 +66,13 @@ final class Maintenance: @unchecked Sendable {
         guard !store.isClosed else { return }
         ticks += 1
         if ticks.isMultiple(of: Self.ticksPerCount) { count() }
-        guard store.settings.deletesOld, !store.settings.isReadOnly, !isSweeping else { return }
-        isSweeping = true
+        guard store.settings.deletesOld, !store.settings.isReadOnly else { return }
         let seconds = 3 * store.settings.retentionInterval + store.configuration.statementTimeout
-        write([Self.takeLease(.integer(store.server), .double(seconds))]) { [self] rows in
+        let lease = Self.takeLease(.integer(store.server), .double(seconds))
+        // A long sweep keeps its lease.
+        guard !isSweeping else { return write([lease]) { _ in } }
+        isSweeping = true
+        write([lease]) { [self] rows in
             guard let rows, rows[0].count > 0 else { return isSweeping = false }
             sweep(Sweep.allCases[...])
         }
@@ -138,7 +144,10 @@ final class Maintenance: @unchecked Sendable {
         let batch = store.settings.retentionBatch
         session.read([UserRows.expired(.integer(now), .integer(batch))]) { [self] result in
             guard case .success(let rows) = result, rows[0].count > 0 else { return done(false) }
-            let users = rows[0].indices.map { rows[0].identifier($0, 0) }
+            let isMore = rows[0].count == batch
+            let found = rows[0].indices.map { (userID: rows[0].identifier($0, 0), isEmpty: rows[0].bool($0, 1)) }
+            let (users, empty) = (found.filter { !$0.isEmpty }.map(\.userID), found.filter(\.isEmpty).map(\.userID))
+            guard !users.isEmpty else { return deleteEmptyRows(of: empty) { done($0 && isMore) } }
             var removed: [Identifier: Int] = [:]
             let steps = users.map { userID in
                 ChangeStep(userID) { round in
@@ -156,8 +165,29 @@ final class Maintenance: @unchecked Sendable {
                 PendingChange(.profile, steps) { [self] failure in
                     let assignments = removed.values.reduce(0, +)
                     if failure == nil { store.countDeleted(expiredAssignments: assignments, auditEntries: 0) }
-                    done(failure == nil && users.count == batch && !removed.isEmpty)
+                    let hasAdvanced = failure == nil && !removed.isEmpty
+                    deleteEmptyRows(of: empty) { done((hasAdvanced || $0) && isMore) }
                 })
+        }
+    }
+
+    /// Deletes the rows of users about whom nothing is stored any more. Others are not looked at again.
+    ///
+    /// - Parameter done: called with whether a row was deleted or is not looked at again.
+    private func deleteEmptyRows(of users: [Identifier], _ done: @escaping (Bool) -> Void) {
+        guard !users.isEmpty else { return done(false) }
+        let ids = Parameter.texts(users.map(\.string))
+        // The versions are read first: what is stored about a user later renews it.
+        session.read([UserRows.emptyRows(ids), ForcedVariationRows.ofUsers(ids)]) { [self] result in
+            guard case .success(let rows) = result else { return done(false) }
+            let forced = Set(rows[1].indices.map { rows[1].text($0, 0) })
+            let deleted = rows[0].indices.filter { !forced.contains(rows[0].text($0, 0)) }
+            let names = deleted.map { rows[0].text($0, 0) }
+            let kept = Set(users.map(\.string)).subtracting(names)
+            write([
+                UserRows.deleteRows(.texts(names), .integers(deleted.map { rows[0].integer($0, 1) })),
+                UserRows.unmarkRows(.texts(kept.sorted())),
+            ]) { done($0 != nil) }
         }
     }
 
@@ -207,17 +237,21 @@ final class Maintenance: @unchecked Sendable {
         }
     }
 
-    /// Replaces many rows of the same key by their sum.
+    /// Adds tallies to the totals of their keys, the oldest first.
     private func foldTallies(_ done: @escaping (Bool) -> Void) {
-        session.read([TallyRows.canFold()]) { [self] result in
-            guard case .success(let rows) = result, rows[0].bool(0, 0) else { return done(false) }
-            session.submit(
-                ProjectChange(reads: [TallyRows.take(.integer(Self.foldedRows))]) { rows in
-                    let folded = TallyRow.folded(rows[1])
-                    return (folded.isEmpty ? [] : [TallyRows.insert(folded)], 0)
-                } complete: { _ in
-                    done(false)
-                })
-        }
+        var (last, isFull) = (lastFolded, false)
+        session.submit(
+            ProjectChange(
+                lock: [], reads: [Statement.planForValues(), TallyRows.take(.integer(last), .integer(Self.foldedRows))]
+            ) { rows in
+                let taken = rows[1]
+                let numbers = taken.indices.filter { !taken.isNull($0, 7) }.map { taken.integer($0, 7) }
+                isFull = numbers.count == Self.foldedRows
+                last = numbers.max() ?? 0
+                return (taken.count > 0 ? [TallyRows.insert(TallyRow.folded(taken), areTotals: true)] : [], 0)
+            } complete: { [self] failure in
+                lastFolded = isFull && failure == nil ? last : 0
+                done(lastFolded > 0)
+            })
     }
 }

@@ -30,7 +30,12 @@ enum Schema {
         }
         try handle.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
         do throws(PostgreSQLError) {
+            // The steps may take as long as the tables are large, and so may another server's. To wait for the lock of a
+            // table is another matter: everybody else would wait behind.
+            let lockTimeout = try handle.execute("SHOW lock_timeout").first?.first.flatMap { $0 } ?? "0"
+            try handle.execute("SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0")
             try handle.execute("SELECT pg_advisory_xact_lock(\(lock))")
+            try handle.execute("SET LOCAL lock_timeout = '\(lockTimeout)'")
             // Another server may have migrated meanwhile; a lookup of the table by name might not see that.
             try handle.execute("CREATE TABLE IF NOT EXISTS holdfast_schema (version integer NOT NULL)")
             let version = try handle.execute("SELECT max(version) FROM holdfast_schema").first?.first
@@ -68,7 +73,6 @@ enum Schema {
 
     /// Distributes tables in the transaction that created them. All rows of a user are colocated.
     private static func distribute(_ handle: Handle) throws(PostgreSQLError) {
-        try handle.execute("SET LOCAL statement_timeout = 0")
         for (table, column) in try undistributed(handle) {
             let colocation = table == "users" ? "" : ", colocate_with => 'users'"
             try handle.execute("SELECT create_distributed_table('\(table)', '\(column)'\(colocation))")

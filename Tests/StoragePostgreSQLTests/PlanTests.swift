@@ -40,6 +40,24 @@ extension PostgreSQLTests {
             #expect(scanned == [])
         }
 
+        @Test("A goal event reads the totals of its own goal only")
+        func ownTotals() async throws {
+            let database = try TestDatabase(.postgreSQL)
+            let store = try PostgreSQLStore.make(in: database)
+            _ = try await store.record([StoreContract.exposure("u"), StoreContract.goal("u")])
+            try database.execute(
+                """
+                INSERT INTO user_goals SELECT 'u', 'e', 'g' || number, 0, 0, 1, 1 FROM generate_series(1, 5000) AS number;
+                SELECT pg_stat_reset()
+                """)
+            _ = try await store.record([StoreContract.goal("u", 2), StoreContract.goal("u", 3)])
+            #expect(try store.tallies(experimentID: "e", goal: "g").first?.goal.events == 3)
+            store.close()
+            try waitForConnections(to: database)
+            let read = "SELECT idx_tup_fetch < 1000 FROM pg_stat_user_tables WHERE relname = 'user_goals'"
+            #expect(try database.execute(read) == [["t"]])
+        }
+
         /// Waits for the end of all connections: each counts its scans then, if not before.
         private func waitForConnections(to database: TestDatabase) throws {
             let open = "SELECT FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"

@@ -56,8 +56,10 @@ public final class PostgreSQLCopy: CopyTarget {
         // Users without either have rows because other tables refer to them.
         if table == .users { conditions.append("(profile IS NOT NULL OR attributes IS NOT NULL)") }
         let condition = conditions.isEmpty ? "" : "WHERE \(conditions.joined(separator: " AND ")) "
+        // Without a profile it is only a mark for the sweep.
+        let columns = table.columnNames.map { $0 == "expires_at" ? "CASE WHEN profile IS NOT NULL THEN \($0) END" : $0 }
         let rows = try handle.query(
-            "SELECT \(table.columnNames.joined(separator: ", ")) FROM \(table.rawValue) \(condition)"
+            "SELECT \(columns.joined(separator: ", ")) FROM \(table.rawValue) \(condition)"
                 + "ORDER BY \(keys) LIMIT \(limit)",
             row.map { $0.values.prefix(table.keyCount).map(Parameter.init) } ?? [])
         return rows.indices.map { index in

@@ -141,6 +141,27 @@ enum UserGoalRows {
         user_id, experiment_id, goal, before_count, before_value, after_count, after_value
         """
     static let ofUsers = Statement("user_goals", "SELECT \(columns) FROM user_goals WHERE user_id = ANY($1)")
+    /// Single totals, of a goal in an experiment. A plain join that was planned for a small table would read all totals of
+    /// the users.
+    static let some = Statement(
+        "some_user_goals",
+        """
+        SELECT found.* FROM unnest($1::text[], $2::text[], $3::text[]) AS asked (user_id, experiment_id, goal)
+        CROSS JOIN LATERAL (
+            SELECT \(columns) FROM user_goals
+            WHERE user_id = asked.user_id AND experiment_id = asked.experiment_id AND goal = asked.goal OFFSET 0
+        ) AS found
+        """)
+    /// The same for Citus, which plans each time.
+    static let someDistributed = Statement(
+        "some_distributed_user_goals",
+        """
+        SELECT \(columns.split(separator: ", ").map { "user_goals.\($0)" }.joined(separator: ", "))
+        FROM unnest($1::text[], $2::text[], $3::text[]) AS asked (user_id, experiment_id, goal)
+        JOIN user_goals ON user_goals.user_id = asked.user_id AND user_goals.experiment_id = asked.experiment_id
+            AND user_goals.goal = asked.goal
+        WHERE user_goals.user_id = ANY($1)
+        """)
     static let deleteAll = Statement("delete_user_goals", "DELETE FROM user_goals WHERE user_id = ANY($1)")
     /// The goals of one experiment, which differs for each user.
     static let delete = Statement(

@@ -1,8 +1,8 @@
 import Bucketing
 import Storage
 
-/// A row of the `tallies` table: a summand. Transactions insert rows, readers add them up, and a sweep replaces many
-/// rows by their sum ("folds" them).
+/// A row of the `tallies` table: a summand. Transactions insert rows, readers add them up, and a sweep adds the oldest
+/// ones to the totals of their keys ("folds" them), which are rows, too.
 struct TallyRow {
     /// Rows with the same key are added up.
     struct Key: Hashable {
@@ -81,31 +81,34 @@ enum TallyRows {
     static let goals = Statement(
         "goals",
         "SELECT DISTINCT goal FROM tallies WHERE experiment_id = $1 AND goal IS NOT NULL ORDER BY goal LIMIT $2")
-    /// Whether there are several rows of one key.
-    static let canFold = Statement(
-        "can_fold_tallies",
-        """
-        SELECT EXISTS (SELECT FROM tallies GROUP BY experiment_id, variation_id, period, day, goal HAVING count(*) > 1)
-        """)
-    /// Deletes and returns rows that are then replaced by their sums.
+    /// Deletes and returns the oldest rows after a number that were not folded yet, followed by the totals of their keys.
+    ///
+    /// No row can be taken twice, whoever else takes rows at the same time, so this needs no lock.
     static let take = Statement(
         "take_tallies",
         """
-        DELETE FROM tallies WHERE number IN (
-            SELECT number FROM (
-                SELECT number, count(*) OVER (PARTITION BY experiment_id, variation_id, period, day, goal) AS rows
-                FROM tallies
-            ) AS counted
-            WHERE rows > 1 ORDER BY number LIMIT $1
+        WITH taken AS (
+            DELETE FROM tallies WHERE NOT is_total AND number = ANY (
+                ARRAY(SELECT number FROM tallies WHERE NOT is_total AND number > $1 ORDER BY number LIMIT $2)
+            )
+            RETURNING \(columns), number
+        ),
+        totals AS (
+            DELETE FROM tallies AS found
+            USING (SELECT DISTINCT experiment_id, variation_id, period, day, goal FROM taken) AS taken
+            WHERE found.is_total AND found.experiment_id = taken.experiment_id
+                AND found.variation_id = taken.variation_id AND found.period = taken.period AND found.day = taken.day
+                AND found.goal IS NOT DISTINCT FROM taken.goal
+            RETURNING \(columns.split(separator: ", ").map { "found.\($0)" }.joined(separator: ", "))
         )
-        RETURNING \(columns)
+        SELECT \(columns), number FROM taken UNION ALL SELECT \(columns), NULL FROM totals
         """)
     private static let insertAll = Statement(
         "insert_tallies",
         """
-        INSERT INTO tallies (\(columns))
+        INSERT INTO tallies (\(columns), is_total)
         SELECT experiment_id, variation_id, period, day, goal, ARRAY[c0, c1, c2, c3],
-            ARRAY[s0, s1, s2, s3, s4, s5, s6, s7, s8, s9]
+            ARRAY[s0, s1, s2, s3, s4, s5, s6, s7, s8, s9], $20::bigint = 1
         FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::text[],
             $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[], $10::float8[], $11::float8[], $12::float8[],
             $13::float8[], $14::float8[], $15::float8[], $16::float8[], $17::float8[], $18::float8[], $19::float8[])
@@ -113,7 +116,8 @@ enum TallyRows {
             s0, s1, s2, s3, s4, s5, s6, s7, s8, s9)
         """)
 
-    static func insert(_ rows: [TallyRow]) -> Query {
+    /// - Parameter areTotals: whether the rows are the sums of all that were folded of their keys.
+    static func insert(_ rows: [TallyRow], areTotals: Bool = false) -> Query {
         var parameters: [Parameter] = [
             .texts(rows.map(\.key.experimentID.string)), .texts(rows.map(\.key.variationID.string)),
             .integers(rows.map(\.key.period)), .integers(rows.map(\.key.day)),
@@ -124,6 +128,7 @@ enum TallyRows {
             parameters.append(.doubles(rows.map { $0.sums[column].value }))
             parameters.append(.doubles(rows.map { $0.sums[column].rest }))
         }
+        parameters.append(.integer(areTotals ? 1 : 0))
         return Query(statement: insertAll, parameters: parameters)
     }
 

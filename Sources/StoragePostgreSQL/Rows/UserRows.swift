@@ -77,9 +77,23 @@ enum UserRows {
         """
         SELECT user_id, attributes FROM users WHERE user_id > $1 AND attributes IS NOT NULL ORDER BY user_id LIMIT $2
         """)
+    /// Selects users with expired assignments, and whether they have no profile any more.
     static let expired = Statement(
         "expired_profiles",
-        "SELECT user_id FROM users WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2")
+        "SELECT user_id, profile IS NULL FROM users WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2")
+    /// Selects the rows that neither have anything nor are referred to by a distributed table.
+    static let emptyRows = Statement(
+        "empty_rows",
+        """
+        SELECT user_id, version FROM users WHERE user_id = ANY($1) AND profile IS NULL AND attributes IS NULL
+            AND NOT EXISTS (SELECT FROM exposures WHERE exposures.user_id = users.user_id)
+            AND NOT EXISTS (SELECT FROM goal_events WHERE goal_events.user_id = users.user_id)
+            AND NOT EXISTS (SELECT FROM user_goals WHERE user_goals.user_id = users.user_id)
+        """)
+    /// Ends ``ProfileRecord/maybeEmpty`` of rows.
+    static let unmarkRows = Statement(
+        "unmark_rows",
+        "UPDATE users SET expires_at = NULL WHERE user_id = ANY($1) AND expires_at = \(ProfileRecord.maybeEmpty)")
 
     /// Selects the nodes of a Citus cluster that have the rows of users.
     static let nodes = Statement(
@@ -98,5 +112,21 @@ enum UserRows {
     /// The profile in a row that begins with the user's id.
     static func profile(_ rows: Rows, _ row: Int, _ column: Int32) -> UserRecords.Stored<ProfileRecord> {
         .init(rows.optionalBytes(row, column), of: rows.identifier(row, 0))
+    }
+}
+
+extension ProfileRecord {
+    /// The value of `expires_at` in a row that may have become empty, so that the next sweep looks at it.
+    static let maybeEmpty: Timestamp = 0
+
+    /// When a sweep looks for what has expired, or `nil` if nothing will: at the first expiry, or up to a sixteenth of the
+    /// time until then later, and at most 18 hours. An assignment that is renewed at each visit thus seldom changes the
+    /// index, and PostgreSQL can update the row in place (HOT). Readers know the exact time.
+    func sweptAt(from now: Timestamp) -> Timestamp? {
+        guard let expiry = earliestExpiry, expiry > now else { return earliestExpiry }
+        let bits = Int64.bitWidth - (expiry &- now).leadingZeroBitCount
+        let step: Timestamp = 1 << min(max(bits - 5, 0), 26)
+        let (rounded, isBeyond) = expiry.addingReportingOverflow((step - expiry % step) % step)
+        return isBeyond ? expiry : rounded
     }
 }

@@ -115,7 +115,7 @@ struct UserRowWrites {
     /// - Parameters:
     ///   - users: in the order of their ids, in which rows are locked.
     ///   - isGuarded: whether the transaction fails if a row has changed since it was read.
-    init(_ users: [UserState], isGuarded: Bool) {
+    init(_ users: [UserState], isGuarded: Bool, at now: Timestamp) {
         func add(
             _ some: [UserState], _ statement: Statement, _ parameters: [Parameter]
         ) {
@@ -126,7 +126,7 @@ struct UserRowWrites {
             touched.append(some.map(\.userID))
         }
         let kept = users.filter { $0.version != nil && !$0.deletesRow }
-        let profiles = kept.filter(\.profileChanged)
+        let profiles = kept.filter { $0.profileChanged || $0.attributesChanged && !$0.needsRow }
         var versions: [Identifier: Int64] = [:]
         for user in kept { versions[user.userID] = user.version }
         func expected(_ some: [UserState]) -> Parameter { .integers(some.map { versions[$0.userID] }) }
@@ -140,7 +140,10 @@ struct UserRowWrites {
             [
                 formerProfiles, newProfiles, .blobs(profiles.map { $0.record?.bytes }),
                 .integers(profiles.map { Int64($0.record?.count ?? 0) }),
-                .integers(profiles.map { $0.record?.earliestExpiry }),
+                .integers(
+                    profiles.map { user in
+                        user.record.map { $0.sweptAt(from: now) } ?? ProfileRecord.maybeEmpty
+                    }),
             ])
         let attributes = kept.filter(\.attributesChanged)
         let (formerAttributes, newAttributes) = (expected(attributes), renewed(attributes))
@@ -158,7 +161,7 @@ struct UserRowWrites {
             [
                 .integers(inserted.map { _ in Self.newVersion() }), .blobs(inserted.map { $0.record?.bytes }),
                 .integers(inserted.map { Int64($0.record?.count ?? 0) }),
-                .integers(inserted.map { $0.record?.earliestExpiry }), .blobs(inserted.map(\.attributes)),
+                .integers(inserted.map { $0.record?.sweptAt(from: now) }), .blobs(inserted.map(\.attributes)),
             ])
     }
 

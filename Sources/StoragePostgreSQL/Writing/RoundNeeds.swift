@@ -15,7 +15,9 @@ struct RoundNeeds {
     var definedAttributes = false
     var erasures: Set<Identifier> = []
     private var exposures: Set<Identifier> = []
+    /// Users all of whose totals are needed, and single totals of others.
     private var totals: Set<Identifier> = []
+    private var goalTotals: [Identifier: Set<UserRecords.TotalKey>] = [:]
     private var forcedVariations: Set<Identifier> = []
     private var otherRecords: Set<Identifier> = []
     private var stickyDocuments: Set<Identifier> = []
@@ -33,7 +35,11 @@ struct RoundNeeds {
         case .stickyDocuments: stickyDocuments.insert(userID)
         case .forcedVariations: forcedVariations.insert(userID)
         case .exposures, .exposure: exposures.insert(userID)
-        case .totals, .goalTotals: totals.insert(userID)
+        case .totals: totals.insert(userID)
+        case .goalTotals(let goal, let experimentIDs):
+            for experimentID in experimentIDs {
+                goalTotals[userID, default: []].insert(.init(experimentID: experimentID, goal: goal))
+            }
         case .goalEvents(let since): goalEvents[userID] = min(goalEvents[userID] ?? since, since)
         case .goalEvent(let senderID): senders.insert(Sender(userID: userID, senderID: senderID))
         }
@@ -41,8 +47,8 @@ struct RoundNeeds {
 
     var isEmpty: Bool {
         rows.isEmpty && !newestDatafile && !definedAttributes && erasures.isEmpty && exposures.isEmpty
-            && totals.isEmpty && forcedVariations.isEmpty && otherRecords.isEmpty && goalEvents.isEmpty
-            && senders.isEmpty && periods.isEmpty && stickyDocuments.isEmpty
+            && totals.isEmpty && goalTotals.isEmpty && forcedVariations.isEmpty && otherRecords.isEmpty
+            && goalEvents.isEmpty && senders.isEmpty && periods.isEmpty && stickyDocuments.isEmpty
     }
 
     /// A query, and what to do with its rows.
@@ -54,8 +60,8 @@ struct RoundNeeds {
     /// - Parameters:
     ///   - rowStatement: selects users' rows.
     ///   - locked: the users whose rows are locked already; `nil` to lock none.
-    ///   - server: this server, whose own erasures do not count.
-    func readings(_ rowStatement: Statement, locked: [Identifier]?, server: Int64) -> [Reading] {
+    ///   - store: of this server, whose own erasures do not count.
+    func readings(_ rowStatement: Statement, locked: [Identifier]?, of store: PostgreSQLStore) -> [Reading] {
         var readings: [Reading] = []
         if !rows.isEmpty {
             if locked != nil {
@@ -82,7 +88,7 @@ struct RoundNeeds {
                     }
                 ))
         }
-        readings += readingsOfErasures(server) + readingsOfParts()
+        readings += readingsOfErasures(store.server) + readingsOfParts(store)
         return readings
     }
 
@@ -107,7 +113,7 @@ struct RoundNeeds {
         ]
     }
 
-    private func readingsOfParts() -> [Reading] {
+    private func readingsOfParts(_ store: PostgreSQLStore) -> [Reading] {
         var readings: [Reading] = []
         func read(_ users: Set<Identifier>, _ statement: Statement, _ take: @escaping (Rows, WriteRound) -> Void) {
             guard !users.isEmpty else { return }
@@ -128,11 +134,23 @@ struct RoundNeeds {
             }
         }
         read(totals, UserGoalRows.ofUsers) { [totals] rows, round in
-            for userID in totals { round.users[userID]?.readTotals = [:] }
-            for row in rows.indices {
-                let (key, total) = UserGoalRows.decode(rows, row)
-                round.users[rows.identifier(row, 0)]?.readTotals?[key] = total
-            }
+            for userID in totals { round.users[userID]?.readTotals = .init(isComplete: true) }
+            Self.takeTotals(rows, round)
+        }
+        if !goalTotals.isEmpty {
+            let asked = goalTotals.flatMap { userID, keys in keys.map { (userID: userID, key: $0) } }
+            let statement = store.isDistributed ? UserGoalRows.someDistributed : UserGoalRows.some
+            let query = statement(
+                .texts(asked.map(\.userID.string)), .texts(asked.map(\.key.experimentID.string)),
+                .texts(asked.map(\.key.goal.string)))
+            readings.append(
+                (
+                    query,
+                    { [goalTotals] rows, round in
+                        for (userID, keys) in goalTotals { round.users[userID]?.readTotals.keys.formUnion(keys) }
+                        Self.takeTotals(rows, round)
+                    }
+                ))
         }
         read(forcedVariations, ForcedVariationRows.ofUsers) { [forcedVariations] rows, round in
             for userID in forcedVariations { round.users[userID]?.readForcedVariations = [] }
@@ -193,5 +211,12 @@ struct RoundNeeds {
                 ))
         }
         return readings
+    }
+
+    private static func takeTotals(_ rows: Rows, _ round: WriteRound) {
+        for row in rows.indices {
+            let (key, total) = UserGoalRows.decode(rows, row)
+            round.users[rows.identifier(row, 0)]?.readTotals.found[key] = total
+        }
     }
 }

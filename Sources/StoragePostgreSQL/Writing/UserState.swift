@@ -13,12 +13,21 @@ final class UserState {
     private var readAttributes: [UInt8]?
     /// Parts that have been read; `nil` if not.
     var readExposures: [StoredExposure]?
-    var readTotals: [UserRecords.TotalKey: UserGoal]?
     var readForcedVariations: [ForcedVariation]?
     var readGoalEvents: (since: Timestamp, events: [UserRecords.GoalValue])?
     var readSenderIDs: [Identifier: Bool] = [:]
     var readOtherRecords: UserRecords.OtherRecords?
     var readStickyDocuments: [UserRecords.StickyContent]?
+    var readTotals = ReadTotals()
+
+    /// The totals that have been read: those of some keys, or all.
+    struct ReadTotals {
+        var isComplete = false
+        var keys: Set<UserRecords.TotalKey> = []
+        var found: [UserRecords.TotalKey: UserGoal] = [:]
+
+        func has(_ key: UserRecords.TotalKey) -> Bool { isComplete || keys.contains(key) }
+    }
 
     // MARK: After the rules
 
@@ -61,7 +70,7 @@ final class UserState {
         (profile, attributes) = (readProfile, readAttributes)
         (profileChanged, attributesChanged, needsGuard, isErased, deletesRow) = (false, false, false, false, false)
         exposures = readExposures ?? []
-        totals = readTotals ?? [:]
+        totals = readTotals.found
         forcedVariations = readForcedVariations ?? []
         goalEvents = readGoalEvents?.events ?? []
         senderIDs = readSenderIDs
@@ -120,14 +129,12 @@ final class UserState {
             guard readExposures != nil else { return false }
             records.exposures = exposures.filter { $0.exposure.experimentID == experimentID }
         case .totals(let experimentID):
-            guard readTotals != nil else { return false }
+            guard readTotals.isComplete else { return false }
             for (key, total) in totals where key.experimentID == experimentID { records.totals[key] = total }
         case .goalTotals(let goal, let experimentIDs):
-            guard readTotals != nil else { return false }
-            for experimentID in experimentIDs {
-                let key = UserRecords.TotalKey(experimentID: experimentID, goal: goal)
-                records.totals[key] = totals[key]
-            }
+            let keys = experimentIDs.map { UserRecords.TotalKey(experimentID: $0, goal: goal) }
+            guard keys.allSatisfy(readTotals.has) else { return false }
+            for key in keys { records.totals[key] = totals[key] }
         case .goalEvents(let since):
             guard let readGoalEvents, readGoalEvents.since <= since else { return false }
             records.goalEvents = goalEvents.filter { $0.happenedAt >= since }

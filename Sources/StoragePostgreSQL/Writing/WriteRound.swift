@@ -230,7 +230,7 @@ final class WriteRound {
         let onlyProfiles = changes.allSatisfy { $0.kind == .profile }
         let readings = needs.readings(
             onlyProfiles ? UserRows.profileRows : UserRows.wholeRows, locked: isLocking ? Array(users.keys) : nil,
-            server: store.server)
+            of: store)
         let begin = isLocking && reads == 1 ? [Statement.begin()] : []
         connection.run(begin + readings.map(\.query)) { [self] result in
             switch result {
@@ -257,7 +257,7 @@ final class WriteRound {
         let changed = users.values.filter { $0.hasChanged || $0.changesOtherTables }.sorted { $0.userID < $1.userID }
         guard !changed.isEmpty || !effects.isEmpty else { return endWithoutWriting() }
         let isDivisible = effects.isEmpty && !changed.contains { $0.changesOtherTables }
-        let rows = UserRowWrites(changed, isGuarded: !isDivisible)
+        let rows = UserRowWrites(changed, isGuarded: !isDivisible, at: now)
         var queries = isLocking ? [] : [Statement.begin()]
         if let version = effects.newestDatafile { queries += ProjectStateRow.expectNewest(version) }
         let written = Set(changed.map(\.userID))
