@@ -16,11 +16,13 @@ public struct StoreMetrics: Sendable {
     public var assignments: Int = 0
     /// Changes that wait for a commit.
     public var waitingChanges: Int = 0
+    /// The memory that they take, in bytes, estimated.
+    public var waitingBytes: Int = 0
     /// Commits, and the changes in them.
     public var commits: UInt64 = 0
     public var changes: UInt64 = 0
     public var failedChanges: UInt64 = 0
-    /// Changes refused because too many were waiting, or had waited too long.
+    /// Changes refused because too many were waiting, or too large ones, or for too long.
     public var refusedChanges: UInt64 = 0
     /// Commit latency in seconds, from begin to durable.
     public var commitSeconds = Histogram(bounds: [

@@ -4,6 +4,9 @@ public struct StoreSettings: Sendable {
     /// The maximum number of changes that wait for one writer; more are refused. The SQLite store has one writer, and
     /// each session of the PostgreSQL store is one.
     public var waitingChanges = 10_000
+    /// The maximum memory of the changes that wait for one writer, in bytes, estimated. More are refused; the last one may
+    /// exceed it.
+    public var waitingBytes = 64 << 20
     /// How long the oldest of them may have waited, in seconds. Beyond it further changes are refused, and the
     /// PostgreSQL store no longer retries changes after conflicts.
     public var waitingSeconds = 5.0

@@ -90,7 +90,8 @@ extension PostgreSQLSession {
             DatafileRows.history(.text(sdkKey), .integer(1)), ProjectRows.all(),
             AllocationPeriodRows.latest(.text(sdkKey)),
         ]
-        change(changesDatafiles: true, reads, StoredDatafile?.none, completion) { state, rows, result in
+        change(bytes: content.count, changesDatafiles: true, reads, StoredDatafile?.none, completion) {
+            state, rows, result in
             // Not before: assignments that the lock waited for were made with the former datafile.
             let now = clock()
             let former = rows[0].count > 0 ? DatafileRows.decode(rows[0], 0) : nil
@@ -277,15 +278,18 @@ extension PostgreSQLSession {
     /// Submits a change of data that all users share.
     ///
     /// - Parameters:
+    ///   - bytes: the memory of what is to be stored, if it may be large.
     ///   - initial: the result if nothing changes.
     ///   - decide: sets the result, and returns what to write with its audit entry; `nil` to write nothing.
     private func change<Value>(
-        changesDatafiles: Bool = false, _ reads: [Query], _ initial: Value, _ completion: @escaping Completion<Value>,
+        bytes: Int = 0, changesDatafiles: Bool = false, _ reads: [Query], _ initial: Value,
+        _ completion: @escaping Completion<Value>,
         _ decide: @escaping (ProjectStateRow, [Rows], inout Value) -> (queries: [Query], entry: AuditEntry)?
     ) {
         let outcome = Outcome<Value>()
         submit(
             ProjectChange(
+                bytes: WaitingBytes.ofChange + bytes,
                 lock: (changesDatafiles ? [ProjectStateRow.lockNewest] : []) + [ProjectStateRow.readLocked()],
                 reads: reads
             ) { rows in

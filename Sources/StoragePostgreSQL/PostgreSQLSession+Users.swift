@@ -34,7 +34,7 @@ extension PostgreSQLSession {
         let outcome = Outcome<ProfileChangeResult>()
         let kind: PendingChange.Kind = change.concernsProfileOnly ? .profile : .records
         submit(
-            PendingChange(kind, [step(change, by: author, outcome)]) { failure in
+            PendingChange(kind, bytes: change.waitingBytes, [step(change, by: author, outcome)]) { failure in
                 completion(outcome.result(unless: failure))
             })
     }
@@ -46,8 +46,9 @@ extension PostgreSQLSession {
         guard !changes.isEmpty else { return completion([]) }
         let outcomes = changes.map { _ in Outcome<ProfileChangeResult>() }
         let kind: PendingChange.Kind = changes.allSatisfy(\.concernsProfileOnly) ? .profile : .records
+        let bytes = changes.reduce(0) { $0 + $1.waitingBytes }
         submit(
-            PendingChange(kind, zip(changes, outcomes).map { step($0, by: author, $1) }) { failure in
+            PendingChange(kind, bytes: bytes, zip(changes, outcomes).map { step($0, by: author, $1) }) { failure in
                 completion(outcomes.map { outcome in outcome.result(unless: failure) })
             })
     }
@@ -197,7 +198,7 @@ extension PostgreSQLSession {
         let outcome = Outcome<StickyDocument>()
         let limit = store.settings.rules.assignmentLimit
         submit(
-            ProjectChange(lock: StickyDocumentRows.lock(change.key), reads: []) { rows in
+            ProjectChange(bytes: change.waitingBytes, lock: StickyDocumentRows.lock(change.key), reads: []) { rows in
                 outcome.result = Result { () throws(StorageError) in
                     let content = rows[1].text(0, 0)
                     let isNew = rows[0].count > 0
@@ -235,7 +236,7 @@ extension PostgreSQLSession {
     func submit(_ change: AttributeChange, _ completion: @escaping Completion<AttributeChangeResult>) {
         let outcome = Outcome<AttributeChangeResult>()
         submit(
-            PendingChange(.attributes, [Self.step(change, outcome)]) { failure in
+            PendingChange(.attributes, bytes: change.waitingBytes, [Self.step(change, outcome)]) { failure in
                 completion(outcome.result(unless: failure))
             })
     }
@@ -245,8 +246,9 @@ extension PostgreSQLSession {
     ) {
         guard !changes.isEmpty else { return completion([]) }
         let outcomes = changes.map { _ in Outcome<AttributeChangeResult>() }
+        let bytes = changes.reduce(0) { $0 + $1.waitingBytes }
         submit(
-            PendingChange(.attributes, zip(changes, outcomes).map { Self.step($0, $1) }) { failure in
+            PendingChange(.attributes, bytes: bytes, zip(changes, outcomes).map { Self.step($0, $1) }) { failure in
                 completion(outcomes.map { outcome in outcome.result(unless: failure) })
             })
     }
@@ -311,8 +313,9 @@ extension PostgreSQLSession {
     func record(_ events: [ReceivedEvent], _ completion: @escaping Completion<[EventOutcome]>) {
         guard !events.isEmpty else { return completion(.success([])) }
         let outcomes = events.map { _ in Outcome<EventOutcome>() }
+        let bytes = events.reduce(0) { $0 + $1.waitingBytes }
         submit(
-            PendingChange(.records, zip(events, outcomes).map { step($0, $1) }) { failure in
+            PendingChange(.records, bytes: bytes, zip(events, outcomes).map { step($0, $1) }) { failure in
                 completion(
                     Result { () throws(StorageError) in
                         if let failure { throw failure }

@@ -37,6 +37,8 @@ final class PostgreSQLSession: StoreSession, @unchecked Sendable {
     private var isLookingUp = false
     private var waiting: [Waiting] = []
     private var waitingChanges = 0
+    /// The memory that they take, estimated.
+    private var waitingBytes = 0
     /// Whether a ``ProjectChange`` is in progress; this session runs no other transaction at the same time.
     private var changesProject = false
     private var isInBatch = false
@@ -47,6 +49,8 @@ final class PostgreSQLSession: StoreSession, @unchecked Sendable {
 
     /// The maximum number of lookups that wait.
     private static let lookupLimit = 65_536
+    /// The maximum memory of the changes in one transaction, estimated; a single one may exceed it.
+    private static let batchBytes = 4 << 20
     /// The maximum number of lookups of one query.
     private static let lookupsPerQuery = 4_096
 
@@ -270,28 +274,31 @@ final class PostgreSQLSession: StoreSession, @unchecked Sendable {
     // MARK: Changes
 
     func submit(_ change: PendingChange) {
-        if let refusal = admit(change.count, since: change.submittedAt) { return change.complete(refusal) }
+        if let refusal = admit(change.count, change.bytes, since: change.submittedAt) {
+            return change.complete(refusal)
+        }
         waiting.append(.change(change))
         if !isInBatch { startRound() }
     }
 
     func submit(_ change: ProjectChange) {
-        if let refusal = admit(1, since: change.submittedAt) { return change.complete(refusal) }
+        if let refusal = admit(1, change.bytes, since: change.submittedAt) { return change.complete(refusal) }
         waiting.append(.project(change))
         if !isInBatch { startRound() }
     }
 
-    private func admit(_ count: Int, since time: UInt64) -> StorageError? {
+    private func admit(_ count: Int, _ bytes: Int, since time: UInt64) -> StorageError? {
         guard !isClosed else { return .closed }
         let settings = store.settings
-        guard waitingChanges < settings.waitingChanges,
+        guard waitingChanges < settings.waitingChanges, waitingBytes < settings.waitingBytes,
             Double(time &- (oldestChange ?? time)) <= settings.waitingSeconds * 1e9
         else {
             store.refused(count)
             return .overloaded
         }
-        if let refusal = store.admit(count) { return refusal }
+        if let refusal = store.admit(count, bytes) { return refusal }
         waitingChanges += count
+        waitingBytes += bytes
         untilDone = self
         return nil
     }
@@ -305,18 +312,19 @@ final class PostgreSQLSession: StoreSession, @unchecked Sendable {
     }
 
     func complete(_ change: PendingChange, _ failure: StorageError?) {
-        settled(change.count)
+        settled(change.count, change.bytes)
         change.complete(failure)
     }
 
     func complete(_ change: ProjectChange, _ failure: StorageError?) {
-        settled(1)
+        settled(1, change.bytes)
         change.complete(failure)
     }
 
-    private func settled(_ count: Int) {
+    private func settled(_ count: Int, _ bytes: Int) {
         waitingChanges -= count
-        store.settled(count)
+        waitingBytes -= bytes
+        store.settled(count, bytes)
     }
 
     /// Starts transactions while connections are free. A transaction that fails at once frees its connection for the
@@ -351,7 +359,7 @@ final class PostgreSQLSession: StoreSession, @unchecked Sendable {
     /// whom a transaction in progress concerns.
     private func takeChanges() -> [PendingChange] {
         var changes: [PendingChange] = []
-        var steps = 0
+        var (steps, bytes) = (0, 0)
         let busy = writers.filter(\.isBusy)
         for next in waiting {
             guard case .change(let change) = next else { break }
@@ -361,15 +369,16 @@ final class PostgreSQLSession: StoreSession, @unchecked Sendable {
             }
             guard let first = changes.first else {
                 changes.append(change)
-                steps += change.steps.count
+                (steps, bytes) = (change.steps.count, change.bytes)
                 continue
             }
             guard !first.isAlone, !change.isAlone, first.node == change.node,
                 (first.kind == .records) == (change.kind == .records),
-                steps + change.steps.count <= store.configuration.batchLimit
+                steps + change.steps.count <= store.configuration.batchLimit, bytes + change.bytes <= Self.batchBytes
             else { break }
             changes.append(change)
             steps += change.steps.count
+            bytes += change.bytes
         }
         waiting.removeFirst(changes.count)
         return changes

@@ -28,6 +28,7 @@ public final class PostgreSQLStore: Store {
     /// Entered for each change that waits or is in progress.
     private let pending = DispatchGroup()
     private let waitingChanges = Atomic<Int>(0)
+    private let waitingBytes = Atomic<Int>(0)
     private let maintenance = Mutex<Maintenance?>(nil)
     private let listeners = Mutex<[ChangeListener]>([])
     /// A random number of this process's store.
@@ -110,6 +111,7 @@ public final class PostgreSQLStore: Store {
             metrics.profiles = Int(max(0, state.counted.profiles + state.profiles))
             metrics.assignments = Int(max(0, state.counted.assignments + state.assignments))
             metrics.waitingChanges = waitingChanges.load(ordering: .relaxed)
+            metrics.waitingBytes = waitingBytes.load(ordering: .relaxed)
             return metrics
         }
     }
@@ -130,21 +132,23 @@ public final class PostgreSQLStore: Store {
 
     var isClosed: Bool { closed.load(ordering: .relaxed) }
 
-    /// Admits changes; each admission requires a later call of ``settled(_:)``.
+    /// Admits changes; each admission requires a later call of ``settled(_:_:)``.
     ///
     /// - Returns: why they are refused; `nil` if they are admitted.
-    func admit(_ changes: Int) -> StorageError? {
+    func admit(_ changes: Int, _ bytes: Int) -> StorageError? {
         pending.enter()
         guard !closed.load(ordering: .sequentiallyConsistent) else {
             pending.leave()
             return .closed
         }
         waitingChanges.add(changes, ordering: .relaxed)
+        waitingBytes.add(bytes, ordering: .relaxed)
         return nil
     }
 
-    func settled(_ changes: Int) {
+    func settled(_ changes: Int, _ bytes: Int) {
         waitingChanges.subtract(changes, ordering: .relaxed)
+        waitingBytes.subtract(bytes, ordering: .relaxed)
         pending.leave()
     }
 

@@ -74,6 +74,7 @@ extension SQLiteSession {
         let clock = store.settings.clock
         let history = store.settings.datafileHistory
         write(
+            bytes: WaitingBytes.ofChange + content.count,
             { transaction -> StoredDatafile? in
                 // Not before: assignments that precede this change in the queue were made with the former datafile.
                 let now = clock()

@@ -13,7 +13,8 @@ extension SQLiteSession {
     func submit(_ change: ProfileChange, by author: Author?, _ completion: @escaping Completion<ProfileChangeResult>) {
         let rules = store.settings.rules
         let clock = store.settings.clock
-        write({ try Self.apply(change, by: author, rules, at: clock(), in: $0) }, completion)
+        write(
+            bytes: change.waitingBytes, { try Self.apply(change, by: author, rules, at: clock(), in: $0) }, completion)
     }
 
     func submit(
@@ -23,8 +24,8 @@ extension SQLiteSession {
         let rules = store.settings.rules
         let clock = store.settings.clock
         store.writer.submit(
-            on: executor, changes, { try Self.apply($0, by: author, rules, at: clock(), in: $1) },
-            completion: completion)
+            on: executor, bytes: changes.reduce(0) { $0 + $1.waitingBytes }, changes,
+            { try Self.apply($0, by: author, rules, at: clock(), in: $1) }, completion: completion)
     }
 
     func merge(_ merge: ProfileMerge, by author: Author, _ completion: @escaping Completion<ProfileMergeResult>) {
@@ -99,13 +100,15 @@ extension SQLiteSession {
     // MARK: Attributes
 
     func submit(_ change: AttributeChange, _ completion: @escaping Completion<AttributeChangeResult>) {
-        write({ try AttributeRows.apply(change, in: $0) }, completion)
+        write(bytes: change.waitingBytes, { try AttributeRows.apply(change, in: $0) }, completion)
     }
 
     func submit(
         _ changes: [AttributeChange], _ completion: @escaping ([Result<AttributeChangeResult, StorageError>]) -> Void
     ) {
-        store.writer.submit(on: executor, changes, { try AttributeRows.apply($0, in: $1) }, completion: completion)
+        store.writer.submit(
+            on: executor, bytes: changes.reduce(0) { $0 + $1.waitingBytes }, changes,
+            { try AttributeRows.apply($0, in: $1) }, completion: completion)
     }
 
     func scan(_ matcher: SegmentMatcher, _ scope: SegmentScan, _ completion: @escaping Completion<SegmentPage>) {
@@ -119,7 +122,8 @@ extension SQLiteSession {
 
     func submit(_ change: StickyDocumentChange, _ completion: @escaping Completion<StickyDocument>) {
         let limit = store.settings.rules.assignmentLimit
-        write({ try StickyDocumentRows.apply(change, limit: limit, in: $0) }, completion)
+        write(
+            bytes: change.waitingBytes, { try StickyDocumentRows.apply(change, limit: limit, in: $0) }, completion)
     }
 
     func removeStickyDocument(_ key: StickyDocumentKey, by author: Author, _ completion: @escaping Completion<Bool>) {
@@ -133,6 +137,7 @@ extension SQLiteSession {
         let clock = store.settings.clock
         let rules = store.settings.rules
         write(
+            bytes: events.reduce(0) { $0 + $1.waitingBytes },
             { transaction in
                 let now = clock()
                 var outcomes: [EventOutcome] = []

@@ -96,10 +96,13 @@ final class SQLiteSession: StoreSession {
     }
 
     /// Makes a change on the writer's queue, and completes on the executor.
+    ///
+    /// - Parameter bytes: the memory that the change takes while it waits, estimated.
     func write<Value: Sendable>(
-        _ body: @escaping @Sendable (WriteTransaction) throws -> Value, _ completion: @escaping Completion<Value>
+        bytes: Int = WaitingBytes.ofChange, _ body: @escaping @Sendable (WriteTransaction) throws -> Value,
+        _ completion: @escaping Completion<Value>
     ) {
-        store.writer.submit(on: executor, body, completion: completion)
+        store.writer.submit(on: executor, bytes: bytes, body, completion: completion)
     }
 
     // MARK: Closing

@@ -11,7 +11,7 @@ struct PostgreSQLTests {}
 extension PostgreSQLTests {
     @Suite("Contract")
     struct ContractTests {
-        @Test("Keeps the contract", arguments: StoreContract.all)
+        @Test("Keeps the contract", arguments: StoreContract.databases)
         func contract(_ contract: StoreContract) async throws {
             await Turns.shared.begin()
             defer { Turns.shared.end() }
@@ -22,6 +22,7 @@ extension PostgreSQLTests {
                         $0.settings.rules = options.rules
                         $0.settings.clock = options.clock.wallClock
                         $0.settings.datafileHistory = options.datafileHistory
+                        $0.settings.waitingBytes = options.waitingBytes
                     }
                 }
             }

@@ -1,4 +1,5 @@
 import Bucketing
+import Dispatch
 import Storage
 import Testing
 
@@ -66,5 +67,55 @@ extension StoreContract {
             #expect(assignment?.updatedAt == start + 5_000)
             #expect(assignment?.expiresAt == nil)
         },
+    ]
+}
+
+extension StoreContract {
+    static let waiting = [
+        StoreContract("Changes that wait are bounded in bytes", waitingBytes: 256 << 10) { context in
+            let session = try BackgroundSession(context.store, label: "waiting")
+            defer { session.close() }
+            let map = ExperimentBucketMap(
+                (0..<64).map { number in
+                    .init(
+                        experimentID: Identifier("e\(number)"),
+                        variationID: Identifier(String(repeating: "v", count: 255)))
+                })
+            // The first one keeps its transaction open until all are submitted.
+            let areSubmitted = DispatchSemaphore(value: 0)
+            let first = ProfileChange(userID: "first", operation: .replace(map)) { _ in
+                areSubmitted.wait()
+                areSubmitted.signal()
+                return true
+            }
+            let (results, continuation) = AsyncStream<StorageError?>.makeStream()
+            session.run { session in
+                session.beginBatch()
+                for number in 0..<200 {
+                    let change = ProfileChange(userID: Identifier("u\(number)"), operation: .replace(map))
+                    session.submit(number == 0 ? first : change) { result in
+                        if case .failure(let error) = result {
+                            continuation.yield(error)
+                        } else {
+                            continuation.yield(nil)
+                        }
+                    }
+                }
+                areSubmitted.signal()
+                session.endBatch()
+            }
+            var (stored, refused) = (0, 0)
+            for await failure in results {
+                if failure == nil { stored += 1 } else { refused += 1 }
+                #expect(failure == nil || failure == .overloaded)
+                if stored + refused == 200 { break }
+            }
+            // One has 20 KiB or more, and a queue may have been taken once before it was full again.
+            #expect((1...30).contains(stored))
+            let metrics = context.store.metrics()
+            #expect(metrics.refusedChanges == UInt64(refused))
+            #expect((metrics.waitingChanges, metrics.waitingBytes) == (0, 0))
+            try await context.store.apply(.replace(map), to: "later")
+        }
     ]
 }

@@ -7,6 +7,7 @@ public struct StoreContract: Sendable, CustomTestStringConvertible {
     public struct Options: Sendable {
         public var rules = ProfileRules()
         public var datafileHistory = 100
+        public var waitingBytes = StoreSettings().waitingBytes
         public var clock = ManualClock()
     }
 
@@ -23,27 +24,35 @@ public struct StoreContract: Sendable, CustomTestStringConvertible {
     public let testDescription: String
     private let rules: ProfileRules
     private let datafileHistory: Int
+    private let waitingBytes: Int
     private let body: @Sendable (Context) async throws -> Void
 
     init(
         _ fact: String, rules: ProfileRules = ProfileRules(), datafileHistory: Int = 100,
+        waitingBytes: Int = StoreSettings().waitingBytes,
         body: @escaping @Sendable (Context) async throws -> Void
     ) {
         testDescription = fact
         self.rules = rules
         self.datafileHistory = datafileHistory
+        self.waitingBytes = waitingBytes
         self.body = body
     }
 
     /// The cases of all facets.
     public static let all = profiles + merging + stickyDocuments + attributes + events + projects + audit
 
+    /// The cases of all facets, and of stores in which changes wait for a commit.
+    public static let databases = all + waiting
+
     public static let profiles =
         saving + overriding + restoring + assigning + enrolling + erasing + expiring + reading + failing
 
     public func run(_ make: Factory) async throws {
         let clock = ManualClock()
-        let store = try make(Options(rules: rules, datafileHistory: datafileHistory, clock: clock))
+        let options = Options(
+            rules: rules, datafileHistory: datafileHistory, waitingBytes: waitingBytes, clock: clock)
+        let store = try make(options)
         defer { store.close() }
         let reader = try store.makeReader()
         defer { reader.close() }

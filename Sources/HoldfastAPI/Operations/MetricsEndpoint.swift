@@ -89,6 +89,9 @@ struct MetricsEndpoint {
         page.single("holdfast_assignments", .gauge, "Assignments stored.", store.assignments)
         page.single(
             "holdfast_store_waiting_changes", .gauge, "Changes that wait for their commit.", store.waitingChanges)
+        page.single(
+            "holdfast_store_waiting_bytes", .gauge, "Memory of changes that wait for their commit, estimated.",
+            store.waitingBytes)
         page.single("holdfast_store_commits_total", .counter, "Commits done.", store.commits)
         page.single("holdfast_store_changes_total", .counter, "Changes committed.", store.changes)
         page.single(
@@ -96,7 +99,7 @@ struct MetricsEndpoint {
             store.failedChanges)
         page.single(
             "holdfast_store_refused_changes_total", .counter,
-            "Changes refused because too many waited, or for too long.",
+            "Changes refused because too many waited, or too large ones, or for too long.",
             store.refusedChanges)
         page.single(
             "holdfast_store_expired_assignments_total", .counter, "Assignments that retention deleted.",

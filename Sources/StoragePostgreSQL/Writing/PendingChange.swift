@@ -32,6 +32,8 @@ final class PendingChange {
     let submittedAt = DispatchTime.now().uptimeNanoseconds
     /// The number of changes, including refused ones.
     let count: Int
+    /// The memory that they take, estimated.
+    let bytes: Int
     /// The steps that are not durable yet, in order.
     var steps: [ChangeStep]
     let kind: Kind
@@ -51,9 +53,15 @@ final class PendingChange {
         case records
     }
 
-    /// - Parameter completion: called with `nil` once all steps are durable, or with why they are not.
-    init(_ kind: Kind, _ steps: [ChangeStep], completion: @escaping (StorageError?) -> Void) {
+    /// - Parameters:
+    ///   - bytes: the memory that the change takes while it waits, estimated.
+    ///   - completion: called with `nil` once all steps are durable, or with why they are not.
+    init(
+        _ kind: Kind, bytes: Int = WaitingBytes.ofChange, _ steps: [ChangeStep],
+        completion: @escaping (StorageError?) -> Void
+    ) {
         self.kind = kind
+        self.bytes = bytes
         count = steps.count
         self.steps = steps
         self.completion = completion

@@ -12,13 +12,16 @@ final class ProjectChange {
     /// Returns what to write, if anything, given the rows of ``lock`` and ``reads``. Each attempt calls it.
     let decide: ([Rows]) -> (queries: [Query], auditEntries: Int)
     let complete: (StorageError?) -> Void
+    /// The memory that the change takes while it waits, estimated.
+    let bytes: Int
 
     /// - Parameter lock: by default the lock of the projects, which only one transaction of all servers has at a time.
     init(
-        lock: [Query] = [ProjectStateRow.readLocked()], reads: [Query],
+        bytes: Int = WaitingBytes.ofChange, lock: [Query] = [ProjectStateRow.readLocked()], reads: [Query],
         decide: @escaping ([Rows]) -> (queries: [Query], auditEntries: Int),
         complete: @escaping (StorageError?) -> Void
     ) {
+        self.bytes = bytes
         self.lock = lock
         self.reads = reads
         self.decide = decide

@@ -232,6 +232,8 @@ final class PendingWrite: @unchecked Sendable {
     let submittedAt = DispatchTime.now().uptimeNanoseconds
     /// The number of changes, including refused ones.
     let changes: Int
+    /// The memory that they take, estimated.
+    let bytes: Int
     /// Where to report; `nil` for the writer's queue.
     let executor: (any StoreExecutor)?
     private let body: @Sendable (WriteTransaction) throws(SQLiteError) -> Report
@@ -242,11 +244,12 @@ final class PendingWrite: @unchecked Sendable {
     ///   - body: makes the changes and returns a closure that reports their results once they are durable.
     ///   - failed: reports that nothing was written.
     init(
-        changes: Int, on executor: (any StoreExecutor)?,
+        changes: Int, bytes: Int, on executor: (any StoreExecutor)?,
         _ body: @escaping @Sendable (WriteTransaction) throws(SQLiteError) -> Report,
         failed: @escaping @Sendable (StorageError) -> Void
     ) {
         self.changes = changes
+        self.bytes = bytes
         self.executor = executor
         self.body = body
         self.failed = failed

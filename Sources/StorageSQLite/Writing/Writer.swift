@@ -10,6 +10,8 @@ final class Writer: Sendable {
         var waiting: [PendingWrite] = []
         /// The number of changes in `waiting`.
         var waitingChanges = 0
+        /// The memory that they take, estimated.
+        var waitingBytes = 0
         var isScheduled = false
         var isClosed = false
         var failure: Failure?
@@ -86,15 +88,16 @@ final class Writer: Sendable {
     /// - Parameters:
     ///   - executor: where the completion is called; `nil` for the writer's queue. A change that is refused at once is
     ///     reported before the call returns.
+    ///   - bytes: the memory that the change takes while it waits, estimated.
     ///   - body: makes the change, see ``WriteTransaction/result(of:)``.
     ///   - completion: called once the change is durable or has failed.
     func submit<Value: Sendable>(
-        on executor: (any StoreExecutor)? = nil, _ body: @escaping @Sendable (WriteTransaction) throws -> Value,
-        completion: @escaping Completion<Value>
+        on executor: (any StoreExecutor)? = nil, bytes: Int = WaitingBytes.ofChange,
+        _ body: @escaping @Sendable (WriteTransaction) throws -> Value, completion: @escaping Completion<Value>
     ) {
         let completion = PendingCompletion(completion)
         submit(
-            PendingWrite(changes: 1, on: executor) { transaction throws(SQLiteError) in
+            PendingWrite(changes: 1, bytes: bytes, on: executor) { transaction throws(SQLiteError) in
                 let result = try transaction.result { try body(transaction) }
                 return { completion.call(result) }
             } failed: {
@@ -105,13 +108,13 @@ final class Writer: Sendable {
     /// Schedules changes for one transaction, in order; each may be refused individually. Cheaper than submitting them
     /// one by one.
     func submit<Change: Sendable, Value: Sendable>(
-        on executor: any StoreExecutor, _ changes: [Change],
+        on executor: any StoreExecutor, bytes: Int, _ changes: [Change],
         _ body: @escaping @Sendable (Change, WriteTransaction) throws -> Value,
         completion: @escaping ([Result<Value, StorageError>]) -> Void
     ) {
         let completion = PendingCompletion(completion)
         submit(
-            PendingWrite(changes: changes.count, on: executor) { transaction throws(SQLiteError) in
+            PendingWrite(changes: changes.count, bytes: bytes, on: executor) { transaction throws(SQLiteError) in
                 var results: [Result<Value, StorageError>] = []
                 results.reserveCapacity(changes.count)
                 for change in changes { results.append(try transaction.result { try body(change, transaction) }) }
@@ -143,6 +146,7 @@ final class Writer: Sendable {
             }
             state.waiting.append(write)
             state.waitingChanges += write.changes
+            state.waitingBytes += write.bytes
             return (nil, state.needsDraining())
         }
         if isFirst { drainSoon() }
@@ -155,6 +159,7 @@ final class Writer: Sendable {
         // May be negative: of two concurrent submissions, the later one may have been queued first.
         let waited = Int64(bitPattern: write.submittedAt &- oldest.submittedAt)
         return state.waitingChanges < configuration.settings.waitingChanges
+            && state.waitingBytes < configuration.settings.waitingBytes
             && Double(waited) <= configuration.settings.waitingSeconds * 1e9
     }
 
@@ -179,17 +184,19 @@ final class Writer: Sendable {
     private func takeWaiting(_ limit: Int) -> [PendingWrite] {
         state.withLock { state in
             guard state.waitingChanges > limit else {
-                defer { (state.waiting, state.waitingChanges) = ([], 0) }
+                defer { (state.waiting, state.waitingChanges, state.waitingBytes) = ([], 0, 0) }
                 return state.waiting
             }
-            var (writes, changes) = (0, 0)
+            var (writes, changes, bytes) = (0, 0, 0)
             while changes < limit {
                 changes += state.waiting[writes].changes
+                bytes += state.waiting[writes].bytes
                 writes += 1
             }
             defer {
                 state.waiting.removeFirst(writes)
                 state.waitingChanges -= changes
+                state.waitingBytes -= bytes
             }
             return Array(state.waiting.prefix(writes))
         }
@@ -349,7 +356,7 @@ final class Writer: Sendable {
     func metrics() -> StoreMetrics {
         var metrics = state.withLock { state in
             var metrics = state.metrics
-            metrics.waitingChanges = state.waitingChanges
+            (metrics.waitingChanges, metrics.waitingBytes) = (state.waitingChanges, state.waitingBytes)
             return metrics
         }
         let sizes = file.sizes

@@ -72,6 +72,12 @@ struct ServeCommand: ParsableCommand {
 
     @Option(
         help: .init(
+            "Maximum memory for writes that wait for their commit, 64KiB to 64GiB (default: 64MiB).", valueName: "size")
+    )
+    var maxWaitingWriteBytes: String?
+
+    @Option(
+        help: .init(
             "How long a write may wait for its commit before further writes are refused (default: 5s).",
             valueName: "time"))
     var maxWriteWait: String?
@@ -201,6 +207,10 @@ struct ServeCommand: ParsableCommand {
         if eventPeriod.seconds > 0 { store.eventRetention = eventPeriod.milliseconds }
         try settings.apply(datafileHistory, "datafile-history", in: 1...1_000_000, to: &store.datafileHistory)
         try settings.apply(maxWaitingWrites, "max-waiting-writes", in: 1...10_000_000, to: &store.waitingChanges)
+        var waitingBytes = ByteCount(bytes: store.waitingBytes)
+        let sizes = 64 * ByteCount.KiB...64 * ByteCount.GiB
+        try settings.apply(maxWaitingWriteBytes, "max-waiting-write-bytes", in: sizes, to: &waitingBytes)
+        store.waitingBytes = waitingBytes.bytes
         try settings.apply(maxWriteWait, "max-write-wait", to: &store.waitingSeconds)
     }
 
