@@ -42,6 +42,35 @@ import Testing
         server.stop()
     }
 
+    @Test func `An override to a variation that is gone is skipped in every protocol, not what is beneath`() throws {
+        try ask(
+            "PUT", "/v1/experiments/checkout",
+            #"{"variations":[{"key":"old","weight":1},{"key":"new","weight":0},{"key":"third","weight":0}]}"#)
+        #expect(try assign() == "old")
+        let before = try ask("GET", Self.target)["assigned_at"]
+        try ask("PUT", Self.target, #"{"variation_key":"third"}"#)
+        // Whoever were bucketed anew would get the other variation.
+        try ask(
+            "PUT", "/v1/experiments/checkout?moves=allow",
+            #"{"variations":[{"key":"old","weight":0},{"key":"new","weight":1}]}"#)
+        #expect(try assign() == "old")
+        let decided = try server.request(
+            "POST", "/v1/decide?keys=checkout", #"{"userId":"ann"}"#, token: "admin-secret-0123456789",
+            fields: ["X-Optimizely-SDK-Key: default", "Content-Type: application/json"])
+        #expect(decided["variationKey"] == "old")
+        let flag = try ask("POST", "/ofrep/v1/evaluate/flags/checkout", #"{"context":{"targetingKey":"ann"}}"#)
+        #expect(flag["variant"] == "old")
+        let evaluated = try ask("POST", "/v1/evaluations", #"{"user_id":"ann","flag_keys":["checkout"]}"#)
+        #expect(evaluated["evaluations"].array?.first?["variation_key"] == "old", "\(evaluated.text)")
+        let steps = try ask("GET", "\(Self.target)/explain")["steps"].array ?? []
+        #expect(steps.last?["step"] == "stored_assignment" && steps.last?["result"] == "applies")
+        #expect(steps.first { $0["step"] == "override" }?["result"] == "gone")
+        #expect(steps.last?["source"] == "bucketed" && steps.last?["assigned_at"] == before)
+        // The override is still there for an admin.
+        #expect(try ask("GET", Self.target)["source"] == "override")
+        server.stop()
+    }
+
     @Test func `An override shows author, reason, expiry and what is beneath, wherever its origin is shown`() throws {
         _ = try assign()
         let beneath = try ask("GET", Self.target).json

@@ -30,7 +30,8 @@ extension DecisionRun {
     /// 1. a variation forced for a test,
     /// 2. an override,
     /// 3. the whitelist,
-    /// 4. the stored assignment (1 to 4 are ``heldVariation(of:)``),
+    /// 4. the stored assignment, also the one beneath an override whose variation no longer exists (1 to 4 are
+    ///    ``heldVariation(of:)``),
     /// 5. the audience, which excludes users,
     /// 6. bucketing, whose result becomes the stored assignment, unless the profile is full.
     ///
@@ -115,15 +116,17 @@ extension DecisionRun {
         if let variation = whitelisted {
             return .held(Outcome(variation: variation, source: .whitelist))
         }
-        // 4. The stored assignment. A stale override is kept, and nothing is stored in its place, so that an admin can
-        // resolve it.
-        guard usesProfile, !isOverridden else { return .none(storesNewVariation: false, staleVariationID: nil) }
-        let stored = assignment.flatMap { storedVariation($0, of: experiment) }
-        record(.storedAssignment(.init(name: assignment?.variationID, variation: stored)))
-        if let assignment, let variation = stored {
-            return .held(Outcome(variation: variation, source: .stored, isBorrowed: assignment.isBorrowed))
+        // 4. The stored assignment, which is also beneath a stale override. Such an override is kept, and nothing is stored
+        // in its place, so that an admin can resolve it.
+        guard usesProfile, forced == nil else { return .none(storesNewVariation: false, staleVariationID: nil) }
+        let kept = isOverridden ? assignmentBeneathOverride(in: experiment) : assignment
+        let stored = kept.flatMap { storedVariation($0, of: experiment) }
+        record(.storedAssignment(.init(name: kept?.variationID, variation: stored)))
+        if let kept, let variation = stored {
+            return .held(Outcome(variation: variation, source: .stored, isBorrowed: kept.isBorrowed))
         }
-        return .none(storesNewVariation: true, staleVariationID: assignment?.variationID)
+        return .none(
+            storesNewVariation: !isOverridden, staleVariationID: isOverridden ? nil : kept?.variationID)
     }
 
     /// - Returns: `nil` if the variation no longer exists.

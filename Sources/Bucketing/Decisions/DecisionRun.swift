@@ -71,6 +71,11 @@ final class DecisionRun {
         return stored?.assignment(experimentID: experiment.id)
     }
 
+    /// Returns the assignment that counts if an override cannot.
+    func assignmentBeneathOverride(in experiment: Experiment) -> StoredAssignment? {
+        stored?.variationID(beneathOverrideIn: experiment.id).map { StoredAssignment(variationID: $0) }
+    }
+
     /// Whether the user's profile has room for an assignment in an experiment in which the user has none.
     func hasRoom(for experiment: Experiment) -> Bool {
         stored?.hasRoom(for: experiment.id) ?? true

@@ -89,6 +89,9 @@ public protocol StoredAssignments: Sendable {
     /// Returns the assignment in the user's profile.
     func assignment(experimentID: Identifier) -> StoredAssignment?
 
+    /// Returns the id of the variation that is assigned beneath an override, if there is one.
+    func variationID(beneathOverrideIn experimentID: Identifier) -> Identifier?
+
     /// Whether an assignment in an experiment in which the user has none can be stored.
     func hasRoom(for experimentID: Identifier) -> Bool
 
@@ -102,6 +105,8 @@ public protocol StoredAssignments: Sendable {
 }
 
 extension StoredAssignments {
+    public func variationID(beneathOverrideIn experimentID: Identifier) -> Identifier? { nil }
+
     public func hasRoom(for experimentID: Identifier) -> Bool { true }
 
     public var forcedVariations: [Identifier: Identifier]? { nil }

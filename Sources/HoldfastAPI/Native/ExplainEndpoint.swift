@@ -72,10 +72,14 @@ struct ExplainEndpoint {
             writer.value(member.value)
         }
         switch step {
-        case .override(let held), .storedAssignment(let held):
-            if let assignment, held.name == assignment.variationID { ProfileJSON.appendOrigin(assignment, to: &writer) }
+        case .override(let held): append(held, assignment, to: &writer)
+        case .storedAssignment(let held): append(held, assignment?.withoutOverride, to: &writer)
         default: break
         }
         writer.endObject()
+    }
+
+    private static func append(_ held: DecisionStep.HeldStep, _ assignment: Assignment?, to writer: inout JSONWriter) {
+        if let assignment, held.name == assignment.variationID { ProfileJSON.appendOrigin(assignment, to: &writer) }
     }
 }

@@ -41,10 +41,12 @@ public struct StickyAssignments: StoredAssignments {
         forcedVariations = forced
     }
 
+    private func entry(for experimentID: Identifier) -> ProfileRecord.Entry? {
+        index == nil ? profile?.entry(for: experimentID) : index?.entry(for: experimentID)
+    }
+
     public func assignment(experimentID: Identifier) -> StoredAssignment? {
-        if let profile,
-            let entry = index == nil ? profile.entry(for: experimentID) : index?.entry(for: experimentID)
-        {
+        if let profile, let entry = entry(for: experimentID) {
             return StoredAssignment(
                 variationID: profile.variationID(of: entry), isOverride: entry.source == .override)
         }
@@ -56,6 +58,11 @@ public struct StickyAssignments: StoredAssignments {
 }
 
 extension StickyAssignments {
+    public func variationID(beneathOverrideIn experimentID: Identifier) -> Identifier? {
+        guard let profile, let entry = entry(for: experimentID), entry.source == .override else { return nil }
+        return profile.assignment(of: entry).layer?.beneath?.variationID
+    }
+
     public func hasRoom(for experimentID: Identifier) -> Bool {
         refused.isEmpty || !refused.contains(experimentID)
     }

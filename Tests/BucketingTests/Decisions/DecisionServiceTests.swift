@@ -202,7 +202,9 @@ import Testing
             (nil, "gone", "off", nil, .whitelist, "off"), (nil, "gone", nil, nil, .bucketed, "on"),
             (nil, nil, "off", "on", .whitelist, "off"), (nil, nil, "gone", "off", .stored, "off"),
             (nil, nil, nil, "off", .stored, "off"), (nil, nil, nil, "gone", .bucketed, "on"),
-            (nil, nil, nil, nil, .bucketed, "on"),
+            (nil, nil, nil, nil, .bucketed, "on"), (nil, "on", nil, "off", .override, "on"),
+            (nil, "gone", nil, "off", .stored, "off"), (nil, "gone", "on", "off", .whitelist, "on"),
+            (nil, "gone", nil, "gone", .bucketed, "on"), ("gone", "gone", nil, "off", .bucketed, "on"),
         ]
             as [(
                 forced: String?, override: String?, whitelisted: String?, assigned: String?, source: DecisionSource,
@@ -215,8 +217,10 @@ import Testing
         struct Stored: StoredAssignments {
             var forcedVariations: [Identifier: Identifier]?
             var assignment: StoredAssignment?
+            var beneath: Identifier?
 
             func assignment(experimentID: Identifier) -> StoredAssignment? { assignment }
+            func variationID(beneathOverrideIn experimentID: Identifier) -> Identifier? { beneath }
         }
         let ids: [String: Identifier] = ["on": "101", "off": "102", "gone": "109"]
         let service = try Self.service(whitelisted.map { ["forcedVariations": ["u": .string($0)]] } ?? [:])
@@ -225,6 +229,7 @@ import Testing
         stored.assignment =
             override.flatMap { ids[$0] }.map { StoredAssignment(variationID: $0, isOverride: true) }
             ?? assigned.flatMap { ids[$0] }.map { StoredAssignment(variationID: $0) }
+        stored.beneath = override == nil ? nil : assigned.flatMap { ids[$0] }
 
         let decision = try #require(service.decide("flag", for: user, stored: stored)).value
         #expect(decision.source == source)
