@@ -73,11 +73,13 @@ let package = Package(
                 .embedInCode("sqlite/0007_periods_and_days.sql"), .embedInCode("sqlite/0008_sticky_documents.sql"),
                 .embedInCode("sqlite/0009_override_layers.sql"), .embedInCode("sqlite/0010_project_names.sql"),
                 .embedInCode("sqlite/0011_allocation_history.sql"),
+                .embedInCode("sqlite/0012_latest_time.sql"),
                 .embedInCode("postgresql/0001_holdfast.sql"),
                 .embedInCode("postgresql/0002_override_layers.sql"),
                 .embedInCode("postgresql/0003_project_names.sql"),
                 .embedInCode("postgresql/0004_allocation_history.sql"),
                 .embedInCode("postgresql/0005_tally_totals.sql"),
+                .embedInCode("postgresql/0006_latest_time.sql"),
             ],
             swiftSettings: strict
         ),

@@ -15,6 +15,7 @@ public enum Migrations {
         PackageResources._009_override_layers_sql,
         PackageResources._010_project_names_sql,
         PackageResources._011_allocation_history_sql,
+        PackageResources._012_latest_time_sql,
     ]
 
     /// `postgresql/`, in order.
@@ -24,5 +25,6 @@ public enum Migrations {
         PackageResources._003_project_names_sql,
         PackageResources._004_allocation_history_sql,
         PackageResources._005_tally_totals_sql,
+        PackageResources._006_latest_time_sql,
     ]
 }

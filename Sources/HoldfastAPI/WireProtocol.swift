@@ -57,7 +57,8 @@ struct LoopServices {
         projects = ProjectView(services.projects)
         decisions = StickyDecisionService(
             session: session, projects: projects, executor: loop,
-            exposures: ExposureRecorder(events: services.events, known: services.knownExposures),
+            exposures: ExposureRecorder(
+                events: services.events, known: services.knownExposures, clock: services.store.clock),
             metrics: services.decisions)
         gate = AccessGate(services.access, refusals: services.refusals)
     }

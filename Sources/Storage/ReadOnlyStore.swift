@@ -25,6 +25,8 @@ public final class ReadOnlyStore: Store {
 
     public var rules: ProfileRules { base.rules }
 
+    public var clock: StoreClock { base.clock }
+
     public func watchProjects(_ changed: @escaping @Sendable () -> Void) -> (any ProjectWatch)? {
         base.watchProjects(changed)
     }

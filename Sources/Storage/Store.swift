@@ -6,6 +6,9 @@ public protocol Store: AnyObject, Sendable {
     /// The rules that the store applies to profiles.
     var rules: ProfileRules { get }
 
+    /// The time of the database, for everything that is stored.
+    var clock: StoreClock { get }
+
     /// Opens a session.
     ///
     /// - Parameter executor: where the session is used and where its completions are called.

@@ -25,7 +25,11 @@ public struct StoreSettings: Sendable {
     public var datafileHistory = 100
     /// How long goal events are kept, in milliseconds, at least ``EventRules/minimumRetention``; `nil` means forever.
     public var eventRetention: Timestamp?
-    public var clock: WallClock = systemWallClock
+    /// Where the store's time comes from; `nil` means the clock of the database: that of this host, or of the server of
+    /// PostgreSQL.
+    public var clock: WallClock?
+    /// Called on any thread when this clock was set back.
+    public var reportClock: @Sendable (StoreClock.Event) -> Void = { _ in }
 
     public init() {}
 }

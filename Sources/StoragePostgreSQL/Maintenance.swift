@@ -65,6 +65,7 @@ final class Maintenance: @unchecked Sendable {
     private func tick() {
         guard !store.isClosed else { return }
         ticks += 1
+        readTime()
         if ticks.isMultiple(of: Self.ticksPerCount) { count() }
         guard store.settings.deletesOld, !store.settings.isReadOnly else { return }
         let seconds = 3 * store.settings.retentionInterval + store.configuration.statementTimeout
@@ -75,6 +76,18 @@ final class Maintenance: @unchecked Sendable {
         write([lease]) { [self] rows in
             guard let rows, rows[0].count > 0 else { return isSweeping = false }
             sweep(Sweep.allCases[...])
+        }
+    }
+
+    /// Reads the server's clock, and keeps the latest time.
+    private func readTime() {
+        let sentAt = ServerTime.monotonic
+        session.read([ServerTime.read()]) { [self] result in
+            // A failure shows elsewhere. The monotonic clock goes on.
+            guard case .success(let rows) = result, rows[0].count > 0 else { return }
+            store.time.take(microseconds: rows[0].integer(0, 0), latest: rows[0].integer(0, 1), sentAt: sentAt)
+            guard !store.settings.isReadOnly else { return }
+            session.read([ServerTime.keep(.integer(store.clock.now()))]) { _ in }
         }
     }
 
@@ -109,7 +122,7 @@ final class Maintenance: @unchecked Sendable {
         guard let first = rest.first, !store.isClosed else { return isSweeping = false }
         let done: (_ isMore: Bool) -> Void = { [self] isMore in sweep(isMore ? rest : rest.dropFirst()) }
         let settings = store.settings
-        let (now, batch) = (settings.clock(), settings.retentionBatch)
+        let (now, batch) = (store.clock.now(), settings.retentionBatch)
         switch first {
         case .profiles: deleteExpired(at: now, done)
         case .audit:

@@ -24,14 +24,16 @@ extension PostgreSQLSession {
             Statement.beginSnapshot(), ProjectStateRow.read(), DatafileRows.active(.integer(version)),
             ForcedVariationRows.all(), AttributeSchemaRows.all(), SegmentRows.all(), ProjectRows.all(),
             Statement.commit(),
-        ]) { result in
+        ]) { [clock = store.clock] result in
             completion(
                 result.map { rows in
                     let state = ProjectStateRow(rows[1], 0)
+                    let datafiles = rows[2].indices.map { DatafileRows.decode(rows[2], $0) }
+                    // What is decided with a datafile comes after it.
+                    if let newest = datafiles.map(\.storedAt).max() { clock.advance(to: newest) }
                     return ProjectState(
                         changes: state.changes, projects: ProjectRows.decode(rows[6]),
-                        newestDatafile: state.newestDatafile,
-                        datafiles: rows[2].indices.map { DatafileRows.decode(rows[2], $0) },
+                        newestDatafile: state.newestDatafile, datafiles: datafiles,
                         forcedVariations: rows[3].indices.map { ForcedVariationRows.decode(rows[3], $0) },
                         schema: AttributeSchema(
                             attributes: rows[4].indices.compactMap { AttributeSchemaRows.decode(rows[4], $0) },
@@ -84,16 +86,16 @@ extension PostgreSQLSession {
         replacing: Int64?, makesProject: Bool, note: AuditNote, by author: Author,
         _ completion: @escaping Completion<StoredDatafile?>
     ) {
-        let clock = store.settings.clock
+        let clock = store.clock
         let history = max(1, store.settings.datafileHistory)
         let reads = [
             DatafileRows.history(.text(sdkKey), .integer(1)), ProjectRows.all(),
             AllocationPeriodRows.latest(.text(sdkKey)),
         ]
-        change(bytes: content.count, changesDatafiles: true, reads, StoredDatafile?.none, completion) {
+        change(by: author, bytes: content.count, changesDatafiles: true, reads, StoredDatafile?.none, completion) {
             state, rows, result in
             // Not before: assignments that the lock waited for were made with the former datafile.
-            let now = clock()
+            let now = clock.now()
             let former = rows[0].count > 0 ? DatafileRows.decode(rows[0], 0) : nil
             result = nil
             if let replacing, former?.version ?? 0 != replacing { return nil }
@@ -119,7 +121,7 @@ extension PostgreSQLSession {
                     DatafileRows.prune(.text(sdkKey), .integer(history), .text(Author.processUser.name)),
                     ProjectStateRow.newestDatafile(.integer(stored.version)),
                 ] + (periods.isEmpty ? [] : [AllocationPeriodRows.insert(periods)])
-            return (queries, AuditEntry(note.activating(stored, replacing: former), by: author, at: now))
+            return (queries, note.activating(stored, replacing: former))
         }
     }
 
@@ -127,9 +129,11 @@ extension PostgreSQLSession {
         _ change: ProjectDefinition, datafile: [UInt8], by author: Author,
         _ completion: @escaping Completion<ProjectDefinitionResult>
     ) {
-        let now = store.settings.clock()
-        let initial = ProjectRules.apply(change, among: [], at: now)
-        self.change(changesDatafiles: true, [ProjectRows.all()], initial, completion) { state, rows, result in
+        let clock = store.clock
+        let initial = ProjectRules.apply(change, among: [], at: clock.now())
+        self.change(by: author, changesDatafiles: true, [ProjectRows.all()], initial, completion) {
+            state, rows, result in
+            let now = clock.now()
             let projects = ProjectRows.decode(rows[0])
             result = ProjectRules.apply(change, among: projects, at: now)
             let former = projects.first { $0.sdkKey == change.sdkKey }
@@ -143,7 +147,7 @@ extension PostgreSQLSession {
             } else {
                 queries.append(ProjectStateRow.changed())
             }
-            return (queries, AuditEntry(note, by: author, at: now))
+            return (queries, note)
         }
     }
 
@@ -151,9 +155,10 @@ extension PostgreSQLSession {
         sdkKey: String, expecting version: Int64, by author: Author,
         _ completion: @escaping Completion<ProjectRemovalResult>
     ) {
-        let now = store.settings.clock()
         let active = DatafileRows.history(.text(sdkKey), .integer(1))
-        change(changesDatafiles: true, [ProjectRows.all(), active], ProjectRemovalResult.absent, completion) {
+        change(
+            by: author, changesDatafiles: true, [ProjectRows.all(), active], ProjectRemovalResult.absent, completion
+        ) {
             _, rows, result in
             let projects = ProjectRows.decode(rows[0])
             let active = rows[1].count > 0 ? DatafileRows.decode(rows[1], 0).version : 0
@@ -161,7 +166,7 @@ extension PostgreSQLSession {
             guard result == .removed, let former = projects.first(where: { $0.sdkKey == sdkKey }) else { return nil }
             return (
                 ProjectRows.delete(sdkKey: sdkKey) + [ProjectStateRow.changed()],
-                AuditEntry(AuditNote(removing: former), by: author, at: now)
+                AuditNote(removing: former)
             )
         }
     }
@@ -189,9 +194,8 @@ extension PostgreSQLSession {
         _ definition: AttributeDefinition, by author: Author,
         _ completion: @escaping Completion<AttributeDefinitionResult>
     ) {
-        let now = store.settings.clock()
         let find = AttributeSchemaRows.find(.text(definition.name.string))
-        change([find], AttributeDefinitionResult.unchanged(definition), completion) { state, rows, result in
+        change(by: author, [find], AttributeDefinitionResult.unchanged(definition), completion) { state, rows, result in
             let former = AttributeSchemaRows.decode(rows[0], 0)
             var queries: [Query] = []
             result = AttributeRules.define(definition, replacing: former)
@@ -213,13 +217,12 @@ extension PostgreSQLSession {
             case .unchanged, .otherType: return nil
             }
             guard let note = AuditNote(result, replacing: former) else { return nil }
-            return (queries, AuditEntry(note, by: author, at: now))
+            return (queries, note)
         }
     }
 
     func removeAttribute(_ name: Identifier, by author: Author, _ completion: @escaping Completion<Bool>) {
-        let now = store.settings.clock()
-        change([AttributeSchemaRows.find(.text(name.string))], false, completion) { _, rows, result in
+        change(by: author, [AttributeSchemaRows.find(.text(name.string))], false, completion) { _, rows, result in
             guard let former = AttributeSchemaRows.decode(rows[0], 0) else { return nil }
             result = true
             let number = Parameter.integer(Int64(former.number))
@@ -227,32 +230,30 @@ extension PostgreSQLSession {
                 [
                     AttributeSchemaRows.delete(number), AttributeSchemaRows.insertRemoval(number),
                     ProjectStateRow.changed(),
-                ], AuditEntry(AuditNote(removing: former), by: author, at: now)
+                ], AuditNote(removing: former)
             )
         }
     }
 
     func putSegment(_ segment: Segment, by author: Author, _ completion: @escaping Completion<Bool>) {
-        let now = store.settings.clock()
-        change([SegmentRows.find(.text(segment.name.string))], false, completion) { _, rows, result in
+        change(by: author, [SegmentRows.find(.text(segment.name.string))], false, completion) { _, rows, result in
             let former = SegmentRows.decodeConditions(rows[0], 0)
             result = former == nil
             guard former != segment.conditions else { return nil }
             return (
                 [SegmentRows.put(segment), ProjectStateRow.changed()],
-                AuditEntry(AuditNote(segment, replacing: former), by: author, at: now)
+                AuditNote(segment, replacing: former)
             )
         }
     }
 
     func removeSegment(_ name: Identifier, by author: Author, _ completion: @escaping Completion<Bool>) {
-        let now = store.settings.clock()
-        change([SegmentRows.find(.text(name.string))], false, completion) { _, rows, result in
+        change(by: author, [SegmentRows.find(.text(name.string))], false, completion) { _, rows, result in
             guard let former = SegmentRows.decodeConditions(rows[0], 0) else { return nil }
             result = true
             return (
                 [SegmentRows.delete(.text(name.string)), ProjectStateRow.changed()],
-                AuditEntry(AuditNote(.segmentDelete, of: name.string, before: former), by: author, at: now)
+                AuditNote(.segmentDelete, of: name.string, before: former)
             )
         }
     }
@@ -260,8 +261,7 @@ extension PostgreSQLSession {
     // MARK: The audit log
 
     func record(_ note: AuditNote, by author: Author, _ completion: @escaping Completion<Void>) {
-        let now = store.settings.clock()
-        change([], (), completion) { _, _, _ in ([], AuditEntry(note, by: author, at: now)) }
+        change(by: author, [], (), completion) { _, _, _ in ([], note) }
     }
 
     func auditEntries(_ query: AuditQuery, _ completion: @escaping Completion<[AuditEntry]>) {
@@ -280,13 +280,14 @@ extension PostgreSQLSession {
     /// - Parameters:
     ///   - bytes: the memory of what is to be stored, if it may be large.
     ///   - initial: the result if nothing changes.
-    ///   - decide: sets the result, and returns what to write with its audit entry; `nil` to write nothing.
+    ///   - decide: sets the result, and returns what to write and to record in the audit log; `nil` to write nothing.
     private func change<Value>(
-        bytes: Int = 0, changesDatafiles: Bool = false, _ reads: [Query], _ initial: Value,
+        by author: Author, bytes: Int = 0, changesDatafiles: Bool = false, _ reads: [Query], _ initial: Value,
         _ completion: @escaping Completion<Value>,
-        _ decide: @escaping (ProjectStateRow, [Rows], inout Value) -> (queries: [Query], entry: AuditEntry)?
+        _ decide: @escaping (ProjectStateRow, [Rows], inout Value) -> (queries: [Query], note: AuditNote)?
     ) {
         let outcome = Outcome<Value>()
+        let clock = store.clock
         submit(
             ProjectChange(
                 bytes: WaitingBytes.ofChange + bytes,
@@ -299,7 +300,8 @@ extension PostgreSQLSession {
                 let rows = Array(rows.dropFirst(changesDatafiles ? 2 : 1))
                 guard let decision = decide(state, rows, &value) else { return ([], 0) }
                 let notice = decision.queries.isEmpty ? [] : [ProjectStateRow.notify()]
-                return (decision.queries + [AuditRows.insert([decision.entry])] + notice, 1)
+                let entry = AuditEntry(decision.note, by: author, at: clock.now())
+                return (decision.queries + [AuditRows.insert([entry])] + notice, 1)
             } complete: { failure in
                 completion(outcome.result(unless: failure))
             })

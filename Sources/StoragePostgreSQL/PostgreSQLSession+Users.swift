@@ -6,14 +6,14 @@ extension PostgreSQLSession {
     // MARK: Profiles
 
     func profiles(after: Identifier?, limit: Int, _ completion: @escaping Completion<ProfilePage>) {
-        let clock = store.settings.clock
+        let clock = store.clock
         // User ids are not empty, so that all follow the empty text.
         let query = UserRows.page(.text(after?.string ?? ""), .integer(limit))
         guard !store.isClosed else { return completion(.failure(.closed)) }
         read([query]) { result in
             completion(
                 result.flatMap { rows in
-                    Result { () throws(StorageError) in try Self.page(rows[0], limit: limit, at: clock()) }
+                    Result { () throws(StorageError) in try Self.page(rows[0], limit: limit, at: clock.now()) }
                 })
         }
     }
@@ -219,13 +219,14 @@ extension PostgreSQLSession {
 
     func removeStickyDocument(_ key: StickyDocumentKey, by author: Author, _ completion: @escaping Completion<Bool>) {
         let outcome = Outcome<Bool>()
-        let now = store.settings.clock()
+        let clock = store.clock
         submit(
             ProjectChange(lock: [StickyDocumentRows.findLocked(key)], reads: []) { rows in
                 outcome.result = .success(rows[0].count > 0)
                 guard rows[0].count > 0 else { return ([], 0) }
                 let note = AuditNote(removing: key, try? StickyDocument(key: key, content: rows[0].text(0, 0)))
-                return ([StickyDocumentRows.delete(key), AuditRows.insert([AuditEntry(note, by: author, at: now)])], 1)
+                let entry = AuditEntry(note, by: author, at: clock.now())
+                return ([StickyDocumentRows.delete(key), AuditRows.insert([entry])], 1)
             } complete: { failure in
                 completion(outcome.result(unless: failure))
             })

@@ -181,7 +181,7 @@ final class PostgreSQLSession: StoreSession, @unchecked Sendable {
             switch result {
             case .success(let rows):
                 done(nil)
-                let now = store.settings.clock()
+                let now = store.clock.now()
                 if !profiles.isEmpty {
                     Self.complete(profiles, rows[0]) { rows, row, _ throws(StorageError) in
                         try UserRows.profile(rows, row, 1).get()?.visible(at: now)

@@ -21,6 +21,8 @@ public final class PostgreSQLStore: Store {
     let configuration: PostgreSQLConfiguration
     var settings: StoreSettings { configuration.settings }
     public var rules: ProfileRules { settings.rules }
+    public var clock: StoreClock { time.clock }
+    let time: ServerTime
     let connector: Connector
     private let state = Mutex(State())
     /// Checked by each operation.
@@ -43,6 +45,7 @@ public final class PostgreSQLStore: Store {
     public init(_ configuration: PostgreSQLConfiguration) throws(DatabaseError) {
         self.configuration = configuration
         connector = Connector(configuration)
+        time = ServerTime(configuration.settings)
         do throws(PostgreSQLError) {
             let handle = try Connector.open(configuration)
             if configuration.settings.isReadOnly {
@@ -52,6 +55,7 @@ public final class PostgreSQLStore: Store {
             }
             try CopyState.expectFinished(handle, ends: !configuration.settings.isReadOnly)
             isDistributed = try Schema.isDistributed(handle)
+            try time.read(handle)
             do throws(PostgreSQLError) {
                 let counted = try ProfileCount.read(handle, isDistributed: isDistributed)
                 state.withLock { $0.counted = counted }

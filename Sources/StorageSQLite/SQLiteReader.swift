@@ -16,7 +16,7 @@ final class SQLiteReader {
     private let notices: CommitNotices
     private let inbox: CommitNotices.Inbox
     private let userFilter: UserFilter
-    private let clock: WallClock
+    private let clock: StoreClock
     private let lockTimeout: Double
     private let cache: RecordCache
     /// Allocated at the first lookup of attributes; most servers never need it.
@@ -42,7 +42,7 @@ final class SQLiteReader {
         file = store.file
         notices = store.writer.notices
         userFilter = store.writer.userFilter
-        clock = configuration.settings.clock
+        clock = store.clock
         lockTimeout = configuration.readLockTimeout
         cache = RecordCache(bytes: configuration.cacheBytes)
         attributeCacheBytes = configuration.cacheBytes / 4
@@ -145,7 +145,7 @@ final class SQLiteReader {
 
     @inline(__always)
     private func visible(_ record: ProfileRecord) -> ProfileRecord? {
-        record.earliestExpiry == nil ? record : record.visible(at: clock())
+        record.earliestExpiry == nil ? record : record.visible(at: clock.now())
     }
 
     func stickyDocuments(_ keys: [StickyDocumentKey]) -> Result<[StickyDocument?], StorageError> {
@@ -157,7 +157,7 @@ final class SQLiteReader {
 
     func profiles(after: Identifier?, limit: Int) -> Result<ProfilePage, StorageError> {
         read { connection in
-            let now = clock()
+            let now = clock.now()
             let rows = try ProfileRows.page(after: after, limit: limit, on: connection)
             let visible = try rows.compactMap { row in
                 try ProfileRecord(stored: row.record, of: row.userID).visible(at: now).map {
@@ -226,7 +226,10 @@ final class SQLiteReader {
         if let header = connection.logHeader, header == known.header { return true }
         guard let commit, !hasNotices else { return false }
         if commit.number == known.number &+ 1, notices.isAnnounced(commit.number) { return false }
-        if commit != known { clearCache() }
+        if commit != known {
+            clearCache()
+            clock.advance(to: try connection.integer("SELECT latest_time FROM counters"))
+        }
         known = commit
         return true
     }

@@ -71,13 +71,12 @@ extension SQLiteSession {
         replacing: Int64?, makesProject: Bool, note: AuditNote, by author: Author,
         _ completion: @escaping Completion<StoredDatafile?>
     ) {
-        let clock = store.settings.clock
         let history = store.settings.datafileHistory
         write(
             bytes: WaitingBytes.ofChange + content.count,
             { transaction -> StoredDatafile? in
                 // Not before: assignments that precede this change in the queue were made with the former datafile.
-                let now = clock()
+                let now = transaction.now
                 let former = try DatafileRows.active(sdkKey: sdkKey, on: transaction.connection)
                 if let replacing, former?.version ?? 0 != replacing { return nil }
                 let projects = try ProjectRows.all(on: transaction.connection)
@@ -106,9 +105,9 @@ extension SQLiteSession {
         _ change: ProjectDefinition, datafile: [UInt8], by author: Author,
         _ completion: @escaping Completion<ProjectDefinitionResult>
     ) {
-        let now = store.settings.clock()
         write(
             { transaction in
+                let now = transaction.now
                 let projects = try ProjectRows.all(on: transaction.connection)
                 let result = ProjectRules.apply(change, among: projects, at: now)
                 let former = projects.first { $0.sdkKey == change.sdkKey }
@@ -129,9 +128,9 @@ extension SQLiteSession {
         sdkKey: String, expecting version: Int64, by author: Author,
         _ completion: @escaping Completion<ProjectRemovalResult>
     ) {
-        let now = store.settings.clock()
         write(
             { transaction in
+                let now = transaction.now
                 let projects = try ProjectRows.all(on: transaction.connection)
                 let active = try DatafileRows.active(sdkKey: sdkKey, on: transaction.connection)?.version ?? 0
                 let result = ProjectRules.remove(sdkKey, expecting: version, active: active, among: projects)
@@ -150,9 +149,9 @@ extension SQLiteSession {
         _ variationKey: Identifier?, experimentKey: Identifier, userID: Identifier, sdkKey: String, by author: Author,
         _ completion: @escaping Completion<Identifier?>
     ) {
-        let now = store.settings.clock()
         write(
             { transaction in
+                let now = transaction.now
                 try transaction.expectNotErased(userID)
                 return try transaction.apply(to: userID, at: now) { records, tallies in
                     StoreRules.force(
@@ -167,9 +166,9 @@ extension SQLiteSession {
         _ definition: AttributeDefinition, by author: Author,
         _ completion: @escaping Completion<AttributeDefinitionResult>
     ) {
-        let now = store.settings.clock()
         write(
             { transaction in
+                let now = transaction.now
                 let former = try AttributeSchemaRows.find(definition.name, on: transaction.connection)
                 let result = try AttributeSchemaRows.put(
                     AttributeRules.define(definition, replacing: former), in: transaction)
@@ -179,10 +178,10 @@ extension SQLiteSession {
     }
 
     func removeAttribute(_ name: Identifier, by author: Author, _ completion: @escaping Completion<Bool>) {
-        let now = store.settings.clock()
         let removal = store.attributeRemoval
         write(
             { transaction in
+                let now = transaction.now
                 guard let former = try AttributeSchemaRows.remove(name, in: transaction) else { return false }
                 try transaction.record(AuditNote(removing: former), by: author, at: now)
                 return true
@@ -194,9 +193,9 @@ extension SQLiteSession {
     }
 
     func putSegment(_ segment: Segment, by author: Author, _ completion: @escaping Completion<Bool>) {
-        let now = store.settings.clock()
         write(
             { transaction in
+                let now = transaction.now
                 let former = try SegmentRows.find(segment.name, on: transaction.connection)
                 guard former != segment.conditions else { return false }
                 try SegmentRows.put(segment, in: transaction)
@@ -206,9 +205,9 @@ extension SQLiteSession {
     }
 
     func removeSegment(_ name: Identifier, by author: Author, _ completion: @escaping Completion<Bool>) {
-        let now = store.settings.clock()
         write(
             { transaction in
+                let now = transaction.now
                 guard let former = try SegmentRows.find(name, on: transaction.connection) else { return false }
                 try SegmentRows.remove(name, in: transaction)
                 try transaction.record(AuditNote(.segmentDelete, of: name.string, before: former), by: author, at: now)
@@ -219,8 +218,7 @@ extension SQLiteSession {
     // MARK: The audit log
 
     func record(_ note: AuditNote, by author: Author, _ completion: @escaping Completion<Void>) {
-        let now = store.settings.clock()
-        write({ try $0.record(note, by: author, at: now) }, completion)
+        write({ try $0.record(note, by: author, at: $0.now) }, completion)
     }
 
     func auditEntries(_ query: AuditQuery, _ completion: @escaping Completion<[AuditEntry]>) {

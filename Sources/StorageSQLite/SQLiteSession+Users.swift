@@ -12,9 +12,8 @@ extension SQLiteSession {
 
     func submit(_ change: ProfileChange, by author: Author?, _ completion: @escaping Completion<ProfileChangeResult>) {
         let rules = store.settings.rules
-        let clock = store.settings.clock
         write(
-            bytes: change.waitingBytes, { try Self.apply(change, by: author, rules, at: clock(), in: $0) }, completion)
+            bytes: change.waitingBytes, { try Self.apply(change, by: author, rules, at: $0.now, in: $0) }, completion)
     }
 
     func submit(
@@ -22,20 +21,18 @@ extension SQLiteSession {
         _ completion: @escaping ([Result<ProfileChangeResult, StorageError>]) -> Void
     ) {
         let rules = store.settings.rules
-        let clock = store.settings.clock
         store.writer.submit(
             on: executor, bytes: changes.reduce(0) { $0 + $1.waitingBytes }, changes,
-            { try Self.apply($0, by: author, rules, at: clock(), in: $1) }, completion: completion)
+            { try Self.apply($0, by: author, rules, at: $1.now, in: $1) }, completion: completion)
     }
 
     func merge(_ merge: ProfileMerge, by author: Author, _ completion: @escaping Completion<ProfileMergeResult>) {
         let rules = MergeRules(profiles: store.settings.rules)
-        let clock = store.settings.clock
         write(
             { transaction in
                 try transaction.expectNotErased(merge.userID)
                 try transaction.expectNotErased(merge.anonymousID)
-                let now = clock()
+                let now = transaction.now
                 let result = try transaction.apply(to: merge.userID, merge.anonymousID, at: now) {
                     account, anonymous, tallies throws(StorageError) in
                     try rules.apply(merge, by: author, to: &account, &anonymous, at: now, &tallies)
@@ -127,19 +124,17 @@ extension SQLiteSession {
     }
 
     func removeStickyDocument(_ key: StickyDocumentKey, by author: Author, _ completion: @escaping Completion<Bool>) {
-        let clock = store.settings.clock
-        write({ try StickyDocumentRows.remove(key, by: author, at: clock(), in: $0) }, completion)
+        write({ try StickyDocumentRows.remove(key, by: author, at: $0.now, in: $0) }, completion)
     }
 
     // MARK: Events
 
     func record(_ events: [ReceivedEvent], _ completion: @escaping Completion<[EventOutcome]>) {
-        let clock = store.settings.clock
         let rules = store.settings.rules
         write(
             bytes: events.reduce(0) { $0 + $1.waitingBytes },
             { transaction in
-                let now = clock()
+                let now = transaction.now
                 var outcomes: [EventOutcome] = []
                 outcomes.reserveCapacity(events.count)
                 for received in events {

@@ -5,6 +5,7 @@ public final class SQLiteStore: Store {
     let configuration: SQLiteConfiguration
     var settings: StoreSettings { configuration.settings }
     public var rules: ProfileRules { settings.rules }
+    public var clock: StoreClock { writer.clock }
     let file: DatabaseFile
     let writer: Writer
     let projectReader: BackgroundReader

@@ -59,6 +59,7 @@ import Testing
 
 /// A store of which probes are answered when the test says so.
 private final class SilentStore: Store {
+    let clock = StoreClock(systemWallClock)
     private let store = InMemoryStore()
     private let waiting = Mutex<[@Sendable (Result<Void, StorageError>) -> Void]>([])
     private let count = Atomic(0)

@@ -3,6 +3,10 @@ import Foundation
 import JSON
 import Testing
 
+#if PostgreSQL
+    import PostgreSQLTestSupport
+#endif
+
 /// The wall clock is set back and forth under a running server.
 @Suite struct ClockTests {
     private let directory: TemporaryDirectory
@@ -20,7 +24,10 @@ import Testing
     }
 
     private func assignedAt(_ user: String) throws -> Date {
-        let text = try client.request("GET", "/v1/profiles/\(user)/experiments/11")["assigned_at"].string ?? ""
+        try date(client.request("GET", "/v1/profiles/\(user)/experiments/11")["assigned_at"].string ?? "")
+    }
+
+    private func date(_ text: String) throws -> Date {
         let format = Date.ISO8601FormatStyle(includingFractionalSeconds: true)
         return try #require(try? Date(text, strategy: format), "\(text)")
     }
@@ -81,6 +88,32 @@ import Testing
         server.stop()
     }
 
+    @Test func `What has expired does not come back with the clock, and no time is before another`() throws {
+        _ = try client.request("PUT", "/v1/experiments/checkout", #"{"variations":["a","b"]}"#)
+        #expect(try client.request("POST", "/ups/save", profile("ada", ["11": "1"])).status == 200)
+        clock.set(hours: 11)
+        #expect(try client.request("GET", "/v1/profiles/ada").status == 404)
+        #expect(try client.request("POST", "/ups/save", profile("bob", ["11": "1"])).status == 200)
+        let last = try assignedAt("bob")
+        clock.set(hours: 0)
+        #expect(try client.request("GET", "/v1/profiles/ada").status == 404)
+        for (path, body) in [
+            ("/v1/events", #"{"user_id":"bob","goal":"signup"}"#),
+            ("/v1/exposures", #"{"user_id":"bob","experiment":"checkout","variation_key":"a"}"#),
+        ] {
+            let sent = try client.request("POST", path, body)
+            #expect(sent.status == 200, "\(sent.text)")
+            #expect(try date(client.request("GET", path).json["timestamp"].string ?? "") >= last)
+        }
+        server.stop()
+        let restarted = try ServerProcess(
+            database: directory.file("holdfast.db"), ["--assignment-ttl", "10h"], environment: clock.environment)
+        #expect(try restarted.request("POST", "/ups/save", profile("cid", ["11": "1"])).status == 200)
+        let saved = try restarted.request("GET", "/v1/profiles/cid/experiments/11")
+        #expect(try date(saved["assigned_at"].string ?? "") >= last)
+        restarted.stop()
+    }
+
     @Test func `Time-outs go on by the time that passes`() throws {
         let slow = try server.client()
         try slow.send("GET /livez HTTP/1.1\r\n")
@@ -107,3 +140,19 @@ import Testing
         server.stop()
     }
 }
+
+#if PostgreSQL
+    @Suite struct DatabaseClockTests {
+        @Test func `With PostgreSQL, times are those of its server, whatever the clock of the host says`() throws {
+            let directory = try TemporaryDirectory()
+            let (clock, database) = (try SetClock(in: directory), try TestDatabase())
+            clock.set(hours: 11)
+            let server = try ServerProcess(database: database.url, environment: clock.environment)
+            #expect(try server.request("POST", "/ups/save", profile("ada", ["11": "1"])).status == 200)
+            let saved = try server.request("GET", "/v1/profiles/ada/experiments/11")["assigned_at"].string ?? ""
+            let format = Date.ISO8601FormatStyle(includingFractionalSeconds: true)
+            #expect(try abs(Date(saved, strategy: format).timeIntervalSinceNow) < 3_600)
+            server.stop()
+        }
+    }
+#endif

@@ -5,7 +5,7 @@ import Storage
 final class InMemorySession: StoreSession {
     private let store: InMemoryStore
     private let executor: any StoreExecutor
-    private let clock: WallClock
+    private let clock: StoreClock
     private var isClosed = false
 
     init(_ store: InMemoryStore, on executor: any StoreExecutor) {
@@ -60,7 +60,7 @@ final class InMemorySession: StoreSession {
     // MARK: Profiles
 
     func profile(of userID: Identifier, _ completion: @escaping Completion<ProfileRecord?>) {
-        let now = clock()
+        let now = clock.now()
         read(of: userID, completion) { $0.profiles[userID]?.visible(at: now) }
     }
 
@@ -69,7 +69,7 @@ final class InMemorySession: StoreSession {
     }
 
     func profiles(after: Identifier?, limit: Int, _ completion: @escaping Completion<ProfilePage>) {
-        let now = clock()
+        let now = clock.now()
         read(completion) { tables in
             let userIDs = tables.profiles.keys.filter { userID in after.map { $0 < userID } ?? true }.sorted()
             let page = userIDs.prefix(limit)
@@ -83,14 +83,14 @@ final class InMemorySession: StoreSession {
     func submit(_ change: ProfileChange, by author: Author?, _ completion: @escaping Completion<ProfileChangeResult>) {
         let clock = clock
         self.change(of: change.userID, completion) { tables throws(StorageError) in
-            try tables.apply(change, by: author, at: clock())
+            try tables.apply(change, by: author, at: clock.now())
         }
     }
 
     func merge(_ merge: ProfileMerge, by author: Author, _ completion: @escaping Completion<ProfileMergeResult>) {
         let clock = clock
         change(of: nil, completion) { tables throws(StorageError) in
-            try tables.apply(merge, by: author, at: clock())
+            try tables.apply(merge, by: author, at: clock.now())
         }
     }
 
@@ -101,7 +101,7 @@ final class InMemorySession: StoreSession {
         let clock = clock
         change(of: nil, completion) { store in
             changes.map { change in
-                store.result { tables throws(StorageError) in try tables.apply(change, by: author, at: clock()) }
+                store.result { tables throws(StorageError) in try tables.apply(change, by: author, at: clock.now()) }
             }
         }
     }
@@ -129,25 +129,27 @@ final class InMemorySession: StoreSession {
         _ completion: @escaping Completion<AttributeDefinitionResult>
     ) {
         let clock = clock
-        change(of: nil, completion) { tables throws(StorageError) in tables.define(definition, by: author, at: clock())
+        change(of: nil, completion) { tables throws(StorageError) in
+            tables.define(definition, by: author, at: clock.now())
         }
     }
 
     func removeAttribute(_ name: Identifier, by author: Author, _ completion: @escaping Completion<Bool>) {
         let clock = clock
         change(of: nil, completion) { tables throws(StorageError) in
-            tables.removeAttribute(name, by: author, at: clock())
+            tables.removeAttribute(name, by: author, at: clock.now())
         }
     }
 
     func putSegment(_ segment: Segment, by author: Author, _ completion: @escaping Completion<Bool>) {
         let clock = clock
-        change(of: nil, completion) { tables throws(StorageError) in tables.put(segment, by: author, at: clock()) }
+        change(of: nil, completion) { tables throws(StorageError) in tables.put(segment, by: author, at: clock.now()) }
     }
 
     func removeSegment(_ name: Identifier, by author: Author, _ completion: @escaping Completion<Bool>) {
         let clock = clock
-        change(of: nil, completion) { tables throws(StorageError) in tables.removeSegment(name, by: author, at: clock())
+        change(of: nil, completion) { tables throws(StorageError) in
+            tables.removeSegment(name, by: author, at: clock.now())
         }
     }
 
@@ -170,7 +172,7 @@ final class InMemorySession: StoreSession {
     func removeStickyDocument(_ key: StickyDocumentKey, by author: Author, _ completion: @escaping Completion<Bool>) {
         let clock = clock
         change(of: key.attributeValue, completion) { tables throws(StorageError) in
-            tables.removeStickyDocument(key, by: author, at: clock())
+            tables.removeStickyDocument(key, by: author, at: clock.now())
         }
     }
 
@@ -179,7 +181,7 @@ final class InMemorySession: StoreSession {
     func record(_ events: [ReceivedEvent], _ completion: @escaping Completion<[EventOutcome]>) {
         let clock = clock
         change(of: nil, completion) { tables throws(StorageError) in
-            events.map { tables.apply($0.event, at: clock()) }
+            events.map { tables.apply($0.event, at: clock.now()) }
         }
     }
 
@@ -269,7 +271,8 @@ final class InMemorySession: StoreSession {
         _ completion: @escaping Completion<StoredDatafile?>
     ) {
         let datafile = StoredDatafile(
-            version: 0, sdkKey: sdkKey, revision: revision, content: content, storedAt: clock(), author: author.name)
+            version: 0, sdkKey: sdkKey, revision: revision, content: content, storedAt: clock.now(), author: author.name
+        )
         change(of: nil, completion) { tables throws(StorageError) in
             tables.put(
                 datafile, allocations, replacing: replacing, makesProject: makesProject, note: note, by: author)
@@ -281,7 +284,8 @@ final class InMemorySession: StoreSession {
         _ completion: @escaping Completion<ProjectDefinitionResult>
     ) {
         let datafile = StoredDatafile(
-            version: 0, sdkKey: change.sdkKey, revision: "0", content: datafile, storedAt: clock(), author: author.name)
+            version: 0, sdkKey: change.sdkKey, revision: "0", content: datafile, storedAt: clock.now(),
+            author: author.name)
         self.change(of: nil, completion) { tables throws(StorageError) in
             tables.put(change, datafile: datafile, by: author)
         }
@@ -293,7 +297,7 @@ final class InMemorySession: StoreSession {
     ) {
         let clock = clock
         change(of: nil, completion) { tables throws(StorageError) in
-            tables.removeProject(sdkKey, expecting: version, by: author, at: clock())
+            tables.removeProject(sdkKey, expecting: version, by: author, at: clock.now())
         }
     }
 
@@ -305,7 +309,7 @@ final class InMemorySession: StoreSession {
         let variation = ForcedVariation(
             sdkKey: sdkKey, userID: userID, experimentKey: experimentKey, variationKey: variationKey ?? "")
         change(of: userID, completion) { tables throws(StorageError) in
-            tables.force(variation, isRemoved: variationKey == nil, by: author, at: clock())
+            tables.force(variation, isRemoved: variationKey == nil, by: author, at: clock.now())
         }
     }
 
@@ -313,7 +317,7 @@ final class InMemorySession: StoreSession {
 
     func record(_ note: AuditNote, by author: Author, _ completion: @escaping Completion<Void>) {
         let clock = clock
-        change(of: nil, completion) { tables throws(StorageError) in tables.record(note, by: author, at: clock()) }
+        change(of: nil, completion) { tables throws(StorageError) in tables.record(note, by: author, at: clock.now()) }
     }
 
     func auditEntries(_ query: AuditQuery, _ completion: @escaping Completion<[AuditEntry]>) {

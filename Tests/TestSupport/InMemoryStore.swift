@@ -45,7 +45,7 @@ public final class InMemoryStore: Store {
     }
 
     public let rules: ProfileRules
-    let clock: WallClock
+    public let clock: StoreClock
     let timing: Timing
     private let state: Mutex<State>
     private let queue = DispatchQueue(label: "in-memory-store")
@@ -55,7 +55,7 @@ public final class InMemoryStore: Store {
         clock: @escaping WallClock = systemWallClock
     ) {
         self.rules = rules
-        self.clock = clock
+        self.clock = StoreClock(clock)
         self.timing = timing
         var state = State(tables: InMemoryTables(rules: rules, datafileHistory: datafileHistory))
         if case .shuffled(let seed) = timing { state.random = SeededGenerator(seed: seed) }

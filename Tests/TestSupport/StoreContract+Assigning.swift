@@ -86,6 +86,23 @@ extension StoreContract {
             #expect(try context.reader.profile(of: "user") == nil)
             #expect(try context.reader.page(after: nil, limit: 10).isEmpty)
         },
+        StoreContract(
+            "A clock that is set back brings back nothing that has expired, unless by more than a day",
+            rules: .expiringAfterAnHour
+        ) { context in
+            let (store, start) = (context.store, context.clock.now)
+            try await store.apply(.save(["e": "a"], onConflict: .replace), to: "user")
+            context.clock.advance(by: .seconds(3_600))
+            #expect(try context.reader.profile(of: "user") == nil)
+            context.clock.advance(by: .seconds(-3_000))
+            #expect(try context.reader.profile(of: "user") == nil)
+            #expect(try context.reader.page(after: nil, limit: 10).isEmpty)
+            let saved = try await store.apply(.save(["f": "a"], onConflict: .replace), to: "user")
+            #expect(!saved.existed && saved.profile?["f"]?.assignedAt == start + 3_600_000)
+            context.clock.advance(by: .seconds(-100_000))
+            let corrected = try await store.apply(.save(["g": "a"], onConflict: .replace), to: "user")
+            #expect(corrected.profile?["g"]?.assignedAt == context.clock.now)
+        },
         StoreContract("Saving again renews an assignment and keeps when it was made", rules: .expiringAfterAnHour) {
             context in
             let start = context.clock.now

@@ -103,6 +103,26 @@ extension StoreContract {
             #expect(tally.periods == [first, second])
             #expect(tally.countedByPeriod == [first.number: ["a": 1, "b": 1], second.number: ["b": 1]])
         },
+        StoreContract("A clock that is set back puts nobody into an earlier period") { context async throws in
+            let store = context.store
+            let first = try await activate(a: 9_000, store)
+            try await save("a", store, of: "u")
+            context.clock.advance(by: .seconds(60))
+            let second = try await activate(a: 5_000, store)
+            context.clock.advance(by: .seconds(-30))
+            try await save("b", store, of: "v")
+            let third = try await activate(a: 1_000, store)
+            context.clock.advance(by: .seconds(-30))
+            try await save("b", store, of: "w")
+            let time = store.clock.now() - noon
+            _ = try await store.record(
+                [("u", "a"), ("v", "b"), ("w", "b")].map { exposure($0, third, $1, at: time) })
+            let tally = try store.tally(experimentID: "e", goal: "g")
+            #expect(tally.periods.map(\.number) == [first, second, third].map(\.number))
+            #expect(tally.countedByPeriod[first.number] == ["a": 1])
+            let later = [second, third].map { tally.countedByPeriod[$0.number]?["b"] ?? 0 }
+            #expect(later.reduce(0, +) == 2)
+        },
         StoreContract("A saved assignment counts from the exposure on, if that happened before") {
             context async throws in
             let store = context.store

@@ -32,7 +32,7 @@ struct BucketeerEventEndpoint {
             }
             ids.append(Identifier(id))
         }
-        let now = systemWallClock()
+        let now = services.store.clock.now()
         let items = Join(
             list.count, completion: BucketeerEventRecording(reporter: services.reporter, call: call).record)
         call.forEach(list.indices) { [ids] index in

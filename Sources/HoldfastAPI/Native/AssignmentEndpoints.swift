@@ -11,6 +11,7 @@ import Storage
 struct AssignmentEndpoints {
     let store: any ProfileStore
     let projects: ProjectView
+    let clock: StoreClock
 
     func get(_ request: borrowing Request, _ call: Call) throws(CoreError) {
         let name = try Self.name(request)
@@ -85,7 +86,7 @@ struct AssignmentEndpoints {
         let userID = try request.userID()
         let experiment = try experimentToChange(request, call)
         let operation = try request.withBody { bytes throws(CoreError) in
-            try Self.override(JSONInput.parse(bytes), of: experiment)
+            try Self.override(JSONInput.parse(bytes), of: experiment, at: clock.now())
         }
         let change = ProfileChange(
             userID: userID, operation: operation, condition: Self.condition(request, of: experiment))
@@ -99,12 +100,12 @@ struct AssignmentEndpoints {
 
     /// `{"variation_id":…,"reason"?,"expires_at"?}`, or with `variation_key`.
     private static func override(
-        _ body: JSONValue, of experiment: NamedExperiment
+        _ body: JSONValue, of experiment: NamedExperiment, at now: Timestamp
     ) throws(CoreError) -> ProfileChange.Operation {
         let object = try body.object(
             "an override", knowing: ["variation_id", "variation_key", "reason", "expires_at"])
         let expiresAt = try object.optionalTime("expires_at")
-        if let expiresAt, expiresAt <= systemWallClock() {
+        if let expiresAt, expiresAt <= now {
             throw CoreError(
                 .invalid, "`expires_at` must be in the future; got '\(expiresAt.rfc3339)'", at: ["expires_at"])
         }

@@ -58,7 +58,7 @@ struct EventEndpoints {
         _ parse: @escaping Parse
     ) throws(CoreError) {
         let list = try ReportList(request, limit: services.options.elementLimit)
-        let (sdkKey, now) = (request.sdkKey, systemWallClock())
+        let (sdkKey, now) = (request.sdkKey, services.store.clock.now())
         let recording = EventRecording(reporter: services.reporter, call: call, list: list)
         let items = Join(list.elements.count, completion: recording.record)
         call.forEach(list.elements.indices) { index in

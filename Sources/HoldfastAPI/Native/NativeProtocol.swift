@@ -14,7 +14,7 @@ struct NativeProtocol: WireProtocol {
         let profile = ProfileEndpoints(
             store: session, events: services.events,
             knownExposures: services.knownExposures, catalog: services.projects, merger: merger)
-        let assignment = AssignmentEndpoints(store: session, projects: projects)
+        let assignment = AssignmentEndpoints(store: session, projects: projects, clock: services.store.clock)
         let lookup = LookupEndpoint(reader: session, limit: services.options.elementLimit)
         let transfer = TransferEndpoints(services: services, store: session)
         let attribute = AttributeEndpoints(store: session, catalog: services.projects, projects: projects)

@@ -44,7 +44,7 @@ struct ResultsEndpoints {
                     send(
                         try ExperimentResults(
                             experiment, sdkKey: project.sdkKey, query, tally, otherGoals: others,
-                            formerKeys: project.retiredVariations(of: experiment), now: systemWallClock()))
+                            formerKeys: project.retiredVariations(of: experiment), now: services.store.clock.now()))
                 }
             }
         }

@@ -19,7 +19,7 @@ struct AgentProtocol: WireProtocol {
         let services = loop.services
         let decide = DecideEndpoint(decisions: loop.decisions)
         let activate = ActivateEndpoint(decisions: loop.decisions)
-        let track = TrackEndpoint(events: services.events)
+        let track = TrackEndpoint(events: services.events, clock: services.store.clock)
         let override = OverrideEndpoint(store: loop.session, catalog: services.projects)
         let profile = AgentProfileEndpoints(store: loop.session)
         let config = ConfigEndpoint()

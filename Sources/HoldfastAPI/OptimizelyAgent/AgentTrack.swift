@@ -10,6 +10,7 @@ import Storage
 /// event is durable.
 struct TrackEndpoint {
     let events: EventQueue
+    let clock: StoreClock
 
     func post(_ request: AgentRequest, _ receiver: @escaping AgentResponse.Receiver) throws(AgentError) {
         let userID = try Self.userID(request.body)
@@ -24,7 +25,7 @@ struct TrackEndpoint {
         guard event != nil || EventInput.isName(key, limit: EventInput.goalLimit) else {
             return receiver(Self.response(userID, key, error: notFound))
         }
-        let now = systemWallClock()
+        let now = clock.now()
         let goal = GoalEvent(
             userID: userID, goal: Identifier(key), value: Self.value(tags), happenedAt: now, receivedAt: now,
             sdkKey: request.project.sdkKey, payload: Self.payload(event, tags, attributes))

@@ -12,7 +12,7 @@ struct OptimizelySDKProtocol: WireProtocol {
     let pathPrefixes = ["/datafiles/", "/sdk/"]
 
     init(_ loop: LoopServices) {
-        let datafile = SDKDatafileEndpoint(projects: loop.projects)
+        let datafile = SDKDatafileEndpoint(projects: loop.projects, clock: loop.services.store.clock)
         let events = SDKEventEndpoint(services: loop.services, projects: loop.projects)
         routes = [
             APIRoute(.get, "/datafiles/{sdk_key}.json", scope: .anyToken, readsQuery: true, datafile.get),
@@ -24,6 +24,7 @@ struct OptimizelySDKProtocol: WireProtocol {
 /// `GET /datafiles/{sdk_key}.json`: the active datafile, byte for byte as it was uploaded.
 struct SDKDatafileEndpoint {
     let projects: ProjectView
+    let clock: StoreClock
 
     /// How long a datafile must have been active before its response has a `Last-Modified`, in milliseconds. The field
     /// has a precision of seconds: if two datafiles were activated within one second, a client would never see the
@@ -40,7 +41,7 @@ struct SDKDatafileEndpoint {
         // Caches ask each time, so that a change is seen within the interval of the client.
         var fields: [(name: StaticString, value: String)] = [("Cache-Control", "no-cache")]
         var isKnown = false
-        if project.storedAt + Self.settlingTime <= systemWallClock() {
+        if project.storedAt + Self.settlingTime <= clock.now() {
             let modified = HTTPDate.text(secondsSince1970: project.storedAt / 1_000)
             fields.append(("Last-Modified", modified))
             // Exactly this date, because clocks may be set back. `If-None-Match` goes first (RFC 9110 §13.1.3); the

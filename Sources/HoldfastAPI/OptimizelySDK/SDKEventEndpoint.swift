@@ -29,7 +29,7 @@ struct SDKEventEndpoint {
     }
 
     private func take(_ value: JSONValue, _ sdkKey: String?, isStrict: Bool, _ call: Call) throws(CoreError) {
-        var batch = try SDKEventBatch(value, sdkKey: sdkKey, projects, now: systemWallClock())
+        var batch = try SDKEventBatch(value, sdkKey: sdkKey, projects, now: services.store.clock.now())
         let recording = SDKEventRecording(visitors: batch.visitors.count, isStrict: isStrict, services, call) {
             call.updating(projects) { result in
                 call.attempt { try take(value, sdkKey, isStrict: isStrict, try result.get()) }

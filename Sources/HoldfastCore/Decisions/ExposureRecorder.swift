@@ -1,4 +1,4 @@
-public import Bucketing
+import Bucketing
 import JSON
 public import Storage
 
@@ -7,10 +7,12 @@ public import Storage
 public struct ExposureRecorder: Sendable {
     public let events: EventQueue
     public let known: KnownExposures
+    private let clock: StoreClock
 
-    public init(events: EventQueue, known: KnownExposures) {
+    public init(events: EventQueue, known: KnownExposures, clock: StoreClock) {
         self.events = events
         self.known = known
+        self.clock = clock
     }
 
     /// Queues an exposure for each impression of an experiment, unless it is known already.
@@ -22,7 +24,7 @@ public struct ExposureRecorder: Sendable {
         in project: Project
     ) {
         guard !impressions.isEmpty else { return }
-        let now = systemWallClock()
+        let now = clock.now()
         var exposures: [Exposure] = []
         // Encoded once at most: a request may have a megabyte of them, and a hundred impressions.
         lazy var attributes = user.attributes.isEmpty ? nil : EventDetail.encode(user.attributes)

@@ -163,12 +163,18 @@ public struct CopiedCounters: Sendable, Equatable {
     /// Of exposures and goal events.
     public var newestEvent: Int64
     public var newestAuditEntry: Int64
+    /// See ``StoreClock``.
+    public var latestTime: Timestamp
 
-    public init(newestDatafile: Int64, newestAttribute: Int64, newestEvent: Int64, newestAuditEntry: Int64) {
+    public init(
+        newestDatafile: Int64, newestAttribute: Int64, newestEvent: Int64, newestAuditEntry: Int64,
+        latestTime: Timestamp
+    ) {
         self.newestDatafile = newestDatafile
         self.newestAttribute = newestAttribute
         self.newestEvent = newestEvent
         self.newestAuditEntry = newestAuditEntry
+        self.latestTime = latestTime
     }
 }
 

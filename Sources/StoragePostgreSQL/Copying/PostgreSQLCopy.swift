@@ -99,12 +99,13 @@ public final class PostgreSQLCopy: CopyTarget {
             """
             SELECT newest_datafile, newest_attribute,
                 (SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM event_numbers),
-                (SELECT coalesce(pg_sequence_last_value(pg_get_serial_sequence('audit', 'id')), 0))
+                (SELECT coalesce(pg_sequence_last_value(pg_get_serial_sequence('audit', 'id')), 0)),
+                (SELECT time FROM latest_time)
             FROM project_state
             """)
         return CopiedCounters(
             newestDatafile: rows.integer(0, 0), newestAttribute: rows.integer(0, 1), newestEvent: rows.integer(0, 2),
-            newestAuditEntry: rows.integer(0, 3))
+            newestAuditEntry: rows.integer(0, 3), latestTime: rows.integer(0, 4))
     }
 
     // MARK: Writing
@@ -181,6 +182,7 @@ public final class PostgreSQLCopy: CopyTarget {
             _ = try handle.query(
                 "UPDATE project_state SET changes = changes + 1, newest_datafile = $1, newest_attribute = $2",
                 [.integer(counters.newestDatafile), .integer(counters.newestAttribute)])
+            _ = try handle.query("UPDATE latest_time SET time = $1", [.integer(counters.latestTime)])
             try handle.setSequence("'event_numbers'", to: counters.newestEvent)
             try handle.setSequence("pg_get_serial_sequence('audit', 'id')", to: counters.newestAuditEntry)
             guard let source = try CopyState.read(handle)?.source else { return }

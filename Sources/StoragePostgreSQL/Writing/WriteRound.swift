@@ -210,7 +210,7 @@ final class WriteRound {
     }
 
     private func apply() {
-        now = store.settings.clock()
+        now = store.clock.now()
         effects = RoundEffects()
         needs = RoundNeeds()
         for user in users.values { user.reset() }

@@ -128,7 +128,8 @@ public final class SQLiteCopy: CopyTarget {
         try statement("SELECT name, seq FROM sqlite_sequence").run(row: { last[$0.text(0)] = $0.integer(1) })
         return CopiedCounters(
             newestDatafile: last["datafiles"] ?? 0, newestAttribute: last["attributes"] ?? 0,
-            newestEvent: max(last["exposures"] ?? 0, last["goal_events"] ?? 0), newestAuditEntry: last["audit"] ?? 0)
+            newestEvent: max(last["exposures"] ?? 0, last["goal_events"] ?? 0), newestAuditEntry: last["audit"] ?? 0,
+            latestTime: try connection.integer("SELECT latest_time FROM counters"))
     }
 
     // MARK: Writing
@@ -201,11 +202,16 @@ public final class SQLiteCopy: CopyTarget {
                     $0.bind(last, at: 2)
                 }
             }
-            try statement("UPDATE counters SET profiles = ?1, assignments = ?2, project_changes = project_changes + 1")
-                .run {
-                    $0.bind(profiles, at: 1)
-                    $0.bind(assignments, at: 2)
-                }
+            try statement(
+                """
+                UPDATE counters SET
+                    profiles = ?1, assignments = ?2, project_changes = project_changes + 1, latest_time = ?3
+                """
+            ).run {
+                $0.bind(profiles, at: 1)
+                $0.bind(assignments, at: 2)
+                $0.bind(counters.latestTime, at: 3)
+            }
             try connection.execute("UPDATE copy_state SET is_complete = 1")
         }
         _ = try connection.checkpoint(.restart, lockTimeout: 10)

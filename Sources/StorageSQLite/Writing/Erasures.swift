@@ -21,13 +21,16 @@ struct Erasures {
     private var lastElsewhere: UInt64 = 0
 
     /// Updates the state at the start of a transaction. Queries the database only if another process has written.
-    mutating func update(on connection: Connection) throws(SQLiteError) {
+    ///
+    /// - Returns: whether another process may have written.
+    mutating func update(on connection: Connection) throws(SQLiteError) -> Bool {
         now = DispatchTime.now().uptimeNanoseconds
         let header = connection.logHeader
-        guard header == nil || header != self.header else { return }
+        guard header == nil || header != self.header else { return false }
         let newest = try ErasureRows.newest(before: now, on: connection)
         if newest > last { (last, lastElsewhere) = (newest, newest) }
         self.header = header
+        return true
     }
 
     /// Notes a commit of this process.

@@ -8,7 +8,6 @@ import Synchronization
 final class Retention: @unchecked Sendable {
     // Safe: all state is constant, and a timer source may be cancelled from any thread.
     private let writer: Writer
-    private let clock: WallClock
     private let batch: Int
     private let auditRetention: Timestamp
     private let eventRetention: Timestamp?
@@ -18,7 +17,6 @@ final class Retention: @unchecked Sendable {
 
     init(writer: Writer, configuration: SQLiteConfiguration) {
         self.writer = writer
-        clock = configuration.settings.clock
         batch = configuration.settings.retentionBatch
         auditRetention = configuration.settings.auditRetention.wholeMilliseconds
         eventRetention = configuration.settings.eventRetention.map { max($0, EventRules.minimumRetention) }
@@ -39,8 +37,8 @@ final class Retention: @unchecked Sendable {
     }
 
     private func sweepProfiles(_ done: @escaping BatchChain.Done) {
-        writer.submit { [clock, batch, auditRetention] transaction in
-            let now = clock()
+        writer.submit { [batch, auditRetention] transaction in
+            let now = transaction.now
             let expired = try Self.deleteExpired(at: now, limit: batch, in: transaction)
             let old = try AuditRows.prune(before: now - auditRetention, limit: batch, in: transaction)
             try ErasureRows.prune(limit: batch, in: transaction)
@@ -54,9 +52,9 @@ final class Retention: @unchecked Sendable {
     }
 
     private func sweepEvents(_ eventRetention: Timestamp, _ done: @escaping BatchChain.Done) {
-        writer.submit { [clock, batch] transaction in
+        writer.submit { [batch] transaction in
             try GoalEventRows.deleteOldest(
-                receivedBefore: clock() - eventRetention, limit: batch, in: transaction)
+                receivedBefore: transaction.now - eventRetention, limit: batch, in: transaction)
         } completion: { [batch] result in
             if case .success(batch) = result { done(true) } else { done(false) }
         }

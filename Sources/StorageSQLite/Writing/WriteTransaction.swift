@@ -5,6 +5,7 @@ import Storage
 /// The open transaction, as its changes see it. Used on the writer's queue only.
 final class WriteTransaction {
     let connection: Connection
+    private let clock: StoreClock
     private let userFilter: BloomFilter?
     private let erasures: Erasures
     /// When the current change was submitted, in monotonic nanoseconds.
@@ -36,11 +37,15 @@ final class WriteTransaction {
     /// - Parameters:
     ///   - userFilter: contains the users who may have a profile. Others have none, unless another process created it.
     ///   - erasures: up to date.
-    init(_ connection: Connection, userFilter: BloomFilter?, _ erasures: Erasures) {
+    init(_ connection: Connection, _ clock: StoreClock, userFilter: BloomFilter?, _ erasures: Erasures) {
         self.connection = connection
+        self.clock = clock
         self.userFilter = userFilter
         self.erasures = erasures
     }
+
+    /// The present time, which is not before that of any change that was committed earlier.
+    var now: Timestamp { clock.now() }
 
     /// Makes one change of the transaction.
     ///

@@ -43,15 +43,19 @@ final class Writer: Sendable {
         var commits: Int64 = 0
         var profiles: Int64 = 0
         var assignments: Int64 = 0
+        var latestTime: Timestamp = .min
 
         init() {}
 
         init(_ row: Statement) {
             (commits, profiles, assignments) = (row.integer(0), row.integer(1), row.integer(2))
+            latestTime = row.integer(3)
         }
     }
 
     let notices = CommitNotices()
+    /// Knows the time of every commit that this process has seen, so that the time of several processes never goes back.
+    let clock: StoreClock
     let userFilter: UserFilter
     /// The file as it was opened.
     let file: DatabaseFile
@@ -70,6 +74,8 @@ final class Writer: Sendable {
         let connection = try file.writer(lockTimeout: configuration.lockTimeout)
         self.connection = QueueBound(connection, queue)
         erasures = QueueBound(Erasures(), queue)
+        clock = StoreClock(
+            configuration.settings.clock ?? systemWallClock, report: configuration.settings.reportClock)
         filesSeen = QueueBound(0, queue)
         self.file = file.opened()
         checkpointer = Checkpointer(file: self.file, configuration)
@@ -266,8 +272,10 @@ final class Writer: Sendable {
     private func transact(_ batch: [PendingWrite]) throws(SQLiteError) -> WriteTransaction {
         let connection = try openConnection(for: batch)
         try connection.statement("BEGIN IMMEDIATE").run()
-        try erasures.value.update(on: connection)
-        let transaction = WriteTransaction(connection, userFilter: userFilter.latestFilter, erasures.value)
+        // The time of another process's commits is noted with its erasures.
+        if try erasures.value.update(on: connection) { clock.advance(to: try counters(on: connection).latestTime) }
+        let transaction = WriteTransaction(
+            connection, clock, userFilter: userFilter.latestFilter, erasures.value)
         for write in batch {
             transaction.submittedAt = write.submittedAt
             try write.perform(in: transaction)
@@ -298,17 +306,21 @@ final class Writer: Sendable {
     private func raiseCounters(_ transaction: WriteTransaction) throws(SQLiteError) -> Counters {
         // Without RETURNING, for which SQLite makes a temporary table at each commit.
         try transaction.connection.statement(
-            "UPDATE counters SET commits = commits + 1, profiles = profiles + ?1, assignments = assignments + ?2"
+            """
+            UPDATE counters SET
+                commits = commits + 1, profiles = profiles + ?1, assignments = assignments + ?2, latest_time = ?3
+            """
         ).run {
             $0.bind(transaction.profiles, at: 1)
             $0.bind(transaction.assignments, at: 2)
+            $0.bind(transaction.now, at: 3)
         }
         return try counters(on: transaction.connection)
     }
 
     private func counters(on connection: Connection) throws(SQLiteError) -> Counters {
         var counters = Counters()
-        try connection.statement("SELECT commits, profiles, assignments FROM counters").run(row: { row in
+        try connection.statement("SELECT commits, profiles, assignments, latest_time FROM counters").run(row: { row in
             counters = Counters(row)
         })
         return counters
@@ -342,11 +354,10 @@ final class Writer: Sendable {
     // MARK: Metrics
 
     /// Reads the counters, which other processes change as well. Call it on the writer's queue.
-    @discardableResult
-    private func refreshCounters() -> Counters? {
-        guard let connection = connection.value, let counters = try? counters(on: connection) else { return nil }
+    private func refreshCounters() {
+        guard let connection = connection.value, let counters = try? counters(on: connection) else { return }
+        clock.advance(to: counters.latestTime)
         state.withLock { $0.take(counters) }
-        return counters
     }
 
     func refreshMetrics() {

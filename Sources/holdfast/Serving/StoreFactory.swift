@@ -16,6 +16,8 @@ enum StoreFactory {
     }
 
     private static func openToWrite(_ configuration: ServeConfiguration, _ logger: Logger) throws -> any Store {
+        var configuration = configuration
+        configuration.store.reportClock = { $0.log(to: logger) }
         guard !configuration.database.isPostgreSQL else { return try openPostgreSQL(configuration, logger) }
         var options = SQLiteConfiguration(path: configuration.database.text, configuration.store)
         options.lockTimeout = configuration.lockTimeout
@@ -149,6 +151,21 @@ extension DatabaseLocation: CustomStringConvertible {
         #else
             return "postgresql://…"
         #endif
+    }
+}
+
+extension StoreClock.Event {
+    fileprivate func log(to logger: Logger) {
+        switch self {
+        case .stands(let back):
+            logger.warning(
+                "the database's clock was set back: times stand still until it has caught up",
+                metadata: ["milliseconds": .stringConvertible(back)])
+        case .follows(let back):
+            logger.warning(
+                "the database's clock was set back by more than a day: times follow it",
+                metadata: ["milliseconds": .stringConvertible(back)])
+        }
     }
 }
 

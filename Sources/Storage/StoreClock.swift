@@ -1,0 +1,72 @@
+import Synchronization
+
+/// The time of a database, which never goes back: what has expired stays expired, and later records have later times.
+///
+/// It is the time of a source, such as the wall clock. If the source is set back, the time stands still until the source
+/// has caught up. A source that is set back by more than ``maximumStep`` is followed: somebody has corrected a clock that
+/// was far ahead.
+public final class StoreClock: Sendable {
+    /// What happened to the source, for the log. Steps are in milliseconds.
+    public enum Event: Sendable, Equatable {
+        /// It was set back; the time stands still.
+        case stands(back: Timestamp)
+        /// It was set back so far that the time followed.
+        case follows(back: Timestamp)
+    }
+
+    /// How far the source may be set back before the time follows, in milliseconds.
+    public static let maximumStep: Timestamp = 86_400_000
+
+    private let source: WallClock
+    private let report: @Sendable (Event) -> Void
+    /// The latest time that was read, here or by another process whose time is known here.
+    private let latest = Atomic<Timestamp>(.min)
+    private let stands = Atomic<Bool>(false)
+    /// Steps in milliseconds that are not reported: clocks are adjusted by less all the time.
+    private static let negligible: Timestamp = 1_000
+
+    /// - Parameter report: called on any thread, once for each step back.
+    public init(_ source: @escaping WallClock, report: @escaping @Sendable (Event) -> Void = { _ in }) {
+        self.source = source
+        self.report = report
+    }
+
+    /// Returns the present time. Cheap.
+    public func now() -> Timestamp {
+        // Before the source, whose time is therefore later, unless it was set back.
+        let latest = latest.load(ordering: .acquiring)
+        let time = source()
+        guard time < latest else {
+            guard time > latest else { return time }
+            if stands.load(ordering: .relaxed) { stands.store(false, ordering: .relaxed) }
+            return self.latest.max(time, ordering: .acquiringAndReleasing).newValue
+        }
+        return wasSetBack(from: latest, to: time)
+    }
+
+    private func wasSetBack(from latest: Timestamp, to time: Timestamp) -> Timestamp {
+        let back = Self.step(from: latest, to: time)
+        guard back > Self.maximumStep else {
+            if back >= Self.negligible, !stands.exchange(true, ordering: .relaxed) { report(.stands(back: back)) }
+            return latest
+        }
+        let isFirst = self.latest.compareExchange(expected: latest, desired: time, ordering: .acquiringAndReleasing)
+            .exchanged
+        if isFirst { report(.follows(back: back)) }
+        return time
+    }
+
+    /// Takes note of a time that was read from the database. A time that is ahead of the source by more than
+    /// ``maximumStep`` is from before the source was corrected, and ignored.
+    public func advance(to time: Timestamp) {
+        guard time > latest.load(ordering: .acquiring), Self.step(from: time, to: source()) <= Self.maximumStep else {
+            return
+        }
+        latest.max(time, ordering: .acquiringAndReleasing)
+    }
+
+    private static func step(from later: Timestamp, to earlier: Timestamp) -> Timestamp {
+        let (step, overflow) = later.subtractingReportingOverflow(earlier)
+        return overflow ? .max : step
+    }
+}

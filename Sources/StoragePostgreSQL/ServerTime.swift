@@ -1,0 +1,92 @@
+import Dispatch
+import Storage
+import Synchronization
+
+/// The clock of the database's server, so that the times of all hosts agree: this host's monotonic clock, with the
+/// difference to the server's clock, which is measured every few seconds.
+///
+/// The latest time of any host is kept in the database: time does not go back when a machine whose clock is behind takes
+/// over.
+final class ServerTime: Sendable {
+    let clock: StoreClock
+    private let difference: Difference
+    private let last = Mutex(Measurement(difference: 0, roundTrip: .max, receivedAt: 0))
+
+    /// The server's clock minus the monotonic clock, in nanoseconds.
+    private final class Difference: Sendable {
+        let value = Atomic<Int64>(0)
+    }
+
+    /// In nanoseconds.
+    fileprivate struct Measurement {
+        let difference: Int64
+        /// Twice the greatest possible error.
+        let roundTrip: Int64
+        let receivedAt: Int64
+    }
+
+    /// The number of measurements when the store is opened, of which the best is used.
+    private static let firstMeasurements = 8
+    /// How fast two clocks drift apart, at worst: one part in so many.
+    fileprivate static let drift: Int64 = 10_000
+
+    /// Returns the server's time in microseconds, and the latest time of any host in milliseconds.
+    static let read = Statement("server_time", readQuery)
+    private static let readQuery =
+        "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000000)::bigint, time FROM latest_time"
+
+    /// Keeps the latest time, as ``StoreClock`` does.
+    static let keep = Statement(
+        "keep_latest_time",
+        "UPDATE latest_time SET time = $1 WHERE time < $1 OR time - $1 > \(StoreClock.maximumStep)")
+
+    init(_ settings: StoreSettings) {
+        let difference = Difference()
+        self.difference = difference
+        let serverClock: WallClock = {
+            (difference.value.load(ordering: .relaxed) + Self.monotonic) / 1_000_000
+        }
+        clock = StoreClock(settings.clock ?? serverClock, report: settings.reportClock)
+    }
+
+    /// Nanoseconds of this host's monotonic clock.
+    static var monotonic: Int64 { Int64(clamping: DispatchTime.now().uptimeNanoseconds) }
+
+    /// Reads the time and blocks until done, when the store is opened.
+    func read(_ handle: Handle) throws(PostgreSQLError) {
+        for _ in 0..<Self.firstMeasurements {
+            let sentAt = Self.monotonic
+            let row = try handle.execute(Self.readQuery).first?.compactMap { $0.flatMap { Int64($0) } } ?? []
+            guard row.count == 2 else {
+                throw PostgreSQLError(
+                    state: PostgreSQLError.unsupported, message: "its table latest_time must have one row")
+            }
+            take(microseconds: row[0], latest: row[1], sentAt: sentAt)
+        }
+    }
+
+    /// Takes what ``read`` returned just now.
+    func take(microseconds: Int64, latest: Timestamp, sentAt: Int64) {
+        let receivedAt = Self.monotonic
+        let roundTrip = receivedAt - sentAt
+        let (time, overflow) = microseconds.multipliedReportingOverflow(by: 1_000)
+        guard !overflow else { return }
+        let measured = Measurement(
+            difference: time - sentAt - roundTrip / 2, roundTrip: roundTrip, receivedAt: receivedAt)
+        last.withLock { last in
+            guard measured.replaces(last) else { return }
+            last = measured
+            difference.value.store(measured.difference, ordering: .relaxed)
+        }
+        clock.advance(to: latest)
+    }
+}
+
+extension ServerTime.Measurement {
+    /// Whether this is more exact than an earlier measurement is by now, or shows that a clock was set.
+    fileprivate func replaces(_ earlier: Self) -> Bool {
+        guard earlier.roundTrip < .max else { return true }
+        let error = earlier.roundTrip + (receivedAt - earlier.receivedAt) / ServerTime.drift
+        return roundTrip <= error || (difference - earlier.difference).magnitude > UInt64((roundTrip + error) / 2)
+    }
+}
