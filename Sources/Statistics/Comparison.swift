@@ -156,6 +156,7 @@ public struct AdjustedComparison: Sendable, Equatable {
 public struct ConfidenceSequence: Sendable, Equatable {
     /// The probability that the true effect is ever outside the interval.
     public let alpha: Double
+    /// Chooses the sample size at which the interval is tightest; any value is valid, at every level.
     private let rhoSquared: Double
 
     /// - Parameter tuning: the number of users of both sides together at which the interval should be tightest.
@@ -168,11 +169,13 @@ public struct ConfidenceSequence: Sendable, Equatable {
 
     /// Returns the interval for an effect.
     ///
-    /// - Parameter count: the number of values of both sides together.
-    public func interval(_ effect: Effect, count: Double) -> ClosedRange<Double>? {
+    /// - Parameters:
+    ///   - count: the number of values of both sides together.
+    ///   - level: another probability than ``alpha``.
+    public func interval(_ effect: Effect, count: Double, alpha level: Double? = nil) -> ClosedRange<Double>? {
         guard count > 0 else { return nil }
         let scale = count * rhoSquared + 1
-        let factor = (2 * scale * log(scale.squareRoot() / alpha) / (count * rhoSquared)).squareRoot()
+        let factor = (2 * scale * log(scale.squareRoot() / (level ?? alpha)) / (count * rhoSquared)).squareRoot()
         return effect.interval(halfWidth: factor)
     }
 

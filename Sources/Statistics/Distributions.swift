@@ -82,28 +82,3 @@ public struct StudentT: Sendable, Equatable {
         return t
     }
 }
-
-/// The chi-square distribution and Pearson's test.
-public enum ChiSquare {
-    /// Returns the upper tail probability P(X ≥ x) (Abramowitz and Stegun 26.4.19).
-    public static func probability(above x: Double, degreesOfFreedom: Int) -> Double {
-        Gamma.upperRegularised(Double(degreesOfFreedom) / 2, x / 2)
-    }
-
-    /// Returns the p-value of Pearson's goodness-of-fit test of counts against expected shares.
-    ///
-    /// - Parameter weights: the expected shares in any unit, one for each count. A count with a share of 0 is ignored.
-    /// - Returns: `nil` if fewer than two counts have a share, or all of them are 0.
-    public static func goodnessOfFit(_ counts: [Int], weights: [Double]) -> Double? {
-        let pairs = zip(counts, weights).filter { $0.1 > 0 }
-        let total = Double(pairs.reduce(0) { $0 + $1.0 })
-        let weight = pairs.reduce(0) { $0 + $1.1 }
-        guard pairs.count > 1, total > 0 else { return nil }
-        let distance = pairs.reduce(0.0) { sum, pair in
-            let expected = total * pair.1 / weight
-            let difference = Double(pair.0) - expected
-            return sum + difference * difference / expected
-        }
-        return probability(above: distance, degreesOfFreedom: pairs.count - 1)
-    }
-}

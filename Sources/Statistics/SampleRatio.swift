@@ -1,9 +1,15 @@
 import Glibc
 
-/// Pearson's test of a split into variations over several periods with different expected shares.
+/// The test of a split into variations that may be looked at any time, over several periods with different expected
+/// shares.
 ///
-/// The statistics of the periods are independent and each has a chi-square distribution, so their sum has one with the
-/// sum of the degrees of freedom (Cochran, Some methods for strengthening the common chi-square tests, 1954).
+/// The evidence of a period is a Bayes factor: how much better the counts are explained by shares that are spread around
+/// the expected ones (a Dirichlet distribution) than by the expected ones themselves (Lindon and Malek, Anytime-valid
+/// inference for multinomial count data, 2020, arXiv 2011.03567). While the split is correct, the evidence is a
+/// nonnegative martingale that starts at 1, so the probability that it ever reaches 1/α is at most α (Ville's inequality).
+///
+/// The product and the mean of the periods' evidence are such martingales, too. The product grows fastest if users are
+/// lost in every period, the mean if they are lost in one. The test takes the mean of both.
 public struct SampleRatio: Sendable, Equatable {
     /// The counts of one period and what is expected of them.
     public struct Period: Sendable, Equatable {
@@ -18,36 +24,36 @@ public struct SampleRatio: Sendable, Equatable {
         }
     }
 
-    /// The test of one period.
+    /// The evidence against a correct split, as the natural logarithm of a Bayes factor.
     public struct Test: Sendable, Equatable {
-        public var statistic: Double
-        public var degreesOfFreedom: Int
+        public var logEvidence: Double
 
-        public var pValue: Double {
-            ChiSquare.probability(above: statistic, degreesOfFreedom: degreesOfFreedom)
-        }
+        /// The always-valid p-value: a correct split has a p-value of at most α at any time with a probability of at
+        /// most α.
+        public var pValue: Double { min(1, exp(-logEvidence)) }
     }
 
-    /// One for each period; `nil` for those with too few users.
+    /// One for each period; `nil` for those without users, or with fewer than two variations.
     public let tests: [Test?]
 
     public init(_ periods: [Period]) {
         tests = periods.map(Self.test)
     }
 
-    /// The p-value of all periods together; `nil` if none has enough users.
+    /// The p-value of all periods together; `nil` if none has users.
     public var pValue: Double? {
-        let tests = tests.compactMap { $0 }
-        guard !tests.isEmpty else { return nil }
-        return Test(
-            statistic: tests.reduce(0) { $0 + $1.statistic },
-            degreesOfFreedom: tests.reduce(0) { $0 + $1.degreesOfFreedom }
-        ).pValue
+        let logarithms = tests.compactMap { $0?.logEvidence }
+        guard let greatest = logarithms.max() else { return nil }
+        let product = logarithms.reduce(0, +)
+        let mean =
+            greatest + log(logarithms.reduce(0) { $0 + exp($1 - greatest) } / Double(logarithms.count))
+        let larger = max(product, mean)
+        return Test(logEvidence: larger + log((exp(product - larger) + exp(mean - larger)) / 2)).pValue
     }
 
-    /// The least expected count of a variation. With fewer the statistic does not have a chi-square distribution
-    /// (Cochran, The chi-square test of goodness of fit, 1952).
-    public static let leastExpected = 5.0
+    /// The number of users that the expected shares count for in the Dirichlet distribution. A loss of one user in 50 of a
+    /// variation is then found soonest; a larger one is found early with any number.
+    public static let concentration = 1_000.0
 
     private static func test(_ period: Period) -> Test? {
         guard let first = period.expected.first else { return nil }
@@ -58,14 +64,18 @@ public struct SampleRatio: Sendable, Equatable {
         let components = period.expected.compactMap { shares in
             normalized(indices.map { shares.indices.contains($0) ? shares[$0] : 0 })
         }
-        guard indices.count > 1, total > 0, !components.isEmpty else { return nil }
-        let expected = components.count == 1 ? components[0] : mixture(of: components, counts, total)
-        guard expected.allSatisfy({ total * $0 >= leastExpected }) else { return nil }
-        let statistic = zip(counts, expected).reduce(0.0) { sum, pair in
-            let difference = pair.0 - total * pair.1
-            return sum + difference * difference / (total * pair.1)
+        guard indices.count > 1, total > 0, let usual = components.first else { return nil }
+        // Of the mixtures that may be true, the one that explains the counts best: the evidence against the true one is
+        // not less.
+        let expected = components.count == 1 ? usual : mixture(of: components, counts, total)
+        let mixed = zip(counts, usual).reduce(
+            Gamma.logarithm(concentration) - Gamma.logarithm(concentration + total)
+        ) { sum, pair in
+            let prior = concentration * pair.1
+            return sum + Gamma.logarithm(prior + pair.0) - Gamma.logarithm(prior)
         }
-        return Test(statistic: statistic, degreesOfFreedom: indices.count - 1)
+        let correct = zip(counts, expected).reduce(0.0) { $1.0 > 0 ? $0 + $1.0 * log($1.1) : $0 }
+        return Test(logEvidence: mixed - correct)
     }
 
     /// The number of components of a mixture that are considered one by one.
@@ -90,8 +100,7 @@ public struct SampleRatio: Sendable, Equatable {
         return sum > 0 ? shares.map { $0 / sum } : nil
     }
 
-    /// Returns the mixture that explains the counts best, by expectation maximization: the statistic is then at most
-    /// what the true mixture would give, so that false alarms are no more frequent than stated.
+    /// Returns the mixture that explains the counts best, by expectation maximization.
     private static func mixture(of components: [[Double]], _ counts: [Double], _ total: Double) -> [Double] {
         if counts.count == 2 {
             let shares = components.map { $0[0] }

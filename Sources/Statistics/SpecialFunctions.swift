@@ -15,28 +15,6 @@ enum Gamma {
         let square = 1 / (x * x)
         return (1.0 / 12 - square * (1.0 / 360 - square * (1.0 / 1260 - square * (1.0 / 1680 - square / 1188)))) / x
     }
-
-    /// Returns the upper regularised incomplete gamma function Q(a, x), by its series or its continued fraction
-    /// (Abramowitz and Stegun 6.5.29 and 6.5.31; evaluated with Lentz's method).
-    static func upperRegularised(_ a: Double, _ x: Double) -> Double {
-        guard x > 0 else { return 1 }
-        let factor = exp(a * log(x) - x - logarithm(a))
-        if x < a + 1 {
-            var term = 1 / a
-            var sum = term
-            var n = a
-            while term > sum * 1e-17 {
-                n += 1
-                term *= x / n
-                sum += term
-            }
-            return 1 - factor * sum
-        }
-        var fraction = ContinuedFraction(x + 1 - a)
-        var n = 1.0
-        while fraction.add(numerator: -n * (n - a), denominator: x + 1 - a + 2 * n), n < 100_000 { n += 1 }
-        return factor / fraction.value
-    }
 }
 
 /// The beta distribution on 0...1.

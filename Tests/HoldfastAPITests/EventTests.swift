@@ -154,7 +154,7 @@ import Testing
         try expose("new")
         let before = try #require(try lines("/v1/exposures").last?["cursor"].integer)
         try expose("control")
-        #expect(try lines("/v1/exposures?after=\(before)").map { $0["crossed"] } == [true])
+        #expect(try lines("/v1/exposures?after=\(before)").map { $0["multiple_variations"] } == [true])
     }
 
     @Test func `Erasing a user leaves nothing to export, and the user may begin anew`() throws {

@@ -24,11 +24,11 @@ import Testing
         func results() throws -> JSONValue {
             try server.request("GET", "/v1/experiments/checkout/results?goal=buy").json
         }
-        #expect(try results()["users"] == ["counted": 3, "crossed": 1, "forced": 1, "left_out": 0])
+        #expect(try results()["users"] == ["counted": 3, "multiple_variations": 1, "forced": 1, "excluded_users": 0])
         let control = try #require(try results()["variations"].array?.first)
         #expect(control["users"] == 2 && control["converted"] == 2 && control["value"]["mean"] == 10.0)
         #expect(try server.request("DELETE", "/v1/profiles/a").status == 200)
-        #expect(try results()["users"] == ["counted": 2, "crossed": 1, "forced": 1, "left_out": 0])
+        #expect(try results()["users"] == ["counted": 2, "multiple_variations": 1, "forced": 1, "excluded_users": 0])
         #expect(try results()["variations"].array?.first?["events"] == 1)
     }
 
@@ -149,14 +149,14 @@ import Testing
         func results() throws -> TestResponse { try server.request("GET", "/v1/experiments/checkout/results?goal=buy") }
         try put(#""control","new""#)
         let without = try results()
-        #expect(without["users"] == ["counted": 2, "crossed": 0, "forced": 0, "left_out": 2])
-        #expect(without["left_out"].array?.first?["variation_key"] == "other")
-        #expect(without["left_out"].array?.first?["users"] == 2)
+        #expect(without["users"] == ["counted": 2, "multiple_variations": 0, "forced": 0, "excluded_users": 2])
+        #expect(without["removed_variations"].array?.first?["variation_key"] == "other")
+        #expect(without["removed_variations"].array?.first?["users"] == 2)
         #expect(without["variations"].array?.count == 2)
         try put(#""control","new","other""#)
         let again = try results()
-        #expect(again["users"] == ["counted": 4, "crossed": 0, "forced": 0, "left_out": 0])
-        #expect(again["left_out"] == [])
+        #expect(again["users"] == ["counted": 4, "multiple_variations": 0, "forced": 0, "excluded_users": 0])
+        #expect(again["removed_variations"] == [])
     }
 
     @Test func `The days of enrollment add up to the totals`() throws {

@@ -3,6 +3,7 @@ import Foundation
 import FoundationXML
 import JSON
 import Storage
+import TestSupport
 import Testing
 
 @testable import HoldfastAPI
@@ -76,13 +77,13 @@ import Testing
         ]
         let usual = try results(tallies)
         #expect(usual.baseline?.key == "control")
-        #expect(usual.arms[0].conversion.comparison == nil)
-        let comparison = try #require(usual.arms[1].conversion.comparison)
+        #expect(usual.variations[0].conversion.comparison == nil)
+        let comparison = try #require(usual.variations[1].conversion.comparison)
         #expect(abs((comparison.lift ?? 0) - 0.3) < 1e-12)
         // statsmodels: proportions_ztest([130, 100], [1000, 1000])
         #expect(abs((comparison.pValue ?? 0) - 0.03548845046647471) < 1e-12)
         let other = try results(tallies, ["baseline": "new"])
-        #expect(abs((other.arms[0].conversion.comparison?.lift ?? 0) + 3.0 / 13) < 1e-12)
+        #expect(abs((other.variations[0].conversion.comparison?.lift ?? 0) + 3.0 / 13) < 1e-12)
         #expect(throws: CoreError.self) { try results(tallies, ["baseline": "nope"]) }
     }
 
@@ -90,8 +91,8 @@ import Testing
         let results = try results([
             Self.tally("control", users: 200, converted: 0), Self.tally("new", users: 200, converted: 20),
         ])
-        #expect(results.arms.allSatisfy { $0.value == nil })
-        let comparison = try #require(results.arms[1].conversion.comparison)
+        #expect(results.variations.allSatisfy { $0.value == nil })
+        let comparison = try #require(results.variations[1].conversion.comparison)
         #expect(comparison.lift == nil && comparison.sequentialLiftInterval == nil)
         #expect(comparison.pValue != nil)
         #expect(codes(results) == ["few_users"])
@@ -129,26 +130,26 @@ import Testing
             Self.tally("control", users: 1_000, converted: 100, value: 5, before: 100),
             Self.tally("new", users: 1_000, converted: 130, value: 5, before: 100),
         ])
-        let cuped = try #require(with.arms[1].value?.comparison?.adjusted)
+        let cuped = try #require(with.variations[1].value?.comparison?.adjusted)
         #expect(cuped.varianceReduction > 0.5)
-        let interval = try #require(with.arms[1].value?.comparison?.liftInterval)
+        let interval = try #require(with.variations[1].value?.comparison?.liftInterval)
         let adjusted = try #require(cuped.liftInterval)
         #expect(adjusted.upperBound - adjusted.lowerBound < interval.upperBound - interval.lowerBound)
-        #expect(with.arms[1].conversion.comparison?.adjusted != nil)
+        #expect(with.variations[1].conversion.comparison?.adjusted != nil)
         let without = try results([
             Self.tally("control", users: 1_000, converted: 100, value: 5),
             Self.tally("new", users: 1_000, converted: 130, value: 5),
         ])
-        #expect(without.arms[1].value?.comparison?.adjusted == nil)
+        #expect(without.variations[1].value?.comparison?.adjusted == nil)
     }
 
     @Test func `A split that the traffic allocation does not explain is reported`() throws {
         let uneven = [
-            Self.tally("control", users: 5_000, converted: 500), Self.tally("new", users: 4_600, converted: 460),
+            Self.tally("control", users: 5_000, converted: 500), Self.tally("new", users: 4_400, converted: 440),
         ]
         #expect(try codes(results(uneven)) == ["sample_ratio_mismatch"])
         #expect(try results(uneven).sampleRatio.isMismatch)
-        let planned = try Self.experiment(weights: [5_200, 4_800])
+        let planned = try Self.experiment(weights: [5_300, 4_700])
         #expect(try codes(results(uneven, of: planned)).isEmpty)
         let stopped = try Self.experiment(weights: [10_000, 0])
         #expect(try codes(results(uneven, of: stopped)) == ["traffic_changed"])
@@ -166,7 +167,7 @@ import Testing
         #expect(try codes(results(150)) == ["control_check_differs"])
     }
 
-    @Test func `Few users, many crossed ones, and a goal that nobody reached are reported`() throws {
+    @Test func `Few users, many in several variations, and a goal that nobody reached are reported`() throws {
         #expect(try codes(results([])) == ["no_exposures"])
         let few = [Self.tally("control", users: 50, converted: 20), Self.tally("new", users: 50, converted: 20)]
         #expect(try codes(results(few)) == ["few_users"])
@@ -174,7 +175,7 @@ import Testing
             Self.tally("control", users: 1_000, converted: 100, crossed: 30),
             Self.tally("new", users: 1_000, converted: 100),
         ]
-        #expect(try codes(results(crossed)) == ["many_crossed"])
+        #expect(try codes(results(crossed)) == ["multiple_variations"])
         let nobody = [Self.tally("control", users: 1_000, converted: 0), Self.tally("new", users: 1_000, converted: 0)]
         #expect(try codes(results(nobody)) == ["few_users", "no_conversions"])
     }
@@ -183,9 +184,9 @@ import Testing
         let results = try results([
             Self.tally("old", users: 10, converted: 1), Self.tally("control", users: 10, converted: 1),
         ])
-        #expect(results.arms.map(\.name) == ["control", "new"])
-        #expect(results.formerVariations.map(\.id) == ["id of old"])
-        #expect((results.counted, results.leftOut) == (10, 10))
+        #expect(results.variations.map(\.name) == ["control", "new"])
+        #expect(results.removedVariations.map(\.id) == ["id of old"])
+        #expect((results.counted, results.excludedUsers) == (10, 10))
     }
 
     @Test func `Power tells the smallest lift that would be found, and when a wanted one would be`() throws {
@@ -210,8 +211,8 @@ import Testing
         // Two of the last seven days have 1,600 users of each variation, five have 400.
         #expect(results.enrollment.days == 7)
         #expect(abs((results.enrollment.usersPerDay ?? 0) - 2 * 5_200.0 / 7) < 1e-9)
-        #expect(results.arms[0].conversion.power == nil)
-        let power = try #require(results.arms[1].conversion.power)
+        #expect(results.variations[0].conversion.power == nil)
+        let power = try #require(results.variations[1].conversion.power)
         // statsmodels: power_proportions_2indep(0.1 * smallest, 0.1, 10000) is 0.8; so it is of 0.01 with 14750.754435 users.
         #expect(abs((power.smallestLift ?? 0) - 0.12201009805611283) < 1e-9)
         #expect(abs((power.days ?? 0) - (14_750.754435127797 - 10_000) / (5_200.0 / 7)) < 1e-6)
@@ -265,5 +266,103 @@ import Testing
         let scale = ChartScale(covering: [-0.012...0.034, 0...0], onto: 100...200)
         #expect(scale.ticks.map(scale.label) == ["−2%", "−1%", "0%", "+1%", "+2%", "+3%", "+4%"])
         #expect(scale.position(-0.02) == 100 && abs(scale.position(0.04) - 200) < 1e-9)
+    }
+
+    // MARK: The verdict
+
+    @Test func `A variation is shipped when it is better at every look, and the reason has the numbers`() throws {
+        let results = try results([
+            Self.tally("control", users: 5_000, converted: 500), Self.tally("new", users: 5_000, converted: 750),
+        ])
+        let verdict = results.verdict
+        #expect(verdict.decision == .ship && verdict.winner == 1)
+        let finding = try #require(verdict.findings.first)
+        #expect(finding.liftInterval == results.variations[1].conversion.comparison?.sequentialLiftInterval)
+        #expect(finding.pValue == results.variations[1].conversion.comparison?.sequentialPValue)
+        #expect(verdict.reasons.count == 1)
+        #expect(verdict.reasons[0].hasPrefix("'new' is better than 'control': lift +50.0% (+"), "\(verdict.reasons)")
+    }
+
+    @Test func `What one look would call certain is not certain at every look`() throws {
+        let results = try results([
+            Self.tally("control", users: 5_000, converted: 500), Self.tally("new", users: 5_000, converted: 570),
+        ])
+        #expect(results.variations[1].conversion.comparison?.pValue ?? 1 < 0.05)
+        #expect(results.verdict.decision == .continue && results.verdict.winner == nil)
+        #expect(results.verdict.findings.map(\.outcome) == [.uncertain])
+    }
+
+    @Test func `The experiment is stopped when every variation is worse`() throws {
+        let worse = [
+            Self.tally("control", users: 5_000, converted: 750), Self.tally("new", users: 5_000, converted: 500),
+        ]
+        #expect(try results(worse).verdict.decision == .stop)
+        let other = worse + [Self.tally("other", users: 5_000, converted: 750)]
+        let experiment = try Self.experiment(["control", "new", "other"])
+        let verdict = try results(other, of: experiment).verdict
+        #expect(verdict.decision == .continue)
+        #expect(verdict.findings.map(\.outcome) == [.worse, .uncertain])
+        #expect(verdict.reasons.count == 2)
+    }
+
+    @Test func `Users who are not comparable, or too few, decide nothing`() throws {
+        let lost = [
+            Self.tally("control", users: 5_000, converted: 500), Self.tally("new", users: 4_000, converted: 750),
+        ]
+        let invalid = try results(lost).verdict
+        #expect(invalid.decision == .invalid && invalid.winner == nil)
+        #expect(try invalid.reasons == results(lost).warnings.prefix(1).map(\.message))
+        let few = [Self.tally("control", users: 50, converted: 1), Self.tally("new", users: 50, converted: 45)]
+        #expect(try results(few).verdict.decision == .continue)
+        #expect(try results([]).verdict.reasons == ["no user who counts has been exposed to this experiment yet"])
+        #expect(try results(lost, ["metric": "value"]).verdict.findings.isEmpty)
+        #expect(throws: CoreError.self) { try results(lost, ["metric": "mean"]) }
+    }
+
+    /// Every variation is judged at the level at which Holm's procedure tests it, so what is drawn and what is said agree.
+    @Test func `An interval excludes 0 if and only if the corrected p-value is below the level`() throws {
+        var random = SeededGenerator(seed: 35)
+        let keys = ["control", "a", "b", "c", "d"]
+        let experiment = try Self.experiment(keys)
+        var outcomes: [Verdict.Finding.Outcome: Int] = [:]
+        for _ in 0..<300 {
+            let tallies = keys.map {
+                Self.tally($0, users: 10_000, converted: Int.random(in: 900...1_300, using: &random))
+            }
+            for finding in try results(tallies, of: experiment).verdict.findings {
+                let interval = try #require(finding.liftInterval)
+                let isCertain = finding.outcome != .uncertain
+                #expect(isCertain == !interval.contains(0))
+                #expect(isCertain == (finding.pValue <= 0.05), "\(finding)")
+                #expect(finding.outcome != .better || finding.lift > 0)
+                outcomes[finding.outcome, default: 0] += 1
+            }
+        }
+        #expect(outcomes.values.allSatisfy { $0 > 50 } && outcomes.count == 3, "\(outcomes)")
+    }
+
+    /// Looks at two equal variations after every 100 users.
+    @Test func `Without an effect few verdicts ever ship or stop, whoever looks how often`() throws {
+        var random = SeededGenerator(seed: 36)
+        let experiment = try Self.experiment()
+        let experiments = 25
+        var wrong = 0
+        for _ in 0..<experiments {
+            var converted = [0, 0]
+            for look in 1...60 {
+                for index in 0..<2 {
+                    converted[index] += (0..<100).count { _ in Int.random(in: 0..<10, using: &random) == 0 }
+                }
+                let tallies = ["control", "new"].enumerated().map {
+                    Self.tally($1, users: 100 * look, converted: converted[$0])
+                }
+                guard try results(tallies, of: experiment).verdict.decision == .continue else {
+                    wrong += 1
+                    break
+                }
+            }
+        }
+        // At most 5% of them, and three standard deviations.
+        #expect(wrong <= 4, "\(wrong) of \(experiments)")
     }
 }

@@ -82,7 +82,7 @@ enum EventLine {
         writer.member("experiment_key", exposure.experimentKey.string)
         writer.member("variation_id", exposure.variationID.string)
         writer.member("timestamp", exposure.happenedAt.rfc3339)
-        writer.member("crossed", stored.isCrossed)
+        writer.member("multiple_variations", stored.isCrossed)
         writer.member("forced", exposure.isForced)
         end(exposure.sdkKey, exposure.payload, &writer)
     }

@@ -16,20 +16,21 @@ extension ExperimentResults {
         writer.key("users")
         writer.beginObject()
         writer.member("counted", counted)
-        writer.member("crossed", crossed)
+        writer.member("multiple_variations", multipleVariations)
         writer.member("forced", forced)
-        writer.member("left_out", leftOut)
+        writer.member("excluded_users", excludedUsers)
         writer.endObject()
+        writeVerdict(to: &writer)
         writeSampleRatio(to: &writer)
         writePower(to: &writer)
         writeControlCheck(to: &writer)
         writer.key("variations")
         writer.beginArray()
-        for arm in arms { write(arm, to: &writer) }
+        for result in variations { write(result, to: &writer) }
         writer.endArray()
-        writer.key("left_out")
+        writer.key("removed_variations")
         writer.beginArray()
-        for former in formerVariations { write(former, to: &writer) }
+        for removed in removedVariations { write(removed, to: &writer) }
         writer.endArray()
         if query.isByDay { writeDays(to: &writer) }
         writer.key("warnings")
@@ -55,6 +56,33 @@ extension ExperimentResults {
         writer.endObject()
     }
 
+    private func writeVerdict(to writer: inout JSONWriter) {
+        let verdict = verdict
+        writer.key("verdict")
+        writer.beginObject()
+        writer.member("decision", verdict.decision.rawValue)
+        writer.member("metric", verdict.metric.rawValue)
+        writer.member("winner", verdict.winner.map { variations[$0].name })
+        writer.key("reasons")
+        writer.beginArray()
+        for reason in verdict.reasons { writer.string(reason) }
+        writer.endArray()
+        writer.key("variations")
+        writer.beginArray()
+        for finding in verdict.findings {
+            writer.beginObject()
+            writer.member("variation_id", variations[finding.index].id.string)
+            writer.member("variation_key", variations[finding.index].name)
+            writer.member("outcome", finding.outcome.rawValue)
+            writer.member("lift", finding.lift)
+            writer.member("lift_interval", finding.liftInterval)
+            writer.member("p_value", finding.pValue)
+            writer.endObject()
+        }
+        writer.endArray()
+        writer.endObject()
+    }
+
     private func writeSampleRatio(to writer: inout JSONWriter) {
         writer.key("sample_ratio")
         writer.beginObject()
@@ -68,10 +96,10 @@ extension ExperimentResults {
             writer.member("p_value", period.pValue)
             writer.key("variations")
             writer.beginArray()
-            for (index, arm) in arms.enumerated() {
+            for (index, result) in variations.enumerated() {
                 writer.beginObject()
-                writer.member("variation_id", arm.id.string)
-                writer.member("variation_key", arm.key.string)
+                writer.member("variation_id", result.id.string)
+                writer.member("variation_key", result.key.string)
                 writer.member("users", period.users[index])
                 writer.member("expected_share", period.shares?[index])
                 writer.endObject()
@@ -92,13 +120,13 @@ extension ExperimentResults {
         writer.endObject()
     }
 
-    private func write(_ former: FormerVariation, to writer: inout JSONWriter) {
+    private func write(_ removed: RemovedVariation, to writer: inout JSONWriter) {
         writer.beginObject()
-        writer.member("variation_id", former.id.string)
-        writer.member("variation_key", former.key?.string)
-        writer.member("users", former.users.counted)
-        writer.member("crossed", former.users.crossed)
-        writer.member("forced", former.users.forced)
+        writer.member("variation_id", removed.id.string)
+        writer.member("variation_key", removed.key?.string)
+        writer.member("users", removed.users.counted)
+        writer.member("multiple_variations", removed.users.crossed)
+        writer.member("forced", removed.users.forced)
         writer.endObject()
     }
 
@@ -115,7 +143,7 @@ extension ExperimentResults {
                 writer.member("variation_id", tally.variationID.string)
                 writer.member("variation_key", experiment.variation(id: tally.variationID)?.key.string)
                 writer.member("users", tally.counted)
-                writer.member("crossed", tally.crossed)
+                writer.member("multiple_variations", tally.crossed)
                 writer.member("forced", tally.forced)
                 writer.member("events", tally.goal.events)
                 writer.member("converted", tally.goal.converted)
@@ -128,22 +156,22 @@ extension ExperimentResults {
         writer.endArray()
     }
 
-    private func write(_ arm: Arm, to writer: inout JSONWriter) {
+    private func write(_ result: VariationResult, to writer: inout JSONWriter) {
         writer.beginObject()
-        writer.member("variation_id", arm.id.string)
-        writer.member("variation_key", arm.key.string)
-        writer.member("users", arm.tally.counted)
-        writer.member("share", counted > 0 ? Double(arm.tally.counted) / Double(counted) : nil)
-        writer.member("expected_share", arm.expectedShare)
-        writer.member("crossed", arm.tally.crossed)
-        writer.member("forced", arm.tally.forced)
-        writer.member("events", arm.tally.goal.events)
-        writer.member("converted", arm.tally.goal.converted)
+        writer.member("variation_id", result.id.string)
+        writer.member("variation_key", result.key.string)
+        writer.member("users", result.tally.counted)
+        writer.member("share", counted > 0 ? Double(result.tally.counted) / Double(counted) : nil)
+        writer.member("expected_share", result.expectedShare)
+        writer.member("multiple_variations", result.tally.crossed)
+        writer.member("forced", result.tally.forced)
+        writer.member("events", result.tally.goal.events)
+        writer.member("converted", result.tally.goal.converted)
         writer.key("conversion")
-        let hasUsers = arm.tally.counted > 0
-        write(arm.conversion, "rate", hasUsers, to: &writer)
+        let hasUsers = result.tally.counted > 0
+        write(result.conversion, "rate", hasUsers, to: &writer)
         writer.key("value")
-        if let value = arm.value { write(value, "mean", hasUsers, to: &writer) } else { writer.null() }
+        if let value = result.value { write(value, "mean", hasUsers, to: &writer) } else { writer.null() }
         writer.endObject()
     }
 
@@ -220,7 +248,8 @@ extension ExperimentResults {
 
     private var csvByDay: String {
         let header = [
-            "experiment_key", "goal", "day", "variation_key", "variation_id", "is_baseline", "users", "crossed",
+            "experiment_key", "goal", "day", "variation_key", "variation_id", "is_baseline", "users",
+            "multiple_variations",
             "forced",
             "events", "converted", "value",
         ]
@@ -240,14 +269,15 @@ extension ExperimentResults {
 
     private var csvByMetric: String {
         let header = [
-            "experiment_key", "goal", "variation_key", "variation_id", "is_baseline", "users", "crossed", "forced",
+            "experiment_key", "goal", "variation_key", "variation_id", "is_baseline", "users", "multiple_variations",
+            "forced",
             "events", "converted", "metric", "mean", "standard_deviation", "difference", "difference_low",
             "difference_high", "lift", "lift_low", "lift_high", "p_value", "chance_to_win", "expected_loss",
             "sequential_lift_low", "sequential_lift_high", "sequential_p_value", "cuped_lift", "cuped_lift_low",
             "cuped_lift_high", "cuped_p_value", "sample_ratio_p_value", "smallest_lift",
         ]
-        let rows = arms.flatMap { arm in
-            [row(arm, "conversion", arm.conversion)] + (arm.value.map { [row(arm, "value", $0)] } ?? [])
+        let rows = variations.flatMap { result in
+            [row(result, "conversion", result.conversion)] + (result.value.map { [row(result, "value", $0)] } ?? [])
         }
         return Self.csv(header, rows)
     }
@@ -256,9 +286,9 @@ extension ExperimentResults {
         ([header] + rows).map { $0.map(quoted).joined(separator: ",") + "\r\n" }.joined()
     }
 
-    private func row(_ arm: Arm, _ metric: String, _ estimate: Estimate) -> [String] {
+    private func row(_ result: VariationResult, _ metric: String, _ estimate: Estimate) -> [String] {
         let comparison = estimate.comparison
-        let hasUsers = arm.tally.counted > 0
+        let hasUsers = result.tally.counted > 0
         let numbers: [Double?] = [
             hasUsers ? estimate.mean : nil, hasUsers ? estimate.standardDeviation : nil, comparison?.difference,
             comparison?.differenceInterval.lowerBound, comparison?.differenceInterval.upperBound, comparison?.lift,
@@ -268,9 +298,9 @@ extension ExperimentResults {
             comparison?.adjusted?.liftInterval?.lowerBound, comparison?.adjusted?.liftInterval?.upperBound,
             comparison?.adjusted?.pValue, sampleRatio.pValue, estimate.power?.smallestLift,
         ]
-        let tally = arm.tally
+        let tally = result.tally
         return [
-            experiment.key.string, query.goal.string, arm.key.string, arm.id.string, "\(arm.isBaseline)",
+            experiment.key.string, query.goal.string, result.key.string, result.id.string, "\(result.isBaseline)",
             "\(tally.counted)", "\(tally.crossed)", "\(tally.forced)", "\(tally.goal.events)",
             "\(tally.goal.converted)",
             metric,

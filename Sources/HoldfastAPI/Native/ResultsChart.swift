@@ -28,6 +28,7 @@ struct ResultsChart {
     init(_ results: ExperimentResults) {
         self.results = results
         addHeading()
+        addVerdict()
         addPanel("Conversion rate", baseline: results.baseline?.conversion.mean, rows { $0.conversion })
         if results.baseline?.value != nil {
             addPanel("Mean value of a user", baseline: results.baseline?.value?.mean, rows { $0.value })
@@ -37,13 +38,13 @@ struct ResultsChart {
 
     var svg: String { drawing.text(height: top + 16) }
 
-    private func rows(_ estimate: (ExperimentResults.Arm) -> ExperimentResults.Estimate?) -> [Row] {
-        results.arms.compactMap { arm in
-            guard let comparison = estimate(arm)?.comparison, let lift = comparison.lift,
+    private func rows(_ estimate: (ExperimentResults.VariationResult) -> ExperimentResults.Estimate?) -> [Row] {
+        results.variations.compactMap { result in
+            guard let comparison = estimate(result)?.comparison, let lift = comparison.lift,
                 let interval = comparison.liftInterval
             else { return nil }
             return Row(
-                name: arm.name, comparison: comparison, lift: lift, interval: interval,
+                name: result.name, comparison: comparison, lift: lift, interval: interval,
                 sequential: comparison.sequentialLiftInterval)
         }
     }
@@ -54,11 +55,13 @@ struct ResultsChart {
         drawing.text(
             "\(results.experiment.key): lift of '\(results.query.goal)' over \(results.baseline?.name ?? "")", x: 24,
             y: 36, size: 18, Self.ink, weight: "600")
-        let users = results.arms.map { "\($0.name) \($0.tally.counted)" }.joined(separator: " · ")
-        let leftOut = results.crossed + results.forced
+        let users = results.variations.map { "\($0.name) \($0.tally.counted)" }.joined(separator: " · ")
+        let leftOut = results.multipleVariations + results.forced
         drawing.text(
             "Users: \(users)"
-                + (leftOut > 0 ? " · left out: \(results.crossed) crossed, \(results.forced) forced" : ""),
+                + (leftOut > 0
+                    ? " · left out: \(results.multipleVariations) in several variations, \(results.forced) forced"
+                    : ""),
             x: 24, y: 58, size: 12, Self.faint)
         let percent = Self.decimal(results.query.confidence * 100, places: 2, trimmed: true)
         drawing.line(x: 24, y: 78, toX: 48, toY: 78, Self.open, width: 6)
@@ -68,14 +71,26 @@ struct ResultsChart {
         top = 96
     }
 
+    private mutating func addVerdict() {
+        let verdict = results.verdict
+        drawing.text("Verdict: \(verdict.decision.rawValue)", x: 24, y: top + 12, size: 14, Self.ink, weight: "600")
+        top += 16
+        for reason in verdict.reasons { addLines("", reason, Self.ink) }
+        top += 8
+    }
+
     private mutating func addWarnings() {
-        for warning in results.warnings {
-            for (index, line) in Self.wrapped(warning.message, width: 128).enumerated() {
-                drawing.text((index == 0 ? "⚠ " : "   ") + line, x: 24, y: top + 20, size: 12, Self.worse)
-                top += 17
-            }
+        let told = results.verdict.reasons
+        let warnings = results.warnings.map(\.message).filter { !told.contains($0) }
+        for warning in warnings { addLines("⚠ ", warning, Self.worse) }
+        if !warnings.isEmpty { top += 8 }
+    }
+
+    private mutating func addLines(_ mark: String, _ text: String, _ color: String) {
+        for (index, line) in Self.wrapped(text, width: 128).enumerated() {
+            drawing.text((index == 0 ? mark : "   ") + line, x: 24, y: top + 20, size: 12, color)
+            top += 17
         }
-        if !results.warnings.isEmpty { top += 8 }
     }
 
     private static func wrapped(_ text: String, width: Int) -> [String] {
@@ -120,7 +135,10 @@ struct ResultsChart {
     }
 
     private mutating func add(_ row: Row, _ scale: ChartScale, y: Double) {
-        let color = row.interval.lowerBound > 0 ? Self.better : row.interval.upperBound < 0 ? Self.worse : Self.open
+        // What is valid at one look only must not look like a conclusion.
+        let isBetter = row.sequential.map { $0.lowerBound > 0 } ?? false
+        let isWorse = row.sequential.map { $0.upperBound < 0 } ?? false
+        let color = isBetter ? Self.better : isWorse ? Self.worse : Self.open
         drawing.text(row.name, x: Self.plot.lowerBound - 14, y: y + 4, size: 13, Self.ink, anchor: "end", limit: 26)
         if let sequential = row.sequential {
             let (low, high) = (scale.position(sequential.lowerBound), scale.position(sequential.upperBound))
@@ -134,22 +152,14 @@ struct ResultsChart {
         let right = Self.plot.upperBound + 20
         let interval = "\(Self.percent(row.interval.lowerBound)) to \(Self.percent(row.interval.upperBound))"
         drawing.text("\(Self.percent(row.lift))  (\(interval))", x: right, y: y - 2, size: 13, Self.ink)
-        let p = row.comparison.pValue.map { "p \(ExperimentResults.short($0))" }
-        let chance = row.comparison.chanceToWin.map { "chance to win \(Self.chance($0))" }
-        drawing.text([p, chance].compactMap { $0 }.joined(separator: " · "), x: right, y: y + 14, size: 11, Self.faint)
+        guard let p = row.comparison.sequentialPValue else { return }
+        drawing.text("p \(ExperimentResults.short(p)) at every look", x: right, y: y + 14, size: 11, Self.faint)
     }
 
     // MARK: Numbers
 
     private static func percent(_ share: Double) -> String {
         (share > 0 ? "+" : share < 0 ? "−" : "") + decimal(abs(share) * 100, places: 1) + "%"
-    }
-
-    /// Formats a probability, but never as 0% or 100%.
-    private static func chance(_ probability: Double) -> String {
-        if probability > 0.999 { return "> 99.9%" }
-        if probability < 0.001 { return "< 0.1%" }
-        return decimal(probability * 100, places: 1) + "%"
     }
 
     static func decimal(_ number: Double, places: Int, trimmed: Bool = false) -> String {

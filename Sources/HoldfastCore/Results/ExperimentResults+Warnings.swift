@@ -15,6 +15,13 @@ extension ExperimentResults {
     private static let fewestUsers = 100
     private static let fewestOfEach = 10
 
+    /// What the results say to do.
+    public var verdict: Verdict {
+        let invalid = [sampleRatioWarning, controlCheckWarning, multipleVariationsWarning].compactMap { $0 }
+        let unready = counted > 0 ? [goalWarning, fewUsersWarning].compactMap { $0 } : warnings
+        return Verdict(self, invalid: invalid.map(\.message), unready: unready.map(\.message))
+    }
+
     public var warnings: [Warning] {
         guard counted > 0 else {
             return [
@@ -22,7 +29,8 @@ extension ExperimentResults {
             ]
         }
         return [
-            sampleRatioWarning, trafficWarning, changeWarning, controlCheckWarning, fewUsersWarning, crossedWarning,
+            sampleRatioWarning, trafficWarning, changeWarning, controlCheckWarning, fewUsersWarning,
+            multipleVariationsWarning,
             goalWarning,
         ]
         .compactMap { $0 }
@@ -30,7 +38,7 @@ extension ExperimentResults {
 
     private var sampleRatioWarning: Warning? {
         guard sampleRatio.isMismatch, let p = sampleRatio.pValue else { return nil }
-        let counts = arms.filter { $0.expectedShare ?? 0 > 0 }.map { "\($0.name) \($0.tally.counted)" }
+        let counts = variations.filter { $0.expectedShare ?? 0 > 0 }.map { "\($0.name) \($0.tally.counted)" }
         let broken = sampleRatio.periods.filter { $0.pValue.map { $0 < SampleRatioCheck.threshold } ?? false }
         let places = sampleRatio.periods.count > 1 ? broken.compactMap(\.since).map(\.rfc3339) : []
         let since = places.isEmpty ? "" : ", mostly under the allocation since \(places.joined(separator: ", "))"
@@ -55,7 +63,7 @@ extension ExperimentResults {
     }
 
     private var trafficWarning: Warning? {
-        let without = arms.filter { $0.weight == 0 && $0.tally.counted > 0 }.map(\.name)
+        let without = variations.filter { $0.weight == 0 && $0.tally.counted > 0 }.map(\.name)
         guard !without.isEmpty else { return nil }
         return Warning(
             code: "traffic_changed",
@@ -74,11 +82,11 @@ extension ExperimentResults {
     }
 
     private var fewUsersWarning: Warning? {
-        let few = arms.filter { arm in
-            let converted = arm.tally.goal.converted
-            return arm.weight > 0
-                && (arm.tally.counted < Self.fewestUsers || converted < Self.fewestOfEach
-                    || arm.tally.counted - converted < Self.fewestOfEach)
+        let few = variations.filter { result in
+            let converted = result.tally.goal.converted
+            return result.weight > 0
+                && (result.tally.counted < Self.fewestUsers || converted < Self.fewestOfEach
+                    || result.tally.counted - converted < Self.fewestOfEach)
         }
         guard !few.isEmpty else { return nil }
         return Warning(
@@ -88,18 +96,18 @@ extension ExperimentResults {
         )
     }
 
-    private var crossedWarning: Warning? {
-        let all = counted + crossed
-        guard crossed * 100 > all else { return nil }
+    private var multipleVariationsWarning: Warning? {
+        let all = counted + multipleVariations
+        guard multipleVariations * 100 > all else { return nil }
         return Warning(
-            code: "many_crossed",
+            code: "multiple_variations",
             message:
-                "\(crossed) of \(all) users were exposed to more than one variation and are left out: assignments do not stick"
+                "\(multipleVariations) of \(all) users were exposed to more than one variation and are left out: assignments do not stick"
         )
     }
 
     private var goalWarning: Warning? {
-        guard arms.allSatisfy({ $0.tally.goal.converted == 0 }) else { return nil }
+        guard variations.allSatisfy({ $0.tally.goal.converted == 0 }) else { return nil }
         let others = otherGoals.map(\.string).joined(separator: ", ")
         let hint = Spelling.hint(for: query.goal, among: otherGoals)
         return Warning(

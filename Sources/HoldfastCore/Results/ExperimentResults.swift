@@ -5,7 +5,7 @@ public import Storage
 /// The results of an experiment for one goal: each variation compared with the baseline.
 public struct ExperimentResults: Sendable {
     /// One variation.
-    public struct Arm: Sendable {
+    public struct VariationResult: Sendable {
         public var id: Identifier
         public var key: Identifier
         public var isBaseline: Bool
@@ -23,7 +23,7 @@ public struct ExperimentResults: Sendable {
     }
 
     /// A variation that was removed from the experiment. Its users are left out unless it is added again.
-    public struct FormerVariation: Sendable {
+    public struct RemovedVariation: Sendable {
         public var id: Identifier
         /// `nil` if the datafile does not have it.
         public var key: Identifier?
@@ -57,8 +57,8 @@ public struct ExperimentResults: Sendable {
     public let sdkKey: String
     public let query: ResultsQuery
     /// The experiment's variations in their order.
-    public let arms: [Arm]
-    public let formerVariations: [FormerVariation]
+    public let variations: [VariationResult]
+    public let removedVariations: [RemovedVariation]
     public let sampleRatio: SampleRatioCheck
     /// The tallies of each day of enrollment, in order.
     public let days: [ExperimentTally.Day]
@@ -86,8 +86,8 @@ public struct ExperimentResults: Sendable {
         let known = Set(experiment.variations.map(\.id))
         let all = tally.variations
         let tallies = all.filter { known.contains($0.variationID) }
-        formerVariations = all.filter { !known.contains($0.variationID) && $0.users != UserCounts() }
-            .map { FormerVariation(id: $0.variationID, key: formerKeys[$0.variationID], users: $0.users) }
+        removedVariations = all.filter { !known.contains($0.variationID) && $0.users != UserCounts() }
+            .map { RemovedVariation(id: $0.variationID, key: formerKeys[$0.variationID], users: $0.users) }
         days = tally.days.map { day in
             ExperimentTally.Day(
                 day: day.day, variations: day.variations.filter { known.contains($0.variationID) })
@@ -99,25 +99,25 @@ public struct ExperimentResults: Sendable {
         let hasValues = tallies.contains { $0.goal.yy.value > 0 }
         let tallyByID = Dictionary(tallies.map { ($0.variationID, $0) }, uniquingKeysWith: { first, _ in first })
         let reference = VariationData(tallyByID[baseline.id] ?? VariationTally(variationID: baseline.id))
-        let arms = experiment.variations.enumerated().map { index, variation in
+        let variations = experiment.variations.enumerated().map { index, variation in
             let id = variation.id
             let tally = tallyByID[id] ?? VariationTally(variationID: id)
             let data = VariationData(tally)
             let against = id == baseline.id ? nil : reference
-            var arm = Arm(
+            var result = VariationResult(
                 id: id, key: variation.key, isBaseline: id == baseline.id, weight: shares[id] ?? 0,
                 expectedShare: sampleRatio.expectedShares?[index], tally: tally,
                 conversion: data.conversionEstimate(against: against, query),
                 value: hasValues ? data.valueEstimate(against: against, query) : nil)
             if against != nil {
                 let rates = (variation: enrollment[id], baseline: enrollment[baseline.id])
-                arm.conversion.power = data.conversionPower(against: reference, rates, query)
-                if hasValues { arm.value?.power = data.valuePower(against: reference, rates, query) }
+                result.conversion.power = data.conversionPower(against: reference, rates, query)
+                if hasValues { result.value?.power = data.valuePower(against: reference, rates, query) }
             }
-            return arm
+            return result
         }
-        self.arms = arms
-        controlCheck = Self.controlCheck(arms, hasValues: hasValues)
+        self.variations = variations
+        controlCheck = Self.controlCheck(variations, hasValues: hasValues)
     }
 
     private static func baseline(of experiment: Experiment, _ name: Identifier?) throws(CoreError) -> Variation {
@@ -136,9 +136,9 @@ public struct ExperimentResults: Sendable {
         return found
     }
 
-    private static func controlCheck(_ arms: [Arm], hasValues: Bool) -> ControlCheck? {
-        guard let control = arms.first(where: { $0.key == "control" }),
-            let check = arms.first(where: { $0.key == "control-check" || $0.key == "control_check" })
+    private static func controlCheck(_ variations: [VariationResult], hasValues: Bool) -> ControlCheck? {
+        guard let control = variations.first(where: { $0.key == "control" }),
+            let check = variations.first(where: { $0.key == "control-check" || $0.key == "control_check" })
         else { return nil }
         let (left, right) = (VariationData(control.tally), VariationData(check.tally))
         return ControlCheck(
@@ -146,17 +146,18 @@ public struct ExperimentResults: Sendable {
             valuePValue: hasValues ? Comparison(right.value.sample, against: left.value.sample).welchPValue : nil)
     }
 
-    public var baseline: Arm? { arms.first(where: \.isBaseline) }
+    public var baseline: VariationResult? { variations.first(where: \.isBaseline) }
 
     /// Whether an event of the goal has a value.
-    public var hasValues: Bool { arms.contains { $0.value != nil } }
+    public var hasValues: Bool { variations.contains { $0.value != nil } }
 
-    public var counted: Int { arms.reduce(0) { $0 + $1.tally.counted } }
-    public var crossed: Int { arms.reduce(0) { $0 + $1.tally.crossed } }
-    public var forced: Int { arms.reduce(0) { $0 + $1.tally.forced } }
+    public var counted: Int { variations.reduce(0) { $0 + $1.tally.counted } }
+    /// The number of users who were exposed to more than one variation; they do not count.
+    public var multipleVariations: Int { variations.reduce(0) { $0 + $1.tally.crossed } }
+    public var forced: Int { variations.reduce(0) { $0 + $1.tally.forced } }
 
     /// The number of counted users of variations that the experiment no longer has.
-    public var leftOut: Int { formerVariations.reduce(0) { $0 + $1.users.counted } }
+    public var excludedUsers: Int { removedVariations.reduce(0) { $0 + $1.users.counted } }
 }
 
 extension Experiment {

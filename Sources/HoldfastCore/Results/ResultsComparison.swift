@@ -16,6 +16,8 @@ public struct ResultsQuery: Sendable {
     /// The number of users at which always-valid intervals are narrowest.
     var tuning = 5_000.0
     public var format = Format.json
+    /// The metric that the verdict is about.
+    public var metric = Verdict.Metric.conversion
     /// Whether the days of enrollment are listed.
     public var isByDay = false
     /// The effect of interest, as a share of the baseline's mean.
@@ -46,6 +48,12 @@ public struct ResultsQuery: Sendable {
             }
             format = known
         }
+        if let text = query["metric"] {
+            guard let known = Verdict.Metric(rawValue: text) else {
+                throw CoreError(.invalid, "`metric` must be 'conversion' or 'value'; got '\(text)'")
+            }
+            metric = known
+        }
         if let text = query["by"] {
             guard text == "day" else { throw CoreError(.invalid, "`by` must be 'day'; got '\(text)'") }
             isByDay = true
@@ -59,7 +67,9 @@ public struct ResultsQuery: Sendable {
         }
     }
 
-    public static let parameters = ["goal", "baseline", "confidence", "sequential_tuning", "format", "by", "mde"]
+    public static let parameters = [
+        "goal", "baseline", "confidence", "sequential_tuning", "metric", "format", "by", "mde",
+    ]
 }
 
 /// A variation compared with the baseline.
@@ -74,6 +84,25 @@ public struct ResultsComparison: Sendable {
         public var varianceReduction: Double
     }
 
+    /// The lift with its always-valid p-value.
+    struct Sequence: Sendable {
+        let effect: Effect
+        let pValue: Double
+        private let count: Double
+        private let sequence: ConfidenceSequence
+
+        /// - Returns: `nil` if all users did the same.
+        init?(_ lift: Effect, count: Double, _ sequence: ConfidenceSequence) {
+            guard let p = sequence.pValue(lift, count: count) else { return nil }
+            (effect, pValue, self.count, self.sequence) = (lift, p, count, sequence)
+        }
+
+        /// Returns the interval that excludes 0 if and only if the p-value is less than `alpha`.
+        func interval(alpha: Double) -> ClosedRange<Double>? {
+            sequence.interval(effect, count: count, alpha: alpha)
+        }
+    }
+
     public var difference: Double
     public var differenceInterval: ClosedRange<Double>
     /// The difference as a share of the baseline's mean. All lifts are `nil` if that mean is 0 or nearly 0.
@@ -85,7 +114,8 @@ public struct ResultsComparison: Sendable {
     /// In units of the mean.
     public var expectedLoss: Double?
     public var sequentialLiftInterval: ClosedRange<Double>?
-    public var sequentialPValue: Double?
+    public var sequentialPValue: Double? { sequence?.pValue }
+    let sequence: Sequence?
     /// `nil` if there is no data from before the exposures.
     public var adjusted: Adjusted?
 
@@ -106,10 +136,8 @@ public struct ResultsComparison: Sendable {
         self.expectedLoss = expectedLoss
         let sequence = ConfidenceSequence(alpha: 1 - query.confidence, tuning: query.tuning)
         let count = comparison.baseline.count + comparison.variation.count
-        if let lift = comparison.lift {
-            sequentialLiftInterval = sequence.interval(lift, count: count)
-            sequentialPValue = sequence.pValue(lift, count: count)
-        }
+        sequentialLiftInterval = comparison.lift.flatMap { sequence.interval($0, count: count) }
+        self.sequence = comparison.lift.flatMap { Sequence($0, count: count, sequence) }
         self.adjusted = adjusted.flatMap { adjusted in
             guard let degrees = adjusted.comparison.degreesOfFreedom else { return nil }
             let factor = StudentT(degreesOfFreedom: degrees).distance(exceededWith: 1 - query.confidence)

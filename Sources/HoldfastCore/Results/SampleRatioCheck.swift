@@ -4,7 +4,7 @@ public import Storage
 
 /// Compares how users are split into variations with the traffic allocation, for each period of it.
 ///
-/// Users of each period are compared with its own allocation, and the statistics are added up: a change of weights is no
+/// Users of each period are compared with its own allocation, and the evidence is combined: a change of weights is no
 /// mismatch, and a loss in one period is still found. Only the variations that the experiment has now are compared.
 public struct SampleRatioCheck: Sendable {
     /// A time in which the ratio of the variations stayed the same.
@@ -15,7 +15,7 @@ public struct SampleRatioCheck: Sendable {
         public var users: [Int]
         /// The expected share of each variation; `nil` if it is not known.
         public var shares: [Double]?
-        /// `nil` if there are too few users to tell.
+        /// Always valid; `nil` without users.
         public var pValue: Double?
 
         var hasUsers: Bool { users.contains { $0 > 0 } }
@@ -23,15 +23,15 @@ public struct SampleRatioCheck: Sendable {
 
     /// Without those before the first user.
     public let periods: [Period]
-    /// The p-value of all periods together; `nil` if there are too few users in each.
+    /// The always-valid p-value of all periods together; `nil` without users.
     public let pValue: Double?
     /// The share of all counted users that the allocations of the periods give to each variation; `nil` if no allocation
     /// is known.
     public let expectedShares: [Double]?
 
-    /// A p-value below this means that the split is broken. One correct split in a thousand raises a false alarm, at each
-    /// look; the test is not sequential.
-    static let threshold = 0.001
+    /// A p-value below this means that the split is broken. However often it is looked at, a correct split falls below it
+    /// with a probability of at most this.
+    static let threshold = 0.0005
 
     public var isMismatch: Bool { pValue.map { $0 < Self.threshold } ?? false }
 

@@ -283,7 +283,8 @@ struct ProfileDraft {
         _ experimentID: Identifier, _ change: (_ assignment: inout Assignment?, _ override: Assignment?) -> Void
     ) {
         update(experimentID) { assignment in
-            guard let override = assignment, override.source == .override else { return change(&assignment, nil) }
+            // The usual case copies nothing.
+            guard assignment?.source == .override, let override = assignment else { return change(&assignment, nil) }
             var beneath = override.layer?.beneath
             change(&beneath, override)
             assignment = override.covering(beneath)

@@ -79,7 +79,7 @@ private enum UnknownTest: SplitTest {
         let exposures = try await again.exposures()
         #expect(exposures.count == 1)
         #expect(exposures.first?["detail"]?["variation_key"] == "annual_first")
-        #expect(exposures.first?["crossed"] == false)
+        #expect(exposures.first?["multiple_variations"] == false)
         // The server keeps it, so that other devices have it, too.
         let other = await service("bob").fetchSplitTest(PaywallTest.self)
         #expect(other.group == .annualFirst && other.source == .server)
@@ -121,7 +121,7 @@ private enum UnknownTest: SplitTest {
         try await client.flush()
         #expect(try await server.exposures().map { $0["user_id"] } == ["ada"])
         #expect(try await server.goalEvents().map { $0["user_id"] } == ["ada"])
-        #expect(try await server.exposures().first?["crossed"] == false)
+        #expect(try await server.exposures().first?["multiple_variations"] == false)
         client.destroy()
     }
 }

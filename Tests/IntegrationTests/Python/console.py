@@ -513,7 +513,12 @@ def results_are_drawn_exported_and_shared(browser, servers):
     console = Console(browser, servers["open"])
     console.open("experiments/checkout", "checkout")
     expect(console.page.get_by_role("heading", name="purchase")).to_be_visible()
-    expect(console.page.get_by_text("new is better than the baseline.").first).to_be_visible()
+    expect(console.page.get_by_text("Ship new").first).to_be_visible()
+    expect(console.page.get_by_text(re.compile("'new' is better than 'control': lift")).first).to_be_visible()
+    # What holds for one look only is told apart.
+    expect(console.page.get_by_text("Chance to win").first).not_to_be_visible()
+    console.page.get_by_text("If this were the only look").first.click()
+    expect(console.page.get_by_text("Chance to win").first).to_be_visible()
     assert console.page.locator("svg.interval .middle").count() >= 3
     expect(console.page.get_by_text("Rate of all users so far").first).to_be_visible()
     console.page.get_by_label("Add a goal").fill("signup")
@@ -536,7 +541,7 @@ def results_are_drawn_exported_and_shared(browser, servers):
       const comparison = { lift: 0.1, lift_interval: [0, 0.2], sequential_lift_interval: [-0.1, 0.3], chance_to_win: 0.9, cuped: null };
       const days = Array.from({ length: 30 }, (_, day) => ({ day: `2026-01-${day + 1}`.replace(/-(.)$/, "-0$1"), variations: Array.from({ length: 10 }, (_, i) => ({ variation_id: `${i}`, users: 30, converted: i, value: 0 })) }));
       const power = { smallest_lift: 0.1, days_to_mde: 9 };
-      const results = { days, power: { users_per_day: 300, mde: 0.05 },  baseline: "v0", confidence: 0.95, users: { counted: 9000 }, variations: Array.from({ length: 10 }, (_, i) => ({ variation_id: `${i}`, variation_key: `v${i}`, users: 900, converted: 90, conversion: { rate: 0.1, standard_deviation: 0.3, comparison: i ? comparison : null, power }, value: null })) };
+      const results = { verdict: { decision: "continue", metric: "conversion", reasons: ["x"], variations: [] }, days, power: { users_per_day: 300, mde: 0.05 },  baseline: "v0", confidence: 0.95, users: { counted: 9000 }, variations: Array.from({ length: 10 }, (_, i) => ({ variation_id: `${i}`, variation_key: `v${i}`, users: 900, converted: 90, conversion: { rate: 0.1, standard_deviation: 0.3, comparison: i ? comparison : null, power }, value: null })) };
       const started = performance.now(), box = document.createElement("div");
       for (let goal = 0; goal < 10; goal += 1) box.append(goalSection(`goal ${goal}`, results, { metric: "conversion", cuped: false }, null));
       document.querySelector("main").append(box);

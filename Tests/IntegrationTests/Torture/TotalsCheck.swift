@@ -58,11 +58,11 @@ struct TotalsCheck {
         let response = try server.request("GET", "/v1/experiments/\(experiment.key)/results?goal=\(Self.goal)")
         guard response.status == 200 else { throw TestFailure("results: \(response.text)") }
         var totals: [String: Total] = [:]
-        for member in ["variations", "left_out"] {
+        for member in ["variations", "removed_variations"] {
             for arm in response[member].array ?? [] {
                 func number(_ name: String) -> Int { Int(arm[name].integer ?? -1) }
                 let total = Total(
-                    users: number("users"), crossed: number("crossed"), forced: number("forced"),
+                    users: number("users"), crossed: number("multiple_variations"), forced: number("forced"),
                     events: member == "variations" ? arm["events"].integer : nil,
                     converted: member == "variations" ? arm["converted"].integer : nil)
                 if total.users + total.crossed + total.forced > 0 { totals[arm["variation_id"].string ?? ""] = total }
@@ -95,7 +95,7 @@ struct TotalsCheck {
                 total.forced += 1
                 continue
             }
-            guard exposure["crossed"] == false else {
+            guard exposure["multiple_variations"] == false else {
                 total.crossed += 1
                 continue
             }

@@ -19,7 +19,7 @@ export async function show(context, key) {
 
 	const body = h("div");
 	const overview = h("div");
-	const options = () => ({ baseline: query.get("baseline"), confidence: query.get("confidence") });
+	const options = () => ({ baseline: query.get("baseline"), confidence: query.get("confidence"), metric: query.get("metric") });
 	const view = { metric: query.get("metric") ?? "conversion", cuped: query.get("cuped") === "1" };
 	let loaded = [];
 
@@ -64,7 +64,7 @@ export async function show(context, key) {
 	const redraw = change => { Object.assign(view, change); context.setQuery({ metric: view.metric === "conversion" ? null : view.metric, cuped: view.cuped ? "1" : null }); draw(); };
 	const controls = h("div.filters",
 		h("form.add", { onsubmit: addGoal }, goalInput, names, submitButton("Add", "")),
-		choose("Metric", [["conversion", "Conversion"], ["value", "Value per user"]], view.metric, metric => redraw({ metric })),
+		choose("Metric", [["conversion", "Conversion"], ["value", "Value per user"]], view.metric, metric => { redraw({ metric }); refresh(); }),
 		choose("Baseline", [["", "Baseline: automatic"], ...experiment.variations.map(v => [v.key, `Baseline: ${v.key}`])], query.get("baseline") ?? "", ask("baseline")),
 		choose("Confidence", Object.keys(confidences).map(c => [c === "0.95" ? "" : c, `${percent(Number(c), 0)} intervals`]), query.get("confidence") ?? "", ask("confidence")),
 		h("label.check", h("input", { type: "checkbox", checked: view.cuped, onchange: e => redraw({ cuped: e.target.checked }) }), "CUPED"),
@@ -102,8 +102,8 @@ async function exportAs(key, goals, options, format) {
 }
 
 function summary(experiment, results) {
-	const { counted, crossed, forced } = results.users;
-	const leftOut = [[crossed, "in several variations"], [forced, "forced"], ...results.left_out.map(v => [v.users, `of ${v.variation_key ?? v.variation_id}, which was removed`])].filter(([count]) => count > 0);
+	const { counted, multiple_variations: several, forced } = results.users;
+	const leftOut = [[several, "in several variations"], [forced, "forced"], ...results.removed_variations.map(v => [v.users, `of ${v.variation_key ?? v.variation_id}, which was removed`])].filter(([count]) => count > 0);
 	return h("div.tiles",
 		tile("Users counted", integer(counted), leftOut.length > 0 && `left out: ${leftOut.map(([count, why]) => `${integer(count)} ${why}`).join(", ")}`),
 		tile("Traffic", `${decimal(experiment.traffic)}%`, "of users take part"),
@@ -121,7 +121,7 @@ function checks(results) {
 	else if (results.control_check) shown.push(banner("good", "The two controls agree", h("p", `control and control-check do not differ (conversion p ${pValue(results.control_check.conversion_p_value)}).`)));
 	const told = ratio.mismatch ? ["sample_ratio_mismatch", "control_check_differs"] : ["control_check_differs"];
 	for (const warning of results.warnings) {
-		if (!told.includes(warning.code) && warning.code !== "no_conversions") shown.push(banner("warn", sentence(warning.message)));
+		if (!told.includes(warning.code) && !results.verdict.reasons.includes(warning.message)) shown.push(banner("warn", sentence(warning.message)));
 	}
 	return shown;
 }
@@ -156,12 +156,12 @@ export function goalSection(goal, results, view, actions) {
 		["Interval", r => r.users > 0 && drawn("", r, number, { scale: levels, tone: "level" }), "drawn"],
 		["Lift", r => r.isBaseline ? dash() : h("span", { class: `lift ${r.lift?.tone ?? ""}` }, signed(r.lift?.estimate)), "number"],
 		["Always-valid interval", r => r.lift && drawn("lift ", r.lift, signed, { scale: lifts, tone: r.lift.tone, inner: r.lift.fixed, zero: true }), "drawn"],
-		["Chance to win", r => r.isBaseline ? dash() : chance(r.chance), "number"],
 	];
-	return section(goal, { actions, note: verdict(rows, metric) },
+	return section(goal, { actions },
+		verdict(results.verdict),
 		results.users.counted === 0 ? empty("No user counts yet", "A user counts from the first exposure:", `curl ${here("v1/exposures")} -d '{"user_id":"ann","experiment":${JSON.stringify(results.experiment_key)}}'`)
 			: card(table(`Results for ${goal}`, columns, rows),
-				view.cuped && h("p.note", cupedNote(rows)), view.metric === "value" && !hasValues && h("p.note", "No event of this goal has a value; this is its conversion.")),
+				oneLook(rows), view.cuped && h("p.note", cupedNote(rows)), view.metric === "value" && !hasValues && h("p.note", "No event of this goal has a value; this is its conversion.")),
 		h("div.below-table", power(results, metric, rows), overTime(results, metric)));
 }
 
@@ -175,33 +175,50 @@ function rowOf(v, index, results, metric, cuped) {
 	const z = confidences[results.confidence] ?? 1.96;
 	const [low, high] = metric === "conversion" ? wilson(v.converted, v.users, z) : around(estimate, z * data.standard_deviation / Math.sqrt(Math.max(1, v.users)));
 	const comparison = data.comparison, source = cuped && comparison?.cuped ? comparison.cuped : comparison;
-	const sequential = source?.sequential_lift_interval;
+	// The verdict's interval allows for the number of variations.
+	const found = source === comparison && results.verdict.metric === metric && results.verdict.variations.find(f => f.variation_id === v.variation_id);
+	const sequential = found ? found.lift_interval : source?.sequential_lift_interval;
 	const lift = source && source.lift !== null && sequential ? {
 		estimate: source.lift, low: sequential[0], high: sequential[1], fixed: source.lift_interval,
 		tone: sequential[0] > 0 ? "good" : sequential[1] < 0 ? "bad" : "",
 	} : null;
 	return {
 		index, name: v.variation_key, users: v.users, converted: v.converted, estimate, low, high, lift,
-		isBaseline: results.baseline === v.variation_key, chance: comparison?.chance_to_win ?? null,
+		isBaseline: results.baseline === v.variation_key, fixed: comparison,
 		reduction: comparison?.cuped?.variance_reduction ?? null,
 	};
 }
 
-const chance = value => value === null ? none : h("span.meter-cell", h("span.meter", h("span", { style: { width: `${value * 100}%` } })), value > 0.9999 ? "> 99.99%" : value < 0.0001 ? "< 0.01%" : percent(value, value > 0.999 || value < 0.001 ? 2 : 1));
-
-/// The conclusion, which is valid at every look.
-function verdict(rows, metric) {
-	const said = [["good", "better"], ["bad", "worse"]].map(([tone, word]) => {
-		const found = rows.filter(r => r.lift?.tone === tone).sort((a, b) => b.lift.estimate - a.lift.estimate);
-		return found.length && `${found.map(r => r.name).join(", ")} ${found.length > 1 ? "are" : "is"} ${word} than the baseline.`;
-	}).filter(Boolean).join(" ");
-	return said || (rows.some(r => r.lift) && "No difference is certain yet.");
+/// What the server says to do, with its reasons.
+function verdict({ decision, winner, reasons }) {
+	const [tone, title] = {
+		ship: ["good", `Ship ${winner}`], stop: ["bad", "Stop: no variation is better"],
+		continue: ["", "Continue: nothing is certain yet"], invalid: ["bad", "Invalid: do not decide by these numbers"],
+	}[decision];
+	const shown = banner(tone, title, h("ul", reasons.map(reason => h("li", sentence(reason)))));
+	// A statement, and no alarm.
+	shown.setAttribute("role", "note");
+	return shown;
 }
+
+/// What would hold if this were the only look, which people know from other tools.
+function oneLook(rows) {
+	const shown = rows.filter(r => r.fixed);
+	if (shown.length === 0) return null;
+	return h("details.numbers", h("summary", "If this were the only look"),
+		h("p.note", "These numbers hold for one look that was planned before the experiment began. Who looks often will see them promise a difference that is not there. The verdict counts every look, and therefore needs more users."),
+		table("Numbers for one look", [["Variation", r => r.name], ["Lift", r => signed(r.fixed.lift), "number"],
+			["Interval", r => r.fixed.lift_interval ? `${signed(r.fixed.lift_interval[0])} – ${signed(r.fixed.lift_interval[1])}` : none, "number"],
+			["p", r => r.fixed.p_value === null ? none : pValue(r.fixed.p_value), "number"],
+			["Chance to win", r => r.fixed.chance_to_win === null ? none : chance(r.fixed.chance_to_win), "number"]], shown));
+}
+
+const chance = value => value > 0.9999 ? "> 99.99%" : value < 0.0001 ? "< 0.01%" : percent(value, value > 0.999 || value < 0.001 ? 2 : 1);
 
 function cupedNote(rows) {
 	const found = rows.filter(r => r.reduction !== null);
 	if (!found.length) return "CUPED has nothing to adjust by: no user did anything in the 14 days before the exposure.";
-	return `Adjusted by what users did in the 14 days before their exposure. ${found.map(r => `${r.name}: ${percent(Math.max(0, r.reduction))} less variance`).join("; ")}.`;
+	return `Adjusted by what users did in the 14 days before their exposure; the verdict is by the numbers without adjustment. ${found.map(r => `${r.name}: ${percent(Math.max(0, r.reduction))} less variance`).join("; ")}.`;
 }
 
 /// The effect that the users so far can show, and when the wanted effect could be seen.

@@ -140,7 +140,7 @@ const goals = id => pagesOf(id, "events", rows => rows.length === 0 ? empty("No 
 const exposures = (id, experiments) => pagesOf(id, "exposures", rows => rows.length === 0 ? empty("No exposure", "The user counts in results from the first exposure.")
 	: table("First exposures of the user", [
 		["Experiment", e => h("span.name", e.experiment_key)],
-		["Saw", e => [experiments.find(x => x.id === e.experiment_id)?.variations.find(v => v.id === e.variation_id)?.key ?? e.detail.variation_key ?? e.variation_id, e.crossed && [" ", badge("several", "warn")], e.forced && [" ", badge("forced", "warn")]]],
+		["Saw", e => [experiments.find(x => x.id === e.experiment_id)?.variations.find(v => v.id === e.variation_id)?.key ?? e.detail.variation_key ?? e.variation_id, e.multiple_variations && [" ", badge("several", "warn")], e.forced && [" ", badge("forced", "warn")]]],
 		["When", e => moment(e.timestamp)]], rows));
 
 async function auditOf(id, experiments) {

@@ -1,0 +1,129 @@
+import Statistics
+import Storage
+
+/// What results say to do, by a rule that is stated: it may be read at any time and as often as one likes.
+///
+/// A variation is better or worse than the baseline if its always-valid p-value says so, after Holm's correction for the
+/// number of variations: the probability of ever calling any variation without an effect better or worse is at most α, one
+/// minus the confidence.
+public struct Verdict: Sendable {
+    public enum Decision: String, Sendable {
+        /// A variation is better.
+        case ship
+        /// All variations are worse.
+        case stop
+        /// Nothing is certain yet.
+        case `continue`
+        /// The users are not comparable, so that no number means anything.
+        case invalid
+    }
+
+    public enum Metric: String, Sendable, CaseIterable {
+        case conversion, value
+    }
+
+    /// A variation as the verdict sees it.
+    public struct Finding: Sendable {
+        public enum Outcome: String, Sendable {
+            case better, worse, uncertain
+        }
+
+        /// The index of the variation in the results.
+        public var index: Int
+        public var outcome: Outcome
+        public var lift: Double
+        /// Always valid, at the level at which Holm's procedure tests this variation: it excludes 0 if and only if the
+        /// variation is better or worse.
+        public var liftInterval: ClosedRange<Double>?
+        /// Always valid, after Holm's correction.
+        public var pValue: Double
+    }
+
+    public let decision: Decision
+    public let metric: Metric
+    /// The index of the variation to ship.
+    public let winner: Int?
+    /// Sentences, with the numbers that carry the decision.
+    public let reasons: [String]
+    /// In the order of the variations; without the baseline, and those that cannot be compared.
+    public let findings: [Finding]
+
+    /// - Parameters:
+    ///   - invalid: why the users are not comparable.
+    ///   - unready: why there is too little data.
+    init(_ results: ExperimentResults, invalid: [String], unready: [String]) {
+        let variations = results.variations
+        metric = results.query.metric
+        let comparisons = variations.enumerated().compactMap { [metric] index, variation in
+            let estimate = metric == .conversion ? variation.conversion : variation.value
+            return estimate?.comparison?.sequence.map { (index: index, sequence: $0) }
+        }
+        findings = Self.findings(comparisons, alpha: 1 - results.query.confidence)
+        let better = findings.filter { $0.outcome == .better }.sorted { $0.lift > $1.lift }
+        let worse = findings.filter { $0.outcome == .worse }
+        let count = findings.count
+        let baseline = results.baseline?.name ?? ""
+        func sentences(_ findings: [Finding], _ word: String) -> [String] {
+            findings.map {
+                "'\(variations[$0.index].name)' is \(word) than '\(baseline)': \(Self.numbers(of: $0, among: count))"
+            }
+        }
+        if !invalid.isEmpty {
+            (decision, winner, reasons) = (.invalid, nil, invalid)
+        } else if !unready.isEmpty {
+            (decision, winner, reasons) = (.continue, nil, unready)
+        } else if let best = better.first {
+            (decision, winner) = (.ship, best.index)
+            reasons = sentences(better, "better") + sentences(worse, "worse")
+        } else if !worse.isEmpty, worse.count == variations.count - 1 {
+            (decision, winner, reasons) = (.stop, nil, sentences(worse, "worse"))
+        } else {
+            (decision, winner) = (.continue, nil)
+            let others = findings.filter { $0.outcome == .uncertain }.map {
+                "whether '\(variations[$0.index].name)' differs from '\(baseline)' is not certain yet: "
+                    + Self.numbers(of: $0, among: count)
+            }
+            let none = "no variation has a \(metric.rawValue) that can be compared with that of '\(baseline)' yet"
+            reasons = findings.isEmpty ? [none] : sentences(worse, "worse") + others
+        }
+    }
+
+    /// Holm, A simple sequentially rejective multiple test procedure, 1979.
+    private static func findings(
+        _ comparisons: [(index: Int, sequence: ResultsComparison.Sequence)], alpha: Double
+    ) -> [Finding] {
+        var findings: [Finding] = []
+        var corrected = 0.0
+        var level = alpha
+        var rejects = true
+        for (rank, (index, sequence)) in comparisons.sorted(by: { $0.sequence.pValue < $1.sequence.pValue })
+            .enumerated()
+        {
+            let rest = Double(comparisons.count - rank)
+            corrected = min(1, max(corrected, sequence.pValue * rest))
+            if rejects {
+                level = alpha / rest
+                rejects = sequence.pValue <= level
+            }
+            let lift = sequence.effect.estimate
+            findings.append(
+                Finding(
+                    index: index, outcome: rejects ? lift > 0 ? .better : .worse : .uncertain, lift: lift,
+                    liftInterval: sequence.interval(alpha: level), pValue: corrected))
+        }
+        return findings.sorted { $0.index < $1.index }
+    }
+
+    private static func numbers(of finding: Finding, among count: Int) -> String {
+        let interval = finding.liftInterval.map { " (\(percent($0.lowerBound)) to \(percent($0.upperBound)))" } ?? ""
+        let correction = count > 1 ? ", corrected for \(count) variations" : ""
+        return "lift \(percent(finding.lift))\(interval), p \(ExperimentResults.short(finding.pValue))\(correction)"
+    }
+
+    /// For people: a share as a signed number of percents with one decimal.
+    private static func percent(_ share: Double) -> String {
+        guard abs(share) < 100 else { return share > 0 ? "> +10000%" : "< -10000%" }
+        let rounded = (share * 1_000).rounded() / 10
+        return "\(rounded > 0 ? "+" : "")\(rounded)%"
+    }
+}
