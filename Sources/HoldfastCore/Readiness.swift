@@ -3,10 +3,42 @@ import Dispatch
 public import Storage
 internal import Synchronization
 
-/// Whether the server is ready for requests: its store responds and can be written, and it is not shutting down.
+/// Whether the server is ready for requests: its store responds, and it is not shutting down.
 public final class Readiness: Sendable {
+    /// What the server must be ready for.
+    public enum Operations: Sendable {
+        /// Lookups, and decisions about users who have an assignment.
+        case reads
+        case readsAndWrites
+    }
+
+    private let reads: ProbedState
+    private let writes: ProbedState
+    private let isShuttingDown = Atomic<Bool>(false)
+
+    public init(store: any Store, timeout: Double = 5) {
+        reads = ProbedState(timeout, { store.probeReads($0) }, failure: { store.readFailure })
+        writes = ProbedState(timeout, { store.probe($0) }, failure: { store.readFailure ?? store.writeFailure })
+    }
+
+    /// Makes every check from now on report that the server is not ready.
+    public func shutDown() {
+        isShuttingDown.store(true, ordering: .relaxed)
+    }
+
+    /// - Parameter completion: called with why the server is not ready; `nil` if it is ready.
+    public func check(_ operations: Operations = .readsAndWrites, _ completion: @escaping @Sendable (String?) -> Void) {
+        guard !isShuttingDown.load(ordering: .relaxed) else { return completion("the server is shutting down") }
+        switch operations {
+        case .reads: reads.check(completion)
+        case .readsAndWrites: writes.check(completion)
+        }
+    }
+}
+
+/// The state of a store as probes find it. One probe serves all who ask within its freshness.
+private final class ProbedState: Sendable {
     private struct State {
-        var isShuttingDown = false
         /// The result of the last probe of the store, and its time.
         var lastResult: Result<Void, StorageError>?
         var lastProbe = DispatchTime(uptimeNanoseconds: 0)
@@ -18,32 +50,33 @@ public final class Readiness: Sendable {
         var isLate = false
     }
 
-    private let store: any Store
+    private let probeStore: @Sendable (@escaping @Sendable (Result<Void, StorageError>) -> Void) -> Void
+    /// What is known to fail beside the probe, or although it succeeded.
+    private let failure: @Sendable () -> StorageError?
     private let state = Mutex(State())
     /// For how long the result of a probe is used.
     private let freshness = DispatchTimeInterval.milliseconds(500)
     /// Seconds after which a store that does not respond to a probe counts as not ready.
     private let timeout: Double
 
-    public init(store: any Store, timeout: Double = 5) {
-        self.store = store
+    init(
+        _ timeout: Double,
+        _ probe: @escaping @Sendable (@escaping @Sendable (Result<Void, StorageError>) -> Void) -> Void,
+        failure: @escaping @Sendable () -> StorageError?
+    ) {
         self.timeout = timeout
+        probeStore = probe
+        self.failure = failure
     }
 
-    /// Makes every check from now on report that the server is not ready.
-    public func shutDown() {
-        state.withLock { $0.isShuttingDown = true }
-    }
-
-    /// - Parameter completion: called with why the server is not ready; `nil` if it is ready.
-    public func check(_ completion: @escaping @Sendable (String?) -> Void) {
+    /// - Parameter completion: called with what fails; `nil` if nothing does.
+    func check(_ completion: @escaping @Sendable (String?) -> Void) {
         enum Step {
             case complete(String?)
             case wait
             case probe(UInt64)
         }
         let step = state.withLock { state -> Step in
-            if state.isShuttingDown { return .complete("the server is shutting down") }
             if let result = state.lastResult, state.isLate || DispatchTime.now() < state.lastProbe + freshness {
                 return .complete(reason(result))
             }
@@ -61,7 +94,7 @@ public final class Readiness: Sendable {
     }
 
     private func probe(_ number: UInt64) {
-        store.probe { [self] result in
+        probeStore { [self] result in
             report(result) { state in
                 state.isProbing = false
                 state.isLate = false
@@ -90,10 +123,9 @@ public final class Readiness: Sendable {
         for completion in waiting { completion(reason(result)) }
     }
 
-    /// A write may have failed since the probe, or although the probe succeeded.
     private func reason(_ result: Result<Void, StorageError>) -> String? {
         switch result {
-        case .success: store.writeFailure?.description
+        case .success: failure()?.description
         case .failure(let error): error.description
         }
     }

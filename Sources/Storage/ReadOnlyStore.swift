@@ -23,6 +23,12 @@ public final class ReadOnlyStore: Store {
         }
     }
 
+    public func probeReads(_ completion: @escaping @Sendable (Result<Void, StorageError>) -> Void) {
+        base.probeReads(completion)
+    }
+
+    public var readFailure: StorageError? { base.readFailure }
+
     public var rules: ProfileRules { base.rules }
 
     public var clock: StoreClock { base.clock }

@@ -20,6 +20,14 @@ public protocol Store: AnyObject, Sendable {
     /// - Parameter completion: called on any thread.
     func probe(_ completion: @escaping @Sendable (Result<Void, StorageError>) -> Void)
 
+    /// Tests whether lookups work, whatever becomes of writes.
+    ///
+    /// - Parameter completion: called on any thread.
+    func probeReads(_ completion: @escaping @Sendable (Result<Void, StorageError>) -> Void)
+
+    /// Why lookups fail; `nil` once they work again. Cheap.
+    var readFailure: StorageError? { get }
+
     /// Why writes fail; `nil` once a change or probe has written as much as the one that failed. Cheap.
     var writeFailure: StorageError? { get }
 
@@ -42,7 +50,13 @@ extension Store {
     /// The default, for stores that do not notify.
     public func watchProjects(_ changed: @escaping @Sendable () -> Void) -> (any ProjectWatch)? { nil }
 
-    /// The default, for stores whose probe detects every failure.
+    /// The default, for stores that can be read only while they can be written.
+    public func probeReads(_ completion: @escaping @Sendable (Result<Void, StorageError>) -> Void) {
+        probe(completion)
+    }
+
+    /// The defaults, for stores whose probes detect every failure.
+    public var readFailure: StorageError? { nil }
     public var writeFailure: StorageError? { nil }
 }
 

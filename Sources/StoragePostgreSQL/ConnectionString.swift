@@ -26,14 +26,48 @@ public struct ConnectionString: Sendable {
         return values
     }
 
+    /// One of several servers.
+    struct Host {
+        var name: String?
+        var address: String?
+        var port: String?
+
+        /// The settings that restrict a connection string to this server; none if it names one only.
+        var settings: [(String, String)] {
+            [("host", name), ("hostaddr", address), ("port", port)].compactMap { name, value in
+                value.map { (name, $0) }
+            }
+        }
+    }
+
+    /// The servers to try, at least one. If the order in which libpq tries them matters, or only libpq knows them, it is one
+    /// that restricts nothing.
+    var hosts: [Host] {
+        guard let values = parsed, values["target_session_attrs"] != "prefer-standby" else { return [Host()] }
+        let servers = Self.servers(values)
+        return servers.count > 1 ? servers : [Host()]
+    }
+
+    private static func servers(_ values: [String: String]) -> [Host] {
+        func list(_ keyword: String) -> [String] {
+            values[keyword].map { $0.split(separator: ",", omittingEmptySubsequences: false).map(String.init) } ?? []
+        }
+        func element(_ list: [String], _ index: Int) -> String? {
+            index < list.count && !list[index].isEmpty ? list[index] : nil
+        }
+        let (names, addresses, ports) = (list("host"), list("hostaddr"), list("port"))
+        return (0..<max(names.count, addresses.count)).map { index in
+            // The default of libpq; without it the list of ports would stay.
+            let port = ports.count > 1 ? element(ports, index) ?? "5432" : ports.first
+            return Host(name: element(names, index), address: element(addresses, index), port: port)
+        }
+    }
+
     /// Hosts, ports and database, for logs; neither user name nor password.
     public var withoutSecrets: String {
         guard let values = parsed else { return "postgresql://(malformed)" }
-        let hosts = (values["host"] ?? values["hostaddr"] ?? "").split(separator: ",", omittingEmptySubsequences: false)
-        let ports = (values["port"] ?? "").split(separator: ",", omittingEmptySubsequences: false)
-        let servers = hosts.enumerated().map { index, host in
-            let port = ports.count == hosts.count ? ports[index] : ports.first ?? ""
-            return port.isEmpty ? String(host) : "\(host):\(port)"
+        let servers = Self.servers(values).map { server in
+            (server.name ?? server.address ?? "") + (server.port.map { ":\($0)" } ?? "")
         }
         return "postgresql://\(servers.joined(separator: ","))/\(values["dbname"] ?? "")"
     }

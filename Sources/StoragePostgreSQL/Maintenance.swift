@@ -9,6 +9,8 @@ final class Maintenance: @unchecked Sendable {
     private let store: PostgreSQLStore
     private let executor = DispatchExecutor(label: "postgresql-maintenance", qos: .utility)
     private let session: PostgreSQLSession
+    /// For probes: their connections wait neither for sweeps nor for a standby that a sweep waits for.
+    private let probing: PostgreSQLSession
     private let timer: any DispatchSourceTimer
     private var isSweeping = false
     private var ticks = 0
@@ -36,6 +38,7 @@ final class Maintenance: @unchecked Sendable {
     init(_ store: PostgreSQLStore) throws(StorageError) {
         self.store = store
         session = PostgreSQLSession(store, on: executor)
+        probing = PostgreSQLSession(store, on: executor)
         timer = DispatchSource.makeTimerSource(queue: DispatchQueue(label: "postgresql-timer", qos: .utility))
         let interval = DispatchTimeInterval.milliseconds(Int(store.settings.retentionInterval * 1_000))
         timer.schedule(deadline: .now() + interval, repeating: interval, leeway: .milliseconds(100))
@@ -46,17 +49,18 @@ final class Maintenance: @unchecked Sendable {
         timer.resume()
     }
 
-    /// Schedules work with the session.
-    func run(_ work: @escaping @Sendable (PostgreSQLSession) -> Void) {
-        executor.submit { [session] in work(session) }
+    /// Schedules a probe.
+    func probe(_ work: @escaping @Sendable (PostgreSQLSession) -> Void) {
+        executor.submit { [probing] in work(probing) }
     }
 
     /// Blocks until the work in progress is done.
     func close() {
         timer.cancel()
         let isClosed = DispatchSemaphore(value: 0)
-        executor.submit { [session] in
+        executor.submit { [session, probing] in
             session.close()
+            probing.close()
             isClosed.signal()
         }
         isClosed.wait()

@@ -10,7 +10,8 @@ import Synchronization
 public final class PostgreSQLStore: Store {
     private struct State {
         var metrics = StoreMetrics()
-        var failure: StorageError?
+        var reads = Health()
+        var writes = Health()
         /// What this process has changed in the number of profiles and assignments since they were last counted.
         var profiles: Int64 = 0
         var assignments: Int64 = 0
@@ -31,6 +32,14 @@ public final class PostgreSQLStore: Store {
     private let pending = DispatchGroup()
     private let waitingChanges = Atomic<Int>(0)
     private let waitingBytes = Atomic<Int>(0)
+    /// Whether lookups count as failing, so that a success must be noted.
+    private let readsAreFailing = Atomic<Bool>(false)
+    private let failedLookups = Atomic<Int>(0)
+    private let slowLookups = Atomic<Int>(0)
+    private let conflicts = Atomic<Int>(0)
+    private let watch: ClusterWatch
+    /// Lookups that took longer count as slow.
+    private static let slowNanoseconds: UInt64 = 100_000_000
     private let maintenance = Mutex<Maintenance?>(nil)
     private let listeners = Mutex<[ChangeListener]>([])
     /// A random number of this process's store.
@@ -46,6 +55,8 @@ public final class PostgreSQLStore: Store {
         self.configuration = configuration
         connector = Connector(configuration)
         time = ServerTime(configuration.settings)
+        watch = ClusterWatch(configuration)
+        watch.waitForFirst()
         do throws(PostgreSQLError) {
             let handle = try Connector.open(configuration)
             if configuration.settings.isReadOnly {
@@ -96,7 +107,12 @@ public final class PostgreSQLStore: Store {
 
     public func probe(_ completion: @escaping @Sendable (Result<Void, StorageError>) -> Void) {
         guard let maintenance = maintenance.withLock({ $0 }), !isClosed else { return completion(.failure(.closed)) }
-        maintenance.run { [probeSlot] session in session.probe(slot: probeSlot, completion) }
+        maintenance.probe { [probeSlot] session in session.probe(slot: probeSlot, completion) }
+    }
+
+    public func probeReads(_ completion: @escaping @Sendable (Result<Void, StorageError>) -> Void) {
+        guard let maintenance = maintenance.withLock({ $0 }), !isClosed else { return completion(.failure(.closed)) }
+        maintenance.probe { session in session.probeReads(completion) }
     }
 
     /// - Returns: `nil` behind a pooler, because other clients share its sessions.
@@ -107,7 +123,8 @@ public final class PostgreSQLStore: Store {
         return listener
     }
 
-    public var writeFailure: StorageError? { state.withLock(\.failure) }
+    public var readFailure: StorageError? { state.withLock(\.reads.failure) }
+    public var writeFailure: StorageError? { state.withLock(\.writes.failure) }
 
     public func metrics() -> StoreMetrics {
         state.withLock { state in
@@ -116,13 +133,40 @@ public final class PostgreSQLStore: Store {
             metrics.assignments = Int(max(0, state.counted.assignments + state.assignments))
             metrics.waitingChanges = waitingChanges.load(ordering: .relaxed)
             metrics.waitingBytes = waitingBytes.load(ordering: .relaxed)
+            metrics.own = ownMetrics
             return metrics
         }
+    }
+
+    private var ownMetrics: [StoreMetric] {
+        func metric(_ name: String, _ kind: StoreMetric.Kind, _ help: String, _ value: Int) -> StoreMetric {
+            StoreMetric(name, kind, help, UInt64(clamping: value))
+        }
+        let cluster = configuration.cluster
+        return [
+            metric(
+                "holdfast_store_failed_lookups_total", .counter, "Lookups that the database did not answer.",
+                failedLookups.load(ordering: .relaxed)),
+            metric(
+                "holdfast_store_slow_lookups_total", .counter, "Lookups that took longer than 100 ms.",
+                slowLookups.load(ordering: .relaxed)),
+            metric(
+                "holdfast_store_conflicts_total", .counter,
+                "Changes that were applied again because another server had changed the same data.",
+                conflicts.load(ordering: .relaxed)),
+            metric(
+                "holdfast_store_reconnects_total", .counter, "Connections made in place of lost ones.",
+                cluster.reconnects),
+            metric(
+                "holdfast_store_parked_connections", .gauge,
+                "Connections whose last commit has not been confirmed in time.", cluster.parkedConnections),
+        ]
     }
 
     public func close() {
         closed.store(true, ordering: .sequentiallyConsistent)
         for listener in listeners.withLock({ $0 }) { listener.cancel() }
+        watch.cancel()
         // With a time-out: changes have a deadline, but a stopped executor never completes them.
         _ = pending.wait(timeout: .now() + settings.waitingSeconds + 2 * configuration.statementTimeout)
         let maintenance = maintenance.withLock { maintenance in
@@ -173,29 +217,60 @@ public final class PostgreSQLStore: Store {
             state.metrics.auditEntries += UInt64(transaction.auditEntries)
             state.profiles += transaction.profiles
             state.assignments += transaction.assignments
-            defer { state.failure = nil }
-            return state.failure != nil
+            return state.writes.succeeded(at: now)
         }
         if hasRecovered { configuration.report(nil) }
     }
 
-    /// Notes that a probe was written, so the store works again.
+    /// Notes that a probe was written.
     func didProbe() {
-        let hasRecovered = state.withLock { state in
-            defer { state.failure = nil }
-            return state.failure != nil
-        }
-        if hasRecovered { configuration.report(nil) }
+        if state.withLock({ $0.writes.succeeded(at: now) }) { configuration.report(nil) }
     }
 
     /// Notes that a transaction failed for a reason other than its own changes.
     func writesFail(_ error: StorageError) {
-        let isFirst = state.withLock { state in
-            defer { state.failure = error }
-            return state.failure == nil
-        }
-        if isFirst { configuration.report(error.description) }
+        if state.withLock({ $0.writes.failed(error, at: now) }) { configuration.report(error.description) }
     }
+
+    // MARK: Lookups
+
+    /// Notes that lookups work. Cheap.
+    func readsWork() {
+        guard readsAreFailing.load(ordering: .relaxed) else { return }
+        let hasRecovered = state.withLock { state in
+            let hasRecovered = state.reads.succeeded(at: now)
+            if hasRecovered { readsAreFailing.store(false, ordering: .relaxed) }
+            return hasRecovered
+        }
+        if hasRecovered { configuration.reportReads(nil) }
+    }
+
+    func readsFail(_ error: StorageError) {
+        let isFirst = state.withLock { state in
+            readsAreFailing.store(true, ordering: .relaxed)
+            return state.reads.failed(error, at: now)
+        }
+        if isFirst { configuration.reportReads(error.description) }
+    }
+
+    /// Notes that lookups failed.
+    ///
+    /// - Parameter error: `nil` if the cause does not concern others.
+    func lookupsFailed(_ count: Int, _ error: StorageError?) {
+        failedLookups.add(count, ordering: .relaxed)
+        if let error { readsFail(error) }
+    }
+
+    func looked(up count: Int, nanoseconds: UInt64) {
+        if nanoseconds > Self.slowNanoseconds { slowLookups.add(count, ordering: .relaxed) }
+    }
+
+    /// Counts changes that are applied again after another server has changed what they read.
+    func conflicted(_ changes: Int) {
+        if changes > 0 { conflicts.add(changes, ordering: .relaxed) }
+    }
+
+    private var now: UInt64 { DispatchTime.now().uptimeNanoseconds }
 
     func countDeleted(expiredAssignments: Int, auditEntries: Int) {
         state.withLock { state in
@@ -210,63 +285,6 @@ public final class PostgreSQLStore: Store {
             state.counted = (profiles, assignments)
             (state.profiles, state.assignments) = (0, 0)
         }
-    }
-}
-
-/// The configuration of a PostgreSQL store.
-public struct PostgreSQLConfiguration: Sendable {
-    /// A connection string of libpq: `postgresql://…`, also with several hosts and `target_session_attrs=read-write`.
-    public var url: String
-    public var settings: StoreSettings
-    /// Whether connections go through a pooler in transaction mode: statements are not prepared by name, and sessions
-    /// have no settings. A pooler that is not configured is noticed; see ``PoolerDetection``.
-    public var isPooled = false
-    /// Shared by the copies of a configuration.
-    let pooler = PoolerDetection()
-    /// The connections of a session, at least 1. With 2, lookups go on during a commit; with more, so do changes of
-    /// other users.
-    public var connectionsPerSession = 2
-    /// How long an exchange with the server may take before its connection is closed, in seconds.
-    public var statementTimeout = 10.0
-    /// The maximum number of changes in one transaction.
-    public var batchLimit = 512
-    /// Called on any thread when writes begin to fail, with the reason, and with `nil` when they succeed again.
-    public var report: @Sendable (_ failure: String?) -> Void = { _ in }
-    /// Called on any thread, once, when a pooler is noticed that ``isPooled`` does not tell of.
-    public var reportPooler: @Sendable () -> Void = {}
-
-    /// Whether connections go through a pooler, as far as is known.
-    var usesPooler: Bool { isPooled || pooler.hasFound }
-
-    public init(url: String, _ settings: StoreSettings = StoreSettings()) {
-        self.url = url
-        self.settings = settings
-    }
-}
-
-/// Notices a pooler that nobody configured. Its sessions are shared with other clients, so that prepared statements of one
-/// appear in or vanish from another's.
-///
-/// A pooler in transaction mode tells its clients another process id than that of the backend that happens to serve them.
-/// One that hides this is noticed at the first error of a prepared statement.
-final class PoolerDetection: Sendable {
-    private let found = Atomic<Bool>(false)
-
-    var hasFound: Bool { found.load(ordering: .relaxed) }
-
-    /// - Returns: whether it had not been noticed before.
-    func didFind() -> Bool {
-        !found.exchange(true, ordering: .relaxed)
-    }
-
-    /// SQLSTATE of a prepared statement that exists already, and of one that does not exist.
-    static let states = ["42P05", "26000"]
-}
-
-extension PostgreSQLConfiguration {
-    /// Notes a pooler.
-    func foundPooler() {
-        if !isPooled, pooler.didFind() { reportPooler() }
     }
 }
 

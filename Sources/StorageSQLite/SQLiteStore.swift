@@ -53,6 +53,12 @@ public final class SQLiteStore: Store {
         writer.probe(completion)
     }
 
+    public func probeReads(_ completion: @escaping @Sendable (Result<Void, StorageError>) -> Void) {
+        projectReader.read(
+            { connection throws(SQLiteError) in try connection.statement("SELECT 1 FROM profiles LIMIT 1").run() },
+            completion)
+    }
+
     public var writeFailure: StorageError? { writer.failure }
 
     public func metrics() -> StoreMetrics {

@@ -118,6 +118,12 @@ public final class InMemoryStore: Store {
         schedule(nil) { [self] in completion(result { _ in }) }
     }
 
+    public func probeReads(_ completion: @escaping @Sendable (Result<Void, StorageError>) -> Void) {
+        schedule(nil) { [self] in completion(read { _ in }) }
+    }
+
+    public var readFailure: StorageError? { state.withLock(\.readFailure) }
+
     public var writeFailure: StorageError? { state.withLock(\.writeFailure) }
 
     public func metrics() -> StoreMetrics {

@@ -24,6 +24,9 @@ struct MetricsEndpoint {
         appendConnections(snapshots, to: &page)
         appendCache(snapshots, to: &page)
         page.single(
+            "holdfast_store_readable", .gauge, "1, or 0 while lookups fail.",
+            services.store.readFailure == nil ? 1 : 0)
+        page.single(
             "holdfast_store_writable", .gauge, "1, or 0 after a write has failed until one as large succeeds.",
             services.store.writeFailure == nil ? 1 : 0)
         appendStore(services.store.metrics(), to: &page)

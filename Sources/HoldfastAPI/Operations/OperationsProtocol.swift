@@ -14,6 +14,7 @@ struct OperationsProtocol: WireProtocol {
         routes = [
             APIRoute(.get, "/livez", scope: .none, isVital: true, operations.live),
             APIRoute(.get, "/readyz", scope: .none, isVital: true, operations.ready),
+            APIRoute(.get, "/readyz/reads", scope: .none, isVital: true, operations.readyForReads),
             APIRoute(.get, "/health", scope: .none, isVital: true, operations.health),
             APIRoute(.get, "/info", scope: .none, operations.info),
             APIRoute(.get, "/openapi.json", scope: .none, operations.openAPI),
@@ -34,7 +35,16 @@ struct OperationsEndpoints {
     /// `GET /readyz`: the store can be read and written, and the server is not shutting down; otherwise 503 with the
     /// reason. The detail says what somebody should mend although the server is ready.
     func ready(_ request: borrowing Request, _ call: Call) {
-        services.readiness.check { [services] reason in
+        ready(for: .readsAndWrites, call)
+    }
+
+    /// `GET /readyz/reads`: like ``ready(_:_:)``, but whether the store can be written does not matter.
+    func readyForReads(_ request: borrowing Request, _ call: Call) {
+        ready(for: .reads, call)
+    }
+
+    private func ready(for operations: Readiness.Operations, _ call: Call) {
+        services.readiness.check(operations) { [services] reason in
             if let reason { return call.fail(Self.notReady(reason)) }
             var writer = JSONWriter()
             writer.beginObject()

@@ -4,6 +4,9 @@ import Storage
 
 /// A connection to the database server that belongs to one executor. It never blocks: it sends exchanges in libpq's
 /// pipeline mode, one after the other. After a failure it reconnects when it is next needed.
+///
+/// While a commit waits for a lost standby, the connection is parked, and refuses exchanges: a new one in its place would
+/// soon wait as well, until the server has no connections left.
 final class Connection: @unchecked Sendable {
     // Safe: used on its executor only.
 
@@ -16,6 +19,9 @@ final class Connection: @unchecked Sendable {
         /// Monotonic nanoseconds.
         let deadline: UInt64
         let completion: Completion
+
+        /// Whether it may have something to commit.
+        var mayAwaitStandby: Bool { queries.contains { !$0.statement.sql.hasPrefix("SELECT") } }
     }
 
     /// A result that the server sends for the current exchange.
@@ -35,6 +41,8 @@ final class Connection: @unchecked Sendable {
     private let executor: any StoreExecutor
     private let connector: Connector
     private let configuration: PostgreSQLConfiguration
+    /// How long a statement may wait for a lock, in seconds.
+    private let lockTimeout: Double
     /// Called after completions, which may have submitted more.
     private let completionsCalled: () -> Void
     private var state = State.idle
@@ -51,14 +59,18 @@ final class Connection: @unchecked Sendable {
     private var isRollingBack = false
     private var isTicking = false
     private var closesWhenIdle = false
+    private var wasConnected = false
+    /// When the connection was parked, in monotonic nanoseconds; `nil` if it is not.
+    private var parkedAt: UInt64?
     /// Whether the owner keeps a transaction open between exchanges.
     var isInTransaction = false
 
     init(
         on executor: any StoreExecutor, _ connector: Connector, _ configuration: PostgreSQLConfiguration,
-        completionsCalled: @escaping () -> Void
+        lockTimeout: Double, completionsCalled: @escaping () -> Void
     ) {
         self.executor = executor
+        self.lockTimeout = lockTimeout
         self.connector = connector
         self.configuration = configuration
         self.completionsCalled = completionsCalled
@@ -66,6 +78,7 @@ final class Connection: @unchecked Sendable {
 
     deinit {
         watch?.cancel()
+        if parkedAt != nil { configuration.cluster.didUnpark() }
     }
 
     /// Whether an exchange is in progress or waits.
@@ -73,16 +86,19 @@ final class Connection: @unchecked Sendable {
 
     /// Sends statements after those submitted earlier.
     ///
-    /// - Parameter completion: called with the rows of each statement, later or before the call returns.
-    func run(_ queries: [Query], _ completion: @escaping Completion) {
+    /// - Parameters:
+    ///   - deadline: when it fails without a response, in monotonic nanoseconds.
+    ///   - completion: called with the rows of each statement, later or before the call returns.
+    func run(_ queries: [Query], by deadline: UInt64, _ completion: @escaping Completion) {
         if case .closed = state { return completion(.failure(PostgreSQLError(connection: "the session is closed"))) }
-        let deadline = now &+ UInt64(configuration.statementTimeout * 1e9)
+        guard parkedAt == nil else { return completion(.failure(Self.parked)) }
         waiting.append(Exchange(queries: queries, deadline: deadline, completion: completion))
         sendNext()
     }
 
     /// Closes the connection once the submitted exchanges are done.
     func close() {
+        guard parkedAt == nil else { return abort() }
         closesWhenIdle = true
         if !isBusy { shutDown() }
     }
@@ -110,7 +126,7 @@ final class Connection: @unchecked Sendable {
         }
         state = .connecting
         tickSoon()
-        connector.connect { [self] result in
+        connector.connect(lockTimeout: lockTimeout) { [self] result in
             executor.submit { self.connected(result) }
         }
     }
@@ -123,6 +139,8 @@ final class Connection: @unchecked Sendable {
             state = .open(handle)
             prepared = []
             schedule.succeeded()
+            if wasConnected { configuration.cluster.didReconnect() }
+            wasConnected = true
             if waiting.isEmpty, closesWhenIdle { shutDown() } else { sendNext() }
         } catch {
             state = .idle
@@ -148,6 +166,12 @@ final class Connection: @unchecked Sendable {
         switch state {
         case .idle: connect()
         case .connecting, .closed: break
+        case .open(let handle) where configuration.cluster.hasLeftBehind(handle.timeline):
+            guard !isInTransaction else { return lose(.leftBehind) }
+            watch?.cancel()
+            watch = nil
+            state = .idle
+            connect()
         case .open(let handle):
             waiting.removeFirst()
             current = next
@@ -175,7 +199,7 @@ final class Connection: @unchecked Sendable {
             steps.append(.prepare(statement.name))
         }
         steps.append(.query)
-        return Self.withValues(query.parameters) { values, lengths in
+        return Parameter.withValues(query.parameters) { values, lengths in
             let formats = [Int32](repeating: 1, count: Int(count))
             return isPooled
                 ? PQsendQueryParams(handle.pointer, statement.sql, count, types, values, lengths, formats, 1) == 1
@@ -186,33 +210,6 @@ final class Connection: @unchecked Sendable {
     private func isPreparing(_ name: String) -> Bool {
         steps.contains { if case .prepare(name) = $0 { true } else { false } }
     }
-
-    /// Passes the bytes of all parameters without copying each.
-    private static func withValues(
-        _ parameters: [Parameter], _ body: ([UnsafePointer<CChar>?], [Int32]) -> Bool
-    ) -> Bool {
-        var values: [UnsafePointer<CChar>?] = []
-        var lengths: [Int32] = []
-        func add(_ rest: ArraySlice<Parameter>) -> Bool {
-            guard let parameter = rest.first else { return body(values, lengths) }
-            guard let bytes = parameter.bytes else {
-                values.append(nil)
-                lengths.append(0)
-                return add(rest.dropFirst())
-            }
-            return bytes.withUnsafeBytes { buffer in
-                // Not NULL, even if empty.
-                values.append((buffer.baseAddress ?? empty).assumingMemoryBound(to: CChar.self))
-                lengths.append(Int32(clamping: buffer.count))
-                return add(rest.dropFirst())
-            }
-        }
-        return add(parameters[...])
-    }
-
-    // Safe: never read or written.
-    private nonisolated(unsafe) static let empty = UnsafeRawPointer(
-        UnsafeMutableRawPointer.allocate(byteCount: 1, alignment: 1))
 
     private func flush(_ handle: Handle) {
         switch PQflush(handle.pointer) {
@@ -292,6 +289,8 @@ final class Connection: @unchecked Sendable {
             return
         }
         isRollingBack = false
+        // What it has read may be stale, and what it has committed lost.
+        guard !configuration.cluster.hasLeftBehind(handle.timeline) else { return lose(.leftBehind) }
         if let error, PoolerDetection.states.contains(error.state) { configuration.foundPooler() }
         let result: Result<[Rows], PostgreSQLError> = error.map { .failure($0) } ?? .success(rows)
         // An error of one node of a distributed database does not mean that this connection failed.
@@ -305,8 +304,8 @@ final class Connection: @unchecked Sendable {
 
     private func complete(_ result: Result<[Rows], PostgreSQLError>) {
         guard let exchange = current else { return }
-        current = nil
-        rows = []
+        if parkedAt != nil { configuration.cluster.didUnpark() }
+        (current, parkedAt, rows) = (nil, nil, [])
         exchange.completion(result)
     }
 
@@ -319,6 +318,7 @@ final class Connection: @unchecked Sendable {
     /// Closes the connection after a failure. Exchanges that have not been sent fail, too: otherwise they would wait
     /// for the reconnection.
     private func lose(_ error: PostgreSQLError) {
+        if case .open(let handle) = state { configuration.cluster.didLose(handle.host) }
         watch?.cancel()
         watch = nil
         state = closesWhenIdle ? .closed : .idle
@@ -351,9 +351,10 @@ final class Connection: @unchecked Sendable {
         tickSoon()
         let late = PostgreSQLError(
             connection: "it has not responded within \(configuration.statementTimeout) seconds")
+        if let parkedAt { return examine(since: parkedAt, late) }
         if let current, now > current.deadline {
             // The server may still execute it, so nothing else must be sent on this connection.
-            lose(late)
+            if current.mayAwaitStandby { park(late) } else { lose(late) }
             return completionsCalled()
         }
         guard case .connecting = state else { return }
@@ -362,6 +363,37 @@ final class Connection: @unchecked Sendable {
         guard !overdue.isEmpty else { return }
         waiting.removeAll { time > $0.deadline }
         for exchange in overdue { exchange.completion(.failure(late)) }
+        completionsCalled()
+    }
+
+    // MARK: Commits that wait for a standby
+
+    private static let parked = PostgreSQLError(
+        state: "57014", message: "an earlier change still waits for a synchronous standby")
+
+    /// Fails the exchange in progress, and keeps its connection.
+    private func park(_ error: PostgreSQLError) {
+        guard let exchange = current else { return }
+        parkedAt = now
+        configuration.cluster.didPark()
+        current = Exchange(queries: [], deadline: .max) { _ in }
+        exchange.completion(.failure(error))
+        failWaiting(error)
+    }
+
+    /// Ends the connection unless its commit waits for a standby, or may wait for one.
+    private func examine(since time: UInt64, _ error: PostgreSQLError) {
+        guard case .open(let handle) = state else { return lose(error) }
+        let cluster = configuration.cluster
+        let backend = configuration.usesPooler ? nil : PQbackendPID(handle.pointer)
+        // A server that tells nobody may have stopped. Then another one may have become the primary.
+        let longestDoubt: UInt64 = cluster.isSynchronous ? 10_000_000_000 : 2_000_000_000
+        switch cluster.verdict(on: backend, of: handle.host, since: time) {
+        case _ where cluster.hasLeftBehind(handle.timeline): lose(.leftBehind)
+        case .waitsForStandby: return
+        case .unknown where now &- time < longestDoubt: return
+        case .unknown, .other: lose(error)
+        }
         completionsCalled()
     }
 }

@@ -7,9 +7,14 @@ import Synchronization
 final class Handle: @unchecked Sendable {
     // Safe: the connector passes it to the executor of one session, and keeps no reference.
     let pointer: OpaquePointer
+    /// The number of its server among those of the connection string.
+    let host: Int
+    /// `nil` if the server has no timeline that can be compared: a standby, or one behind a pooler.
+    fileprivate(set) var timeline: Cluster.Timeline?
 
-    fileprivate init(_ pointer: OpaquePointer) {
+    fileprivate init(_ pointer: OpaquePointer, host: Int) {
         self.pointer = pointer
+        self.host = host
     }
 
     deinit {
@@ -20,8 +25,8 @@ final class Handle: @unchecked Sendable {
 /// Opens connections on its own threads: name resolution, the TLS handshake and SCRAM's key derivation would block an
 /// event loop.
 ///
-/// It uses libpq's blocking interface, because only that one applies `connect_timeout`: if the connection string has
-/// several hosts and one does not respond, the next one is tried.
+/// It uses libpq's blocking interface, because only that one applies `connect_timeout`. It tries the hosts of a connection
+/// string itself: libpq would begin with the first one each time, and take a primary that was left behind.
 final class Connector: Sendable {
     private let configuration: PostgreSQLConfiguration
     /// Their number is the number of connections that are opened at the same time.
@@ -34,11 +39,13 @@ final class Connector: Sendable {
 
     /// Connects on another thread.
     ///
-    /// - Parameter completion: called on that thread.
-    func connect(_ completion: @escaping @Sendable (Result<Handle, PostgreSQLError>) -> Void) {
+    /// - Parameters:
+    ///   - lockTimeout: how long a statement may wait for a lock, in seconds.
+    ///   - completion: called on that thread.
+    func connect(lockTimeout: Double, _ completion: @escaping @Sendable (Result<Handle, PostgreSQLError>) -> Void) {
         let number = next.wrappingAdd(1, ordering: .relaxed).newValue
         queues[Int(number.magnitude % UInt(queues.count))].async { [self] in
-            completion(Result { () throws(PostgreSQLError) in try connect() })
+            completion(Result { () throws(PostgreSQLError) in try connect(lockTimeout: lockTimeout) })
         }
     }
 
@@ -57,29 +64,60 @@ final class Connector: Sendable {
         """
 
     /// Connects and blocks until done.
-    func connect() throws(PostgreSQLError) -> Handle {
+    private func connect(lockTimeout: Double) throws(PostgreSQLError) -> Handle {
         let handle = try Self.open(configuration)
         // Behind a pooler statements are planned each time.
-        if !configuration.usesPooler { try handle.execute(Self.planning) }
+        if !configuration.usesPooler {
+            let limit = "SET lock_timeout = \(PostgreSQLConfiguration.milliseconds(lockTimeout))"
+            for statement in [Self.planning, limit] {
+                try handle.query(statement, within: configuration.statementTimeout)
+            }
+        }
         guard PQsetnonblocking(handle.pointer, 1) == 0, PQenterPipelineMode(handle.pointer) == 1 else {
             throw PostgreSQLError(connection: "libpq cannot use its pipeline mode")
         }
         return handle
     }
 
-    /// Opens a connection in blocking mode, for the start of the store, commands and listeners.
+    /// Opens a connection in blocking mode, for the start of the store, commands and listeners: to the first server that
+    /// accepts it and was not left behind.
     static func open(_ configuration: PostgreSQLConfiguration) throws(PostgreSQLError) -> Handle {
-        guard ConnectionString(configuration.url).isWellFormed else {
+        let string = ConnectionString(configuration.url)
+        guard string.isWellFormed else {
             // libpq's message would contain the string with its password.
             throw PostgreSQLError(connection: "it must be a connection string of libpq, such as postgresql://host/name")
         }
-        // The connection string is the value of `dbname`: its settings override those before it.
-        let parameters = [
-            ("connect_timeout", "5"), ("keepalives_idle", "10"), ("keepalives_interval", "5"),
-            ("keepalives_count", "3"),
-            ("tcp_user_timeout", "20000"), ("dbname", configuration.url), ("client_encoding", "UTF8"),
-            ("fallback_application_name", "holdfast"),
-        ]
+        let hosts = string.hosts
+        var failures: [String] = []
+        for number in configuration.cluster.order(of: hosts.count) {
+            do throws(PostgreSQLError) {
+                let handle = try open(configuration, hosts[number], number)
+                guard !configuration.cluster.hasLeftBehind(handle.timeline) else { throw .leftBehind }
+                configuration.cluster.didConnect(to: number)
+                return handle
+            } catch {
+                guard hosts.count > 1 else { throw error }
+                failures.append(error.message)
+            }
+        }
+        throw PostgreSQLError(connection: failures.joined(separator: "; "))
+    }
+
+    /// Opens a connection to one server.
+    ///
+    /// - Parameter forWatch: whether to look at the server, whatever it is; otherwise it must be as the connection string
+    ///   demands.
+    static func open(
+        _ configuration: PostgreSQLConfiguration, _ host: ConnectionString.Host, _ number: Int, forWatch: Bool = false
+    ) throws(PostgreSQLError) -> Handle {
+        // The connection string is the value of `dbname`: its settings override those before it, as those after it do.
+        let parameters =
+            [
+                ("connect_timeout", "5"), ("keepalives_idle", "10"), ("keepalives_interval", "5"),
+                ("keepalives_count", "3"),
+                ("tcp_user_timeout", "20000"), ("dbname", configuration.url), ("client_encoding", "UTF8"),
+                ("fallback_application_name", "holdfast"),
+            ] + host.settings + (forWatch ? [("target_session_attrs", "any")] : [])
         var names: [UnsafeMutablePointer<CChar>?] = parameters.map { strdup($0.0) } + [nil]
         var values: [UnsafeMutablePointer<CChar>?] = parameters.map { strdup($0.1) } + [nil]
         defer { for text in names + values { free(text) } }
@@ -93,32 +131,91 @@ final class Connector: Sendable {
             }
         }
         guard let pointer else { throw PostgreSQLError(connection: "no memory is left") }
-        let handle = Handle(pointer)
+        let handle = Handle(pointer, host: number)
         guard PQstatus(pointer) == CONNECTION_OK else {
             throw PostgreSQLError(connection: PostgreSQLError.line(String(cString: PQerrorMessage(pointer))))
         }
         cpostgresql_ignore_notices(pointer)
-        if !configuration.usesPooler, try !handle.reachesBackend { configuration.foundPooler() }
+        try handle.inspect(configuration, within: configuration.statementTimeout)
         guard !configuration.usesPooler else { return handle }
         // The client's own time-out is shorter. These limits end what it has left running. Behind a pooler they would
         // also apply to other clients.
-        let milliseconds = Int(configuration.statementTimeout * 1_000)
-        try handle.execute(
+        let milliseconds = PostgreSQLConfiguration.milliseconds(configuration.statementTimeout)
+        try handle.query(
             """
             SET statement_timeout = \(milliseconds * 2); SET lock_timeout = \(milliseconds);
             SET idle_in_transaction_session_timeout = \(milliseconds * 2)
-            """)
+            """, within: configuration.statementTimeout)
         return handle
     }
 }
 
 extension Handle {
-    /// Whether the process that serves the connection is the one that the connection was opened to; not so behind a
-    /// pooler.
-    fileprivate var reachesBackend: Bool {
-        get throws(PostgreSQLError) {
-            try execute("SELECT pg_backend_pid()").first?.first == String(PQbackendPID(pointer))
+    /// Asks the server what it is, and notes it in the ``Cluster``. A server whose functions are restricted tells less.
+    ///
+    /// - Parameter seconds: how long it may take.
+    func inspect(_ configuration: PostgreSQLConfiguration, within seconds: Double) throws(PostgreSQLError) {
+        guard let row = try inspection(within: seconds) else { return }
+        // Behind a pooler another process serves the connection than the one that it was opened to.
+        if !configuration.usesPooler, row[0] != String(PQbackendPID(pointer)) { configuration.foundPooler() }
+        guard row.count == 4, row[3] != nil else { return }
+        timeline = nil
+        if !configuration.usesPooler, let systemID = row[1], let file = row[2],
+            let number = Int(file.prefix(8), radix: 16)
+        {
+            timeline = Cluster.Timeline(systemID: systemID, number: number)
         }
+        configuration.cluster.didSee(timeline, isSynchronous: row[3] == "t")
+    }
+
+    private func inspection(within seconds: Double) throws(PostgreSQLError) -> [String?]? {
+        do throws(PostgreSQLError) {
+            return try query(Self.inspection, within: seconds).first
+        } catch {
+            guard !error.state.isEmpty else { throw error }
+            return try query("SELECT pg_backend_pid()", within: seconds).first
+        }
+    }
+
+    /// The name of a file of the write-ahead log begins with its timeline. A standby returns NULL at the end.
+    private static let inspection = """
+        SELECT pg_backend_pid(), (SELECT system_identifier FROM pg_control_system()),
+            CASE WHEN NOT pg_is_in_recovery() THEN pg_walfile_name(pg_current_wal_lsn()) END,
+            CASE WHEN NOT pg_is_in_recovery() THEN current_setting('synchronous_standby_names') <> ''
+                AND current_setting('synchronous_commit') NOT IN ('off', 'local') END
+        """
+
+    /// Executes statements like ``execute(_:)``, and gives up after a time.
+    @discardableResult
+    func query(_ sql: String, within seconds: Double) throws(PostgreSQLError) -> [[String?]] {
+        guard PQsendQuery(pointer, sql) == 1 else { throw lastError }
+        let end = DispatchTime.now() + seconds
+        var rows: [[String?]] = []
+        var failure: PostgreSQLError?
+        while true {
+            while PQisBusy(pointer) == 1 {
+                let left = Int64(bitPattern: end.uptimeNanoseconds &- DispatchTime.now().uptimeNanoseconds) / 1_000_000
+                guard left > 0 else {
+                    throw PostgreSQLError(connection: "it has not responded within \(seconds) seconds")
+                }
+                var descriptor = pollfd(fd: PQsocket(pointer), events: Int16(POLLIN), revents: 0)
+                guard poll(&descriptor, 1, Int32(clamping: left)) <= 0 || PQconsumeInput(pointer) == 1 else {
+                    throw lastError
+                }
+            }
+            guard let result = PQgetResult(pointer) else { break }
+            defer { PQclear(result) }
+            switch PQresultStatus(result) {
+            case PGRES_COMMAND_OK, PGRES_TUPLES_OK: rows = Self.rows(result)
+            default: failure = failure ?? PostgreSQLError(result)
+            }
+        }
+        if let failure { throw failure }
+        return rows
+    }
+
+    private var lastError: PostgreSQLError {
+        PostgreSQLError(connection: PostgreSQLError.line(String(cString: PQerrorMessage(pointer))))
     }
 
     /// Executes statements and blocks until done; before the connection is in pipeline mode.
@@ -131,7 +228,11 @@ extension Handle {
         guard [PGRES_COMMAND_OK, PGRES_TUPLES_OK].contains(PQresultStatus(result)) else {
             throw PostgreSQLError(result)
         }
-        return (0..<PQntuples(result)).map { row in
+        return Self.rows(result)
+    }
+
+    private static func rows(_ result: OpaquePointer) -> [[String?]] {
+        (0..<PQntuples(result)).map { row in
             (0..<PQnfields(result)).map { column in
                 PQgetisnull(result, row, column) == 1 ? nil : String(cString: PQgetvalue(result, row, column))
             }

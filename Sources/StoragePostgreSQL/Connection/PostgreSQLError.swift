@@ -46,6 +46,12 @@ struct PostgreSQLError: Error, CustomStringConvertible {
     /// SQLSTATE of what this release cannot use, such as tables of a newer one. Also raised by this module.
     static let unsupported = "0A000"
 
+    /// The server is no longer the primary of its cluster, although it does not know.
+    static let leftBehind = PostgreSQLError(connection: "another server has become the primary")
+
+    /// SQLSTATE of a lock that was not available within `lock_timeout`.
+    static let lockNotAvailable = "55P03"
+
     // https://www.postgresql.org/docs/15/errcodes-appendix.html
     var remedy: Remedy {
         switch state {

@@ -28,6 +28,25 @@ struct Statement {
     /// subquery with a limit does.
     static let planForValues = Statement("plan_for_values", "SET LOCAL plan_cache_mode = force_custom_plan")
     static let rollback = Statement("rollback", "ROLLBACK")
+    /// Makes the commit of a transaction that writes nothing wait for a synchronous standby.
+    static let awaitStandby = Statement("await_standby", "SELECT pg_logical_emit_message(true, 'holdfast', '')")
+    private static let limits = Statement(
+        "limits",
+        """
+        SELECT set_config('lock_timeout', $1, true), set_config('statement_timeout', $2, true),
+            set_config('idle_in_transaction_session_timeout', $2, true)
+        """)
+
+    /// Limits the rest of the transaction. Sessions behind a pooler have no limits of their own.
+    ///
+    /// - Parameters:
+    ///   - lockTimeout: how long a statement may wait for a lock, in seconds.
+    ///   - timeout: how long it may take, and how long the session may be idle, in seconds.
+    static func limits(lockTimeout: Double, timeout: Double) -> Query {
+        limits(
+            .text("\(PostgreSQLConfiguration.milliseconds(lockTimeout))"),
+            .text("\(PostgreSQLConfiguration.milliseconds(timeout))"))
+    }
 }
 
 /// A statement with its parameters.
@@ -132,4 +151,31 @@ struct Parameter {
     private static func bigEndian(_ number: some FixedWidthInteger) -> [UInt8] {
         withUnsafeBytes(of: number.bigEndian) { Array($0) }
     }
+
+    /// Passes the bytes of all parameters without copying each.
+    static func withValues(
+        _ parameters: [Parameter], _ body: ([UnsafePointer<CChar>?], [Int32]) -> Bool
+    ) -> Bool {
+        var values: [UnsafePointer<CChar>?] = []
+        var lengths: [Int32] = []
+        func add(_ rest: ArraySlice<Parameter>) -> Bool {
+            guard let parameter = rest.first else { return body(values, lengths) }
+            guard let bytes = parameter.bytes else {
+                values.append(nil)
+                lengths.append(0)
+                return add(rest.dropFirst())
+            }
+            return bytes.withUnsafeBytes { buffer in
+                // Not NULL, even if empty.
+                values.append((buffer.baseAddress ?? empty).assumingMemoryBound(to: CChar.self))
+                lengths.append(Int32(clamping: buffer.count))
+                return add(rest.dropFirst())
+            }
+        }
+        return add(parameters[...])
+    }
+
+    // Safe: never read or written.
+    private nonisolated(unsafe) static let empty = UnsafeRawPointer(
+        UnsafeMutableRawPointer.allocate(byteCount: 1, alignment: 1))
 }

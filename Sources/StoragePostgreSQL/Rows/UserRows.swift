@@ -13,6 +13,12 @@ enum UserRows {
     /// several users are locked one after the other, in the order of their ids, as all statements lock them.
     static let lockRow = Statement("lock_row", "SELECT 1 FROM users WHERE user_id = $1 FOR UPDATE")
 
+    /// Selects those of the rows that nobody else has locked.
+    static let unlockedRows = Statement(
+        "unlocked_rows", "SELECT user_id FROM users WHERE user_id = ANY($1) FOR NO KEY UPDATE SKIP LOCKED")
+    /// Locks the table as changes do.
+    static let touch = Statement("touch_rows", "UPDATE users SET version = version WHERE user_id = ANY($1)")
+
     /// Each statement changes only rows whose version is still the one that was read, and returns the users whose rows
     /// it changed. The `ANY` repeats the condition of the join, for Citus: it shows which shards are concerned.
     static let updateProfiles = Statement(

@@ -46,12 +46,17 @@ final class ProjectRound {
         self.ended = ended
     }
 
+    private var deadline: UInt64 { session.deadline(since: change.submittedAt) }
+
     func start() {
         startedAt = .now()
         connection.isInTransaction = true
-        connection.run([Statement.begin()] + change.lock + change.reads) { [self] result in
+        // Others may hold the lock longer than the rows of users.
+        let timeout = session.store.configuration.statementTimeout
+        let begin = [Statement.begin(), Statement.limits(lockTimeout: timeout, timeout: 2 * timeout)]
+        connection.run(begin + change.lock + change.reads, by: deadline) { [self] result in
             switch result {
-            case .success(let rows): write(Array(rows.dropFirst()))
+            case .success(let rows): write(Array(rows.dropFirst(begin.count)))
             case .failure(let error): failed(error)
             }
         }
@@ -60,7 +65,13 @@ final class ProjectRound {
     private func write(_ rows: [Rows]) {
         let (queries, auditEntries) = change.decide(rows)
         connection.isInTransaction = false
-        connection.run(queries.isEmpty ? [Statement.rollback()] : queries + [Statement.commit()]) { [self] result in
+        // What made a change needless may not have reached the standby.
+        let isSynchronous = session.store.configuration.cluster.isSynchronous
+        let end =
+            queries.isEmpty
+            ? isSynchronous ? [Statement.awaitStandby(), Statement.commit()] : [Statement.rollback()]
+            : queries + [Statement.commit()]
+        connection.run(end, by: deadline) { [self] result in
             switch result {
             case .success:
                 if !queries.isEmpty { count(auditEntries) }

@@ -10,17 +10,19 @@ import Storage
 /// If the changes concern only the contents of users' rows, a conflict concerns only its user. Otherwise the whole
 /// transaction is repeated.
 final class WriteRound {
-    private let session: PostgreSQLSession
-    private let store: PostgreSQLStore
-    private let connection: Connection
-    private var changes: [PendingChange]
+    let session: PostgreSQLSession
+    let store: PostgreSQLStore
+    let connection: Connection
+    var changes: [PendingChange]
     /// Called at the end, with the changes that must be tried again in other transactions.
-    private let ended: ([PendingChange]) -> Void
-    private var conflicts = 0
+    let ended: ([PendingChange]) -> Void
+    /// Whether the transaction waits for locks as long as its changes may.
+    var waitsForLocks: Bool
+    var conflicts = 0
     /// Whether the users' rows are locked.
-    private var isLocking = false
-    private var startedAt = DispatchTime.now()
-    private var reads = 0
+    var isLocking = false
+    var startedAt = DispatchTime.now()
+    var reads = 0
 
     // MARK: What was read
 
@@ -31,7 +33,7 @@ final class WriteRound {
     var readPeriods: [Identifier: [AllocationPeriod]] = [:]
     /// Seconds since users were erased; infinite for those who were not.
     var erasures: (ages: [Identifier: Double], checkedAt: UInt64) = ([:], 0)
-    private var needs = RoundNeeds()
+    var needs = RoundNeeds()
 
     // MARK: What is to be written
 
@@ -39,18 +41,19 @@ final class WriteRound {
     private(set) var effects = RoundEffects()
 
     /// The number of conflicts after which rows are locked.
-    private static let conflictsBeforeLocking = 3
+    static let conflictsBeforeLocking = 3
     /// The maximum number of reads of an attempt; no rule needs as many.
     private static let readLimit = 12
 
     init(
         _ changes: [PendingChange], in session: PostgreSQLSession, on connection: Connection,
-        ended: @escaping ([PendingChange]) -> Void
+        waitsForLocks: Bool = false, ended: @escaping ([PendingChange]) -> Void
     ) {
         self.changes = changes
         self.session = session
         store = session.store
         self.connection = connection
+        self.waitsForLocks = waitsForLocks
         self.ended = ended
     }
 
@@ -199,7 +202,29 @@ final class WriteRound {
 
     // MARK: Reading and applying
 
+    /// When the first of the changes is due, in monotonic nanoseconds.
+    private var deadline: UInt64 { session.deadline(since: changes.map(\.submittedAt).min() ?? session.now) }
+
+    func run(_ queries: [Query], _ completion: @escaping Connection.Completion) {
+        connection.run(queries, by: deadline, completion)
+    }
+
+    /// Begins a transaction. Sessions of the server have the limits of most; those behind a pooler have none.
+    private var begin: [Query] {
+        let configuration = store.configuration
+        guard waitsForLocks || configuration.usesPooler else { return [Statement.begin()] }
+        // So that the server gives up first, and the connection stays.
+        let left = Double(Int64(bitPattern: deadline &- session.now)) / 1e9 - configuration.lockPatience
+        return [
+            Statement.begin(),
+            Statement.limits(
+                lockTimeout: waitsForLocks ? left : configuration.lockPatience,
+                timeout: 2 * configuration.statementTimeout),
+        ]
+    }
+
     func start() {
+        guard failOverdue() else { return }
         if isLocking {
             connection.isInTransaction = true
             // Their rows are the first thing that is read.
@@ -231,8 +256,8 @@ final class WriteRound {
         let readings = needs.readings(
             onlyProfiles ? UserRows.profileRows : UserRows.wholeRows, locked: isLocking ? Array(users.keys) : nil,
             of: store)
-        let begin = isLocking && reads == 1 ? [Statement.begin()] : []
-        connection.run(begin + readings.map(\.query)) { [self] result in
+        let begin = isLocking && reads == 1 ? self.begin : []
+        run(begin + readings.map(\.query)) { [self] result in
             switch result {
             case .success(let rows):
                 for (reading, rows) in zip(readings, rows.dropFirst(begin.count)) { reading.take(rows, self) }
@@ -258,7 +283,7 @@ final class WriteRound {
         guard !changed.isEmpty || !effects.isEmpty else { return endWithoutWriting() }
         let isDivisible = effects.isEmpty && !changed.contains { $0.changesOtherTables }
         let rows = UserRowWrites(changed, isGuarded: !isDivisible, at: now)
-        var queries = isLocking ? [] : [Statement.begin()]
+        var queries = isLocking ? [] : begin
         if let version = effects.newestDatafile { queries += ProjectStateRow.expectNewest(version) }
         let written = Set(changed.map(\.userID))
         let kept = effects.keptVersions.filter { !written.contains($0.key) }.sorted { $0.key < $1.key }
@@ -268,7 +293,7 @@ final class WriteRound {
         queries += effects.queries(changed, server: store.server)
         queries.append(Statement.commit())
         connection.isInTransaction = false
-        connection.run(queries) { [self] result in
+        run(queries) { [self] result in
             switch result {
             case .success(let results):
                 let touched = results[first..<first + rows.queries.count]
@@ -278,13 +303,19 @@ final class WriteRound {
         }
     }
 
-    /// Completes changes that write nothing. They need no commit: their results are based on committed data.
+    /// Completes changes that write nothing. Their results are based on committed data, so they need a commit only if
+    /// that data may not have reached the standby: if the commit that wrote it was cut off by a restart, for example.
     private func endWithoutWriting() {
         // A change of two users has a round of its own.
         if store.isDistributed, users.count > 1, changes.count == 1, changes[0].steps.count == 1 { return confirm() }
-        guard isLocking else { return settle(conflicts: [], []) }
+        let areRefused = effects.refusals == changes.reduce(0) { $0 + $1.count }
+        let awaitsStandby = store.configuration.cluster.isSynchronous && !areRefused
+        guard isLocking || awaitsStandby else { return settle(conflicts: [], []) }
         connection.isInTransaction = false
-        connection.run([Statement.commit()]) { [self] _ in settle(conflicts: [], []) }
+        let queries = (isLocking ? [] : begin) + (awaitsStandby ? [Statement.awaitStandby()] : [])
+        run(queries + [Statement.commit()]) { [self] result in
+            if case .failure(let error) = result, awaitsStandby { failed(error) } else { settle(conflicts: [], []) }
+        }
     }
 
     /// Completes a change of two users that writes nothing if both are still as they were read: two nodes of a distributed
@@ -293,7 +324,7 @@ final class WriteRound {
         let userIDs = users.keys.sorted()
         connection.isInTransaction = false
         let end = isLocking ? [Statement.commit()] : []
-        connection.run([UserRows.profileRows(.texts(userIDs.map(\.string)))] + end) { [self] result in
+        run([UserRows.profileRows(.texts(userIDs.map(\.string)))] + end) { [self] result in
             switch result {
             case .success(let rows):
                 var versions: [Identifier: Int64] = [:]
@@ -308,6 +339,7 @@ final class WriteRound {
     /// Acknowledges the changes that are durable, and tries those with a conflict again.
     private func settle(conflicts: Set<Identifier>, _ changed: [UserState]) {
         let written = changed.filter { !conflicts.contains($0.userID) }
+        store.conflicted(conflicts.count)
         if !written.isEmpty || !effects.isEmpty { count(written) }
         store.failed(effects.refusals)
         var unsettled: [PendingChange] = []
@@ -329,71 +361,5 @@ final class WriteRound {
             transaction.assignments += user.profileDifference.assignments
         }
         store.committed(transaction)
-    }
-
-    // MARK: Failing
-
-    private func failed(_ error: PostgreSQLError) {
-        connection.isInTransaction = false
-        switch error.remedy {
-        case .applyAgain, .retry: tryAgain()
-        case .none where error.mayConcernOneChange && changes.count > 1:
-            for change in changes { change.isAlone = true }
-            ended(changes)
-        case _ where error.mayConcernOneNode && store.isDistributed && changes.count > 1 && changes[0].node == nil:
-            divide(error)
-        case .none, .reconnect:
-            fail(error.asStorageError, isOneNode: store.isDistributed && error.mayConcernOneNode)
-        }
-    }
-
-    /// Gives each node of a distributed database its own transaction, so that an unreachable node fails only its own
-    /// users.
-    private func divide(_ error: PostgreSQLError) {
-        let users = Set(changes.flatMap { $0.steps.map(\.userID) })
-        connection.run([UserRows.nodes(.texts(users.map(\.string)))]) { [self] result in
-            guard case .success(let rows) = result else { return fail(error.asStorageError) }
-            let nodes = UserRows.nodes(rows[0])
-            var divided: [Int64: [PendingChange]] = [:]
-            var others: [PendingChange] = []
-            for change in changes {
-                let node = Set(change.steps.map { nodes[$0.userID] }).count == 1 ? nodes[change.steps[0].userID] : nil
-                change.node = node
-                change.isAlone = node == nil
-                if let node { divided[node, default: []].append(change) } else { others.append(change) }
-            }
-            ended(divided.values.flatMap { $0 } + others)
-        }
-    }
-
-    /// - Parameter isOneNode: whether the error comes from one node of a distributed database; the others still work.
-    private func fail(_ error: StorageError, isOneNode: Bool = false) {
-        store.failed(changes.reduce(0) { $0 + $1.count })
-        if !isOneNode { store.writesFail(error) }
-        for change in changes { session.complete(change, error) }
-        changes = []
-        ended([])
-    }
-
-    /// Reads and applies again: at once after the first conflict, then after a random pause that grows.
-    private func tryAgain() {
-        conflicts += 1
-        isLocking = conflicts >= Self.conflictsBeforeLocking
-        reads = 0
-        users = [:]
-        newestDatafileVersion = nil
-        attributeNumbers = nil
-        readPeriods = [:]
-        erasures = ([:], 0)
-        let time = DispatchTime.now().uptimeNanoseconds
-        let longest = UInt64(store.settings.waitingSeconds * 1e9)
-        let overdue = changes.filter { time &- $0.submittedAt > longest }
-        changes.removeAll { time &- $0.submittedAt > longest }
-        for change in overdue { session.complete(change, .overloaded) }
-        store.failed(overdue.reduce(0) { $0 + $1.count })
-        guard !changes.isEmpty else { return ended([]) }
-        startedAt = .now()
-        guard conflicts > 1 else { return start() }
-        session.after(milliseconds: .random(in: 0...(1 << min(conflicts, 6)))) { [self] in start() }
     }
 }

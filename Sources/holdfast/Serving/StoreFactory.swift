@@ -83,6 +83,13 @@ enum StoreFactory {
                 let event = failure.map(StoreEvent.writesFail) ?? .writesSucceed
                 event.log(to: logger)
             }
+            options.reportReads = { (failure: String?) in
+                if let failure {
+                    logger.error("lookups in the store fail", metadata: ["reason": "\(failure)"])
+                } else {
+                    logger.notice("lookups in the store succeed again")
+                }
+            }
             options.reportPooler = {
                 logger.notice(
                     "the database is behind a pooler: statements are not prepared, and changes of other servers are polled for; --database-pooler says so from the start"

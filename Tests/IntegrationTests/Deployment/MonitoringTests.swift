@@ -4,12 +4,16 @@ import JSON
 import ProcessTestSupport
 import Testing
 
+#if PostgreSQL
+    import PostgreSQLTestSupport
+#endif
+
 /// The metrics of a server that was used, and what refers to them.
 @Suite struct MonitoringTests {
     private static let tool = Tool.promtool.isExpected
 
     @Test func `Every metric that is named anywhere is on the page, and the manual lists all of them`() throws {
-        let metrics = try Self.metricsOfUsedServer()
+        let metrics = try Self.metricsOfUsedServer() + Self.metricsOnPostgreSQL()
         let families = Set(metrics.matches(of: #/# TYPE (\w+) /#).map { String($0.output.1) })
         #expect(families.count > 45)
         let article = try String(contentsOfFile: "\(ExampleSection.catalog)/Monitoring.md", encoding: .utf8)
@@ -117,6 +121,19 @@ import Testing
         let text = try server.request("GET", "/metrics").text
         server.stop()
         return text
+    }
+
+    /// Returns `/metrics` of a server on PostgreSQL, which has some of its own.
+    private static func metricsOnPostgreSQL() throws -> String {
+        #if PostgreSQL
+            let database = try TestDatabase(.postgreSQL)
+            let server = try ServerProcess(database: database.url)
+            let text = try server.request("GET", "/metrics").text
+            server.stop()
+            return text
+        #else
+            return ""
+        #endif
     }
 
     private static func names(in text: String) -> Set<String> {

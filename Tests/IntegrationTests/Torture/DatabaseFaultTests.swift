@@ -9,7 +9,8 @@ import Testing
 /// Nothing that servers on PostgreSQL acknowledged is lost, and nobody moves, whatever becomes of servers, database and
 /// network. The long form is asked for by `HOLDFAST_TORTURE_ROUNDS` or `HOLDFAST_TORTURE_SECONDS`.
 @Suite struct DatabaseFaultTests {
-    private static let faults: [DatabaseFault] = TortureSettings.isLong ? DatabaseFault.allCases : [.failover]
+    private static let faults: [DatabaseFault] =
+        TortureSettings.isLong ? DatabaseFault.allCases : [.failover, .frozenPrimary]
 
     @Test(arguments: faults)
     func `What was acknowledged is there, and servers go on by themselves`(fault: DatabaseFault) throws {
@@ -30,6 +31,8 @@ import Testing
 enum DatabaseFault: String, CaseIterable, Sendable {
     /// The primary's host fails, and its synchronous standby is promoted.
     case failover
+    /// The primary's host stands still, its synchronous standby is promoted, and then the old primary comes back.
+    case frozenPrimary
     /// The database is killed, and started again.
     case crash
     /// One of two Holdfast servers is killed.
@@ -110,7 +113,11 @@ final class DatabaseFaultRun {
 
     func round() throws {
         report.rounds += 1
-        if fault == .failover {
+        if fault == .frozenPrimary, report.rounds > 1 {
+            try hosts.run("kill", "host\(1 - primary)")
+            try hosts.run("remove", "host\(1 - primary)")
+        }
+        if fault == .failover || fault == .frozenPrimary {
             try hosts.run("copy", "\(ports[primary])", "host\(1 - primary)", "\(ports[1 - primary])")
         }
         let load = Load(of: clients, on: servers.map(\.port))
@@ -140,6 +147,13 @@ final class DatabaseFaultRun {
             try hosts.run("promote", "host\(1 - primary)", "\(ports[1 - primary])")
             try hosts.run("remove", "host\(primary)")
             primary = 1 - primary
+        case .frozenPrimary:
+            let before = load.counts.acknowledged
+            try hosts.run("pause", "host\(primary)")
+            try hosts.run("promote", "host\(1 - primary)", "\(ports[1 - primary])")
+            primary = 1 - primary
+            try waitForWork(of: load, beyond: before, 50)
+            try hosts.run("resume", "host\(1 - primary)")
         case .crash:
             try hosts.run("kill", "host0")
             try hosts.run("start", "host0", "\(ports[0])")

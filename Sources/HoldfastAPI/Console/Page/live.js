@@ -15,7 +15,7 @@ const protocols = [["Native API", route => true], ["User Profile Service", route
 	["Optimizely Agent", route => /^\/v1\/(decide|activate|track|override|lookup|save|batch|config|datafile)$/.test(route)],
 	["Optimizely SDKs", route => route.startsWith("/datafiles/") || route.startsWith("/sdk/")], ["OFREP", route => route.startsWith("/ofrep/")],
 	["Bucketeer", route => /^\/(get_evaluations?|register_events|ping)$/.test(route)], ["Console", route => route.startsWith("/console")],
-	["Operations", route => /^\/(livez|readyz|health|metrics|info|openapi.json|)$/.test(route)]];
+	["Operations", route => /^\/(livez|readyz|readyz\/reads|health|metrics|info|openapi.json|)$/.test(route)]];
 const protocolOf = route => [...protocols].reverse().find(([, fits]) => fits(route))[0];
 
 export async function show(context) {

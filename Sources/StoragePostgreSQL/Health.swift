@@ -1,0 +1,32 @@
+import Storage
+
+/// Whether lookups, or writes, fail. Pure: times are passed in, in monotonic nanoseconds.
+///
+/// One success ends a failure, unless failures and successes have been alternating, as they do while some connections work
+/// and others do not: then it ends with the first success after a while without failures.
+struct Health {
+    /// How long failures may alternate with successes before they count as one.
+    static let onset: UInt64 = 1_000_000_000
+    /// How long nothing must fail then.
+    static let hold: UInt64 = 3_000_000_000
+
+    /// Why operations fail; `nil` if they work.
+    private(set) var failure: StorageError?
+    private var first: UInt64 = 0
+    private var last: UInt64?
+
+    /// - Returns: whether operations worked before.
+    mutating func failed(_ error: StorageError, at time: UInt64) -> Bool {
+        if last.map({ time &- $0 > Self.hold }) ?? true { first = time }
+        last = time
+        defer { failure = error }
+        return failure == nil
+    }
+
+    /// - Returns: whether operations failed before, and count as working again.
+    mutating func succeeded(at time: UInt64) -> Bool {
+        guard failure != nil, let last, last &- first < Self.onset || time &- last > Self.hold else { return false }
+        failure = nil
+        return true
+    }
+}

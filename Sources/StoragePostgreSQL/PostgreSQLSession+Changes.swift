@@ -1,0 +1,162 @@
+import Bucketing
+import Dispatch
+import Storage
+
+extension PostgreSQLSession {
+    /// The maximum memory of the changes in one transaction, estimated; a single one may exceed it.
+    private static let batchBytes = 4 << 20
+
+    func submit(_ change: PendingChange) {
+        if let refusal = admit(change.count, change.bytes, since: change.submittedAt) {
+            return change.complete(refusal)
+        }
+        waiting.append(.change(change))
+        if !isInBatch { startRound() }
+    }
+
+    func submit(_ change: ProjectChange) {
+        if let refusal = admit(1, change.bytes, since: change.submittedAt) { return change.complete(refusal) }
+        waiting.append(.project(change))
+        if !isInBatch { startRound() }
+    }
+
+    private func admit(_ count: Int, _ bytes: Int, since time: UInt64) -> StorageError? {
+        guard !isClosed else { return .closed }
+        let settings = store.settings
+        guard waitingChanges < settings.waitingChanges, waitingBytes < settings.waitingBytes,
+            Double(time &- (oldestChange ?? time)) <= settings.waitingSeconds * 1e9
+        else {
+            store.refused(count)
+            return .overloaded
+        }
+        if let refusal = store.admit(count, bytes) { return refusal }
+        waitingChanges += count
+        waitingBytes += bytes
+        untilDone = self
+        return nil
+    }
+
+    private var oldestChange: UInt64? {
+        switch waiting.first {
+        case .change(let change): change.submittedAt
+        case .project(let change): change.submittedAt
+        case nil: nil
+        }
+    }
+
+    func complete(_ change: PendingChange, _ failure: StorageError?) {
+        settled(change.count, change.bytes)
+        change.complete(failure)
+    }
+
+    func complete(_ change: ProjectChange, _ failure: StorageError?) {
+        settled(1, change.bytes)
+        change.complete(failure)
+    }
+
+    private func settled(_ count: Int, _ bytes: Int) {
+        waitingChanges -= count
+        waitingBytes -= bytes
+        store.settled(count, bytes)
+    }
+
+    /// Starts transactions while connections are free. A transaction that fails at once frees its connection for the
+    /// next.
+    func startRound() {
+        startLane()
+        setAsideBlocked()
+        while !changesProject, let first = waiting.first {
+            switch first {
+            case .project(let change):
+                guard !writers.contains(where: \.isBusy) else { return }
+                waiting.removeFirst()
+                let writer = writers[0]
+                (changesProject, writer.isBusy) = (true, true)
+                ProjectRound(change, in: self, on: writer.connection) { [self] in
+                    (changesProject, writer.isBusy) = (false, false)
+                }.start()
+            case .change:
+                guard let writer = writers.first(where: { !$0.isBusy }) else { return }
+                let changes = takeChanges()
+                guard !changes.isEmpty else { return }
+                writer.isBusy = true
+                if writers.count > 1 { writer.users = Set(changes.flatMap { $0.steps.map(\.userID) }) }
+                WriteRound(changes, in: self, on: writer.connection) { [self] alone in
+                    waiting.insert(contentsOf: alone.map { .change($0) }, at: 0)
+                    (writer.isBusy, writer.users) = (false, [])
+                    gathering.begin()
+                }.start()
+            }
+        }
+    }
+
+    /// Takes the changes of the next transaction, in order: as many as can be combined, up to the first one of a user
+    /// whom a transaction in progress concerns.
+    private func takeChanges() -> [PendingChange] {
+        var changes: [PendingChange] = []
+        var (steps, bytes) = (0, 0)
+        let busy = writers.filter(\.isBusy)
+        for next in waiting {
+            guard case .change(let change) = next else { break }
+            if !busy.isEmpty, change.steps.contains(where: { step in busy.contains { $0.users.contains(step.userID) } })
+            {
+                break
+            }
+            guard let first = changes.first else {
+                changes.append(change)
+                (steps, bytes) = (change.steps.count, change.bytes)
+                continue
+            }
+            guard !first.isAlone, !change.isAlone, first.node == change.node,
+                (first.kind == .records) == (change.kind == .records),
+                steps + change.steps.count <= store.configuration.batchLimit, bytes + change.bytes <= Self.batchBytes
+            else { break }
+            changes.append(change)
+            steps += change.steps.count
+            bytes += change.bytes
+        }
+        waiting.removeFirst(changes.count)
+        return changes
+    }
+
+    // MARK: Rows that others have locked
+
+    /// Lets changes wait for locked rows apart from all others.
+    func block(_ changes: [PendingChange]) {
+        blocked += changes
+        startLane()
+    }
+
+    /// Gives the first blocked change a transaction of its own, which waits for the lock.
+    private func startLane() {
+        while !(lane?.isBusy ?? false) {
+            guard let first = blocked.first else {
+                lane?.connection.close()
+                return lane = nil
+            }
+            blocked.removeFirst()
+            let lane = lane ?? Writer(makeConnection(lockTimeout: store.configuration.statementTimeout))
+            self.lane = lane
+            lane.isBusy = true
+            lane.users = Set(first.steps.map(\.userID))
+            WriteRound([first], in: self, on: lane.connection, waitsForLocks: true) { [self] alone in
+                blocked.insert(contentsOf: alone, at: 0)
+                (lane.isBusy, lane.users) = (false, [])
+            }.start()
+        }
+    }
+
+    /// Keeps the changes of a user in their order: those behind a blocked one wait with it.
+    private func setAsideBlocked() {
+        guard let lane, lane.isBusy || !blocked.isEmpty else { return }
+        var users = blocked.reduce(into: lane.users) { users, change in users.formUnion(change.steps.map(\.userID)) }
+        waiting.removeAll { next in
+            guard case .change(let change) = next, change.steps.contains(where: { users.contains($0.userID) }) else {
+                return false
+            }
+            users.formUnion(change.steps.map(\.userID))
+            blocked.append(change)
+            return true
+        }
+    }
+}

@@ -1,0 +1,138 @@
+import Bucketing
+import Dispatch
+import Storage
+
+/// The lookups of a batch become one query; lookups that arrive before its result become the next one.
+extension PostgreSQLSession {
+    /// The maximum number of lookups that wait.
+    private static let lookupLimit = 65_536
+    /// The maximum number of lookups of one query.
+    private static let lookupsPerQuery = 4_096
+
+    private var lookupRefusal: StorageError? {
+        if isClosed || store.isClosed { return .closed }
+        return profileLookups.count + attributeLookups.count < Self.lookupLimit ? nil : .overloaded
+    }
+
+    func profile(of userID: Identifier, _ completion: @escaping Completion<ProfileRecord?>) {
+        if let refusal = lookupRefusal { return completion(.failure(refusal)) }
+        noteLookup()
+        profileLookups.append((userID, completion))
+        if !isInBatch { sendLookups() }
+    }
+
+    func attributes(of userID: Identifier, _ completion: @escaping Completion<AttributeRecord?>) {
+        if let refusal = lookupRefusal { return completion(.failure(refusal)) }
+        noteLookup()
+        attributeLookups.append((userID, completion))
+        if !isInBatch { sendLookups() }
+    }
+
+    private func noteLookup() {
+        if profileLookups.isEmpty, attributeLookups.isEmpty { lookupsSince = now }
+        untilDone = self
+    }
+
+    /// Sends the lookups that wait as one query for profiles and one for attributes.
+    func sendLookups() {
+        guard !isLookingUp, !profileLookups.isEmpty || !attributeLookups.isEmpty else { return }
+        isLookingUp = true
+        let profiles = Array(profileLookups.prefix(Self.lookupsPerQuery))
+        let attributes = Array(attributeLookups.prefix(Self.lookupsPerQuery))
+        profileLookups.removeFirst(profiles.count)
+        attributeLookups.removeFirst(attributes.count)
+        let since = lookupsSince
+        lookUp(profiles, attributes, by: deadline(since: since)) { [self] error in
+            isLookingUp = false
+            gathering.begin()
+            store.looked(up: profiles.count + attributes.count, nanoseconds: now &- since)
+            guard let error else { return }
+            if store.isDistributed, error.mayConcernOneNode, profiles.count + attributes.count > 1 {
+                divide(profiles, attributes, by: deadline(since: since))
+            } else {
+                fail(profiles, attributes, error)
+            }
+        }
+    }
+
+    private typealias Lookups<Record> = [(userID: Identifier, completion: Completion<Record?>)]
+
+    /// - Parameter done: called before the completions of the lookups; or with an error, and then they are not called.
+    private func lookUp(
+        _ profiles: Lookups<ProfileRecord>, _ attributes: Lookups<AttributeRecord>, by deadline: UInt64,
+        done: @escaping (PostgreSQLError?) -> Void
+    ) {
+        var queries: [Query] = []
+        if !profiles.isEmpty { queries.append(UserRows.profiles(.texts(profiles.map(\.userID.string)))) }
+        if !attributes.isEmpty { queries.append(UserRows.attributes(.texts(attributes.map(\.userID.string)))) }
+        attempt(queries, by: deadline) { [self] result in
+            switch result {
+            case .success(let rows):
+                store.readsWork()
+                done(nil)
+                let now = store.clock.now()
+                if !profiles.isEmpty {
+                    Self.complete(profiles, rows[0]) { rows, row, _ throws(StorageError) in
+                        try UserRows.profile(rows, row, 1).get()?.visible(at: now)
+                    }
+                }
+                if !attributes.isEmpty {
+                    Self.complete(attributes, rows[rows.count - 1]) { rows, row, userID throws(StorageError) in
+                        guard let bytes = rows.optionalBytes(row, 1) else { return nil }
+                        return try AttributeRecord(stored: bytes, of: userID)
+                    }
+                }
+            case .failure(let error): done(error)
+            }
+        }
+    }
+
+    private func fail(
+        _ profiles: Lookups<ProfileRecord>, _ attributes: Lookups<AttributeRecord>, _ error: PostgreSQLError,
+        isOneNode: Bool = false
+    ) {
+        let failure = error.asStorageError
+        store.lookupsFailed(profiles.count + attributes.count, isOneNode ? nil : failure)
+        for lookup in profiles { lookup.completion(.failure(failure)) }
+        for lookup in attributes { lookup.completion(.failure(failure)) }
+    }
+
+    /// Sends lookups that failed together again, as one query for each node of a distributed database, so that an
+    /// unreachable node fails only its own users.
+    private func divide(
+        _ profiles: Lookups<ProfileRecord>, _ attributes: Lookups<AttributeRecord>, by deadline: UInt64
+    ) {
+        let users = Set(profiles.map(\.userID)).union(attributes.map(\.userID))
+        attempt([UserRows.nodes(.texts(users.map(\.string)))], by: deadline) { [self] result in
+            switch result {
+            case .success(let rows):
+                let nodes = UserRows.nodes(rows[0])
+                for node in Set(nodes.values) {
+                    let (some, others) = (
+                        profiles.filter { nodes[$0.userID] == node }, attributes.filter { nodes[$0.userID] == node }
+                    )
+                    lookUp(some, others, by: deadline) { [self] error in
+                        if let error { fail(some, others, error, isOneNode: error.mayConcernOneNode) }
+                    }
+                }
+            case .failure(let error): fail(profiles, attributes, error)
+            }
+        }
+    }
+
+    private static func complete<Record>(
+        _ lookups: [(userID: Identifier, completion: Completion<Record?>)], _ rows: Rows,
+        _ decode: (Rows, Int, Identifier) throws(StorageError) -> Record?
+    ) {
+        var places: [Identifier: Int] = [:]
+        places.reserveCapacity(rows.count)
+        for row in rows.indices { places[rows.identifier(row, 0)] = row }
+        for lookup in lookups {
+            guard let row = places[lookup.userID] else {
+                lookup.completion(.success(nil))
+                continue
+            }
+            lookup.completion(Result { () throws(StorageError) in try decode(rows, row, lookup.userID) })
+        }
+    }
+}
