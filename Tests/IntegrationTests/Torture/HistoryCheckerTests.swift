@@ -79,8 +79,82 @@ import Testing
             event(0...1, .override(experiment: "e", variation: "c"), .variation("c")),
             event(2...3, assign, .variation("a")), event(4...5, .read, detail("c", .override))),
         Case(
+            "beneath an override that is no variation, the assignment counts",
+            event(0...1, .save(["e": "a"]), .profile(["e": "a"])),
+            event(2...3, .override(experiment: "e", variation: "c"), .variation("c")),
+            event(4...5, assign, .variation("a")), event(6...7, .read, detail("c", .override))),
+        Case(
             "what is refused does nothing",
             event(0...1, .override(experiment: "e", variation: "c"), .refusal), event(2...3, .read, .detail(nil))),
+    ]
+
+    private static func override(_ variation: String, milliseconds: UInt64? = nil) -> HistoryEvent {
+        event(
+            2...3, .override(experiment: "e", variation: variation, reason: "r", milliseconds: milliseconds),
+            .variation(variation))
+    }
+
+    private static func force(_ time: ClosedRange<UInt64>, _ variation: String?) -> HistoryEvent {
+        event(time, .force(experiment: "e", variation: variation), .acknowledgement)
+    }
+
+    private static let overridden = Observation.detail(["e": .init(variation: "b", source: .override, reason: "r")])
+
+    static let layers = [
+        Case(
+            "an override that ends gives back what is beneath it",
+            event(0...1, assign, .variation("a")), override("b", milliseconds: 50), event(4...5, .read, overridden),
+            event(5...5, assign, .variation("b")), event(80...81, .read, detail("a", .bucketed)),
+            event(82...83, assign, .variation("a"))),
+        Case(
+            "an override that ends over what has expired leaves nothing", timeToLive: 100 * ms,
+            event(0...1, assign, .variation("a")), override("b", milliseconds: 200),
+            event(150...151, .read, overridden),
+            event(250...251, .read, .detail(nil))),
+        Case(
+            "what is forced is known here sooner and there later, and ends everywhere at once",
+            event(0...1, assign, .variation("a")), force(2...3, "b"), event(4...5, assign, .variation("b")),
+            event(4...5, assign, .variation("a"), client: 1), force(6...7, nil), event(8...9, assign, .variation("a")),
+            event(8...9, .read, detail("a", .bucketed), client: 1)),
+        Case(
+            "while a variation is forced, an exposure enrolls nobody",
+            force(0...1, "b"),
+            event(2...3, .expose(experiment: "e", variation: "a", among: ["a", "b"]), .acknowledgement),
+            event(4...5, .read, .detail(nil))),
+    ]
+
+    static let wrongLayers = [
+        Case(
+            "an override ends before its time",
+            event(0...1, assign, .variation("a")), override("b", milliseconds: 50),
+            event(6...7, .read, detail("a", .bucketed))),
+        Case(
+            "an override outlives its time", override("b", milliseconds: 50), event(80...81, .read, overridden)),
+        Case(
+            "an override that ends leaves nothing of what was beneath it",
+            event(0...1, assign, .variation("a")), override("b", milliseconds: 50), event(80...81, .read, .detail(nil))),
+        Case(
+            "an override is there again after its end",
+            override("b", milliseconds: 50), event(40...50, .read, .detail(nil)), event(51...52, .read, overridden)),
+        Case(
+            "the reason of an override is lost", override("b"), event(4...5, .read, detail("b", .override))),
+        Case(
+            "beneath an override that is no variation, another one is given",
+            event(0...1, assign, .variation("a")), override("c"), event(4...5, assign, .variation("b"))),
+        Case(
+            "what was forced is given after its end",
+            event(0...1, assign, .variation("a")), force(2...3, "b"), force(4...5, nil),
+            event(6...7, assign, .variation("b"))),
+        Case(
+            "what was forced is given after an erasure",
+            event(0...1, .save(["e": "a"]), .profile(["e": "a"])), force(2...3, "b"),
+            event(4...5, .erase, .acknowledgement), event(6...7, assign, .variation("a")),
+            event(8...9, assign, .variation("b"))),
+        Case(
+            "what is forced is stored",
+            force(0...1, "b"),
+            event(2...3, .expose(experiment: "e", variation: "b", among: ["a", "b"]), .acknowledgement),
+            event(4...5, .read, detail("b"))),
     ]
 
     private static let merge = Operation.merge(from: "anon")
@@ -97,6 +171,12 @@ import Testing
             event(0...9, merge, .profile([:])), event(0...9, .save(["e": "1"]), .profile(["e": "1"]), of: "anon"),
             event(10...11, .read, detail("1"), of: "anon"), event(12...13, merge, .profile(["e": "1"])),
             event(14...15, .read, detail("1", .merged))),
+        Case(
+            "a variation of the anonymous user that may be gone is not taken",
+            event(0...1, .save(["e": "a"]), .profile(["e": "a"]), of: "anon"),
+            event(
+                2...3, .assignBeside("anon", experiment: "e", among: ["a", "b"], lasting: ["b"]), .variation("b")),
+            event(4...5, .read, detail("b", .bucketed))),
         Case(
             "beside the anonymous user, the account gets that variation",
             event(0...1, .save(["e": "a"]), .profile(["e": "a"]), of: "anon"),
@@ -186,13 +266,13 @@ import Testing
             event(0...1, .save(["e": "1"]), .profile(["e": "1"])), event(50...51, .read, .detail(nil))),
     ]
 
-    @Test(arguments: right + variationsThatGo + merges)
+    @Test(arguments: right + variationsThatGo + layers + merges)
     func `What is right is explained`(history: Case) throws {
         var checker = HistoryChecker(ProfileModel(timeToLive: history.timeToLive))
         try checker.check(history.events)
     }
 
-    @Test(arguments: wrong + wrongMerges)
+    @Test(arguments: wrong + wrongLayers + wrongMerges)
     func `What is wrong is found out`(history: Case) {
         var checker = HistoryChecker(ProfileModel(timeToLive: history.timeToLive))
         #expect(throws: HistoryChecker.Violation.self) { try checker.check(history.events) }

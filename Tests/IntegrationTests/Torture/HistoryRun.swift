@@ -41,6 +41,9 @@ final class HistoryRun {
             Setting(description: "two servers on one file", servers: 2),
             Setting(description: "two servers, variations that come and go", servers: 2, changesVariations: true),
             Setting(description: "two servers, users who are merged", servers: 2, clients: 4, merges: true),
+            Setting(
+                description: "two servers, merges, and variations that come and go", servers: 2, clients: 4,
+                changesVariations: true, merges: true),
             Setting(description: "two servers, one of them killed", servers: 2, kills: true),
             Setting(description: "one client", clients: 1),
         ]
@@ -57,6 +60,9 @@ final class HistoryRun {
                 Setting(
                     description: "PostgreSQL, variations that come and go", servers: 2, changesVariations: true,
                     database: plain),
+                Setting(
+                    description: "PostgreSQL, merges, and variations that come and go", servers: 2, clients: 4,
+                    changesVariations: true, merges: true, database: plain),
                 Setting(
                     description: "PostgreSQL, one of the servers killed", servers: 2, kills: true, database: plain),
                 Setting(
@@ -126,10 +132,7 @@ final class HistoryRun {
                 limit: operations / setting.clients, changesVariations: setting.changesVariations,
                 merges: setting.merges,
                 // PostgreSQL may still commit what a dead server asked of it.
-                cutsEndOperations: setting.database.isSQLite,
-                // A response does not say whether the exposure found an assignment that was about to expire: with many
-                // of these at the same time, the check would not end.
-                exposes: setting.timeToLive == nil)
+                cutsEndOperations: setting.database.isSQLite, expires: true)
         }
         let load = Load(of: clients, on: servers.map(\.port))
         if setting.kills {

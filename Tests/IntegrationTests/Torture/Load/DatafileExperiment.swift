@@ -12,6 +12,9 @@ struct DatafileExperiment: Sendable {
         DatafileExperiment(key: "beta", id: "9002", variations: ["90021", "90022"]),
     ]
 
+    /// Of a request in the Agent's protocol, and of no importance to others.
+    static let fields = ["X-Optimizely-SDK-Key: default", "Content-Type: application/json"]
+
     static func key(of id: String) -> String {
         all.first { $0.id == id }?.key ?? id
     }

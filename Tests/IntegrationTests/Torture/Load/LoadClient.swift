@@ -25,7 +25,7 @@ final class LoadClient: @unchecked Sendable {
     /// - Parameter limit: operations that it makes; it stops earlier when the load is over.
     init(
         number: Int, seed: UInt64, users: [String], insists: Bool, limit: Int = .max, changesVariations: Bool = false,
-        merges: Bool = false, cutsEndOperations: Bool = false, exposes: Bool = true
+        merges: Bool = false, cutsEndOperations: Bool = false, expires: Bool = false
     ) {
         self.number = number
         self.users = users
@@ -34,7 +34,7 @@ final class LoadClient: @unchecked Sendable {
         self.merges = merges
         self.cutsEndOperations = cutsEndOperations
         experimentChanges = changesVariations ? (true, 100) : (false, 10)
-        generator = OperationGenerator(client: number, seed: seed, exposes: exposes)
+        generator = OperationGenerator(client: number, seed: seed, expires: expires)
     }
 
     /// Works until the load is over or no server can be reached.
@@ -87,11 +87,12 @@ final class LoadClient: @unchecked Sendable {
     private func perform(
         _ operation: Operation, for user: String, on connection: HTTPClient, in load: Load
     ) throws {
-        let request = operation.request(for: user)
         let place = begin(operation, for: user)
+        let request = operation.request(for: user)
         var tries = 0
         while true {
-            let response = try connection.request(request.method, request.target, request.body)
+            let response = try connection.request(
+                request.method, request.target, request.body, fields: DatafileExperiment.fields)
             tries += 1
             let observation = try operation.observation(in: response)
             guard observation == .nothing else {
@@ -168,8 +169,8 @@ final class LoadClient: @unchecked Sendable {
         }
         let response: TestResponse
         do {
-            let definition = experiment.definition(of: variations)
-            response = try connection.request("PUT", "/v1/experiments/\(experiment.key)", definition)
+            let target = "/v1/experiments/\(experiment.key)" + (generator.chance(600) ? "?moves=allow" : "")
+            response = try connection.request("PUT", target, experiment.definition(of: variations))
         } catch {
             note(.max, revision: nil)
             throw error

@@ -1,5 +1,6 @@
 import APITestSupport
 import JSON
+import Storage
 
 /// A response that no rule of the API allows.
 struct WrongResponse: Error, CustomStringConvertible {
@@ -7,15 +8,18 @@ struct WrongResponse: Error, CustomStringConvertible {
 }
 
 extension Operation {
-    /// How the server is asked for it.
+    /// How the server is asked for it, now.
     func request(for user: String) -> (method: String, target: String, body: String?) {
         let path = "/v1/profiles/\(user)"
         return switch self {
         case .save(let map): ("POST", "/ups/save", Self.body(map, of: user))
         case .keep(let map): ("PATCH", path + "?on_conflict=keep", Self.body(map, of: user))
         case .put(let map): ("PUT", path, Self.body(map, of: user))
-        case .override(let experiment, let variation):
-            ("PUT", "\(path)/experiments/\(experiment)", "{\"variation_id\":\"\(variation)\"}")
+        case .override(let experiment, let variation, let reason, let milliseconds):
+            (
+                "PUT", "\(path)/experiments/\(experiment)",
+                Self.override(variation, because: reason, until: milliseconds.map { systemWallClock() + Timestamp($0) })
+            )
         case .remove(let experiment): ("DELETE", "\(path)/experiments/\(experiment)", nil)
         case .erase: ("DELETE", path, nil)
         case .assign(let experiment, _, _):
@@ -30,15 +34,28 @@ extension Operation {
                 "POST", "/v1/exposures",
                 "{\"user_id\":\"\(user)\",\"experiment\":\"\(experiment)\",\"variation_id\":\"\(variation)\"}"
             )
-        case .assignBeside(let anonymous, let experiment, _):
+        case .assignBeside(let anonymous, let experiment, _, _):
             (
                 "POST", "/v1/assign",
                 "{\"user_id\":\"\(user)\",\"anonymous_id\":\"\(anonymous)\",\"experiment\":\"\(experiment)\"}"
+            )
+        case .force(let experiment, let variation):
+            (
+                "POST", "/v1/override",
+                "{\"userId\":\"\(user)\",\"experimentKey\":\"\(DatafileExperiment.key(of: experiment))\","
+                    + "\"variationKey\":\"\(variation.map { "k" + $0 } ?? "")\"}"
             )
         case .merge(let anonymous): ("POST", path + "/merge", "{\"from\":\"\(anonymous)\"}")
         case .read: ("GET", path + "?detail=true", nil)
         case .lookup: ("POST", "/ups/lookup", "{\"user_id\":\"\(user)\"}")
         }
+    }
+
+    private static func override(_ variation: String, because reason: String?, until end: Timestamp?) -> String {
+        var members = ["\"variation_id\":\"\(variation)\""]
+        if let reason { members.append("\"reason\":\"\(reason)\"") }
+        if let end { members.append("\"expires_at\":\"\(end.rfc3339)\"") }
+        return "{\(members.joined(separator: ","))}"
     }
 
     static func body(_ map: [String: String], of user: String) -> String {
@@ -61,9 +78,11 @@ extension Operation {
         case (.evaluate, 200):
             guard let key = response["variant"].string else { break }
             return .variation(DatafileExperiment.variation(ofKey: key))
-        case (.expose, 200): return .acknowledgement
+        case (.expose, 200), (.force, 200): return .acknowledgement
         // A server need not know yet of a variation that has come back.
         case (.override, 422), (.expose, 422): return .refusal
+        // Its time may be over before it is set.
+        case (.override(_, _, _, _?), 400): return .refusal
         case (.remove, 204): return .removal(found: true)
         case (.remove, 404): return .removal(found: false)
         case (.erase, 200), (.erase, 404): return .acknowledgement
@@ -83,7 +102,7 @@ extension Operation {
             guard let variation = entry["variation_id"].string,
                 let source = entry["source"].string.flatMap(ModelProfile.Source.init)
             else { return nil }
-            return .init(variation: variation, source: source)
+            return .init(variation: variation, source: source, reason: entry["reason"].string)
         }
     }
 

@@ -8,14 +8,14 @@ struct OperationGenerator {
     private static let known = DatafileExperiment.all
 
     private let client: Int
-    /// Whether exposures are reported.
-    private let exposes: Bool
+    /// Whether some overrides end by themselves. What is told of them depends on the time.
+    private let expires: Bool
     private var random: SeededGenerator
     private var count = 0
 
-    init(client: Int, seed: UInt64, exposes: Bool) {
+    init(client: Int, seed: UInt64, expires: Bool) {
         self.client = client
-        self.exposes = exposes
+        self.expires = expires
         random = SeededGenerator(seed: seed &* 1_000_003 &+ UInt64(client))
     }
 
@@ -34,9 +34,10 @@ struct OperationGenerator {
 
     mutating func operation() -> Operation {
         switch Int.random(in: 0..<100, using: &random) {
-        case ..<20: .save(map())
-        case ..<25: exposes ? expose() : .save(map())
-        case ..<30: evaluate()
+        case ..<19: .save(map())
+        case ..<24: expose()
+        case ..<28: evaluate()
+        case ..<32: force()
         case ..<38: .keep(map())
         case ..<46: .put(map())
         case ..<54: override()
@@ -87,7 +88,14 @@ struct OperationGenerator {
 
     private mutating func override() -> Operation {
         let (experiment, variation) = assignment()
-        return .override(experiment: experiment, variation: variation)
+        return .override(
+            experiment: experiment, variation: variation, reason: chance(500) ? "reason \(count)" : nil,
+            milliseconds: expires && chance(400) ? UInt64.random(in: 30...300, using: &random) : nil)
+    }
+
+    private mutating func force() -> Operation {
+        let experiment = element(of: Self.known)
+        return .force(experiment: experiment.id, variation: chance(400) ? nil : element(of: experiment.variations))
     }
 
     private mutating func assign() -> Operation {

@@ -57,7 +57,8 @@ extension Operation {
     /// The experiment whose variations say what the operation may do; `nil` if none does.
     fileprivate var dependsOnVariations: String? {
         switch self {
-        case .assign(let experiment, _, _), .evaluate(let experiment, _, _), .expose(let experiment, _, _, _):
+        case .assign(let experiment, _, _), .evaluate(let experiment, _, _), .expose(let experiment, _, _, _),
+            .assignBeside(_, let experiment, _, _):
             experiment
         default: nil
         }
@@ -67,6 +68,8 @@ extension Operation {
         switch self {
         case .assign(let experiment, _, _): .assign(experiment: experiment, among: among, lasting: lasting)
         case .evaluate(let experiment, _, _): .evaluate(experiment: experiment, among: among, lasting: lasting)
+        case .assignBeside(let anonymous, let experiment, _, _):
+            .assignBeside(anonymous, experiment: experiment, among: among, lasting: lasting)
         case .expose(let experiment, let variation, _, _):
             .expose(experiment: experiment, variation: variation, among: among, lasting: lasting)
         default: self

@@ -5,7 +5,8 @@ enum Operation: Hashable, Sendable {
     case save([String: String])
     case keep([String: String])
     case put([String: String])
-    case override(experiment: String, variation: String)
+    /// - Parameter milliseconds: how long the override lasts; `nil`: until it is removed.
+    case override(experiment: String, variation: String, reason: String? = nil, milliseconds: UInt64? = nil)
     case remove(experiment: String)
     case erase
     /// - Parameters:
@@ -17,7 +18,9 @@ enum Operation: Hashable, Sendable {
     /// Reports an exposure to a variation, which enrolls a user who has none while the experiment has the variation.
     case expose(experiment: String, variation: String, among: [String], lasting: [String]? = nil)
     /// Beside the profile of an anonymous user, whose variation counts for a user without one.
-    case assignBeside(String, experiment: String, among: [String])
+    case assignBeside(String, experiment: String, among: [String], lasting: [String]? = nil)
+    /// Forces a variation on the user for a test; `nil` ends that.
+    case force(experiment: String, variation: String?)
     /// Joins an anonymous user.
     case merge(from: String)
     /// With where each assignment came from.
@@ -52,5 +55,7 @@ enum Observation: Hashable, Sendable {
     struct Detail: Hashable, Sendable {
         let variation: String
         let source: ModelProfile.Source
+        /// Of an override.
+        var reason: String?
     }
 }
