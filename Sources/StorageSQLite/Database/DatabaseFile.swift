@@ -253,14 +253,18 @@ struct DatabaseHeader {
     init?(path: String) throws(SQLiteError) {
         let connection = try Connection(path: path, access: .read, lockTimeout: 0)
         guard let bytes = connection.firstBytes(Self.length), bytes.starts(with: Self.magic) else { return nil }
-        func number(at offset: Int) -> Int64 {
-            Int64(Int32(bitPattern: bytes[offset..<offset + 4].reduce(0) { $0 << 8 | UInt32($1) }))
-        }
         // 65,536 does not fit into two bytes and is written as 1.
         let size = UInt32(bytes[16]) << 8 | UInt32(bytes[17])
         pageSize = size == 1 ? 65_536 : size
         usesLog = bytes[18] == 2
-        version = number(at: 60)
-        applicationID = number(at: 68)
+        version = Int64(Int32(bitPattern: bytes.bigEndian(at: 60)))
+        applicationID = Int64(Int32(bitPattern: bytes.bigEndian(at: 68)))
+    }
+}
+
+extension [UInt8] {
+    /// Returns the number in four bytes, in the byte order of SQLite's files.
+    func bigEndian(at offset: Int) -> UInt32 {
+        self[offset..<offset + 4].reduce(0) { $0 << 8 | UInt32($1) }
     }
 }

@@ -9,46 +9,52 @@ import Storage
 struct LeftLog {
     let path: String
     private let pageSize: UInt32
-    /// The salts, which change each time the log begins anew, and which each valid frame repeats.
-    private let salts: [UInt8]
-    /// The number of commits in the log; frames left from before the log began anew are not counted.
-    private let commits: Int64
 
     private static let headerLength = 32
     private static let frameHeaderLength = 24
+    /// About how much is read at once.
+    private static let blockLength = 1 << 20
 
-    /// Reads the log of a database without side effects.
+    /// Looks for the log of a database without side effects.
     ///
     /// - Returns: `nil` if there is none, or if it has no commits.
     init?(database: String) {
         path = database + "-wal"
+        guard let log = Self.read(path, commits: 1), log.commits > 0 else { return nil }
+        pageSize = log.pageSize
+    }
+
+    /// Counts the commits in a log, which may have a million frames.
+    ///
+    /// Frames left from before the log began anew are not counted: the salts of its header change each time, and each frame
+    /// repeats them.
+    ///
+    /// - Parameter limit: where counting ends.
+    /// - Returns: `nil` if it is no log.
+    private static func read(_ path: String, commits limit: Int64) -> (pageSize: UInt32, commits: Int64)? {
         // No lock of SQLite is on this file: closing a descriptor releases none.
         let descriptor = open(path, O_RDONLY | O_CLOEXEC)
         guard descriptor >= 0 else { return nil }
         defer { close(descriptor) }
-        func bytes(_ count: Int, at offset: Int) -> [UInt8]? {
-            var bytes = [UInt8](repeating: 0, count: count)
-            return pread(descriptor, &bytes, count, off_t(offset)) == count ? bytes : nil
-        }
-        guard let header = bytes(Self.headerLength, at: 0), Self.number(header, 0) | 1 == 0x377F_0683 else {
-            return nil
-        }
-        pageSize = Self.number(header, 8)
-        salts = Array(header[16..<24])
+        var header = [UInt8](repeating: 0, count: headerLength)
+        guard pread(descriptor, &header, header.count, 0) == header.count, header.bigEndian(at: 0) | 1 == 0x377F_0683
+        else { return nil }
+        let (pageSize, salts) = (header.bigEndian(at: 8), header[16..<24])
         guard pageSize >= 512, pageSize <= 65_536 else { return nil }
+        let frameLength = frameHeaderLength + Int(pageSize)
         var commits: Int64 = 0
-        var offset = Self.headerLength
-        while let frame = bytes(Self.frameHeaderLength, at: offset), Array(frame[8..<16]) == salts {
-            // The last frame of a commit has the size of the database after it.
-            if Self.number(frame, 4) > 0 { commits += 1 }
-            offset += Self.frameHeaderLength + Int(pageSize)
+        var block = [UInt8](repeating: 0, count: max(1, blockLength / frameLength) * frameLength)
+        var offset = headerLength
+        while true {
+            let count = pread(descriptor, &block, block.count, off_t(offset))
+            for start in stride(from: 0, through: count - frameHeaderLength, by: frameLength) {
+                guard commits < limit, block[start + 8..<start + 16] == salts else { return (pageSize, commits) }
+                // The last frame of a commit has the size of the database after it.
+                if block.bigEndian(at: start + 4) > 0 { commits += 1 }
+            }
+            guard count == block.count else { return (pageSize, commits) }
+            offset += count
         }
-        guard commits > 0 else { return nil }
-        self.commits = commits
-    }
-
-    private static func number(_ bytes: [UInt8], _ offset: Int) -> UInt32 {
-        bytes[offset..<offset + 4].reduce(0) { $0 << 8 | UInt32($1) }
     }
 
     /// Refuses a log that was written for another file than the one beside it. Nothing is changed.
@@ -80,11 +86,13 @@ struct LeftLog {
             return "its pages have \(pageSize) bytes, those of the file \(header.pageSize)"
         }
         // The number of the last commit in the file itself, and with the log. Each commit of Holdfast raises it by one, and
-        // the log begins with a commit to the state that it was copied into.
+        // the log begins with a commit to the state that it was copied into. In this order, because other processes may
+        // commit meanwhile.
         guard let inFile = try? Self.lastCommit(database, isFileAlone: true),
-            let withLog = try? Self.lastCommit(database, isFileAlone: false)
+            let withLog = try? Self.lastCommit(database, isFileAlone: false), inFile != withLog,
+            let commits = Self.read(path, commits: inFile < withLog ? withLog - inFile : .max)?.commits, commits > 0,
+            inFile > withLog || commits < withLog - inFile
         else { return nil }
-        guard inFile < withLog - commits || inFile > withLog else { return nil }
         let first = max(withLog - commits, 0)
         return "it continues commit \(first) and ends with commit \(withLog), the file ends with commit \(inFile)"
     }
