@@ -161,8 +161,8 @@ extension PostgreSQLSession {
                     }
                     records.forcedVariations = rows[2].indices.map { ForcedVariationRows.decode(rows[2], $0) }
                     records.exposures = rows[3].indices.map { ExposureRows.decode(rows[3], $0) }
-                    if rows[4].count > 0 { records.otherRecords.goalEvents = Int(rows[4].integer(0, 1)) }
-                    if rows[5].count > 0 { records.otherRecords.auditEntries = Int(rows[5].integer(0, 1)) }
+                    if rows[4].count > 0 { records.otherRecords.goalEvents = UserRows.several(rows[4], 0) }
+                    if rows[5].count > 0 { records.otherRecords.auditEntries = UserRows.several(rows[5], 0) }
                     records.stickyDocuments = rows[6].indices.map { row in
                         .init(attributeName: rows[6].text(row, 1), content: rows[6].text(row, 2))
                     }

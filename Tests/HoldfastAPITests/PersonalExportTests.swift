@@ -68,6 +68,19 @@ import Testing
         server.stop()
     }
 
+    @Test func `An export has what was stored when it began`() throws {
+        try fill("ann", events: 1_000)
+        let export = try server.stream("GET", "/v1/profiles/ann/export")
+        var text = try export.receiveChunk() ?? ""
+        _ = try ask("POST", "/v1/events", #"{"user_id":"ann","goal":"late"}"#)
+        _ = try ask("PUT", "/v1/profiles/ann/experiments/10", #"{"variation_id":"late"}"#)
+        while let chunk = try export.receiveChunk() { text += chunk }
+        let document = try JSONParser().parse(Array(text.utf8))
+        #expect(document["goal_events"].array?.count == 1_000 && document["audit_entries"].array?.count == 2)
+        #expect(!text.contains("late"))
+        server.stop()
+    }
+
     @Test func `A person without a profile can be exported and erased`() throws {
         _ = try ask("POST", "/v1/events", #"{"user_id":"ann","goal":"buy"}"#)
         let export = try ask("GET", "/v1/profiles/ann/export")

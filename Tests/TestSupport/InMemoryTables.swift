@@ -182,9 +182,12 @@ struct InMemoryTables {
         case .attributes: records.attributes = attributes[userID].map { .present($0) } ?? .absent
         case .definedAttributes: records.definedAttributes = Set(definitions.map(\.number))
         case .otherRecords:
+            func several(_ numbers: some Sequence<Int64>) -> UserRecords.Several {
+                numbers.reduce(into: .init()) { $0 = .init(count: $0.count + 1, newest: max($0.newest, $1)) }
+            }
             records.otherRecords = .init(
-                goalEvents: events.reduce(0) { count, _ in count + 1 },
-                auditEntries: auditEntries.count { $0.userID == userID })
+                goalEvents: several(goalEvents.lazy.filter { $0.event.userID == userID }.map(\.number)),
+                auditEntries: several(auditEntries.lazy.filter { $0.userID == userID }.map(\.id)))
         case .stickyDocuments:
             records.stickyDocuments = stickyDocuments.values.filter { $0.key.attributeValue == userID }
                 .sorted { $0.key.attributeName < $1.key.attributeName }.map { document in

@@ -90,7 +90,8 @@ extension StoreContract {
                 entries.allSatisfy { !"\($0.target)\(text($0.before ?? []))\(text($0.after ?? []))".contains("secret") }
             )
             let records: UserRecords = try await store.perform { $0.records(of: "bob", $1) }
-            #expect(records.otherRecords.auditEntries == 1)
+            #expect(records.otherRecords.auditEntries == .init(count: 1, newest: entries[1].id))
+            #expect(records.otherRecords.goalEvents == .init())
             // Erasing once more finds nothing.
             try await store.administer(.erase, of: "secret-ada", by: admin)
             #expect(try await store.audit().count == 3)

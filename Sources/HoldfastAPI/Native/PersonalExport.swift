@@ -20,7 +20,7 @@ struct PersonalExportEndpoint {
                 let records = try result.get()
                 guard !ErasedRecords(records).isEmpty else { throw ProfileEndpoints.unknown }
                 let head = try endpoint.head(records)
-                let export = PersonalExport(head: head, endpoint.lists(of: userID), pageSize: endpoint.page)
+                let export = PersonalExport(head: head, endpoint.lists(records), pageSize: endpoint.page)
                 call.respond(MediaType.json, stream: export)
             }
         }
@@ -70,18 +70,21 @@ struct PersonalExportEndpoint {
         return writer.finish()
     }
 
-    /// The lists of any length, each with the last stored first.
-    private func lists(of userID: Identifier) -> [PersonalExport.List] {
-        [
-            PersonalExport.List(name: "goal_events") { [store] before, limit, completion in
+    /// The lists of any length, each with the last stored first, as of when the records were read.
+    private func lists(_ records: UserRecords) -> [PersonalExport.List] {
+        let userID = records.userID
+        return [
+            PersonalExport.List(name: "goal_events", records.otherRecords.goalEvents) {
+                [store] before, limit, completion in
                 store.goalEvents(of: userID, before: before, limit: limit) { result in
                     completion(result.map { .init($0, last: $0.last?.number, EventLine.append) })
                 }
             },
-            PersonalExport.List(name: "audit_entries") { [store] before, limit, completion in
+            PersonalExport.List(name: "audit_entries", records.otherRecords.auditEntries) {
+                [store] before, limit, completion in
                 var query = AuditQuery(limit: limit)
                 query.userID = userID
-                query.after = before == .max ? nil : before
+                query.after = before
                 store.auditEntries(query) { result in
                     completion(result.map { .init($0, last: $0.last?.id, AuditEndpoint.append) })
                 }
@@ -90,60 +93,82 @@ struct PersonalExportEndpoint {
     }
 }
 
-/// An object whose last members are lists that are read from the store page by page while they are sent.
+/// An object whose last members are lists that are read from the store page by page while they are sent. It has what was
+/// stored at one moment, or is cut off if some of that is deleted meanwhile.
 final class PersonalExport: ResponseStream {
     struct List {
         let name: StaticString
-        /// Reads elements before a number.
+        /// Reads elements before a number, the last first.
         let source: (_ before: Int64, _ limit: Int, _ completion: @escaping Completion<EventExport.Page>) -> Void
+        /// The elements that are not read yet.
+        var remaining: Int
+        /// Where the next page begins.
+        var before: Int64
+        var hasBegun = false
+
+        init(
+            name: StaticString, _ elements: UserRecords.Several,
+            source: @escaping (Int64, Int, @escaping Completion<EventExport.Page>) -> Void
+        ) {
+            self.name = name
+            self.source = source
+            remaining = elements.count
+            before = elements.newest == .max ? .max : elements.newest + 1
+        }
     }
 
     /// What is encoded and not yet sent.
     private var pending: [UInt8]
-    private var lists: ArraySlice<List>
-    /// Where the next page of the first list begins; `nil` before its first page.
-    private var before: Int64?
+    private var lists: [List]
     private var pageSize: PageSize
     private var hasEnded = false
 
     /// - Parameter head: the object with its first members, without its end.
     init(head: [UInt8], _ lists: [List], pageSize: Int) {
         pending = head
-        self.lists = lists[...]
+        self.lists = lists
         self.pageSize = PageSize(atMost: pageSize)
     }
 
     func produce(_ writer: StreamWriter) {
+        while let list = lists.first, list.remaining == 0 { endList() }
         guard let list = lists.first else {
             guard !hasEnded else { return writer.finish() }
             hasEnded = true
             return writer.write(pending + Array("}\n".utf8))
         }
-        let limit = pageSize.rows
-        list.source(before ?? .max, limit) { [self] result in
+        let limit = min(pageSize.rows, list.remaining)
+        list.source(list.before, limit) { [self] result in
             switch result {
-            case .success(let page): writer.write(append(page, of: list, isLast: page.count < limit))
+            case .success(let page) where page.count == limit: writer.write(append(page))
+            case .success: writer.fail(Self.change.response)
             case .failure(let error): writer.fail(Problem(error).response)
             }
         }
     }
 
+    private static let change = Problem(
+        .serviceUnavailable, "what is stored about the user must not be deleted during the export; some of it was")
+
+    private func beginList() {
+        guard !lists[0].hasBegun else { return pending.append(UInt8(ascii: ",")) }
+        lists[0].hasBegun = true
+        pending += Array(",\"\(lists[0].name)\":[".utf8)
+    }
+
+    private func endList() {
+        if !lists[0].hasBegun { beginList() }
+        pending.append(UInt8(ascii: "]"))
+        lists.removeFirst()
+    }
+
     /// - Returns: what to send now.
-    private func append(_ page: EventExport.Page, of list: List, isLast: Bool) -> [UInt8] {
-        var piece = pending
-        pending = []
-        if before == nil { piece += Array(",\"\(list.name)\":[".utf8) }
-        if page.count > 0 {
-            if before != nil { piece.append(UInt8(ascii: ",")) }
-            piece += page.lines.dropLast().map { $0 == UInt8(ascii: "\n") ? UInt8(ascii: ",") : $0 }
-        }
+    private func append(_ page: EventExport.Page) -> [UInt8] {
+        beginList()
+        defer { pending = [] }
+        lists[0].remaining -= page.count
+        lists[0].before = page.last
         pageSize.adjust(to: page.lines.count)
-        before = page.last
-        if isLast {
-            piece.append(UInt8(ascii: "]"))
-            lists.removeFirst()
-            before = nil
-        }
-        return piece
+        return pending + page.lines.dropLast().map { $0 == UInt8(ascii: "\n") ? UInt8(ascii: ",") : $0 }
     }
 }

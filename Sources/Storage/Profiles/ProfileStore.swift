@@ -170,9 +170,9 @@ public struct ErasedRecords: Sendable, Hashable {
         }
         forcedVariations = records.forcedVariations.count
         exposures = records.exposures.count
-        goalEvents = records.otherRecords.goalEvents
+        goalEvents = records.otherRecords.goalEvents.count
         stickyDocuments = records.stickyDocuments.count
-        auditEntries = records.otherRecords.auditEntries
+        auditEntries = records.otherRecords.auditEntries.count
     }
 
     public var isEmpty: Bool { self == ErasedRecords() }

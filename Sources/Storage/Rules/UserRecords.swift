@@ -10,7 +10,7 @@ public struct UserRecords: Sendable {
     /// A piece of what is stored of a user: about one query of a database.
     public enum Part: Hashable, Sendable {
         case profile
-        /// The numbers of goal events and audit entries of the user.
+        /// How many goal events and audit entries of the user there are.
         case otherRecords
         /// The sticky documents of attributes with this user's id.
         case stickyDocuments
@@ -65,17 +65,30 @@ public struct UserRecords: Sendable {
         }
     }
 
-    /// The numbers of records that rules need not read.
-    public struct OtherRecords: Sendable {
-        public var goalEvents: Int
-        public var auditEntries: Int
+    /// Records that rules need not read.
+    public struct OtherRecords: Sendable, Equatable {
+        public var goalEvents: Several
+        public var auditEntries: Several
 
-        public init(goalEvents: Int = 0, auditEntries: Int = 0) {
+        public init(goalEvents: Several = Several(), auditEntries: Several = Several()) {
             self.goalEvents = goalEvents
             self.auditEntries = auditEntries
         }
 
-        public var isEmpty: Bool { goalEvents == 0 && auditEntries == 0 }
+        public var isEmpty: Bool { goalEvents.count == 0 && auditEntries.count == 0 }
+    }
+
+    /// Numbered records of one kind. None changes, so that they can be read later, page by page, without those that came
+    /// after.
+    public struct Several: Sendable, Equatable {
+        public var count: Int
+        /// The greatest of their numbers; 0 if there are none.
+        public var newest: Int64
+
+        public init(count: Int = 0, newest: Int64 = 0) {
+            self.count = count
+            self.newest = newest
+        }
     }
 
     /// A sticky document as it is stored.

@@ -96,7 +96,8 @@ enum GoalEventRows {
         ON CONFLICT DO NOTHING
         """)
     static let counts = Statement(
-        "goal_event_counts", "SELECT user_id, count(*) FROM goal_events WHERE user_id = ANY($1) GROUP BY user_id")
+        "goal_event_counts",
+        "SELECT user_id, count(*), max(number) FROM goal_events WHERE user_id = ANY($1) GROUP BY user_id")
     static let delete = Statement("delete_goal_events", "DELETE FROM goal_events WHERE user_id = ANY($1)")
     /// Deletes the oldest events; the tallies keep counting them.
     static let deleteOldest = Statement(

@@ -228,7 +228,7 @@ enum AuditRows {
     static let anonymize = Statement(
         "anonymize_audit", "UPDATE audit SET user_id = NULL, before = NULL, after = NULL WHERE user_id = ANY($1)")
     static let counts = Statement(
-        "audit_counts", "SELECT user_id, count(*) FROM audit WHERE user_id = ANY($1) GROUP BY user_id")
+        "audit_counts", "SELECT user_id, count(*), max(id) FROM audit WHERE user_id = ANY($1) GROUP BY user_id")
     static let move = Statement("move_audit", "UPDATE audit SET user_id = $2 WHERE user_id = $1")
     static let prune = Statement(
         "prune_audit",

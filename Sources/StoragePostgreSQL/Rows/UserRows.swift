@@ -119,6 +119,11 @@ enum UserRows {
     static func profile(_ rows: Rows, _ row: Int, _ column: Int32) -> UserRecords.Stored<ProfileRecord> {
         .init(rows.optionalBytes(row, column), of: rows.identifier(row, 0))
     }
+
+    /// Decodes a row of a user's id, the number of the user's records of one kind, and the greatest of their numbers.
+    static func several(_ rows: Rows, _ row: Int) -> UserRecords.Several {
+        .init(count: Int(rows.integer(row, 1)), newest: rows.integer(row, 2))
+    }
 }
 
 extension ProfileRecord {

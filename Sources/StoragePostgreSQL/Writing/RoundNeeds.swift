@@ -162,12 +162,12 @@ struct RoundNeeds {
         read(otherRecords, GoalEventRows.counts) { [otherRecords] rows, round in
             for userID in otherRecords { round.users[userID]?.readOtherRecords = .init() }
             for row in rows.indices {
-                round.users[rows.identifier(row, 0)]?.readOtherRecords?.goalEvents = Int(rows.integer(row, 1))
+                round.users[rows.identifier(row, 0)]?.readOtherRecords?.goalEvents = UserRows.several(rows, row)
             }
         }
         read(otherRecords, AuditRows.counts) { rows, round in
             for row in rows.indices {
-                round.users[rows.identifier(row, 0)]?.readOtherRecords?.auditEntries = Int(rows.integer(row, 1))
+                round.users[rows.identifier(row, 0)]?.readOtherRecords?.auditEntries = UserRows.several(rows, row)
             }
         }
         read(stickyDocuments, StickyDocumentRows.ofUsers) { [stickyDocuments] rows, round in

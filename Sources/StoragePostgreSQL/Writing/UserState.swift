@@ -177,7 +177,7 @@ final class UserState {
                 .init(
                     goal: event.goal, value: event.value, happenedAt: event.happenedAt, senderID: event.senderID))
             if let senderID = event.senderID { senderIDs[senderID] = true }
-            otherRecords.goalEvents += 1
+            otherRecords.goalEvents.count += 1
             needsGuard = true
         case .putAttributes(let record): set(record.isEmpty ? nil : record)
         // The other user's events are unknown here: a merge has a transaction of its own.
@@ -185,7 +185,7 @@ final class UserState {
         case .putPeriod, .expectNewestDatafile: break
         case .eraseStickyDocuments: stickyDocuments = []
         case .eraseOtherRecords: eraseOtherRecords()
-        case .recordAudit(let note, _): if note.userID == userID { otherRecords.auditEntries += 1 }
+        case .recordAudit(let note, _): if note.userID == userID { otherRecords.auditEntries.count += 1 }
         }
     }
 

@@ -122,14 +122,20 @@ enum UserRecordRows {
     private static func otherRecords(
         _ userID: Identifier, on connection: Connection
     ) throws(SQLiteError) -> UserRecords.OtherRecords {
-        try connection.statement(
-            """
-            SELECT (SELECT count(*) FROM goal_events WHERE user_id = ?1), (SELECT count(*) FROM audit WHERE user_id = ?1)
-            """
-        ).first {
+        UserRecords.OtherRecords(
+            goalEvents: try several(
+                "SELECT count(*), coalesce(max(number), 0) FROM goal_events WHERE user_id = ?1", userID, on: connection),
+            auditEntries: try several(
+                "SELECT count(*), coalesce(max(id), 0) FROM audit WHERE user_id = ?1", userID, on: connection))
+    }
+
+    private static func several(
+        _ query: StaticString, _ userID: Identifier, on connection: Connection
+    ) throws(SQLiteError) -> UserRecords.Several {
+        try connection.statement(query).first {
             $0.bind(userID.string, at: 1)
         } row: {
-            .init(goalEvents: Int($0.bounded(0)), auditEntries: Int($0.bounded(1)))
+            .init(count: Int($0.bounded(0)), newest: $0.integer(1))
         } ?? .init()
     }
 
