@@ -23,6 +23,7 @@ public final class HoldfastClient: Sendable {
     let attributeDefinitions: AttributeDefinitions
     private let fetches: SingleFlight<HoldfastError?>
     private let attributes = Mutex<SentAttributes?>(nil)
+    private let profiles = Mutex(WeakProfiles())
     /// Observers of the app's life cycle.
     let observers = OwnedTokens()
 
@@ -61,6 +62,16 @@ public final class HoldfastClient: Sendable {
                 Task { await fetches.run() }
             }
             attributes = new
+            return new
+        }
+    }
+
+    /// What all ``UserProfileService`` of the client share, as long as there are any.
+    var sharedProfiles: SharedProfiles {
+        profiles.withLock { profiles in
+            if let shared = profiles.shared { return shared }
+            let new = SharedProfiles(core: core)
+            profiles.shared = new
             return new
         }
     }

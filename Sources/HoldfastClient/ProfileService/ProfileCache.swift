@@ -1,4 +1,4 @@
-/// The profiles that a ``UserProfileService`` has cached, and what it has not delivered or loaded yet.
+/// The profiles that a client has cached, and what it has not delivered or loaded yet.
 struct ProfileCache {
     /// The cached profile of a user.
     struct Entry: Codable {
@@ -24,6 +24,19 @@ struct ProfileCache {
     /// Variation ids by experiment id that an app has set for a user.
     var overrides: [Key: [String: String]] = [:]
     var loads = LoadTracker()
+    /// Whether any service looks up users, so that those who may have changed are loaded.
+    var looksUp = false
+
+    /// Adds a profile that the app had already.
+    mutating func preload(_ profile: UserProfile) {
+        let key = Key(profile.userID)
+        preloaded[key] = profile.experimentBucketMap
+        // Never loaded: a lookup asks the server.
+        var entry = cache.value(key) ?? Entry(userID: profile.userID, variations: [:], exists: true, loadedAt: 0)
+        guard entry.loadedAt == 0 else { return }
+        entry.variations = profile.experimentBucketMap.merging(entry.variations) { $1 }
+        cache.set(key, entry)
+    }
 
     /// Adds a save that is queued.
     mutating func add(_ profile: UserProfile) {

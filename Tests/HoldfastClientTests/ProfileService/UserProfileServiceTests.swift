@@ -66,6 +66,38 @@ import Testing
         await test.server.untilCalled("/v1/profiles/lookup", count: 2)
     }
 
+    @Test(arguments: [UserProfileService.Mode.lookupAndSave, .trackingOnly])
+    func `What one service of a client has saved is what another has, and is saved again after a change`(
+        mode: UserProfileService.Mode
+    ) throws {
+        let test = try Client(server: StubServer { _ throws(HoldfastError) in .status(500) })
+        let first = UserProfileService(client: test.client)
+        let second = UserProfileService(client: test.client, mode: mode)
+        first.save(userProfile: profile("ada", ["1": "a"]))
+        second.save(userProfile: profile("ada", ["1": "b"]))
+        #expect(first.lookup(userID: "ada") == profile("ada", ["1": "b"]))
+        first.save(userProfile: profile("ada", ["1": "a"]))
+        #expect(test.client.waitingEvents == 3)
+        second.save(userProfile: profile("ada", ["1": "a"]))
+        #expect(test.client.waitingEvents == 3)
+    }
+
+    @Test func `What several services have cached is there in the next run`() async throws {
+        let known = StubServer { call throws(HoldfastError) in
+            guard call.path == "/v1/profiles/lookup" else { return Client.usual(call) }
+            return .json(#"{"profiles":[{"user_id":"","experiment_bucket_map":{"1":{"variation_id":"a"}}}]}"#)
+        }
+        let test = try Client(server: known)
+        do {
+            let services = (0..<2).map { _ in UserProfileService(client: test.client) }
+            try await services[0].load(userIDs: ["ada"])
+            try await services[1].load(userIDs: ["bob"])
+        }
+        let next = UserProfileService(client: test.client)
+        #expect(next.lookup(userID: "ada") == profile("ada", ["1": "a"]))
+        #expect(next.lookup(userID: "bob") == profile("bob", ["1": "a"]))
+    }
+
     @Test func `What found no room is saved when it is saved again`() async throws {
         let test = try Client(server: StubServer { _ throws(HoldfastError) in .status(500) }) { $0.queueSize = 1 }
         let service = UserProfileService(client: test.client)
